@@ -61,15 +61,15 @@ const KINDS: [Kind; 4] = [
     },
 ];
 
-type BenchKeeper = Keeper<MemoryStore, ManualClock>;
+pub(crate) type BenchKeeper = Keeper<MemoryStore, ManualClock>;
 
 /// Returns the text of limit `n`, with its match and key in `lines`.
-fn limit(n: usize, lines: &str) -> String {
+pub(crate) fn limit(n: usize, lines: &str) -> String {
     let name = format!("[[limit]]\nname = \"l{n}\"\n");
     format!("{name}{lines}\nlimit = \"1000000000/1h\"\nalgorithm = \"fixed-window\"\n")
 }
 
-fn keeper(limits: &str) -> BenchKeeper {
+pub(crate) fn keeper(limits: &str) -> BenchKeeper {
     let policy = config::parse(
         &format!("version = 1\n{limits}"),
         config::Context::default(),
@@ -80,18 +80,24 @@ fn keeper(limits: &str) -> BenchKeeper {
 }
 
 /// Decides one descriptor.
-fn decide(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
+fn decide_entries(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
     let descriptor = Descriptor {
         domain: "edge",
         entries,
         instead: None,
     };
+    let facts = Facts {
+        cost: Some(Permits::ONE),
+        descriptor: Some(descriptor),
+        ..Facts::default()
+    };
+    decide(keeper, facts)
+}
+
+/// Decides one request that one limit applies to.
+pub(crate) fn decide(keeper: &BenchKeeper, facts: Facts<'_>) -> bool {
     let asked = Asked {
-        facts: Facts {
-            cost: Some(Permits::ONE),
-            descriptor: Some(descriptor),
-            ..Facts::default()
-        },
+        facts,
         act: Act::Charge,
     };
     let answers = at_once(keeper.call(&[asked])).expect("nothing is given back");
@@ -119,10 +125,16 @@ pub(crate) fn run(effort: Effort) {
         let same = &all[MANY / 2];
         let turn = |n: u64| &all[usize::try_from(n).unwrap_or(0) % MANY];
         let mut contenders = [
-            Contender::new("1 limit", |_| decide(&one, same)),
-            Contender::new("1 limit, 1,000 keys in turn", |n| decide(&any, turn(n))),
-            Contender::new("1,000 limits, one of them met", |_| decide(&many, same)),
-            Contender::new("1,000 limits, each met in turn", |n| decide(&many, turn(n))),
+            Contender::new("1 limit", |_| decide_entries(&one, same)),
+            Contender::new("1 limit, 1,000 keys in turn", |n| {
+                decide_entries(&any, turn(n))
+            }),
+            Contender::new("1,000 limits, one of them met", |_| {
+                decide_entries(&many, same)
+            }),
+            Contender::new("1,000 limits, each met in turn", |n| {
+                decide_entries(&many, turn(n))
+            }),
         ];
         let rows = measure(effort.rounds, &mut contenders);
         let title = format!("a descriptor asked of the keeper: {}", kind.title);

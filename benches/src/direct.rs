@@ -12,8 +12,7 @@ use std::time::Instant;
 use governor::clock::FakeRelativeClock;
 use governor::{Quota as GovernorQuota, RateLimiter};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Decision, Gcra, Permits, Time};
-use ratekeeper_store::Cell;
+use ratekeeper_core::{Cell, Decision, Gcra, Permits, Time};
 
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};

@@ -13,7 +13,8 @@
 //! with `-- redis [--quick] [--server PATH]`, what shared limits cost a Redis server, or a
 //! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
 //! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
-//! `-- compare [--quick]`, all that has a peer in one table: see [`compare`].
+//! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
+//! `-- matching [--quick]`, policies of many limits: see [`matching`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -31,6 +32,7 @@ mod http;
 mod keyed;
 mod library;
 mod machine;
+mod matching;
 mod measure;
 mod redis;
 mod report;
@@ -89,6 +91,10 @@ fn main() {
         descriptors::run(effort);
         return;
     }
+    if args.iter().any(|arg| arg == "matching") {
+        matching::run(effort);
+        return;
+    }
     let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
     let server = after.next().map_or("redis-server", String::as_str);
     if args.iter().any(|arg| arg == "compare") {
@@ -123,5 +129,6 @@ fn main() {
     direct::run(effort);
     keyed::run(effort);
     descriptors::run(effort);
+    matching::run(effort);
     bytes::run(effort);
 }

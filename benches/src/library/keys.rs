@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
 
 use governor::{DefaultKeyedRateLimiter, Quota as GovernorQuota, RateLimiter};
-use ratekeeper::core::{Gcra, Permits, Quota};
+use ratekeeper::core::{Gcra, Quota};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{KeyedLimiter, SystemClock};
 
@@ -24,7 +24,7 @@ use crate::measure::{Contender, measure};
 /// as long as the rows are measured.
 const PER_MINUTE: u32 = 60_000_000;
 /// The initial charge: half a minute's worth.
-const CHARGED: Permits = Permits::new(PER_MINUTE / 2);
+const CHARGED: u64 = PER_MINUTE as u64 / 2;
 
 /// Governor's limiter with numbers as keys.
 type Numbers = DefaultKeyedRateLimiter<u64>;
@@ -70,12 +70,12 @@ pub(super) fn numbers(effort: Effort) {
 pub(super) fn numbers_done_with(effort: Effort) {
     let ours = limiter(ALLOWS);
     let theirs = RateLimiter::keyed(governor_allows());
-    fill(&ours, Permits::ONE, &theirs, effort);
+    fill(&ours, 1, &theirs, effort);
     side_by_side("done with", &ours, &theirs, effort);
 }
 
 /// Charges each number once.
-fn fill(ours: &KeyedLimiter, cost: Permits, theirs: &Numbers, effort: Effort) {
+fn fill(ours: &KeyedLimiter, cost: u64, theirs: &Numbers, effort: Effort) {
     for index in 0..effort.keys as usize {
         let _ = ours.check_n(number(index).to_le_bytes(), cost);
         let _ = theirs.check_key(&number(index));

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   every limit, in the policy's order
-//!      off? --no--> match? --yes--> exempt? --no--> key? --yes--> applies: key, cost
-//!       |yes          |no             |yes           |no
-//!       +-------------+---------------+--------------+--> why it does not, or refuses
+//!      off? --no--> match? --yes--> exempt? --no--> active? --yes--> key? --yes--> applies
+//!       |yes          |no             |yes            |no             |no
+//!       +-------------+---------------+---------------+---------------+--> why it does not,
+//!                                                                          or refuses
 //! ```
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
-use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy, Rule, RuleMode};
+use ratekeeper_policy::{
+    Allowance, Charges, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy, Rule, RuleMode,
+    WallTime,
+};
 
 use crate::limits;
 use crate::request::CliRequest;
@@ -26,43 +30,103 @@ pub(crate) enum LimitAnswer {
         fallback: bool,
         /// End of the window of the request; `None` if windows are not asked for.
         window_ends: Option<Zoned>,
+        /// The numbers that hold, if the limit has some for plans or single keys.
+        numbers: Option<HeldNumbers>,
     },
-    /// A key part is missing, and the policy refuses such requests.
+    /// A key part is missing and the policy refuses such requests, or the key is blocked.
     Refuses(String),
     /// The limit does not apply, for this reason.
     Not(String),
 }
 
-/// Returns the answer of each limit of the policy, in the policy's order.
+/// The numbers of a limit that hold for a request.
+pub(crate) struct HeldNumbers {
+    /// The limit with these numbers; `None` for its own.
+    pub(crate) rule: Option<Box<Rule>>,
+    /// The reason.
+    pub(crate) by: String,
+}
+
+/// Returns the answer of each limit of the policy at `wall`, in the policy's order.
 pub(crate) fn answers(
     policy: &Policy,
     request: &CliRequest,
+    wall: WallTime,
     at: Option<&Zoned>,
 ) -> Vec<LimitAnswer> {
     let mut charges = Charges::default();
     request.with_facts(|facts| {
-        policy.charges(facts, &mut charges);
+        policy.charges(facts, wall, &mut charges);
         let answer = |(index, rule): (u32, &Rule)| {
             if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
-                return applies(rule, &charges, entry, at);
+                return applies(policy, rule, (&charges, entry), (facts, wall), at);
             }
             if charges.missing.contains(&index) {
-                return LimitAnswer::Refuses(format!("{} is missing", keys_in_words(rule)));
+                let part = keys_in_words(rule);
+                return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
             }
-            LimitAnswer::Not(reason(rule, request, facts))
+            let held = rule.applies_to(facts) && rule.is_active(wall) && rule.mode != RuleMode::Off;
+            let held = held.then(|| policy.allowance(rule, facts, wall)).flatten();
+            match held.map(|held| (held.allowance, held_by(policy, held.by))) {
+                Some((Allowance::Blocked, by)) => {
+                    return LimitAnswer::Refuses(format!("the key is blocked by {by}"));
+                }
+                Some((Allowance::Unlimited, by)) => {
+                    return LimitAnswer::Not(format!("unlimited by {by}"));
+                }
+                _ => {}
+            }
+            LimitAnswer::Not(reason(rule, request, facts, wall))
         };
         (0..).zip(policy.rules.iter()).map(answer).collect()
     })
 }
 
-fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) -> LimitAnswer {
+fn applies(
+    policy: &Policy,
+    rule: &Rule,
+    (charges, entry): (&Charges, &Entry),
+    (facts, wall): (&Facts<'_>, WallTime),
+    at: Option<&Zoned>,
+) -> LimitAnswer {
     let key = charges.key(entry);
+    let numbers = || {
+        let held = policy.allowance(rule, facts, wall)?;
+        let variant = entry.variant_of(rule);
+        Some(HeldNumbers {
+            rule: variant.map(|variant| Box::new(rule.with_numbers(variant))),
+            by: held_by(policy, held.by),
+        })
+    };
     LimitAnswer::Applies {
+        numbers: (!rule.variants.is_empty()).then(numbers).flatten(),
         key: rule.describe_key(key).collect(),
         cost: entry.cost,
         fallback: entry.fallback,
-        window_ends: at.and_then(|at| window_end(&rule.limit.algorithm, at)),
+        window_ends: at.and_then(|at| window_end(&charges.limit(entry, rule).algorithm, at)),
     }
+}
+
+/// ``plan `pro` ``, `the override in line 12 until 2026-12-31T00:00:00Z: contract 4711`
+fn held_by(policy: &Policy, by: HeldBy<'_>) -> String {
+    let found = match by {
+        HeldBy::Rule => return "the limit itself".to_owned(),
+        HeldBy::Plan(name) => return format!("plan `{name}`"),
+        HeldBy::Override(found) => found,
+    };
+    let file = policy.settings.overrides.as_ref();
+    let file = file.filter(|_| found.from_file);
+    let of = file.map_or_else(String::new, |file| format!(" of {file}"));
+    let until = found.until_unix_nanos.and_then(|until| {
+        let until = Timestamp::from_nanosecond(until.into()).ok()?;
+        Some(format!(" until {until}"))
+    });
+    let until = until.unwrap_or_default();
+    let reason = match &*found.reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    format!("the override in line {}{of}{until}{reason}", found.line)
 }
 
 /// Returns the end of the window of a first request at `at`; `None` without windows.
@@ -74,7 +138,7 @@ fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
 }
 
 /// Returns why a limit does not apply to a request.
-fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>) -> String {
+fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) -> String {
     if rule.mode == RuleMode::Off {
         return "mode = \"off\"".into();
     }
@@ -94,9 +158,12 @@ fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>) -> String {
         return mismatch(&rule.matcher, field, request);
     }
     let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(facts);
-    match rule.exemptions.iter().find(exempt) {
-        Some(exemption) => format!("exempt: {}", limits::exemption(exemption)),
-        None => format!("{} is missing (missing_key)", keys_in_words(rule)),
+    if let Some(exemption) = rule.exemptions.iter().find(exempt) {
+        return format!("exempt: {}", limits::exemption(exemption));
+    }
+    match limits::active(rule, wall) {
+        Some(times) if !rule.is_active(wall) => times,
+        _ => format!("{} is missing (missing_key)", keys_in_words(rule)),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Limits in words: the limit that is meant, how it decides, its worst case.
 
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
-    Cost, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Policy, Rule, RuleMode,
+    Active, Cost, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns, Policy, Rule,
+    RuleMode, WallTime,
 };
 
-use crate::{Failure, words};
+use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
 ///
@@ -51,6 +54,36 @@ pub(crate) fn key(rule: &Rule) -> String {
         "all".into()
     } else {
         parts.join(" + ")
+    }
+}
+
+/// Returns the times at which a limit applies, and until when it does or does not at `wall`:
+/// `01:00-06:00 in Europe/Oslo, not active until 2026-03-29T01:00:00+01:00`. `None` for all times.
+pub(crate) fn active(rule: &Rule, wall: WallTime) -> Option<String> {
+    let active = rule.active.as_deref()?;
+    let state = match (active.is_active(wall), next_change(active, wall)) {
+        (true, Some(change)) => format!("active until {}", words::clock_time(&change)),
+        (true, None) => "active from now on".into(),
+        (false, Some(change)) => format!("not active until {}", words::clock_time(&change)),
+        (false, None) => "never active again".into(),
+    };
+    Some(format!("{active}, {state}"))
+}
+
+/// Returns when a limit begins or ceases to apply next, in its time zone.
+pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
+    let second = i64::try_from(active.next_change(wall)?.unix_seconds()?).ok()?;
+    let zone = TimeZone::get(active.timezone()).unwrap_or(TimeZone::UTC);
+    Some(Timestamp::from_second(second).ok()?.to_zoned(zone))
+}
+
+/// Mentions that a limit with active hours is played as if it applied at all times.
+pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
+    if let Some(active) = rule.active.as_deref() {
+        let name = &rule.limit.name;
+        output.talk(format!(
+            "`{name}` ({active}) is played as if it were always active"
+        ));
     }
 }
 
@@ -108,6 +141,13 @@ pub(crate) fn at_least(rule: &Rule) -> String {
 /// Returns the maximum that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at
 /// once`, or for a queue `at most 9 in any 500 ms; 2 at once, 3 more wait up to 300 ms`.
 pub(crate) fn worst_case(rule: &Rule) -> String {
+    match &rule.active {
+        Some(_) => format!("{}, while it is active", admitted(rule)),
+        None => admitted(rule),
+    }
+}
+
+fn admitted(rule: &Rule) -> String {
     if let Some(limit) = rule.limit.algorithm.concurrency() {
         let at_once = u64::from(limit.capacity().get());
         return format!(
@@ -164,13 +204,22 @@ impl Worst {
     }
 }
 
+/// Maximum number of values of one field that are shown.
+const MAX_SHOWN: usize = 20;
+
 /// Returns the values that a field must have: `/login or /signup`, `neither 1 nor 2`, `/api/** but
 /// not /api/health`.
 pub(crate) fn values(patterns: &[Pattern]) -> String {
     let (negated, asked): (Vec<&Pattern>, Vec<&Pattern>) =
         patterns.iter().partition(|pattern| pattern.negated);
-    let listed = |patterns: &[&Pattern], word| {
-        let texts: Vec<_> = patterns.iter().map(|pattern| pattern.text()).collect();
+    let listed = |patterns: &[&Pattern], word: &str| {
+        let shown = patterns
+            .iter()
+            .take(MAX_SHOWN)
+            .map(|pattern| pattern.text());
+        let more = patterns.len().saturating_sub(MAX_SHOWN);
+        let more = (more > 0).then(|| format!("{more} more"));
+        let texts: Vec<_> = shown.map(str::to_owned).chain(more).collect();
         texts.join(word)
     };
     let without = match negated.as_slice() {
@@ -180,13 +229,14 @@ pub(crate) fn values(patterns: &[Pattern]) -> String {
     match (asked.is_empty(), negated.is_empty()) {
         (false, true) => listed(&asked, " or "),
         (false, false) => format!("{} but {without}", listed(&asked, " or ")),
-        (true, _) => without,
+        (true, false) => without,
+        (true, true) => "a value of a list that is empty".into(),
     }
 }
 
 /// Returns the fields of a `match` and their values: `path /login or /signup`.
 pub(crate) fn fields(matcher: &Matcher) -> Vec<String> {
-    let text = |(field, patterns): &(Field, Vec<Pattern>)| {
+    let text = |(field, patterns): &(Field, Patterns)| {
         let is_exact = *field == Field::Path && matcher.path_case == PathCase::Sensitive;
         let case = if is_exact { " (case-sensitive)" } else { "" };
         format!("{field} {}{case}", values(patterns))

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use ratekeeper::{Clock, SystemClock, read_policy_files};
 use ratekeeper_core::Origin;
 use ratekeeper_policy::Policy;
-use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
+use ratekeeper_policy::config::{self, Colour, Context, Diagnostic, Loaded, PolicyFiles};
 
 use crate::{Failure, Output};
 
@@ -26,6 +27,8 @@ pub(crate) struct PolicySource {
     /// As the user wrote it; used in messages.
     pub(crate) name: String,
     pub(crate) text: String,
+    /// The files that it names, relative to its directory.
+    pub(crate) files: PolicyFiles,
 }
 
 /// Returns the file that `named` means.
@@ -48,20 +51,23 @@ impl PolicySource {
     /// Reads `path`; `-` is standard input.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Self::from_reader("<stdin>", io::stdin().lock());
+            return Self::from_reader("<stdin>", Path::new(""), io::stdin().lock());
         }
         let name = path.display().to_string();
         if path.is_dir() {
             return Err(directory(path));
         }
         match File::open(path) {
-            Ok(file) => Self::from_reader(&name, file),
+            Ok(file) => {
+                let home = path.parent().unwrap_or(Path::new(""));
+                Self::from_reader(&name, home, file)
+            }
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(missing(path)),
             Err(why) => Err(Failure::new(format!("cannot open `{name}`: {why}"))),
         }
     }
 
-    fn from_reader(name: &str, reader: impl Read) -> Result<Self, Failure> {
+    fn from_reader(name: &str, home: &Path, reader: impl Read) -> Result<Self, Failure> {
         let mut bytes = Vec::new();
         reader
             .take(MAX_BYTES + 1)
@@ -75,6 +81,7 @@ impl PolicySource {
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self {
                 name: name.into(),
+                files: read_policy_files(&text, home),
                 text,
             }),
             Err(error) => Err(not_utf8(name, &error)),
@@ -86,7 +93,7 @@ impl PolicySource {
     /// # Errors
     /// Returns the findings, rendered.
     pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy, Failure> {
-        match config::parse(&self.text, Context { origin }) {
+        match self.parse(origin) {
             Ok(loaded) => {
                 for text in config::brief(&self.name, &self.text, &loaded.warnings, Colour::Always)
                 {
@@ -96,6 +103,17 @@ impl PolicySource {
             }
             Err(findings) => Err(Failure::Findings(self.render(&findings))),
         }
+    }
+
+    /// Compiles the text at the current time, with the files beside it.
+    ///
+    /// # Errors
+    /// Returns the findings.
+    pub(crate) fn parse(&self, origin: Origin) -> Result<Loaded, Vec<Diagnostic>> {
+        let clock = SystemClock::new();
+        let unix_nanos = clock.origin().unix_nanos(clock.now());
+        let now = origin.time_at(unix_nanos);
+        config::parse_file(&self.text, &self.files, Context { origin }, now)
     }
 
     /// Renders findings for people, in colour; the stream removes the colour where necessary.

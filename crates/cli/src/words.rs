@@ -1,5 +1,6 @@
 //! Words: spans, counts and names as text for people.
 
+use jiff::Zoned;
 use ratekeeper_core::Nanos;
 
 /// Units of spans, largest first, with their nanoseconds.
@@ -12,6 +13,11 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1_000),
     ("ns", 1),
 ];
+
+/// Formats date, time and offset, without the name of the zone.
+pub(crate) fn clock_time(moment: &Zoned) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+}
 
 /// Formats a span in its two largest units: `50 ms`, `1 min 30 s`, `10 h 54 min`. Rounded up,
 /// because most spans are waits. Below a minute in one unit, with two digits after the point.

@@ -20,13 +20,15 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, loom, feature = "testing"))]
 extern crate std;
 
 mod algorithm;
 pub mod algorithms;
 mod any;
 mod call;
+#[cfg(target_has_atomic = "64")]
+mod cell;
 mod charge;
 mod decision;
 mod error;
@@ -54,6 +56,8 @@ pub use algorithms::window::{
 };
 pub use any::{AnyAlgorithm, AnyState, Listed, Reconfigure, Visitor};
 pub use call::{Call, Unsupported};
+#[cfg(target_has_atomic = "64")]
+pub use cell::Cell;
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};
 pub use error::Error;

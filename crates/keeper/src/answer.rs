@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
+use ratekeeper_policy::{Charges, Numbers, Policy, Rule, Variant};
 use ratekeeper_store::Decisions;
 
 use crate::report::wait;
@@ -57,7 +57,7 @@ impl ChargeSpan {
 pub struct Outcome<'a> {
     /// The limit.
     pub rule: &'a Rule,
-    /// The limit that decided: the rule's own, or the same with numbers of the caller.
+    /// The limit that decided: the rule's own, a variant, or the same with numbers of the caller.
     pub limit: &'a Limit,
     /// Its decision.
     pub decision: Decision,
@@ -65,22 +65,36 @@ pub struct Outcome<'a> {
     pub key: Key<'a>,
     /// The cost of the request under this limit.
     pub cost: Permits,
-    /// The numbers of the caller, if they replace the rule's own.
+    /// The rule's other numbers, if the key has a plan or an override with such.
+    pub variant: Option<&'a Variant>,
+    /// The numbers that replace those of the policy: the caller's, or none at all for a blocked
+    /// key.
     pub numbers: Option<Numbers>,
     /// True if a key part was missing: another key was used, or the request was refused for it.
     pub key_missing: bool,
 }
 
-impl Outcome<'_> {
+impl<'a> Outcome<'a> {
+    /// Returns the policy's numbers for the key in words.
+    pub fn text(&self) -> &'a str {
+        self.variant
+            .map_or(&self.rule.text, |variant| &variant.text)
+    }
+
     /// Returns the maximum that the limit holds.
     pub fn quota(&self) -> Permits {
-        self.numbers.map_or(self.rule.quota, Numbers::permits)
+        let own = self
+            .variant
+            .map_or(self.rule.quota, |variant| variant.quota);
+        self.numbers.map_or(own, Numbers::permits)
     }
 
     /// Returns the span of the quota; `None` for months and years of the calendar.
     pub fn window(&self) -> Option<Nanos> {
-        self.numbers
-            .map_or(self.rule.window, |numbers| Some(numbers.per()))
+        let own = self
+            .variant
+            .map_or(self.rule.window, |variant| variant.window);
+        self.numbers.map_or(own, |numbers| Some(numbers.per()))
     }
 
     /// Returns true if this limit refuses the request: it denies, and it is enforced.
@@ -159,7 +173,8 @@ impl Answer {
             let replaced = self.charges.replaced_of(entry);
             Some(Outcome {
                 rule,
-                limit: replaced.map_or(&rule.limit, |(limit, _)| limit),
+                limit: self.charges.limit(entry, rule),
+                variant: entry.variant_of(rule),
                 numbers: replaced.map(|(_, numbers)| *numbers),
                 decision,
                 key: self.charges.key(entry),
@@ -178,6 +193,7 @@ impl Answer {
             Some(Outcome {
                 rule,
                 limit: &rule.limit,
+                variant: None,
                 numbers,
                 decision: Decision {
                     verdict: Verdict::DenyForever,

@@ -94,12 +94,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// limit that cannot take permits back: then nothing is given back, and nothing charged.
     pub async fn call(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
         let now = self.clock().now();
-        let policy = self.policy();
+        let (policy, wall) = (self.policy(), self.wall(now));
         let mut charges = Charges::default();
         let mut ends: SmallVec<[ChargeSpan; 4]> = SmallVec::with_capacity(asked.len());
         for one in asked {
             let before = ChargeSpan::of(&charges);
-            policy.add_charges(&one.facts, &mut charges);
+            policy.add_charges(&one.facts, wall, &mut charges);
             if one.act == Act::GiveBack {
                 before.forget_refusals_since(&mut charges);
             }

@@ -8,19 +8,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Lend, Limit, LimitId, Origin, Permits, Time};
-use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, envoy};
+use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::{Answer, Clock};
+use crate::{Answer, Clock, at_once};
 
 /// A policy, a store and a clock: decides requests for every front end.
 #[derive(Debug)]
@@ -31,6 +29,8 @@ pub struct Keeper<S, C> {
     envoy: ArcSwapOption<envoy::EnvoyConfig>,
     ids: Mutex<LimitIds>,
     zero: Mutex<Zero>,
+    /// Unix time of the clock's zero, in nanoseconds, for active hours.
+    wall_origin: AtomicU64,
 }
 
 /// Position of the clock's zero on the wall clock, for policies and configurations.
@@ -92,6 +92,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             envoy: ArcSwapOption::empty(),
             ids: Mutex::default(),
             zero: Mutex::new(Zero { origin, moves: 0 }),
+            wall_origin: AtomicU64::new(origin.as_unix_nanos()),
         };
         keeper.install(policy);
         keeper
@@ -127,11 +128,29 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 
     /// Moves the zero of the clock on the wall clock, which has been set. Policies and
     /// configurations that are installed from now on have the windows of the new wall clock. For
-    /// counters in this process only, because a shared store has a clock of its own.
+    /// counters in this process only, because a shared store has a clock of its own. Active hours
+    /// follow at once.
     pub fn set_origin(&self, origin: Origin) {
+        self.set_wall_origin(origin);
         let mut zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
         zero.moves += u32::from(zero.origin != origin);
         zero.origin = origin;
+    }
+
+    /// Moves the wall clock of active hours, and nothing else.
+    pub fn set_wall_origin(&self, origin: Origin) {
+        self.wall_origin
+            .store(origin.as_unix_nanos(), Ordering::Relaxed);
+    }
+
+    /// Returns the position of the clock's zero on the wall clock, as last set.
+    pub fn wall_origin(&self) -> Origin {
+        Origin::from_unix_nanos(self.wall_origin.load(Ordering::Relaxed))
+    }
+
+    /// Returns the wall clock's time at `now`.
+    pub(crate) fn wall(&self, now: Time) -> WallTime {
+        WallTime::new(self.wall_origin(), now)
     }
 
     fn zero(&self) -> Zero {
@@ -152,7 +171,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope);
+        let (policy, charges) = self.charges(facts, scope, now);
         let decisions = {
             let list = list(&charges, &policy);
             if refused_at_once(&charges, &policy) {
@@ -173,7 +192,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope);
+        let (policy, charges) = self.charges(facts, scope, now);
         let refused = refused_at_once(&charges, &policy);
         let shown = if refused { free } else { list };
         let mut decisions = self.store.look(&shown(&charges, &policy), now).await?;
@@ -189,7 +208,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// take permits back: then nothing is given back.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope);
+        let (policy, charges) = self.charges(facts, scope, now);
         let mut rates = list(&charges, &policy);
         rates.retain(|charge| !lends(charge));
         self.store.refund(&rates, now).await?;
@@ -204,7 +223,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn reset(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope);
+        let (policy, charges) = self.charges(facts, scope, now);
         self.store.reset(&list(&charges, &policy), now).await?;
         let decisions = self.store.look(&free(&charges, &policy), now).await?;
         Ok(Answer::new(policy, charges, decisions, now))
@@ -232,10 +251,15 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 
     #[inline]
-    pub(crate) fn charges(&self, facts: &Facts<'_>, scope: Scope<'_>) -> (Arc<Policy>, Charges) {
+    pub(crate) fn charges(
+        &self,
+        facts: &Facts<'_>,
+        scope: Scope<'_>,
+        now: Time,
+    ) -> (Arc<Policy>, Charges) {
         let policy = self.policy.load_full();
         let mut charges = Charges::default();
-        policy.charges(facts, &mut charges);
+        policy.charges(facts, self.wall(now), &mut charges);
         if let Scope::Only(names) = scope {
             let named = |rule: &u32| {
                 let rule = policy.rules.get(*rule as usize);
@@ -298,34 +322,6 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     pub fn check_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
         let answer = at_once(self.check(facts, scope));
         answer.unwrap_or_else(|_| unreachable!("the memory store always answers"))
-    }
-}
-
-/// Returns the output of a call on a keeper, or a store, in the memory of this process: such a
-/// call never waits.
-///
-/// ```
-/// # use ratekeeper::policy::{Facts, Policy};
-/// # use ratekeeper::store::{MemoryConfig, MemoryStore};
-/// # use ratekeeper::{Keeper, Scope, SystemClock, at_once};
-/// # let store = MemoryStore::new(MemoryConfig::default());
-/// let keeper = Keeper::new(Policy::default(), store, SystemClock::new());
-/// let shown = at_once(keeper.peek(&Facts::default(), Scope::All))?;
-/// assert!(shown.allowed());
-/// # Ok::<(), ratekeeper::store::StoreError>(())
-/// ```
-///
-/// # Panics
-/// If the future waits, as one of a Redis store does.
-pub fn at_once<T>(call: impl Future<Output = T>) -> T {
-    poll_once(call).expect("a call on the memory store never waits")
-}
-
-/// Returns the output of a future, if it is ready at the first poll.
-pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
     }
 }
 

@@ -6,12 +6,17 @@
 //!      '--> a waiter joins the line of its key, which exists while it has a waiter
 //! ```
 //!
-//! The verbs are those of a [`Limiter`](crate::Limiter): `check`, `acquire`, `reserve`. A full
-//! store denies more, never less; see [`MemoryStore`].
+//! [`KeyedLimiter::key`] is the limit of one key, with the verbs of a [`Limiter`](crate::Limiter). A
+//! full store denies more, never less; see [`MemoryStore`].
+//!
+//! A limiter has one limit for all its keys. Plans (free, paid) are a table of limiters, one for each
+//! plan: the sum of their budgets bounds the memory. A key counts in each on its own, so that one that
+//! changes its plan begins anew there, unless its usage is carried over by a settlement: see the
+//! example `keyed_by_plan`.
 
 mod configured;
 mod key;
-#[cfg(feature = "tower")]
+mod key_limit;
 mod lent;
 mod lines;
 mod reservation;
@@ -23,15 +28,17 @@ use std::marker::PhantomData;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Quota,
-    Refund, Time,
+    Time,
 };
-use ratekeeper_store::{GiveBack, MemoryConfig, MemoryStore, Reset};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
+use crate::limiter::reservation::unique;
 use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
 use crate::{Clock, SystemClock};
 pub use key::LimitKey;
+pub use key_limit::KeyLimit;
 use lines::KeyLines;
 pub use reservation::KeyedReservation;
 
@@ -57,6 +64,8 @@ pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     limit: Latest<Limit>,
     lines: KeyLines,
     most_waiting: MostWaiting,
+    /// Its number, which its reservations carry.
+    id: u64,
     clock: C,
     algorithm: PhantomData<fn() -> A>,
 }
@@ -126,11 +135,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::store::MemoryConfig;
     /// use ratekeeper::{KeyedLimiter, ManualClock, Refused};
+    /// use std::time::Duration;
     /// let apart = Gcra::spacing(Nanos::SECOND).unwrap();
     /// let memory = MemoryConfig { budget_bytes: 1 << 20 };
     /// let limiter = KeyedLimiter::with_clock(apart, memory, ManualClock::default());
     /// assert!(limiter.check("ann").is_ok());
-    /// assert_eq!(limiter.check("ann"), Err(Refused::Until(Nanos::SECOND)));
+    /// assert_eq!(limiter.check("ann"), Err(Refused::Until(Duration::from_secs(1))));
     /// ```
     pub fn with_clock(algorithm: A, memory: MemoryConfig, clock: C) -> Self {
         Self {
@@ -144,6 +154,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             }),
             lines: KeyLines::default(),
             most_waiting: MostWaiting::default(),
+            id: unique(),
             clock,
             algorithm: PhantomData,
         }
@@ -165,7 +176,23 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// Decides about one permit for `key`, and takes it if allowed.
+    /// Returns the limit of `key`, with the verbs of a [`Limiter`](crate::Limiter).
+    ///
+    /// ```
+    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
+    /// let ann = limiter.key("ann");
+    /// assert!(ann.check_n(4).is_ok());
+    /// ann.refund(3);
+    /// assert_eq!(ann.peek().remaining.get(), 9);
+    /// assert_eq!(limiter.key("bob").peek().remaining.get(), 10);
+    /// ```
+    #[inline]
+    pub fn key<K: LimitKey>(&self, key: K) -> KeyLimit<'_, K, A, C> {
+        KeyLimit::new(self, key)
+    }
+
+    /// Decides about one permit for `key`, and takes it if allowed: short for
+    /// [`key(key).check()`](KeyLimit::check).
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("1/1h").unwrap();
@@ -177,108 +204,23 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// [`Refused`], if the limit of the key is used up: nothing is charged.
     #[inline]
     pub fn check(&self, key: impl LimitKey) -> Result<Grant, Refused> {
-        self.check_n(key, Permits::ONE)
+        self.key(key).check_n(1)
     }
 
     /// Like [`check`](Self::check), for `cost` permits: all of them or none.
     ///
     /// ```
-    /// use ratekeeper::core::Permits;
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// let grant = limiter.check_n("ann", Permits::new(8)).unwrap();
-    /// assert_eq!(grant.remaining(), Permits::new(2));
-    /// assert!(limiter.check_n("ann", Permits::new(8)).is_err());
+    /// let grant = limiter.check_n("ann", 8).unwrap();
+    /// assert_eq!(grant.remaining(), 2);
+    /// assert!(limiter.check_n("ann", 8).is_err());
     /// ```
     ///
     /// # Errors
     /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
-    pub fn check_n(&self, key: impl LimitKey, cost: Permits) -> Result<Grant, Refused> {
-        Grant::of(self.decide(key, cost), cost)
-    }
-
-    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal: for
-    /// header fields and reports.
-    #[inline]
-    pub fn decide(&self, key: impl LimitKey, cost: Permits) -> Decision {
-        let key = key.key_bytes();
-        let key = key.as_ref();
-        match self.limit.unchanged() {
-            // Inlined: a call costs as much as its work besides waiting for memory.
-            Some(limit) if self.lines.present() == 0 => {
-                let charge = charge_of(limit, key, cost);
-                self.store.decide_one(&charge, self.clock.now())
-            }
-            _ => self.check_slowly(key, cost),
-        }
-    }
-
-    /// Returns the state of the limit for `key`; nothing is charged.
-    ///
-    /// ```
-    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// let _ = limiter.check("ann");
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
-    /// assert_eq!(limiter.peek("bob").remaining.get(), 10);
-    /// ```
-    pub fn peek(&self, key: impl LimitKey) -> Decision {
-        // A cost of zero changes nothing.
-        let look = |charge: &Charge<'_>, now| self.store.decide_one(charge, now);
-        self.with(key.key_bytes().as_ref(), Permits::ZERO, look)
-    }
-
-    /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
-    ///
-    /// ```
-    /// use ratekeeper::core::Permits;
-    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// assert!(limiter.peek_n("ann", Permits::new(10)).verdict.allows());
-    /// assert!(!limiter.peek_n("ann", Permits::new(11)).verdict.allows());
-    /// ```
-    pub fn peek_n(&self, key: impl LimitKey, cost: Permits) -> Decision {
-        let look = |charge: &Charge<'_>, now| self.store.look_one(charge, now);
-        self.with(key.key_bytes().as_ref(), cost, look)
-    }
-
-    /// Gives back permits that were taken and not used; the first waiter can take them at once.
-    /// Only for algorithms that can take them back; and, as under [one
-    /// limit](crate::Limiter::refund), not for reservations that are still ahead: they have
-    /// [`cancel`](crate::KeyedReservation::cancel).
-    ///
-    /// ```
-    /// use ratekeeper::core::Permits;
-    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// let _ = limiter.check_n("ann", Permits::new(4));
-    /// limiter.refund("ann", Permits::new(3));
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
-    /// ```
-    pub fn refund(&self, key: impl LimitKey, cost: Permits)
-    where
-        A: Refund,
-    {
-        self.with(key.key_bytes().as_ref(), cost, |charge, now| {
-            self.store.settle_now(GiveBack, &[*charge], now);
-        });
-        self.lines.wake(key.key_bytes().as_ref());
-    }
-
-    /// Forgets the permits taken by `key`; returns true if there were any.
-    ///
-    /// ```
-    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// let _ = limiter.check("ann");
-    /// assert!(limiter.reset("ann"));
-    /// assert!(!limiter.reset("bob"));
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 10);
-    /// ```
-    pub fn reset(&self, key: impl LimitKey) -> bool {
-        let was_there = self.with(key.key_bytes().as_ref(), Permits::ZERO, |charge, now| {
-            self.store
-                .settle_now(Reset, &[*charge], now)
-                .contains(&true)
-        });
-        self.lines.wake(key.key_bytes().as_ref());
-        was_there
+    pub fn check_n(&self, key: impl LimitKey, cost: u64) -> Result<Grant, Refused> {
+        self.key(key).check_n(cost)
     }
 
     /// Changes the limit for all keys while it is used. States that mean the same under both limits
@@ -287,12 +229,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// hold it.
     ///
     /// ```
-    /// use ratekeeper::core::{Log, Permits};
+    /// use ratekeeper::core::Log;
     /// let log = |quota: &str| Log::sliding(quota.parse().unwrap()).unwrap();
     /// let limiter = ratekeeper::KeyedLimiter::new(log("5/1h"));
-    /// let _ = limiter.check_n("ann", Permits::new(4));
+    /// let _ = limiter.check_n("ann", 4);
     /// limiter.set_limit(log("20/1h"));
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 16);
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 16);
     /// ```
     pub fn set_limit(&self, algorithm: A) {
         let algorithm = algorithm.into();
@@ -315,26 +257,6 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self.store
     }
 
-    /// Like [`check_n`](Self::check_n), for the cases that it does not decide inline.
-    #[inline(never)]
-    pub(crate) fn check_slowly(&self, key: &[u8], cost: Permits) -> Decision {
-        if self.lines.present() > 0 && self.lines.find(key).is_some() {
-            return self.behind_the_line(key, cost);
-        }
-        self.with(key, cost, |charge, now| self.store.decide_one(charge, now))
-    }
-
-    /// Returns the number of waiters for `key`.
-    ///
-    /// ```
-    /// assert_eq!(ratekeeper::KeyedLimiter::per("1/1s").unwrap().waiting("ann"), 0);
-    /// ```
-    pub fn waiting(&self, key: impl LimitKey) -> usize {
-        self.lines
-            .find(key.key_bytes().as_ref())
-            .map_or(0, |line| line.length())
-    }
-
     /// Returns the clock.
     ///
     /// ```
@@ -344,6 +266,15 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     pub fn clock(&self) -> &C {
         &self.clock
+    }
+
+    /// Decides in the cases that [`KeyLimit::decide`] does not decide inline.
+    #[inline(never)]
+    pub(crate) fn check_slowly(&self, key: &[u8], cost: Permits) -> Decision {
+        if self.lines.present() > 0 && self.lines.find(key).is_some() {
+            return self.behind_the_line(key, cost);
+        }
+        self.with(key, cost, |charge, now| self.store.decide_one(charge, now))
     }
 
     #[inline]
@@ -366,7 +297,7 @@ impl<C: Clock> KeyedLimiter<Gcra, C> {
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
     /// limiter.set_quota("20/1h".parse().unwrap()).unwrap();
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 20);
     /// ```
     ///
     /// # Errors
@@ -423,9 +354,9 @@ mod tests {
         let bucket: AnyAlgorithm = Gcra::token_bucket(quota).unwrap().into();
         let memory = MemoryConfig::default();
         let limiter = KeyedLimiter::with_clock(bucket, memory, std::sync::Arc::clone(&clock));
-        let _ = limiter.check_n("ann", Permits::new(6));
+        let _ = limiter.check_n("ann", 6);
         limiter.set_limit(Log::sliding(quota).unwrap().into());
-        let left = |user: &str| limiter.peek(user).remaining.get();
+        let left = |user: &str| limiter.key(user).peek().remaining.get();
         assert_eq!([left("ann"), left("bob")], [4, 10]);
         clock.advance(Nanos::from_secs(60));
         assert_eq!(left("ann"), 10);

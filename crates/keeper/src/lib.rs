@@ -19,7 +19,7 @@
 //! let limiter = Limiter::per("100/1m")?;
 //! match limiter.check() {
 //!     Ok(_grant) => { /* serve it */ }
-//!     Err(Refused::Until(wait)) => eprintln!("429, Retry-After: {}", wait.as_secs_ceil()),
+//!     Err(Refused::Until(wait)) => eprintln!("429, Retry-After: {}", wait.as_millis().div_ceil(1_000)),
 //!     Err(Refused::Never) => eprintln!("413: it costs more than the limit ever holds"),
 //! }
 //! # Ok::<(), ratekeeper::core::Error>(())
@@ -44,23 +44,45 @@
 //! program.
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use ratekeeper::Limiter;
-//! use ratekeeper::core::{Nanos, Permits};
 //!
 //! let mails = Limiter::per("1/1m")?;
-//! let patience = Nanos::from_secs(600);
-//! let _first = mails.reserve(Permits::ONE, patience);
-//! let second = mails.reserve(Permits::ONE, patience);
-//! assert!(second.wait().is_some_and(|wait| wait > Nanos::from_secs(59)));
-//! second.cancel(); // it is not sent after all
+//! let patience = Duration::from_secs(600);
+//! let _first = mails.reserve(1, patience);
+//! let second = mails.reserve(1, patience);
+//! assert!(second.wait().is_some_and(|wait| wait > Duration::from_secs(59)));
+//! assert!(mails.cancel(second)); // it is not sent after all
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
 //!
 //! If the cost of work is known only afterwards, charge an estimate, then
-//! [`settle`](Limiter::settle) the [`Grant`]. [`KeyedLimiter`] has a limit, and a line, for each key. Any
-//! algorithm can be used with the verbs: see the module [`limiter`]. Callers that come from Guava
-//! find its limiter as [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the
-//! crate `ratekeeper-resilience`.
+//! [`settle`](Limiter::settle) the [`Grant`]. A [`KeyedLimiter`] has a limit, and a line, for each key:
+//! `limiter.key(user)` has the same verbs. A limit of [concurrency](core::Concurrency) lends
+//! [`OwnedPermits`], a guard that gives them back when it is dropped. Any algorithm can be used with
+//! the verbs: see the module [`limiter`]. Callers that come from Guava find its limiter as
+//! [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the crate
+//! `ratekeeper-resilience`.
+//!
+//! # Several limits, and Redis
+//!
+//! [`Limits`] are charged together: all of them or, if one refuses, none. They are counted in the
+//! memory of this process or, by `Limits::redis` of the feature `redis`, in a Redis or Valkey server
+//! that any number of processes share.
+//!
+//! ```
+//! use ratekeeper::core::Quota;
+//! use ratekeeper::{Limits, at_once};
+//!
+//! let limits = Limits::in_memory();
+//! let requests = limits.token_bucket("requests", Quota::per_minute(60))?;
+//! let tokens = limits.token_bucket("tokens", Quota::per_hour(100_000))?;
+//! // Beside Redis: `limits.check(..).await?`.
+//! let grant = at_once(limits.check(&[requests.of("ann"), tokens.of("ann").cost(800)]))?;
+//! at_once(limits.settle(grant.used(&tokens, 350)))?; // the actual cost
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! In the repository, `docs/guide/which-algorithm.md` asks five questions and draws the answers,
 //! `docs/guide/algorithms.md` states the worst-case bounds of each algorithm, `COMPARE.md` compares
@@ -75,6 +97,7 @@
 
 #[cfg(feature = "policy")]
 mod answer;
+mod at_once;
 #[cfg(feature = "policy")]
 mod call;
 mod clock;
@@ -86,17 +109,22 @@ mod keeper;
 mod keyed;
 mod latest;
 pub mod limiter;
+mod limits;
 #[cfg(feature = "policy")]
 mod loan;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod observe;
+#[cfg(all(feature = "policy", feature = "redis"))]
 mod open;
 #[cfg(feature = "policy")]
 mod permit;
 #[cfg(feature = "policy")]
+mod policy_files;
+#[cfg(feature = "policy")]
 pub mod problem;
 #[cfg(feature = "policy")]
 mod rate_limit;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "policy", feature = "redis"))]
 mod redis_settings;
 #[cfg(feature = "policy")]
 mod report;
@@ -106,26 +134,36 @@ pub mod tower;
 
 #[cfg(feature = "policy")]
 pub use answer::{Answer, Outcome};
+pub use at_once::at_once;
 #[cfg(feature = "policy")]
 pub use call::{Act, Answers, Asked};
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 #[cfg(feature = "policy")]
-pub use keeper::{Keeper, MAX_REPLACED, Scope, at_once};
-pub use keyed::{KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
-pub use limiter::{Grant, Limiter, Refused, Reservation, Settlement, WaitError};
+pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use keyed::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
+pub use limiter::{Grant, Limiter, OwnedPermits, Refused, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
+pub use limits::SharedStore;
+pub use limits::{CheckError, LimitCharge, Limits, LimitsGrant, NamedLimit, NewLimitError};
+#[cfg(feature = "tracing")]
+pub use observe::Events;
+#[cfg(feature = "metrics")]
+pub use observe::{MAX_COUNTED_LIMITS, Metrics};
+#[cfg(all(feature = "policy", feature = "redis"))]
 pub use open::OpenError;
 #[cfg(feature = "policy")]
 pub use permit::{NoPermit, Permit};
+#[cfg(feature = "policy")]
+pub use policy_files::read_policy_files;
 #[cfg(feature = "policy")]
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 #[cfg(feature = "policy")]
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "policy", feature = "redis"))]
 pub use redis_settings::redis_config;
 #[cfg(feature = "policy")]
 pub use report::LimitReport;
@@ -147,6 +185,11 @@ struct CrateReadme;
 struct Guide;
 
 /// The code of the guide compiles.
-#[cfg(all(doctest, feature = "redis"))]
+#[cfg(all(doctest, feature = "policy", feature = "redis"))]
 #[doc = include_str!("../../../docs/guide/redis.md")]
 struct RedisGuide;
+
+/// The code of the guide compiles and runs.
+#[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
+#[doc = include_str!("../../../docs/guide/metrics.md")]
+struct MetricsGuide;

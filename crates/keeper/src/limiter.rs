@@ -34,28 +34,30 @@ mod configured;
 pub(crate) mod desk;
 mod grant;
 pub(crate) mod line;
+pub(crate) mod owned;
 mod place;
-mod reservation;
+pub(crate) mod reservation;
 mod settlement;
 pub(crate) mod turn;
 pub(crate) mod wait;
 
-use std::convert::Infallible;
 use std::{fmt, hint};
 
-use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Time};
+use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Time};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
 #[cfg(feature = "policy")]
 pub(crate) use configured::limit_of;
-use desk::{Waitable as _, behind_the_line};
+use desk::{Waitable as _, behind_the_line, never, permits};
 pub use grant::{Grant, Refused};
 use line::WaitLine;
+pub use owned::OwnedPermits;
 pub use place::{LimiterAlgorithm, Locked, StateCell};
+use reservation::Era;
 pub use reservation::Reservation;
 pub use settlement::Settlement;
-pub(crate) use settlement::settles;
+pub(crate) use settlement::{debt, settles};
 pub use wait::WaitError;
 
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
@@ -84,6 +86,7 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     place: A::Place,
     line: WaitLine,
     most_waiting: usize,
+    era: Era,
     clock: C,
 }
 
@@ -112,10 +115,9 @@ impl Limiter {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::{Permits, Quota};
-    /// let quota: Quota = "600/1m".parse()?;
-    /// let limiter = Limiter::token_bucket(quota.with_burst(Permits::new(20))?)?;
-    /// assert_eq!(limiter.peek().remaining, Permits::new(20));
+    /// use ratekeeper::core::Quota;
+    /// let limiter = Limiter::token_bucket(Quota::per_minute(600).burst(20))?;
+    /// assert!(limiter.check_n(20).is_ok());
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     ///
@@ -158,7 +160,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// let quota: ratekeeper::core::Quota = "10/1m".parse()?;
     /// let minutes = Window::fixed(quota, clock.origin().phase(quota.per()))?;
     /// let limiter = Limiter::with_clock(minutes, clock);
-    /// assert_eq!(limiter.check().unwrap().remaining().get(), 9);
+    /// assert_eq!(limiter.check().unwrap().remaining(), 9);
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn with_clock(algorithm: A, clock: C) -> Self {
@@ -167,6 +169,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             place: A::Place::default(),
             line: WaitLine::default(),
             most_waiting: MAX_WAITING,
+            era: Era::new(),
             clock,
         }
     }
@@ -190,10 +193,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::{Limiter, ManualClock, Refused};
+    /// use std::time::Duration;
     /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
     /// let limiter = Limiter::with_clock(pace, ManualClock::default());
     /// assert!(limiter.check().is_ok());
-    /// assert_eq!(limiter.check(), Err(Refused::Until(Nanos::from_millis(250))));
+    /// assert_eq!(limiter.check(), Err(Refused::Until(Duration::from_millis(250))));
     /// ```
     ///
     /// # Errors
@@ -201,7 +205,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn check(&self) -> Result<Grant, Refused> {
-        self.check_n(Permits::ONE)
+        self.check_n(1)
     }
 
     /// Like [`check`](Self::check), for `cost` permits: all of them or none.
@@ -209,29 +213,32 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     /// use ratekeeper::{Limiter, Refused};
     /// let limiter = Limiter::per("10/1h").unwrap();
-    /// assert!(limiter.check_n(8.into()).is_ok());
-    /// assert!(matches!(limiter.check_n(8.into()), Err(Refused::Until(_))));
-    /// assert_eq!(limiter.check_n(11.into()), Err(Refused::Never));
+    /// assert!(limiter.check_n(8).is_ok());
+    /// assert!(matches!(limiter.check_n(8), Err(Refused::Until(_))));
+    /// assert_eq!(limiter.check_n(11), Err(Refused::Never));
     /// ```
     ///
     /// # Errors
     /// [`Refused`], if fewer are free: nothing is charged.
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
-    pub fn check_n(&self, cost: Permits) -> Result<Grant, Refused> {
+    pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
         Grant::of(self.decide(cost), cost)
     }
 
-    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal: for
-    /// header fields and reports.
+    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the
+    /// types of [`core`](ratekeeper_core): for header fields and reports.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
-    /// assert_eq!(limiter.decide(8.into()).remaining.get(), 2);
+    /// assert_eq!(limiter.decide(8).remaining.get(), 2);
     /// ```
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
-    pub fn decide(&self, cost: Permits) -> Decision {
+    pub fn decide(&self, cost: u64) -> Decision {
+        let Some(cost) = permits(cost) else {
+            return self.deny_forever();
+        };
         let now = self.clock.now();
         if self.line.length() == 0
             && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
@@ -254,10 +261,22 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
     }
 
+    /// Denies a cost above [`Permits::MAX`], which no limit can hold.
+    #[cold]
+    fn deny_forever(&self) -> Decision {
+        if self.with(A::capacity) < Permits::MAX {
+            return self.check_slowly(self.clock.now(), Permits::MAX); // some limits count denials
+        }
+        never(self.peek())
+    }
+
     /// Takes `cost` at once, if it is free and no caller waits.
     #[expect(clippy::inline_always, reason = "as `check_n`")]
     #[inline(always)]
-    fn take_at_once(&self, cost: Permits) -> bool {
+    fn take_at_once(&self, cost: u64) -> bool {
+        let Some(cost) = permits(cost) else {
+            return false;
+        };
         let now = self.clock.now();
         if self.line.length() > 0 {
             return false;
@@ -282,66 +301,29 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         }
     }
 
-    /// Returns the state of the limit; nothing is charged.
+    /// Returns the state of the limit, in the types of [`core`](ratekeeper_core); nothing is
+    /// charged.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
     /// assert_eq!([limiter.peek().remaining.get(), limiter.peek().remaining.get()], [10, 10]);
     /// ```
     pub fn peek(&self) -> Decision {
-        self.peek_n(Permits::ZERO)
+        self.peek_n(0)
     }
 
     /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
-    /// assert!(limiter.peek_n(10.into()).verdict.allows());
-    /// assert!(!limiter.peek_n(11.into()).verdict.allows());
+    /// assert!(limiter.peek_n(10).verdict.allows());
+    /// assert!(!limiter.peek_n(11).verdict.allows());
     /// ```
-    pub fn peek_n(&self, cost: Permits) -> Decision {
-        self.look(self.clock.now(), cost)
-    }
-
-    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
-    /// caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a year
-    /// ahead; others up to their patience, see [`Gcra::with_patience`].
-    ///
-    /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
-    /// let limiter = ratekeeper::Limiter::per("1/1m").unwrap();
-    /// let hour = Nanos::from_secs(3_600);
-    /// assert_eq!(limiter.reserve(Permits::ONE, hour).wait(), Some(Nanos::ZERO));
-    /// assert!(limiter.reserve(Permits::ONE, hour).wait() > Some(Nanos::from_secs(59)));
-    /// assert_eq!(limiter.reserve(Permits::ONE, Nanos::from_secs(90)).wait(), None);
-    /// ```
-    pub fn reserve(&self, cost: Permits, max_wait: Nanos) -> Reservation<'_, A, C>
-    where
-        A: Reserve,
-    {
-        let reserve = |algorithm: &A, state: &mut _, now| {
-            Ok::<_, Infallible>(algorithm.reserve(state, now, cost, max_wait))
-        };
-        let Ok(reservation) = self.reserve_by(cost, reserve);
-        reservation
-    }
-
-    /// Reserves by `reserve`, unless others wait.
-    fn reserve_by<E>(
-        &self,
-        cost: Permits,
-        reserve: impl Fn(&A, &mut A::State, Time) -> Result<Decision, E>,
-    ) -> Result<Reservation<'_, A, C>, E> {
-        let now = self.clock.now();
-        if self.line.length() > 0 {
-            let denied = behind_the_line(&self, now, cost);
-            return Ok(Reservation::new(self, denied, now, cost, None));
+    pub fn peek_n(&self, cost: u64) -> Decision {
+        match permits(cost) {
+            Some(cost) => self.look(self.clock.now(), cost),
+            None => never(self.peek()),
         }
-        let (decision, state) = self.place.update(|state| {
-            let decision = self.with(|algorithm| reserve(algorithm, state, now));
-            (decision, state.clone())
-        });
-        Ok(Reservation::new(self, decision?, now, cost, Some(state)))
     }
 
     /// Returns the number of waiters.

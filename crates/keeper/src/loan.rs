@@ -25,7 +25,7 @@ impl Answer {
             self.outcomes().filter_map(move |outcome| {
                 let limit = outcome.limit.algorithm.concurrency()?;
                 let lent = outcome.decision.verdict.allows() && outcome.cost > Permits::ZERO;
-                let permit = || Permit::new(&outcome.rule.limit.name, outcome.key, lease);
+                let permit = || Permit::new(&outcome.limit.name, outcome.key, lease);
                 lent.then(|| (permit(), limit.lease()))
             })
         })
@@ -46,7 +46,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         lease: LeaseId,
     ) -> Result<Answer, StoreError> {
         let now = self.clock().now();
-        let (policy, charges) = self.charges(facts, scope);
+        let (policy, charges) = self.charges(facts, scope, now);
         let decisions = {
             let list = list(&charges, &policy);
             if refused_at_once(&charges, &policy) {
@@ -93,7 +93,7 @@ fn holds<'a>(
 ) -> (SmallVec<[usize; 4]>, SmallVec<[Hold<'a>; 4]>) {
     let held = permits.iter().enumerate().filter_map(|(at, permit)| {
         let hold = Hold {
-            limit: &policy.rule(permit.limit())?.limit,
+            limit: policy.limit(permit.limit())?,
             key: permit.key(),
             lease: permit.lease(),
         };

@@ -11,7 +11,7 @@ use std::path::Path;
 use ratekeeper_policy::config::{self, Colour, Context};
 use ratekeeper_store::{AnyStore, Fallback, MemoryConfig, MemoryStore, RedisStore, StoreError};
 
-use crate::{Clock, Keeper, SystemClock, redis_config};
+use crate::{Clock, Keeper, SystemClock, read_policy_files, redis_config};
 
 /// Maximum bytes of a policy file, as in the language.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
@@ -120,7 +120,9 @@ fn made<C: Clock>(
     clock: C,
 ) -> Result<Keeper<AnyStore, C>, OpenError> {
     let origin = clock.origin();
-    let loaded = config::parse(text, Context { origin }).map_err(|findings| {
+    let files = read_policy_files(text, home);
+    let loaded = config::parse_file(text, &files, Context { origin }, clock.now());
+    let loaded = loaded.map_err(|findings| {
         OpenError::Invalid(config::render(name, text, &findings, Colour::Never))
     })?;
     let policy = loaded.policy;

@@ -19,8 +19,8 @@ use ratekeeper_core::{Key, KeyBuilder, LeaseId};
 
 /// Version of the layout.
 const VERSION: u8 = 1;
-/// The longest name of a limit.
-const MAX_NAME: usize = 40;
+/// The longest name of a limit, or of its variant: two names of a policy, with a `=` between.
+const MAX_NAME: usize = 81;
 /// The longest text that is read, with room for a limit's name and a key of 8 parts of 128 bytes.
 const MAX_CHARS: usize = 1_536;
 
@@ -86,7 +86,7 @@ impl fmt::Display for Permit {
         let mut bytes = Vec::with_capacity(18 + name.len() + self.key.len());
         bytes.push(VERSION);
         bytes.extend_from_slice(self.lease.as_bytes());
-        bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX)); // a policy's name has 40 at most
+        bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX)); // a policy's name has 81 at most
         bytes.extend_from_slice(name);
         bytes.extend_from_slice(&self.key);
         f.write_str(&encoded(&bytes))
@@ -106,7 +106,7 @@ impl FromStr for Permit {
         let (lease, rest) = rest.split_first_chunk::<16>().ok_or(NoPermit)?;
         let (&length, rest) = rest.split_first().ok_or(NoPermit)?;
         let (name, key) = rest.split_at_checked(length.into()).ok_or(NoPermit)?;
-        let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'=');
         if !(1..=MAX_NAME).contains(&name.len()) || !name.iter().all(plain) || !is_whole(key) {
             return Err(NoPermit);
         }
@@ -251,7 +251,7 @@ mod tests {
             with(1, b"\0"),
             with(1, b"\x02a"),
             with(1, b"\x01A"),
-            with(1, &[&[41], &[b'a'; 41][..]].concat()),
+            with(1, &[&[82], &[b'a'; 82][..]].concat()),
             with(1, b"\x01a\x05four"),    // a key cut short
             with(1, b"\x01a\xff\x01\0x"), // a length written otherwise than it would be
             "Zh".into(),                  // bits left over

@@ -117,7 +117,7 @@ impl<'a> Outcome<'a> {
             window,
             more_after: more_after.filter(|_| !is_level),
             is_level,
-            text: &self.rule.text,
+            text: self.text(),
             decision: self.decision,
             cost: self.cost,
             key_missing: self.key_missing,

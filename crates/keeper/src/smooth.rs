@@ -15,8 +15,9 @@
 //!
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012).
 
-use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpState};
+use std::time::Duration;
 
+use ratekeeper_core::{Error, Nanos, Reserve, Verdict, WarmUp, WarmUpState};
 use ratekeeper_store::Lock;
 
 use crate::{Block, Clock, SystemClock};
@@ -27,13 +28,14 @@ const BURST_SECONDS: f64 = 1.0;
 /// Guava's `RateLimiter`; see [`WarmUp`] for figure and formula.
 ///
 /// ```
-/// use ratekeeper::core::{Nanos, Permits, WarmUp};
+/// use ratekeeper::core::WarmUp;
 /// use ratekeeper::{ManualClock, SmoothRateLimiter};
+/// use std::time::Duration;
 ///
 /// let five = WarmUp::bursty(5.0, 1.0)?;
 /// let limiter = SmoothRateLimiter::with_clock(five, ManualClock::default());
-/// assert_eq!(limiter.acquire(Permits::ONE), Nanos::ZERO);
-/// assert_eq!(limiter.acquire(Permits::ONE), Nanos::from_millis(200), "it slept");
+/// assert_eq!(limiter.acquire(1), Duration::ZERO);
+/// assert_eq!(limiter.acquire(1), Duration::from_millis(200), "it slept");
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
 #[derive(Debug)]
@@ -69,16 +71,17 @@ impl SmoothRateLimiter {
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
-    /// use ratekeeper::core::{Error, Nanos};
-    /// assert!(SmoothRateLimiter::create_warming_up(2.0, Nanos::from_secs(4)).is_ok());
-    /// let error = SmoothRateLimiter::create_warming_up(0.0, Nanos::SECOND).unwrap_err();
+    /// use ratekeeper::core::Error;
+    /// use std::time::Duration;
+    /// assert!(SmoothRateLimiter::create_warming_up(2.0, Duration::from_secs(4)).is_ok());
+    /// let error = SmoothRateLimiter::create_warming_up(0.0, Duration::from_secs(1)).unwrap_err();
     /// assert_eq!(error, Error::Rate);
     /// ```
     ///
     /// # Errors
     /// [`Error::Rate`] unless the rate is above zero.
-    pub fn create_warming_up(permits_per_second: f64, warm_up: Nanos) -> Result<Self, Error> {
-        let limit = WarmUp::warming_up(permits_per_second, warm_up)?;
+    pub fn create_warming_up(permits_per_second: f64, warm_up: Duration) -> Result<Self, Error> {
+        let limit = WarmUp::warming_up(permits_per_second, warm_up.into())?;
         Ok(Self::with_clock(limit, SystemClock::new()))
     }
 }
@@ -106,13 +109,13 @@ impl<C: Clock> SmoothRateLimiter<C> {
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = SmoothRateLimiter::create(1.0).unwrap();
-    /// assert_eq!(limiter.reserve(Permits::new(100)), Nanos::ZERO, "the next one pays");
-    /// assert!(limiter.reserve(Permits::ONE) > Nanos::from_secs(99));
+    /// assert_eq!(limiter.reserve(100), Duration::ZERO, "the next one pays");
+    /// assert!(limiter.reserve(1) > Duration::from_secs(99));
     /// ```
-    pub fn reserve(&self, permits: Permits) -> Nanos {
-        self.ask(permits, Nanos::MAX).unwrap_or(Nanos::MAX) // patience is endless
+    pub fn reserve(&self, permits: u32) -> Duration {
+        self.ask(permits, Nanos::MAX).unwrap_or(Nanos::MAX).into() // patience is endless
     }
 
     /// Changes the rate: debts stay as they are, sleeping callers are not woken, and the saved
@@ -158,11 +161,11 @@ impl<C: Clock> SmoothRateLimiter<C> {
     }
 
     /// Returns the wait; `None` if it is above `patience`, and nothing was taken.
-    fn ask(&self, permits: Permits, patience: Nanos) -> Option<Nanos> {
+    fn ask(&self, permits: u32, patience: Nanos) -> Option<Nanos> {
         let inner = &mut *self.inner.lock();
         let now = self.clock.now(); // under the lock: in the order of the callers
         let (limit, state) = (&inner.limit, &mut inner.state);
-        match limit.reserve(state, now, permits, patience).verdict {
+        match limit.reserve(state, now, permits.into(), patience).verdict {
             Verdict::Allow => Some(Nanos::ZERO),
             Verdict::AllowAfter(wait) => Some(wait),
             Verdict::Deny { .. } | Verdict::DenyForever => None,
@@ -175,12 +178,12 @@ impl<C: Block> SmoothRateLimiter<C> {
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = SmoothRateLimiter::create(100.0).unwrap();
-    /// assert_eq!(limiter.acquire(Permits::ONE), Nanos::ZERO);
-    /// assert!(limiter.acquire(Permits::ONE) <= Nanos::from_millis(10));
+    /// assert_eq!(limiter.acquire(1), Duration::ZERO);
+    /// assert!(limiter.acquire(1) <= Duration::from_millis(10));
     /// ```
-    pub fn acquire(&self, permits: Permits) -> Nanos {
+    pub fn acquire(&self, permits: u32) -> Duration {
         let wait = self.reserve(permits);
         self.pass(wait);
         wait
@@ -191,22 +194,22 @@ impl<C: Block> SmoothRateLimiter<C> {
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = SmoothRateLimiter::create(1.0).unwrap();
-    /// assert!(limiter.try_acquire(Permits::ONE, Nanos::ZERO));
-    /// assert!(!limiter.try_acquire(Permits::ONE, Nanos::from_millis(10)));
+    /// assert!(limiter.try_acquire(1, Duration::ZERO));
+    /// assert!(!limiter.try_acquire(1, Duration::from_millis(10)));
     /// ```
-    pub fn try_acquire(&self, permits: Permits, timeout: Nanos) -> bool {
-        let wait = self.ask(permits, timeout);
+    pub fn try_acquire(&self, permits: u32, timeout: Duration) -> bool {
+        let wait = self.ask(permits, timeout.into());
         if let Some(wait) = wait {
-            self.pass(wait);
+            self.pass(wait.into());
         }
         wait.is_some()
     }
 
-    fn pass(&self, wait: Nanos) {
-        if wait > Nanos::ZERO {
-            self.clock.sleep(wait);
+    fn pass(&self, wait: Duration) {
+        if wait > Duration::ZERO {
+            self.clock.sleep(wait.into());
         }
     }
 }

@@ -24,18 +24,17 @@ const BEGINS: [u64; 6] = [
 ];
 
 /// Waits and costs of a life, the same for each clock.
-fn steps() -> impl Iterator<Item = (Nanos, Permits)> {
+fn steps() -> impl Iterator<Item = (Nanos, u64)> {
     (0..2_000_u64).map(|step| {
         let mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let wait = [0, 0, 0, mixed % 40_000_000, 100_000_000, mixed % SECOND];
         let wait = wait[usize::try_from(mixed % 6).unwrap()];
-        let cost = u32::try_from(mixed % 3).unwrap();
-        (Nanos::from_nanos(wait), Permits::new(cost))
+        (Nanos::from_nanos(wait), mixed % 3)
     })
 }
 
 /// All answers of a life on a clock that begins at `begin`.
-fn life<T>(clock: &ManualClock, begin: u64, mut ask: impl FnMut(Permits) -> T) -> Vec<T> {
+fn life<T>(clock: &ManualClock, begin: u64, mut ask: impl FnMut(u64) -> T) -> Vec<T> {
     clock.set(Time::from_nanos(begin));
     let step = |(wait, cost)| {
         clock.advance(wait);
@@ -94,8 +93,8 @@ fn a_keyed_limiter_decides_alike_on_any_clock() {
         let limiter = KeyedLimiter::with_clock(bucket, memory, ManualClock::default());
         life(limiter.clock(), begin, |cost| {
             [
-                limiter.decide("ann", cost),
-                limiter.decide("bob", Permits::ONE),
+                limiter.key("ann").decide(cost),
+                limiter.key("bob").decide(1),
             ]
         })
     });
@@ -127,7 +126,7 @@ spacing = "70ms"
         let policy = config::parse(POLICY, context).unwrap().policy;
         let keeper = Keeper::new(policy, MemoryStore::new(MemoryConfig::default()), clock);
         life(keeper.clock(), begin, |cost| {
-            let user = if cost == Permits::ONE { "ann" } else { "bob" };
+            let user = if cost == 1 { "ann" } else { "bob" };
             let attributes = [("user", user)];
             let facts = Facts {
                 attributes: &attributes,

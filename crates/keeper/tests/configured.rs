@@ -4,6 +4,7 @@
 mod tasks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper::core::{
     Algorithm as _, AnyAlgorithm, Call, Gcra, Nanos, Origin, Permits, Unsupported, Verdict,
@@ -75,11 +76,11 @@ fn origin() -> Origin {
 
 /// The same calls on one limit and on one key of many.
 trait Calls {
-    fn decide(&self, cost: Permits) -> Verdict;
+    fn decide(&self, cost: u64) -> Verdict;
     fn peek(&self) -> (Verdict, Permits);
     fn acquire(&self) -> Result<Nanos, WaitError>;
     fn try_acquire(&self, patience: Nanos) -> Option<Nanos>;
-    fn refund(&self, cost: Permits) -> bool;
+    fn refund(&self, cost: u64) -> bool;
     fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported>;
     fn settle(&self, settlement: Settlement) -> bool;
     fn reset(&self);
@@ -90,33 +91,34 @@ trait Calls {
 macro_rules! calls {
     ($limiter:ty, ($($key:expr)?)) => {
         impl Calls for $limiter {
-            fn decide(&self, cost: Permits) -> Verdict {
-                <$limiter>::decide(self, $($key,)? cost).verdict
+            fn decide(&self, cost: u64) -> Verdict {
+                self$(.key($key))?.decide(cost).verdict
             }
             fn peek(&self) -> (Verdict, Permits) {
-                let decision = <$limiter>::peek(self $(,$key)?);
+                let decision = self$(.key($key))?.peek();
                 (decision.verdict, decision.remaining)
             }
             fn acquire(&self) -> Result<Nanos, WaitError> {
-                self.acquire_blocking($($key)?)
+                self$(.key($key))?.acquire_blocking().map(Nanos::from)
             }
             fn try_acquire(&self, patience: Nanos) -> Option<Nanos> {
-                self.try_acquire_blocking($($key,)? Permits::ONE, patience).unwrap()
+                let limit = self$(.key($key))?;
+                limit.try_acquire_blocking(1, patience.into()).unwrap().map(Nanos::from)
             }
-            fn refund(&self, cost: Permits) -> bool {
-                let refused = self.try_refund($($key,)? cost).err();
+            fn refund(&self, cost: u64) -> bool {
+                let refused = self$(.key($key))?.try_refund(cost).err();
                 assert!(refused.is_none_or(|refused| refused.call == Call::Refund));
                 refused.is_none()
             }
             fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported> {
-                let reserved = self.try_reserve($($key,)? Permits::ONE, max_wait);
-                reserved.map(|reserved| reserved.wait())
+                let reserved = self$(.key($key))?.try_reserve(1, max_wait.into());
+                reserved.map(|reserved| reserved.wait().map(Nanos::from))
             }
             fn settle(&self, settlement: Settlement) -> bool {
-                self.try_settle($($key,)? settlement).is_ok()
+                self$(.key($key))?.try_settle(settlement).is_ok()
             }
             fn reset(&self) {
-                let _ = <$limiter>::reset(self $(,$key)?);
+                let _ = self$(.key($key))?.reset();
             }
             fn set(&self, words: &str) {
                 self.set_limit_text(words).unwrap();
@@ -142,7 +144,7 @@ fn limiters(text: &str) -> [Box<dyn Calls>; 2] {
 /// Takes single permits until there are none; returns their number, and the wait for the next.
 fn spend(limiter: &dyn Calls) -> (u32, Nanos) {
     for taken in 0..100 {
-        if let Verdict::Deny { retry_after } = limiter.decide(Permits::ONE) {
+        if let Verdict::Deny { retry_after } = limiter.decide(1) {
             return (taken, retry_after);
         }
     }
@@ -166,13 +168,13 @@ fn check_returns_the_exact_wait_and_reset_erases_the_state() {
             if !text.contains("count_denied") {
                 let almost = wait.saturating_sub(Nanos::from_nanos(1));
                 limiter.clock().advance(almost);
-                assert!(!limiter.decide(Permits::ONE).allows(), "{text}");
+                assert!(!limiter.decide(1).allows(), "{text}");
                 limiter.clock().advance(Nanos::from_nanos(1));
-                assert!(limiter.decide(Permits::ONE).allows(), "{text}");
+                assert!(limiter.decide(1).allows(), "{text}");
             }
             limiter.reset();
             assert_eq!(limiter.peek(), fresh, "{text}");
-            let never = limiter.decide(Permits::new(1_000));
+            let never = limiter.decide(1_000);
             assert_eq!(never, Verdict::DenyForever, "{text}");
         }
     }
@@ -213,11 +215,7 @@ fn refund_and_reserve_work_or_return_unsupported() {
         for limiter in limiters(text) {
             let _ = spend(&*limiter);
             let (_, left) = limiter.peek();
-            assert_eq!(
-                limiter.refund(Permits::ONE),
-                matches!(can, Refund | Both),
-                "{text}"
-            );
+            assert_eq!(limiter.refund(1), matches!(can, Refund | Both), "{text}");
             if matches!(can, Refund | Both) && !text.contains("count_denied") {
                 assert_eq!(limiter.peek().1.get(), left.get() + 1, "{text}");
             }
@@ -250,7 +248,7 @@ fn used_permits_are_carried_from_any_algorithm_to_any_other() {
                 continue;
             }
             for limiter in limiters(from) {
-                assert!(limiter.decide(Permits::new(3)).allows(), "{from}");
+                assert!(limiter.decide(3).allows(), "{from}");
                 limiter.set(to);
                 let (_, left) = limiter.peek();
                 assert!(
@@ -278,8 +276,8 @@ fn tasks_wait_in_order_under_every_algorithm() {
         let keyed = KeyedLimiter::with_clock(limit, memory, Arc::clone(&clock));
         let mut tasks = Tasks::new(&clock, 2);
         for task in 0..20 {
-            tasks.start(2 * task, one.try_acquire(Permits::ONE, Nanos::MAX));
-            let of_key = keyed.try_acquire("ann", Permits::ONE, Nanos::MAX);
+            tasks.start(2 * task, one.try_acquire(1, Duration::MAX));
+            let of_key = keyed.key("ann").try_acquire(1, Duration::MAX);
             tasks.start(2 * task + 1, of_key);
         }
         for gives_up in [30, 31, 38, 39] {
@@ -310,16 +308,16 @@ fn tasks_wait_in_order_under_every_algorithm() {
 fn settle_works_where_refund_and_reserve_do_or_returns_unsupported() {
     for (text, can) in ROWS {
         for limiter in limiters(text) {
-            let four = Permits::new(4);
+            let four = 4;
             let _ = limiter.decide(four);
             let before = limiter.peek();
             let settled = limiter.settle(Settlement {
                 taken: four,
-                used: Permits::ONE,
+                used: 1,
             });
             assert_eq!(settled, can == Both, "{text}");
             if !settled {
-                let taken = Permits::ZERO;
+                let taken = 0;
                 assert!(!limiter.settle(Settlement { taken, used: four }), "{text}");
                 assert_eq!(
                     limiter.peek(),
@@ -330,11 +328,8 @@ fn settle_works_where_refund_and_reserve_do_or_returns_unsupported() {
             }
             assert_eq!(limiter.peek().1, Permits::new(3), "{text}");
             // Seven are owed beyond the four that it holds: four a second.
-            limiter.settle(Settlement {
-                taken: Permits::ZERO,
-                used: Permits::new(10),
-            });
-            let denied = limiter.decide(Permits::ONE);
+            limiter.settle(Settlement { taken: 0, used: 10 });
+            let denied = limiter.decide(1);
             assert_eq!(denied.retry_after(), Some(Nanos::from_secs(2)), "{text}");
         }
     }
@@ -359,11 +354,11 @@ fn unused_permits_keep_their_share_under_another_period() {
         ("1/365d", 1, "1000000000/1s", 0, 1), // 1 ns, reported as 1 ms
     ] {
         for limiter in limiters(&gcra(from)) {
-            assert!(limiter.decide(Permits::new(taken)).allows());
+            assert!(limiter.decide(taken).allows());
             limiter.set(&gcra(to));
             let (_, remaining) = limiter.peek();
             assert_eq!(remaining.get(), left, "{taken} of {from}, then {to}");
-            let retry_after = limiter.decide(Permits::ONE).retry_after();
+            let retry_after = limiter.decide(1).retry_after();
             let wait = retry_after.map_or(0, Nanos::as_millis_ceil);
             assert_eq!(wait, wait_ms, "{taken} of {from}, then {to}");
         }
@@ -400,7 +395,7 @@ fn the_same_text_is_the_same_limit() {
         let (per, parsed) = (Limiter::per(text).unwrap(), Limiter::parse(text).unwrap());
         let quota = bucket.capacity().get();
         for left in (0..quota).rev() {
-            let (one, other) = (per.decide(Permits::ONE), parsed.decide(Permits::ONE));
+            let (one, other) = (per.decide(1), parsed.decide(1));
             assert_eq!([one.verdict, other.verdict], [Verdict::Allow; 2], "{text}");
             assert_eq!(
                 [one.remaining.get(), other.remaining.get()],

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use ratekeeper::core::{Nanos, Origin, Permits, Time, WarmUp};
+use ratekeeper::core::{Nanos, Origin, Time, WarmUp};
 use ratekeeper::{Block, Clock, ManualClock, SmoothRateLimiter};
 use serde_json::Value;
 
@@ -80,12 +81,12 @@ fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
-fn permits(value: &Value) -> Permits {
-    Permits::saturating_from(number(value))
+fn permits(value: &Value) -> u32 {
+    u32::try_from(number(value)).unwrap()
 }
 
-fn timeout(micros: i64) -> Nanos {
-    Nanos::from_micros(u64::try_from(micros).unwrap_or(0)) // below zero is none
+fn timeout(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0)) // below zero is none
 }
 
 #[test]
@@ -117,7 +118,8 @@ fn perform(caller: &Caller, op: &Value) {
     match op["op"].as_str().unwrap() {
         "advance" => caller.advance(number(&op["us"])),
         "acquire" => {
-            let slept = limiter.acquire(permits(&op["n"])).as_nanos() / 1_000;
+            let slept = limiter.acquire(permits(&op["n"])).as_micros();
+            let slept = u64::try_from(slept).unwrap();
             assert_eq!(slept, number(&op["slept_us"]), "{op}");
             assert_eq!(caller.slept(), slept, "{op}");
         }
@@ -184,16 +186,14 @@ fn program(line: &Value) -> Vec<u64> {
         for _ in 0..times.parse::<u32>().unwrap() {
             match what {
                 "a" => {
-                    let slept = caller
-                        .limiter
-                        .acquire(Permits::new(argument.parse().unwrap()));
-                    answers.push(slept.as_nanos() / 1_000);
+                    let slept = caller.limiter.acquire(argument.parse().unwrap());
+                    answers.push(u64::try_from(slept.as_micros()).unwrap());
                 }
                 "u" | "c" => caller.advance(argument.parse::<u64>().unwrap() * 1_000),
                 "r" => caller.limiter.set_rate(rate(argument)).unwrap(),
                 "t" => {
                     let (permits, micros) = argument.split_once(':').unwrap();
-                    let permits = Permits::new(permits.parse().unwrap());
+                    let permits = permits.parse().unwrap();
                     let timeout = timeout(micros.parse().unwrap());
                     answers.push(u64::from(caller.limiter.try_acquire(permits, timeout)));
                 }

@@ -4,6 +4,7 @@
 mod tasks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper::core::{Algorithm, Gcra, Nanos, Permits, Time, Verdict};
 use ratekeeper::store::MemoryConfig;
@@ -45,12 +46,9 @@ fn ten_thousand_wait_for_fifty_keys_and_each_key_is_served_in_order() {
     let (limiter, clock) = limiter(bucket("1000/1s", 10));
     let mut tasks = Tasks::new(&clock, KEYS);
     for task in 0..KEYS * EACH {
-        tasks.start(
-            task,
-            limiter.try_acquire(key(task), Permits::ONE, Nanos::MAX),
-        );
+        tasks.start(task, limiter.key(key(task)).try_acquire(1, Duration::MAX));
     }
-    assert_eq!(limiter.waiting(key(0)), EACH - 10);
+    assert_eq!(limiter.key(key(0)).waiting(), EACH - 10);
     tasks.run();
     for wanted in 0..KEYS {
         let of_key = tasks.done.iter().filter(|(task, ..)| task % KEYS == wanted);
@@ -65,7 +63,7 @@ fn ten_thousand_wait_for_fifty_keys_and_each_key_is_served_in_order() {
         }
     }
     assert_eq!(tasks.done.len(), KEYS * EACH);
-    assert_eq!(limiter.waiting(key(0)), 0);
+    assert_eq!(limiter.key(key(0)).waiting(), 0);
 }
 
 #[test]
@@ -73,22 +71,19 @@ fn a_queue_delays_only_its_own_key() {
     let (limiter, clock) = limiter(bucket("1/1s", 1));
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..3 {
-        tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.key("ann").try_acquire(1, Duration::MAX));
     }
     assert!(limiter.check("bob").is_ok());
     clock.set(at(999));
-    let refused = limiter.decide("ann", Permits::ONE).verdict;
+    let refused = limiter.key("ann").decide(1).verdict;
     assert_eq!(
         refused.retry_after(),
         Some(millis(2_001)),
         "the wait includes the two waiters"
     );
+    assert_eq!(limiter.key("ann").reserve(1, Duration::MAX).wait(), None);
     assert_eq!(
-        limiter.reserve("ann", Permits::ONE, Nanos::MAX).wait(),
-        None
-    );
-    assert_eq!(
-        limiter.decide("bob", Permits::ONE).verdict.retry_after(),
+        limiter.key("bob").decide(1).verdict.retry_after(),
         Some(millis(1))
     );
     tasks.run();
@@ -100,12 +95,12 @@ fn a_waiter_that_leaves_returns_its_permits_and_the_last_one_removes_the_queue()
     let (limiter, clock) = limiter(bucket("1/1s", 1));
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..5 {
-        tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.key("ann").try_acquire(1, Duration::MAX));
     }
     for task in [1, 2, 3] {
         tasks.drop_task(task);
     }
-    assert_eq!(limiter.waiting("ann"), 1);
+    assert_eq!(limiter.key("ann").waiting(), 1);
     tasks.run();
     let done: Vec<_> = tasks
         .done
@@ -113,7 +108,7 @@ fn a_waiter_that_leaves_returns_its_permits_and_the_last_one_removes_the_queue()
         .map(|(task, at, _)| (*task, *at))
         .collect();
     assert_eq!(done, [(0, at(0)), (4, at(1_000))]);
-    assert_eq!(limiter.waiting("ann"), 0);
+    assert_eq!(limiter.key("ann").waiting(), 0);
     clock.set(at(2_000));
     assert!(
         limiter.check("ann").is_ok(),
@@ -126,7 +121,7 @@ fn deadlines_are_moments_of_the_clock() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
     let mut tasks = Tasks::new(&clock, 2);
     for (task, deadline) in [0, 999, 1_000, 1_999, 2_000].into_iter().enumerate() {
-        let until = limiter.try_acquire_until("ann", Permits::ONE, at(deadline));
+        let until = limiter.key("ann").try_acquire_until(1, at(deadline));
         tasks.start(task, until);
     }
     let refused: Vec<_> = tasks
@@ -153,7 +148,7 @@ fn waiters_are_bounded_for_a_key_and_in_total() {
         .into_iter()
         .enumerate()
     {
-        tasks.start(task, limiter.try_acquire(key, Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.key(key).try_acquire(1, Duration::MAX));
     }
     let full: Vec<_> = tasks
         .done
@@ -166,8 +161,8 @@ fn waiters_are_bounded_for_a_key_and_in_total() {
     assert_eq!(full, [(3, at(0), Err(of_one_key)), (6, at(0), Err(in_all))]);
     tasks.run();
     assert_eq!(tasks.done.len(), 7);
-    let (cost, capacity) = (Permits::new(2), Permits::ONE);
-    let never = limiter.acquire_n_blocking("cyd", cost).unwrap_err();
+    let (cost, capacity) = (2, 1);
+    let never = limiter.key("cyd").acquire_n_blocking(cost).unwrap_err();
     assert_eq!(never, WaitError::TooLarge { cost, capacity });
 }
 
@@ -177,14 +172,14 @@ type Act = fn(&Limiter);
 fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
     let acts: [(&str, Act); 3] = [
         ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
-        ("refund", |limiter| limiter.refund("ann", Permits::ONE)),
-        ("reset", |limiter| assert!(limiter.reset("ann"))),
+        ("refund", |limiter| limiter.key("ann").refund(1)),
+        ("reset", |limiter| assert!(limiter.key("ann").reset())),
     ];
     for (what, act) in acts {
         let (limiter, clock) = limiter(bucket("1/1h", 2));
         let mut tasks = Tasks::new(&clock, 1);
         for task in 0..3 {
-            tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+            tasks.start(task, limiter.key("ann").try_acquire(1, Duration::MAX));
         }
         clock.advance(Nanos::from_secs(3_599));
         act(&limiter);
@@ -199,24 +194,24 @@ fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
 #[test]
 fn reservations_of_a_key_can_be_cancelled_from_the_end() {
     let (limiter, _clock) = limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
-    let reserve = |key| limiter.reserve(key, Permits::ONE, Nanos::from_secs(5));
+    let reserve = |key| limiter.key(key).reserve(1, Duration::from_secs(5));
     let [first, second, third] = ["ann", "ann", "ann"].map(reserve);
     let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
     assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
     assert_eq!(
         reserve("bob").wait(),
-        Some(Nanos::ZERO),
+        Some(Duration::ZERO),
         "bob has a queue of his own"
     );
     assert!(
-        !second.cancel(),
+        !limiter.cancel(second),
         "a reservation before another cannot be cancelled"
     );
-    assert!(third.cancel());
-    assert_eq!(reserve("ann").wait(), Some(millis(2_000)));
-    let six = limiter.reserve("ann", Permits::new(6), Nanos::from_secs(5));
+    assert!(limiter.cancel(third));
+    assert_eq!(reserve("ann").wait(), Some(Duration::from_secs(2)));
+    let six = limiter.key("ann").reserve(6, Duration::from_secs(5));
     assert!(matches!(six.decision().verdict, Verdict::Deny { .. }));
-    assert!(!six.cancel());
+    assert!(!limiter.cancel(six));
 }
 
 #[test]
@@ -235,11 +230,12 @@ fn thirty_two_threads_never_exceed_the_bound_of_a_key() {
                 let asked = number.is_multiple_of(5) && limiter.check(key).is_ok();
                 let tried = || {
                     limiter
-                        .try_acquire_blocking(key, Permits::ONE, millis(2))
+                        .key(key)
+                        .try_acquire_blocking(1, Duration::from_millis(2))
                         .unwrap()
                 };
                 if !asked && (!number.is_multiple_of(3) || tried().is_none()) {
-                    limiter.acquire_blocking(key).unwrap();
+                    limiter.key(key).acquire_blocking().unwrap();
                 }
                 (user, limiter.clock().now())
             };
@@ -265,7 +261,7 @@ fn thirty_two_threads_never_exceed_the_bound_of_a_key() {
                 "{before} granted in {span:?}"
             );
         }
-        assert_eq!(limiter.waiting([u8::try_from(user).unwrap()]), 0);
+        assert_eq!(limiter.key([u8::try_from(user).unwrap()]).waiting(), 0);
     }
 }
 
@@ -278,14 +274,13 @@ fn each_key_is_settled_separately() {
         (4, 10, Some(100)),
         (4, 13, Some(400)),
         (10, 610, Some(60_100)),
-        (10, u32::MAX, Some(60_100)), // what is beyond a minute is forgiven
+        (10, u64::MAX, Some(60_100)), // debt beyond a minute is forgiven
     ] {
         let limit = bucket("10/1s", 10).with_patience(Nanos::from_secs(60));
         let (limiter, _clock) = limiter(limit);
-        let [taken, used] = [taken, used].map(Permits::new);
         assert!(limiter.check_n("ann", taken).is_ok());
-        limiter.settle("ann", Settlement { taken, used });
-        let retry_after = |key: &str| limiter.decide(key, Permits::ONE).verdict.retry_after();
+        limiter.key("ann").settle(Settlement { taken, used });
+        let retry_after = |key: &str| limiter.key(key).decide(1).verdict.retry_after();
         assert_eq!(retry_after("ann"), wait.map(millis), "{taken:?}, {used:?}");
         assert_eq!(retry_after("bob"), None);
     }
@@ -294,13 +289,13 @@ fn each_key_is_settled_separately() {
 #[test]
 fn a_settlement_of_a_key_wakes_only_its_own_queue() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));
-    let (taken, used) = (Permits::new(10), Permits::new(2));
+    let (taken, used) = (10, 2);
     let mut tasks = Tasks::new(&clock, 2);
     for (task, key) in ["ann", "bob"].into_iter().enumerate() {
         assert!(limiter.check_n(key, taken).is_ok());
-        tasks.start(task, limiter.try_acquire(key, Permits::new(5), Nanos::MAX));
+        tasks.start(task, limiter.key(key).try_acquire(5, Duration::MAX));
     }
-    limiter.settle("ann", Settlement { taken, used });
+    limiter.key("ann").settle(Settlement { taken, used });
     tasks.settle();
     assert_eq!(tasks.order(), [0], "ann is served at once");
     tasks.run();

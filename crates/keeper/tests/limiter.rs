@@ -4,6 +4,7 @@
 mod tasks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper::core::{
     Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, QuotaReset, Time, Verdict, WarmUp,
@@ -48,7 +49,7 @@ fn ten_thousand_wait_and_are_served_in_order() {
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..MANY {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(1, Duration::MAX));
     }
     assert_eq!(limiter.waiting(), MANY - 10);
     tasks.run();
@@ -66,7 +67,7 @@ fn a_waiter_that_leaves_returns_its_permits_and_the_others_move_up() {
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..MANY {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(1, Duration::MAX));
     }
     let leaves = |task: usize| task > 0 && !task.is_multiple_of(10);
     for task in (0..MANY).filter(|&task| leaves(task)) {
@@ -89,7 +90,7 @@ fn the_first_waiter_may_leave_at_any_time() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..4 {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(1, Duration::MAX));
     }
     clock.advance(millis(600));
     tasks.drop_task(1);
@@ -110,10 +111,10 @@ fn the_first_waiter_may_leave_at_any_time() {
 fn check_waiters<A: LimiterAlgorithm>(limit: A) {
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
-    let cost = |task: usize| Permits::saturating_from(1 + task as u64 * 7 % 5);
+    let cost = |task: usize| 1 + task as u64 * 7 % 5;
     clock.advance(Nanos::SECOND);
     for task in 0..300 {
-        tasks.start(task, limiter.try_acquire(cost(task), Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(cost(task), Duration::MAX));
     }
     while let Some(due) = clock.next_wake() {
         assert!(limiter.check().is_err(), "no check passes the queue");
@@ -123,7 +124,7 @@ fn check_waiters<A: LimiterAlgorithm>(limit: A) {
     tasks.run();
     assert_eq!(tasks.order(), (0..300).collect::<Vec<_>>());
     let granted = tasks.done.iter();
-    let granted = granted.map(|(task, at, _)| (*at, u64::from(cost(*task).get())));
+    let granted = granted.map(|(task, at, _)| (*at, cost(*task)));
     let granted: Vec<_> = granted.collect();
     limiter.show(|limit| within_bound(limit, &granted));
 }
@@ -154,7 +155,10 @@ fn the_timeout_is_checked_before_waiting_and_kept_while_waiting() {
         .into_iter()
         .enumerate()
     {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, millis(patience)));
+        tasks.start(
+            task,
+            limiter.try_acquire(1, Duration::from_millis(patience)),
+        );
     }
     // Waiters that could not be served in time were refused at once, and hold up no other.
     assert_eq!(tasks.order(), [0, 2, 4]);
@@ -176,9 +180,9 @@ fn the_timeout_ends_a_wait_that_was_not_known_in_advance() {
     let quota = "1/1s".parse().unwrap();
     let (limiter, clock) = limiter(QuotaReset::new(quota).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
-    tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
-    tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
-    tasks.start(2, limiter.try_acquire(Permits::ONE, millis(1_500)));
+    tasks.start(0, limiter.try_acquire(1, Duration::MAX));
+    tasks.start(1, limiter.try_acquire(1, Duration::MAX));
+    tasks.start(2, limiter.try_acquire(1, Duration::from_millis(1_500)));
     while let Some(due) = clock.next_wake() {
         clock.set(due);
         tasks.settle();
@@ -194,14 +198,14 @@ type Act = fn(&Limiter<Gcra, Clocked>);
 fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
     let acts: [(&str, Act); 3] = [
         ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
-        ("refund", |limiter| limiter.refund(Permits::ONE)),
+        ("refund", |limiter| limiter.refund(1)),
         ("reset", Limiter::reset),
     ];
     for (what, act) in acts {
         let (limiter, clock) = limiter(bucket("1/1h", 2));
         let mut tasks = Tasks::new(&clock, 1);
         for task in 0..3 {
-            tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+            tasks.start(task, limiter.try_acquire(1, Duration::MAX));
         }
         clock.advance(Nanos::from_secs(3_599));
         act(&limiter);
@@ -218,7 +222,7 @@ fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
 fn waits_that_cannot_succeed_fail_at_once() {
     let (limiter, clock) = limiter(bucket("1/1s", 5));
     let limiter = limiter.with_most_waiting(1);
-    let [cost, capacity] = [Permits::new(6), Permits::new(5)];
+    let [cost, capacity] = [6, 5];
     let error = limiter.acquire_n_blocking(cost).unwrap_err();
     assert_eq!(error, WaitError::TooLarge { cost, capacity });
     assert_eq!(
@@ -226,9 +230,9 @@ fn waits_that_cannot_succeed_fail_at_once() {
         "`6` permits exceed the capacity of 5; hint: acquire them in parts, or raise the burst"
     );
     let mut tasks = Tasks::new(&clock, 1);
-    tasks.start(0, limiter.try_acquire(capacity, Nanos::MAX));
-    tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
-    tasks.start(2, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    tasks.start(0, limiter.try_acquire(capacity, Duration::MAX));
+    tasks.start(1, limiter.try_acquire(1, Duration::MAX));
+    tasks.start(2, limiter.try_acquire(1, Duration::MAX));
     assert_eq!(tasks.done[1].2, Err(WaitError::TooManyWaiting { most: 1 }));
     tasks.run();
 }
@@ -238,7 +242,7 @@ fn late_timers_do_not_slow_a_fast_limit() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::from_micros(10)).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..1_000 {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(1, Duration::MAX));
     }
     for late in 1..=10_u32 {
         clock.set(Time::ZERO + millis(late.into())); // a timer of one millisecond
@@ -252,7 +256,7 @@ fn late_timers_do_not_slow_a_fast_limit() {
     }
     // But no more than a few milliseconds are made up for.
     for task in 0..1_000 {
-        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        tasks.start(task, limiter.try_acquire(1, Duration::MAX));
     }
     clock.advance(Nanos::SECOND);
     tasks.settle();
@@ -262,22 +266,22 @@ fn late_timers_do_not_slow_a_fast_limit() {
 #[test]
 fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     let (limiter, clock) = limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
-    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let reserve = || limiter.reserve(1, Duration::from_secs(5));
     let [first, second, third] = [reserve(), reserve(), reserve()];
     let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
     assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
     assert!(
-        !second.cancel(),
+        !limiter.cancel(second),
         "a reservation before another cannot be cancelled"
     );
-    assert!(third.cancel());
-    assert_eq!(reserve().wait(), Some(millis(2_000)));
-    let six = limiter.reserve(Permits::new(6), Nanos::from_secs(5));
+    assert!(limiter.cancel(third));
+    assert_eq!(reserve().wait(), Some(Duration::from_secs(2)));
+    let six = limiter.reserve(6, Duration::from_secs(5));
     assert_eq!(six.wait(), None);
-    assert!(!six.cancel());
+    assert!(!limiter.cancel(six));
     // While a waiter is in line, no reservation is made.
     let mut tasks = Tasks::new(&clock, 1);
-    tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    tasks.start(0, limiter.try_acquire(1, Duration::MAX));
     let behind = reserve();
     let retry_after = millis(4_000);
     assert_eq!(behind.decision().verdict, Verdict::Deny { retry_after });
@@ -289,9 +293,9 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
 fn a_reservation_that_is_still_ahead_needs_cancel_not_refund() {
     let pace = || limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
     let (limiter, _) = pace();
-    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let reserve = || limiter.reserve(1, Duration::from_secs(5));
     let [_first, _second, third] = [reserve(), reserve(), reserve()];
-    limiter.refund(Permits::ONE); // that of the second, which is ahead
+    limiter.refund(1); // that of the second, which is ahead
     let due = reserve().due();
     assert_eq!(
         due,
@@ -301,15 +305,15 @@ fn a_reservation_that_is_still_ahead_needs_cancel_not_refund() {
 
     // Its moment has come: it is a permit like any other.
     let (limiter, clock) = pace();
-    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let reserve = || limiter.reserve(1, Duration::from_secs(5));
     let [_first, second] = [reserve(), reserve()];
     clock.advance(millis(1_000));
     assert_eq!(second.due(), Some(limiter.clock().now()));
-    limiter.refund(Permits::ONE);
-    assert_eq!(reserve().wait(), Some(Nanos::ZERO));
+    limiter.refund(1);
+    assert_eq!(reserve().wait(), Some(Duration::ZERO));
     assert_eq!(
         reserve().wait(),
-        Some(millis(1_000)),
+        Some(Duration::from_secs(1)),
         "the permit is refunded only once"
     );
 }
@@ -326,14 +330,13 @@ fn an_estimate_is_settled_with_the_actual_use() {
         (4, 13, Some(400)),
         (10, 600, Some(59_100)),
         (10, 610, Some(60_100)),
-        (10, 611, Some(60_100)), // what is beyond a minute is forgiven
-        (10, u32::MAX, Some(60_100)),
+        (10, 611, Some(60_100)), // debt beyond a minute is forgiven
+        (10, u64::MAX, Some(60_100)),
     ] {
         let (limiter, clock) = limiter(bucket("10/1s", 10).with_patience(Nanos::from_secs(60)));
-        let [taken, used] = [taken, used].map(Permits::new);
         assert!(limiter.check_n(taken).is_ok());
         limiter.settle(Settlement { taken, used });
-        let retry_after = limiter.peek_n(Permits::ONE).verdict.retry_after();
+        let retry_after = limiter.peek_n(1).verdict.retry_after();
         assert_eq!(retry_after, wait.map(millis), "{taken:?}, {used:?}");
         // The debt is paid by time, to the nanosecond.
         let Some(wait) = retry_after else { continue };
@@ -349,31 +352,31 @@ fn an_estimate_is_settled_with_the_actual_use() {
 #[test]
 fn a_settlement_forgives_no_debt() {
     let clock = Clocked::default();
-    let limits: [Box<dyn Fn() -> u32>; 2] = [
+    let limits: [Box<dyn Fn() -> u64>; 2] = [
         {
             let quota = Limiter::per("1000/24h").unwrap().show(|gcra| *gcra);
             let limiter = Limiter::with_clock(quota, Arc::clone(&clock));
             Box::new(move || {
-                let taken = Permits::ONE;
-                let used = Permits::new(500);
+                let taken = 1;
+                let used = 500;
                 if limiter.check_n(taken).is_err() {
                     return 0;
                 }
                 limiter.settle(Settlement { taken, used });
-                used.get()
+                used
             })
         },
         {
             let words = "{ limit = \"1000/24h\", algorithm = \"token-bucket\" }";
             let limiter = Limiter::parse_with_clock(words, Arc::clone(&clock)).unwrap();
             Box::new(move || {
-                let taken = Permits::ONE;
-                let used = Permits::new(500);
+                let taken = 1;
+                let used = 500;
                 if limiter.check_n(taken).is_err() {
                     return 0;
                 }
                 limiter.try_settle(Settlement { taken, used }).unwrap();
-                used.get()
+                used
             })
         },
     ];
@@ -392,13 +395,13 @@ fn a_settlement_forgives_no_debt() {
 #[test]
 fn permits_that_a_settlement_returns_wake_the_first_waiter() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));
-    let taken = Permits::new(10);
+    let taken = 10;
     assert!(limiter.check_n(taken).is_ok());
     let mut tasks = Tasks::new(&clock, 1);
-    tasks.start(0, limiter.try_acquire(Permits::new(5), Nanos::MAX));
+    tasks.start(0, limiter.try_acquire(5, Duration::MAX));
     tasks.settle();
     assert!(tasks.order().is_empty(), "too few permits remain");
-    let used = Permits::new(2);
+    let used = 2;
     limiter.settle(Settlement { taken, used });
     tasks.settle();
     assert_eq!(
@@ -407,8 +410,8 @@ fn permits_that_a_settlement_returns_wake_the_first_waiter() {
         "the first waiter is served without a wait"
     );
     // A debt makes the first wait longer than announced.
-    tasks.start(1, limiter.try_acquire(Permits::new(4), Nanos::MAX));
-    let taken = Permits::ZERO;
+    tasks.start(1, limiter.try_acquire(4, Duration::MAX));
+    let taken = 0;
     limiter.settle(Settlement { taken, used });
     tasks.run();
     assert_eq!(tasks.done[1].1, Time::ZERO + millis(300));
@@ -417,7 +420,7 @@ fn permits_that_a_settlement_returns_wake_the_first_waiter() {
 #[test]
 fn used_permits_are_carried_to_a_limit_that_counts_differently() {
     let (limiter, clock) = limiter(Window::fixed("10/1s".parse().unwrap(), Nanos::ZERO).unwrap());
-    let _ = limiter.check_n(Permits::new(8));
+    let _ = limiter.check_n(8);
     limiter.set_limit(Window::fixed("20/7s".parse().unwrap(), Nanos::ZERO).unwrap());
     assert_eq!(limiter.peek().remaining, Permits::new(12));
     limiter.set_limit(Window::fixed("5/1m".parse().unwrap(), Nanos::ZERO).unwrap());
@@ -440,7 +443,7 @@ fn thirty_two_threads_never_exceed_the_bound() {
                 let asked = number.is_multiple_of(5) && limiter.check().is_ok();
                 let tried = || {
                     limiter
-                        .try_acquire_blocking(Permits::ONE, millis(2))
+                        .try_acquire_blocking(1, Duration::from_millis(2))
                         .unwrap()
                 };
                 if !asked && (!number.is_multiple_of(3) || tried().is_none()) {
@@ -473,7 +476,7 @@ fn thirty_two_threads_never_exceed_the_bound() {
 fn an_empty_bucket_stays_empty_while_its_limit_changes_under_threads() {
     let limits = ["1000/24h", "1000/168h", "10/24h", "50/720h"].map(|quota| quota.parse().unwrap());
     let limiter = Limiter::token_bucket(limits[0]).unwrap();
-    assert!(limiter.check_n(Permits::new(1_000)).is_ok());
+    assert!(limiter.check_n(1_000).is_ok());
     let over = std::sync::atomic::AtomicBool::new(false);
     let admitted: usize = std::thread::scope(|scope| {
         let ask = || {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ratekeeper::core::{Gcra, Nanos, Origin, Permits, Time};
+use ratekeeper::core::{Gcra, Nanos, Origin, Time};
 use ratekeeper::{Clock, Limiter, Timer, TokioClock};
 use tokio::time::Instant;
 
@@ -43,8 +43,8 @@ async fn paused_time_advances_by_the_wait_of_the_limit() {
     };
     let limiter = Limiter::with_clock(pace(), clock);
     let began = Instant::now();
-    assert_eq!(limiter.acquire().await, Ok(Nanos::ZERO));
-    assert_eq!(limiter.acquire().await, Ok(Nanos::SECOND));
+    assert_eq!(limiter.acquire().await, Ok(Duration::ZERO));
+    assert_eq!(limiter.acquire().await, Ok(Duration::from_secs(1)));
     let took = began.elapsed();
     // tokio's timers go by whole milliseconds, up.
     let second = Duration::from_secs(1);
@@ -64,7 +64,7 @@ async fn a_moved_clock_takes_effect_at_once() {
     let limiter = Limiter::with_clock(pace(), TokioClock::at(Origin::UNIX));
     assert!(limiter.check().is_ok());
     tokio::time::advance(Duration::from_millis(999)).await;
-    let wait = limiter.peek_n(Permits::ONE).verdict.retry_after();
+    let wait = limiter.peek_n(1).verdict.retry_after();
     assert_eq!(wait, Some(Nanos::from_millis(1)));
     tokio::time::advance(Duration::from_millis(1)).await;
     assert!(limiter.check().is_ok());

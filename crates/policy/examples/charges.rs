@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::calendar::{Word, calendar};
 use ratekeeper_policy::config::{Context, parse};
-use ratekeeper_policy::{Charges, ClientIp, Facts, Policy, network};
+use ratekeeper_policy::{Charges, ClientIp, Facts, Policy, WallTime, network};
 
 fn main() {
     let headers = [
@@ -118,7 +118,7 @@ fn policy(count: usize, limit: impl Fn(usize) -> String) -> Policy {
 fn report(name: &str, policy: &Policy, facts: &Facts<'_>) {
     let mut charges = Charges::default();
     measure(name, || {
-        policy.charges(black_box(facts), &mut charges);
+        policy.charges(black_box(facts), WallTime::UNKNOWN, &mut charges);
         black_box(&charges);
     });
 }

@@ -237,7 +237,7 @@ fn shortest(word: Word, zone: &Zone) -> Nanos {
     Nanos::from_secs(shortest.unsigned_abs())
 }
 
-fn zone_name(zone: &TimeZone) -> String {
+pub(crate) fn zone_name(zone: &TimeZone) -> String {
     match (zone.iana_name(), zone.to_fixed_offset()) {
         (Some(name), _) => name.into(),
         (None, Ok(offset)) => offset.to_string(),

@@ -130,6 +130,14 @@ impl Numbers {
         Ok(Self { permits, per })
     }
 
+    /// Zero permits in every `per`, at most 73 years.
+    pub(crate) const fn none(per: Nanos) -> Self {
+        Self {
+            permits: Permits::ZERO,
+            per,
+        }
+    }
+
     /// Returns the permits.
     pub fn permits(self) -> Permits {
         self.permits

@@ -20,7 +20,7 @@ pub(crate) struct Glob {
 }
 
 /// A piece of a text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum GlobPiece {
     /// All of it.
     Whole,
@@ -60,11 +60,6 @@ impl Glob {
         }
     }
 
-    /// Returns the text, if there is no `*` in it.
-    pub(crate) fn literal(&self) -> Option<&[u8]> {
-        self.tail.is_none().then_some(&*self.head)
-    }
-
     /// Returns the fixed beginning or end of every text that matches; `None` if neither is fixed.
     pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.tail {
@@ -75,6 +70,12 @@ impl Glob {
             Some(tail) if !tail.is_empty() => Some((GlobPiece::Last(tail.len()), tail)),
             Some(_) => None,
         }
+    }
+
+    /// Returns the number of bytes that are not `*`.
+    pub(crate) fn length(&self) -> usize {
+        let middle: usize = self.middle.iter().map(|piece| piece.len()).sum();
+        self.head.len() + middle + self.tail.as_ref().map_or(0, |tail| tail.len())
     }
 
     pub(crate) fn matches(&self, value: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::key_part::{Around, Credential, PartValue};
 use crate::request::RequestFacts;
 use crate::value::{is_hashed, write_missing};
-use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
+use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule, WallTime};
 
 /// Maximum number of values remembered per request; further ones are computed again.
 const REMEMBERED: usize = 8;
@@ -21,6 +21,7 @@ const REMEMBERED: usize = 8;
 pub(crate) struct KeyWriter<'p, 'r> {
     request: &'r RequestFacts<'r>,
     ipv6_prefix: u8,
+    wall: WallTime,
     seen: SmallVec<[WrittenValue<'p>; REMEMBERED]>,
 }
 
@@ -47,10 +48,11 @@ pub(crate) enum KeySubject {
 }
 
 impl<'p, 'r> KeyWriter<'p, 'r> {
-    pub(crate) fn new(request: &'r RequestFacts<'r>, ipv6_prefix: u8) -> Self {
+    pub(crate) fn new(request: &'r RequestFacts<'r>, ipv6_prefix: u8, wall: WallTime) -> Self {
         Self {
             request,
             ipv6_prefix,
+            wall,
             seen: SmallVec::new(),
         }
     }
@@ -58,6 +60,30 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
     /// Returns the facts that the keys are made from.
     pub(crate) fn facts(&self) -> &'r Facts<'r> {
         self.request.facts
+    }
+
+    pub(crate) fn request(&self) -> &'r RequestFacts<'r> {
+        self.request
+    }
+
+    /// Returns the time of the request.
+    pub(crate) fn wall(&self) -> WallTime {
+        self.wall
+    }
+
+    /// Returns the values that a key part depends on besides the request.
+    pub(crate) fn around<'a>(
+        &self,
+        route: Option<&'a str>,
+        rule: &Rule,
+        credential: Credential,
+    ) -> Around<'a> {
+        Around {
+            route,
+            ipv6_prefix: self.ipv6_prefix,
+            path_case: rule.matcher.path_case,
+            credential,
+        }
     }
 
     /// Returns true if the request may have a second key under a rule: by another credential.
@@ -93,12 +119,17 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
                 }
             };
             if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
-                out.truncate(start);
-                self.seen.retain(|seen| seen.range.end <= start);
+                self.truncate(start, out);
                 break;
             }
         }
         subject
+    }
+
+    /// Removes the bytes from `start` on, and the values that were remembered there.
+    pub(crate) fn truncate(&mut self, start: usize, out: &mut KeyBytes) {
+        out.truncate(start);
+        self.seen.retain(|seen| seen.range.end <= start);
     }
 
     fn part(
@@ -146,13 +177,7 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
             KeyPart::Route => rule.matcher.route(self.request),
             _ => None,
         };
-        let around = Around {
-            route,
-            ipv6_prefix: self.ipv6_prefix,
-            path_case: rule.matcher.path_case,
-            credential,
-        };
-        part.write(self.request, around, out)
+        part.write(self.request, self.around(route, rule, credential), out)
     }
 
     /// Writes another part as a stand-in; requests without that one as well share a counter.

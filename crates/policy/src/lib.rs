@@ -1,14 +1,16 @@
 //! Which limits a request must pass: the policy language, and the policy it compiles to.
 //!
 //! ```text
-//!   text --config--> Policy --charges(facts)--> [ (limit, key, cost, mode), ... ]
+//!   text --config--> Policy --charges(facts, wall)--> [ (limit, key, cost, mode), ... ]
 //!            |
 //!            +--> diagnostics: every error at once, with line, caret and hint
 //! ```
 //!
 //! Pure: no I/O, no clock.
 
+mod active;
 pub mod calendar;
+mod common_part;
 pub mod config;
 mod descriptor;
 mod descriptor_index;
@@ -21,25 +23,35 @@ mod identify;
 mod key_part;
 mod keys;
 mod matcher;
+mod overrides;
+mod part_index;
 mod path;
 mod path_pattern;
 mod pattern;
+mod patterns;
+mod plan;
 mod policy;
 mod request;
+mod request_index;
 mod rule;
 mod rules;
 mod settings;
 mod value;
+mod variants;
 mod zone;
 
+pub use active::{Active, WallTime};
 pub use descriptor::{Descriptor, EntryName, Numbers};
 pub use error::ValueError;
 pub use facts::Facts;
 pub use identify::ClientIp;
 pub use key_part::KeyPart;
 pub use matcher::Matcher;
-pub use path::PathCase;
+pub use overrides::Override;
+pub use path::{PathCase, normal_path};
 pub use pattern::{Field, Pattern, network};
+pub use patterns::Patterns;
+pub use plan::Plans;
 pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
@@ -47,3 +59,4 @@ pub use settings::{
     AdminWrites, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
     Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
 };
+pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

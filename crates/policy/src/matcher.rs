@@ -1,10 +1,11 @@
 //! Matcher: selects the requests that a rule is for.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use crate::path::Reading;
 use crate::request::{RequestFacts, decoded};
-use crate::{Facts, Field, PathCase, Pattern};
+use crate::{Facts, Field, PathCase, Pattern, Patterns};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
 ///
@@ -12,7 +13,7 @@ use crate::{Facts, Field, PathCase, Pattern};
 /// use ratekeeper_policy::{Facts, Field, Matcher, Pattern};
 /// let pattern = |text| Pattern::parse(&Field::Path, text).unwrap();
 /// let matcher = Matcher {
-///     fields: vec![(Field::Path, vec![pattern("/api/**"), pattern("!/api/health")])],
+///     fields: vec![(Field::Path, vec![pattern("/api/**"), pattern("!/api/health")].into())],
 ///     ..Matcher::default()
 /// };
 /// let at = |path| matcher.matches(&Facts { path, ..Facts::default() });
@@ -24,7 +25,7 @@ use crate::{Facts, Field, PathCase, Pattern};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Each field and its acceptable values.
-    pub fields: Vec<(Field, Vec<Pattern>)>,
+    pub fields: Vec<(Field, Patterns)>,
     /// How the values of `path` without `!` compare with a path. Those with `!` are compared as
     /// written, because no spelling should make a limit narrower than its text.
     pub path_case: PathCase,
@@ -72,16 +73,21 @@ impl Matcher {
     fn field_holds(
         &self,
         field: &Field,
-        patterns: &[Pattern],
+        patterns: &Patterns,
         request: &RequestFacts<'_>,
         effect: MatchEffect,
     ) -> bool {
         if *field != Field::Path {
-            return accepts(patterns, |pattern| field.has(pattern, request));
+            let matches = |pattern: &Pattern, value: FieldValue<'_>| match value {
+                FieldValue::Text(text) => pattern.matches_text(text),
+                FieldValue::Address(ip) => pattern.matches_ip(ip),
+                FieldValue::Path(_) => false,
+            };
+            return patterns.accept(|judge| field.any_value(request, judge), matches);
         }
         let mut readings = request.readings().iter();
         let holds = |reading: &Reading<'_>| {
-            accepts(patterns, |pattern| {
+            let matches = |pattern: &Pattern, _: FieldValue<'_>| {
                 let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
                 let case = if counts_more {
                     self.path_case
@@ -89,7 +95,8 @@ impl Matcher {
                     PathCase::Sensitive
                 };
                 pattern.matches_path(reading, case)
-            })
+            };
+            patterns.accept(|judge| judge(FieldValue::Path(reading)), matches)
         };
         match effect {
             MatchEffect::Limits => readings.any(holds),
@@ -99,12 +106,19 @@ impl Matcher {
 
     /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
     pub(crate) fn route(&self, request: &RequestFacts<'_>) -> Option<&str> {
-        let mut positive = self.positive(|field| *field == Field::Path)?;
-        let pattern = positive.find(|pattern| {
-            let mut readings = request.readings().iter();
-            readings.any(|reading| pattern.matches_path(reading, self.path_case))
-        })?;
-        Some(pattern.text())
+        let mut fields = self.fields.iter();
+        let (_, patterns) = fields.find(|(field, _)| *field == Field::Path)?;
+        let mut first: Option<usize> = None;
+        for reading in request.readings().iter() {
+            patterns.any_near(FieldValue::Path(reading), |at, pattern| {
+                let earlier = first.is_none_or(|first| at < first);
+                if earlier && !pattern.negated && pattern.matches_path(reading, self.path_case) {
+                    first = Some(at);
+                }
+                false
+            });
+        }
+        Some(patterns.get(first?)?.text())
     }
 
     /// Returns the values without `!` of the first field that is `wanted` and has any.
@@ -119,49 +133,48 @@ impl Matcher {
     }
 }
 
-/// Returns true if no value with `!` matches, and one without `!` does or there are none.
-fn accepts(patterns: &[Pattern], mut matches: impl FnMut(&Pattern) -> bool) -> bool {
-    let mut asked = false;
-    let mut found = false;
-    for pattern in patterns {
-        if pattern.negated {
-            if matches(pattern) {
-                return false;
-            }
-        } else {
-            asked = true;
-            found = found || matches(pattern);
-        }
-    }
-    found || !asked
+/// A value of a request, in the form that patterns are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FieldValue<'v> {
+    Text(&'v [u8]),
+    Path(&'v Reading<'v>),
+    /// IPv4-mapped IPv6 is IPv4.
+    Address(IpAddr),
 }
 
 impl Field {
-    /// Returns true if the request has a value that matches, negation aside. The matcher compares
-    /// paths itself, because it has their readings and case.
-    fn has(&self, pattern: &Pattern, request: &RequestFacts<'_>) -> bool {
-        let text = |value: &[u8]| !value.is_empty() && pattern.matches_text(value);
+    /// Calls `holds` with each value of the request, until it returns true; returns true if it
+    /// did. A path has a value for each of its readings.
+    pub(crate) fn any_value(
+        &self,
+        request: &RequestFacts<'_>,
+        mut holds: impl FnMut(FieldValue<'_>) -> bool,
+    ) -> bool {
+        let mut known = |value: &[u8]| !value.is_empty() && holds(FieldValue::Text(value));
         match self {
-            Self::Method => text(request.method()),
-            Self::Host => text(request.host()),
-            Self::Path => false,
+            Self::Method => known(request.method()),
+            Self::Host => known(request.host()),
+            Self::Path => {
+                let mut readings = request.readings().iter();
+                readings.any(|reading| holds(FieldValue::Path(reading)))
+            }
+            Self::Ip => request.ip.is_some_and(|ip| holds(FieldValue::Address(ip))),
             Self::Query(name) => request
                 .queries(name)
-                .any(|value| text(decoded(value).as_bytes())),
-            Self::Header(name) => request.headers(name).any(text),
-            Self::Cookie(name) => request.cookies(name).any(text),
-            Self::Ip => request.ip.is_some_and(|ip| pattern.matches_ip(ip)),
+                .any(|value| known(decoded(value).as_bytes())),
+            Self::Header(name) => request.headers(name).any(known),
+            Self::Cookie(name) => request.cookies(name).any(known),
             Self::Attribute(name) => request
                 .attribute(name)
-                .is_some_and(|value| text(value.as_bytes())),
+                .is_some_and(|value| known(value.as_bytes())),
             Self::Domain => {
                 let descriptor = request.facts.descriptor;
-                descriptor.is_some_and(|d| pattern.matches_text(d.domain.as_bytes()))
+                descriptor.is_some_and(|d| holds(FieldValue::Text(d.domain.as_bytes())))
             }
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor;
                 let value = descriptor.and_then(|descriptor| name.of(&descriptor));
-                value.is_some_and(|value| pattern.matches_text(value.as_bytes()))
+                value.is_some_and(|value| holds(FieldValue::Text(value.as_bytes())))
             }
         }
     }
@@ -228,9 +241,9 @@ mod tests {
         let field = field(name);
         assert_eq!(field.to_string(), name);
         let patterns = values.iter().map(|text| Pattern::parse(&field, text));
-        let patterns = patterns.collect::<Result<_, _>>().unwrap();
+        let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
         let matcher = Matcher {
-            fields: vec![(field.clone(), patterns)],
+            fields: vec![(field.clone(), patterns.into())],
             ..Matcher::default()
         };
         assert_eq!(matcher.matches(facts), expected, "{name} = {values:?}");
@@ -328,7 +341,12 @@ mod tests {
 
     #[test]
     fn every_field_must_hold() {
-        let one = |field: Field, text| (field.clone(), vec![Pattern::parse(&field, text).unwrap()]);
+        let one = |field: Field, text| {
+            (
+                field.clone(),
+                vec![Pattern::parse(&field, text).unwrap()].into(),
+            )
+        };
         for (method, path, mismatch) in [
             ("POST", "/api/**", None),
             ("GET", "/api/**", Some(Field::Method)),
@@ -346,8 +364,9 @@ mod tests {
     /// Returns the matcher of a limit, or an exemption, on these values.
     fn on_paths(values: &[&str], path_case: PathCase) -> Matcher {
         let patterns = values.iter().map(|text| Pattern::parse(&Field::Path, text));
+        let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
         Matcher {
-            fields: vec![(Field::Path, patterns.collect::<Result<_, _>>().unwrap())],
+            fields: vec![(Field::Path, patterns.into())],
             path_case,
         }
     }

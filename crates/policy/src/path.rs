@@ -55,6 +55,12 @@ impl Normal<'_> {
     }
 }
 
+impl AsRef<[u8]> for Normal<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 /// Case sensitivity of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathCase {
@@ -183,6 +189,17 @@ impl PathHandling {
             None => (path, None),
         }
     }
+}
+
+/// Returns the normal form of a path without its query, as the key part `path` counts it: one for
+/// all spellings of a path. Case is kept.
+///
+/// ```
+/// use ratekeeper_policy::normal_path;
+/// assert_eq!(normal_path("//%6cogin/").as_ref(), b"/login");
+/// ```
+pub fn normal_path(path: &str) -> impl AsRef<[u8]> + Send + '_ {
+    normalise(path)
 }
 
 /// Returns the normal form of a path without its query.

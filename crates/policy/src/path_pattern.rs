@@ -15,10 +15,13 @@
 //! must end it, and each run between them is matched at its first place: as in a glob, nothing is
 //! tried twice.
 
+use std::hash::Hasher;
+
 use smallvec::SmallVec;
 
 use crate::ValueError;
-use crate::glob::Glob;
+use crate::common_part::{CommonPart, MAX_SEGMENTS};
+use crate::glob::{Glob, GlobPiece};
 use crate::path::{self, PathCase};
 
 /// A compiled path pattern. It is compared with normal paths only.
@@ -71,23 +74,24 @@ impl PathPattern {
         Ok(Self::Runs(runs.into_iter().map(Into::into).collect()))
     }
 
-    /// Returns the path, if the pattern stands for one only.
-    pub(crate) fn exact(&self) -> Option<&[u8]> {
-        match self {
-            Self::Exact(path) => Some(path),
-            Self::Runs(_) => None,
+    /// Returns the part that all paths that match have in common, and writes its bytes to
+    /// `hasher`; `None` if the segments before the first `**` are all wildcards.
+    pub(crate) fn common_part(&self, hasher: &mut impl Hasher) -> Option<CommonPart> {
+        let runs = match self {
+            Self::Exact(path) => {
+                hasher.write(path);
+                return Some(CommonPart::Text(GlobPiece::Whole));
+            }
+            Self::Runs(runs) => runs,
+        };
+        let mut fixed = 0;
+        for (at, segment) in runs.first()?.iter().take(MAX_SEGMENTS).enumerate() {
+            if let Segment::Literal(text) = segment {
+                fixed |= 1 << at;
+                hasher.write(text);
+            }
         }
-    }
-
-    /// Returns the first segment of every path it matches, if they share one.
-    pub(crate) fn first_segment(&self) -> Option<&[u8]> {
-        match self {
-            Self::Exact(path) => first_segment(path),
-            Self::Runs(runs) => match runs.first()?.first()? {
-                Segment::Literal(segment) => Some(segment),
-                Segment::Any | Segment::Part(_) => None,
-            },
-        }
+        (fixed != 0).then_some(CommonPart::Segments(fixed))
     }
 
     /// Returns true if a normal path matches.
@@ -131,9 +135,9 @@ impl PathPattern {
     }
 }
 
-/// Returns the first segment of a normal path.
-pub(crate) fn first_segment(path: &[u8]) -> Option<&[u8]> {
-    path.split(|byte| *byte == b'/').nth(1)
+/// Returns the segments of a normal path.
+pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').skip(1)
 }
 
 /// The rest of a path, beginning with `/`; `None` at its end.
@@ -267,6 +271,8 @@ fn literal(run: &[Segment]) -> Option<Box<[u8]>> {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::BuildHasher;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -407,22 +413,23 @@ mod tests {
 
     #[test]
     fn the_index_receives_the_part_that_all_matches_share() {
-        for (pattern, exact, segment) in [
-            ("/a/b", Some("/a/b"), Some("a")),
-            ("/", Some("/"), Some("")),
-            ("/a/**", None, Some("a")),
-            ("/a/{id}", None, Some("a")),
-            ("/**", None, None),
-            ("/*/a", None, None),
-            ("/a*/b", None, None),
+        let whole = Some(CommonPart::Text(GlobPiece::Whole));
+        let segments = |bits| Some(CommonPart::Segments(bits));
+        for (pattern, expected) in [
+            ("/a/b", whole),
+            ("/", whole),
+            ("/a/**", segments(0b1)),
+            ("/a/{id}/b", segments(0b101)),
+            ("/a/**/b", segments(0b1)),
+            ("/*/a", segments(0b10)),
+            ("/a*/b", segments(0b10)),
+            ("/**", None),
+            ("/**/a", None),
+            ("/{a}/*", None),
         ] {
             let compiled = PathPattern::parse(pattern, PathCase::Sensitive).unwrap();
-            assert_eq!(compiled.exact(), exact.map(str::as_bytes), "{pattern}");
-            assert_eq!(
-                compiled.first_segment(),
-                segment.map(str::as_bytes),
-                "{pattern}"
-            );
+            let mut hasher = foldhash::fast::RandomState::default().build_hasher();
+            assert_eq!(compiled.common_part(&mut hasher), expected, "{pattern}");
         }
     }
 
@@ -444,14 +451,18 @@ mod tests {
         }
 
         #[test]
-        fn every_match_begins_with_the_first_segment(
+        fn every_match_has_the_common_part(
             pattern in "/(\\*\\*|\\*|a|b|a\\*)(/(\\*\\*|\\*|a|b)){0,3}",
             path in "/[ab]{0,2}(/[ab]{0,2}){0,3}",
         ) {
             let compiled = PathPattern::parse(&pattern, PathCase::Sensitive).unwrap();
             let path = path.as_bytes();
-            if compiled.matches(path) && let Some(segment) = compiled.first_segment() {
-                prop_assert_eq!(first_segment(path), Some(segment));
+            let hasher = foldhash::fast::RandomState::default();
+            let (mut wanted, mut found) = (hasher.build_hasher(), hasher.build_hasher());
+            if compiled.matches(path) && let Some(part) = compiled.common_part(&mut wanted) {
+                let segments: Vec<_> = segments(path).collect();
+                prop_assert!(part.of_path(path, &segments, &mut found));
+                prop_assert_eq!(wanted.finish(), found.finish());
             }
         }
 

@@ -17,10 +17,12 @@
 //! without a value (or with an empty one) matches no value, so `"!VALUE"` holds.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
+use crate::common_part::{CommonPart, leading_bits};
 use crate::glob::{Glob, GlobPiece};
 use crate::path::{PathCase, Reading};
 use crate::path_pattern::PathPattern;
@@ -170,15 +172,6 @@ impl Pattern {
         matches!(&self.form, Form::Network(network) if network.contains(&ip))
     }
 
-    /// Returns the value, if it stands for one text only; for a path, in lower case.
-    pub(crate) fn exact(&self) -> Option<&[u8]> {
-        match &self.form {
-            Form::Text(glob) => glob.literal(),
-            Form::Path { folded, .. } => folded.exact(),
-            Form::Network(_) => None,
-        }
-    }
-
     /// Returns the fixed beginning or end of every text that matches, if there is one.
     pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.form {
@@ -187,11 +180,25 @@ impl Pattern {
         }
     }
 
-    /// Returns the first segment of every path it matches, if they share one; in lower case.
-    pub(crate) fn first_segment(&self) -> Option<&[u8]> {
+    /// Returns the part that all values that match have in common, and writes its bytes to
+    /// `hasher`; `None` if there is no such part. Paths are in lower case, because that leaves
+    /// out no match.
+    pub(crate) fn common_part(&self, hasher: &mut impl Hasher) -> Option<CommonPart> {
         match &self.form {
-            Form::Path { folded, .. } => folded.first_segment(),
-            Form::Text(_) | Form::Network(_) => None,
+            Form::Text(glob) => {
+                let (piece, text) = glob.fixed()?;
+                hasher.write(text);
+                Some(CommonPart::Text(piece))
+            }
+            Form::Path { folded, .. } => folded.common_part(hasher),
+            Form::Network(network) => {
+                let (address, bits) = (network.addr(), network.prefix_len());
+                hasher.write_u128(leading_bits(address, bits));
+                Some(match address {
+                    IpAddr::V4(_) => CommonPart::V4(bits),
+                    IpAddr::V6(_) => CommonPart::V6(bits),
+                })
+            }
         }
     }
 }

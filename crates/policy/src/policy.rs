@@ -3,13 +3,16 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Key, KeySink, Limit, Origin, Permits};
+use ratekeeper_core::{Charge, Key, KeySink, Limit, Nanos, Origin, Permits};
 use smallvec::SmallVec;
 
 use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
-use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
+use crate::variants::{Allowance, Held, KeyAsk};
+use crate::{
+    ClientIp, Facts, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Variant, WallTime,
+};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Policy {
     pub origin: Origin,
     /// Source of client addresses.
     pub client_ip: ClientIp,
+    /// Source of plans; `None` if no limit depends on one.
+    pub plans: Option<Plans>,
     /// Headers that report limits to clients.
     pub headers: HeaderStyle,
     /// Settings of the process.
@@ -40,7 +45,8 @@ pub struct Charges {
     /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
     /// shadow mode.
     pub missing: SmallVec<[u32; 2]>,
-    /// Rules with zero permits as the caller's replacement of their numbers: they deny.
+    /// Rules with zero permits in place of their numbers, by the caller, a plan or an override:
+    /// they deny.
     pub barred: Vec<(u32, Numbers)>,
     /// Limits with the numbers of the caller in place of their own. They have the ids of their
     /// rules until the keeper assigns them their own.
@@ -94,35 +100,45 @@ pub struct Entry {
     pub cost: Permits,
     /// True if a key part was missing and another value stood in.
     pub fallback: bool,
-    /// Index of the limit with replaced numbers; `None` for the rule's own.
+    /// Index of the limit with replaced numbers; `None` for the policy's.
     pub replaced: Option<u32>,
+    /// Index of the rule's variant; `None` for the rule's own numbers.
+    pub variant: Option<u32>,
+}
+
+impl Entry {
+    /// Returns the variant of its rule that it is charged to; `None` for the rule's own numbers.
+    pub fn variant_of<'p>(&self, rule: &'p Rule) -> Option<&'p Variant> {
+        rule.variants.numbers.get(self.variant? as usize)
+    }
 }
 
 impl Policy {
-    /// Finds the rules that `facts` must pass, with keys and costs; `out` is cleared first.
+    /// Finds the rules that `facts` must pass at `wall`, with keys and costs; `out` is cleared
+    /// first. Keys without a limit, by their plan or an override, are not charged.
     ///
     /// Up to 4 charges with keys of 128 bytes together need no allocation.
-    pub fn charges(&self, facts: &Facts<'_>, out: &mut Charges) {
+    pub fn charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         out.clear();
-        self.add_charges(facts, out);
+        self.add_charges(facts, wall, out);
     }
 
     /// Adds charges like [`charges`](Self::charges), after those in `out`, because one call may
     /// ask about several descriptors.
-    pub fn add_charges(&self, facts: &Facts<'_>, out: &mut Charges) {
+    pub fn add_charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         let request = RequestFacts::new(facts);
-        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix);
+        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         match &facts.descriptor {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
-                    if rule.holds(&request) {
+                    if rule.is_active(wall) && rule.holds(&request) {
                         self.add(index, rule, &mut keys, out);
                     }
                 }
             }
             Some(descriptor) => {
                 for (index, rule) in self.rules.of_descriptor(descriptor) {
-                    if rule.names_all(descriptor) && rule.holds(&request) {
+                    if rule.is_active(wall) && rule.names_all(descriptor) && rule.holds(&request) {
                         self.add(index, rule, &mut keys, out);
                     }
                 }
@@ -164,9 +180,27 @@ impl Policy {
             KeySubject::Deny => out.missing.push(rule),
             KeySubject::Skip => {}
             _ if is_second && Self::is_repeated(rule, start, out) => {
-                out.bytes.truncate(start as usize);
+                keys.truncate(start as usize, &mut out.bytes);
             }
             subject @ (KeySubject::Known | KeySubject::StandIn) => {
+                let allowance = match numbers {
+                    Some(_) => Allowance::Own,
+                    None => {
+                        self.held(
+                            of,
+                            Key::from_bytes(&out.bytes[start as usize..]),
+                            credential,
+                            keys,
+                        )
+                        .allowance
+                    }
+                };
+                let variant = match allowance {
+                    Allowance::Own => None,
+                    Allowance::Variant(index) => Some(index),
+                    Allowance::Unlimited => return,
+                    Allowance::Blocked => return out.bar(rule, of),
+                };
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;
                     Some((limit, numbers))
@@ -181,7 +215,49 @@ impl Policy {
                     cost: of.cost.of(facts),
                     fallback: subject == KeySubject::StandIn,
                     replaced,
+                    variant,
                 });
+            }
+        }
+    }
+
+    /// Returns the allowance of a key of a request, and its reason.
+    fn held<'p>(
+        &'p self,
+        of: &'p Rule,
+        key: Key<'_>,
+        credential: Credential,
+        keys: &KeyWriter<'p, '_>,
+    ) -> Held<'p> {
+        if of.variants.is_empty() {
+            return Held::BY_RULE;
+        }
+        let ask = KeyAsk {
+            key,
+            parts: &of.key,
+            request: keys.request(),
+            around: keys.around(None, of, credential),
+            unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
+        };
+        of.variants.held(&ask, self.plans.as_ref())
+    }
+
+    /// Returns the allowance of a request under a rule that applies to it, and its reason; of
+    /// two keys, that of the first. `None` if a part of the key is missing and the rule says so.
+    pub fn allowance<'p>(
+        &'p self,
+        of: &'p Rule,
+        facts: &Facts<'_>,
+        wall: WallTime,
+    ) -> Option<Held<'p>> {
+        let request = RequestFacts::new(facts);
+        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
+        let mut bytes = KeyBytes::default();
+        match keys.write(of, Credential::First, &mut bytes) {
+            KeySubject::Skip | KeySubject::Deny => None,
+            KeySubject::Known | KeySubject::StandIn => {
+                let key = Key::from_bytes(&bytes);
+                Some(self.held(of, key, Credential::First, &keys))
             }
         }
     }
@@ -204,6 +280,12 @@ impl Policy {
         let key = &out.bytes[start as usize..];
         let before = out.entries.last().filter(|entry| entry.rule == rule);
         before.is_some_and(|before| out.key(before).as_bytes() == key)
+    }
+
+    /// Returns the limit of that name: that of a rule, or one of its variants.
+    pub fn limit(&self, name: &str) -> Option<&Limit> {
+        let rule = name.split_once('=').map_or(name, |(rule, _)| rule);
+        self.rule(rule)?.limits().find(|limit| &*limit.name == name)
     }
 
     /// Returns the rule with that name.
@@ -234,10 +316,23 @@ impl Charges {
         })
     }
 
-    /// Returns the limit of an entry: the rule's own, or one with the numbers of the caller.
+    /// Returns the limit of an entry: the rule's own, a variant, or one with the numbers of the
+    /// caller.
     pub fn limit<'a>(&'a self, entry: &Entry, rule: &'a Rule) -> &'a Limit {
-        self.replaced_of(entry)
-            .map_or(&rule.limit, |(limit, _)| limit)
+        if let Some((limit, _)) = self.replaced_of(entry) {
+            return limit;
+        }
+        entry
+            .variant_of(rule)
+            .map_or(&rule.limit, |variant| &variant.limit)
+    }
+
+    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys.
+    fn bar(&mut self, rule: u32, of: &Rule) {
+        if self.barred.last().is_none_or(|(barred, _)| *barred != rule) {
+            let per = of.window.unwrap_or(Nanos::SECOND);
+            self.barred.push((rule, Numbers::none(per)));
+        }
     }
 
     /// Returns the limit of an entry with the caller's numbers, if they are not the rule's own.

@@ -8,7 +8,9 @@ use ratekeeper_core::{
 
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
-use crate::{Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers};
+use crate::{
+    Active, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers, Variants, WallTime,
+};
 
 /// One limit of the policy.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub struct Rule {
     pub mode: RuleMode,
     /// Requests it is for.
     pub matcher: Matcher,
+    /// Times at which it applies; `None` for all.
+    pub active: Option<Box<Active>>,
     /// Parts of its key; empty for one counter for all requests.
     pub key: Vec<KeyPart>,
     /// Behaviour when a key part is missing.
@@ -41,6 +45,8 @@ pub struct Rule {
     pub text: String,
     /// Line of the policy file where the limit begins, from 1.
     pub line: usize,
+    /// Other numbers, for keys with a plan or an override.
+    pub variants: Variants,
 }
 
 impl Rule {
@@ -60,7 +66,14 @@ impl Rule {
         }
     }
 
-    /// Returns true if it is for this request.
+    /// Returns true if it applies at that time; always if the time is unknown.
+    #[inline]
+    pub fn is_active(&self, wall: WallTime) -> bool {
+        let active = self.active.as_deref();
+        active.is_none_or(|active| active.is_active(wall))
+    }
+
+    /// Returns true if it is for this request, at the times at which it is active.
     pub fn applies_to(&self, facts: &Facts<'_>) -> bool {
         let named = match &facts.descriptor {
             None => !self.is_for_descriptors(),

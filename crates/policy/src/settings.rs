@@ -26,6 +26,8 @@ pub enum HeaderStyle {
 pub struct Settings {
     /// `timezone`: the name of the zone of calendar words, if the file has one.
     pub timezone: Option<String>,
+    /// `overrides`: path of the file with overrides, relative to the policy file.
+    pub overrides: Option<String>,
     /// `[listen]`: addresses of the listeners.
     pub listen: Listen,
     /// `[envoy]`: configuration files of Envoy's rate limit service.

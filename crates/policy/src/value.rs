@@ -84,6 +84,11 @@ pub(crate) fn write_encoded(encoded: &[u8], out: &mut KeyBytes) {
     }
 }
 
+/// Returns true if the value of a part is a hash; no value that a key holds as it is looks so.
+pub(crate) fn is_hash(value: &[u8]) -> bool {
+    value.starts_with(HASHED)
+}
+
 /// Returns true if a part, with its length before it, is a hash.
 pub(crate) fn is_hashed(part: &[u8]) -> bool {
     part.get(1..).is_some_and(|value| value.starts_with(HASHED))

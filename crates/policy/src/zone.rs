@@ -65,6 +65,15 @@ impl Zone {
         instant + self.pieces[self.piece_at(instant)].offset
     }
 
+    /// Returns the local time, and the instant at which the clocks change next; `i64::MAX` if they
+    /// do not.
+    pub(crate) fn local_until(&self, instant: i64) -> (i64, i64) {
+        let index = self.piece_at(instant);
+        let next = self.pieces.get(index + 1);
+        let change = next.map_or(i64::MAX, |next| next.start);
+        (instant + self.pieces[index].offset, change)
+    }
+
     /// Returns the first instant at which the clocks show `local` or later.
     pub(crate) fn first_reach(&self, local: i64) -> i64 {
         let mut index = self.piece_at(local - MAX_OFFSET);

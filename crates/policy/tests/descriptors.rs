@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm as _, Nanos, Permits};
 use ratekeeper_policy::config::{Colour, Context, parse, render};
-use ratekeeper_policy::{Charges, Descriptor, Facts, MissingKey, Numbers, Policy};
+use ratekeeper_policy::{Charges, Descriptor, Facts, MissingKey, Numbers, Policy, WallTime};
 
 /// Returns a policy of limits `l0`, `l1`, ..., each with these lines.
 fn policy(limits: &[&str]) -> Policy {
@@ -39,7 +39,7 @@ fn facts<'a>(domain: &'a str, entries: &'a [(&'a str, &'a str)]) -> Facts<'a> {
 /// missing key refuses.
 fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     let mut charges = Charges::default();
-    policy.charges(facts, &mut charges);
+    policy.charges(facts, WallTime::UNKNOWN, &mut charges);
     let entries = charges.entries.iter().map(|entry| {
         let rule = &policy.rules[entry.rule as usize];
         let key: Vec<_> = rule.describe_key(charges.key(entry)).collect();
@@ -240,7 +240,11 @@ fn no_two_descriptors_share_a_key() {
     let policy = policy(&[limit]);
     let key = |a, b| {
         let mut charges = Charges::default();
-        policy.charges(&facts("edge", &[("a", a), ("b", b)]), &mut charges);
+        policy.charges(
+            &facts("edge", &[("a", a), ("b", b)]),
+            WallTime::UNKNOWN,
+            &mut charges,
+        );
         charges.key(&charges.entries[0]).as_bytes().to_vec()
     };
     let values = ["x", "x_y", "y", "y_z", "x\u{1}y", "\u{1}", "z"];
@@ -269,7 +273,7 @@ fn the_caller_sets_costs_and_quotas() {
             descriptor.instead = instead;
         }
         let mut charges = Charges::default();
-        policy.charges(&facts, &mut charges);
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         let each = charges.entries.iter().map(|entry| {
             let limit = charges.limit(entry, &policy.rules[entry.rule as usize]);
             format!("{}/{}", entry.cost, limit.algorithm.capacity())
@@ -333,7 +337,7 @@ proptest! {
         let entries: Vec<_> = entries.iter().map(|(k, v)| (&**k, &**v)).collect();
         let facts = facts(domain, &entries);
         let mut charges = Charges::default();
-        policy.charges(&facts, &mut charges);
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         let found: Vec<_> = charges.entries.iter().map(|entry| entry.rule).collect();
         let expected: Vec<u32> = (0..)
             .zip(&policy.rules)

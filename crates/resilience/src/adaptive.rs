@@ -51,8 +51,9 @@ mod window;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::Time;
 
 pub use self::aimd::Aimd;
 pub use self::end::End;
@@ -74,7 +75,7 @@ pub struct AdaptiveSettings {
     /// Initial limit, and the bounds that it never leaves. Default 20, and 20 to 200.
     pub bounds: Bounds,
     /// Minimum length of a window; at least 1 us. Default 100 ms.
-    pub window: Nanos,
+    pub window: Duration,
     /// Minimum number of samples in a window; 1 to 512. Default 10.
     pub least_samples: u32,
 }
@@ -84,7 +85,7 @@ impl Default for AdaptiveSettings {
         Self {
             law: Law::default(),
             bounds: Bounds::default(),
-            window: Nanos::from_millis(100),
+            window: Duration::from_millis(100),
             least_samples: 10,
         }
     }
@@ -133,7 +134,7 @@ impl AdaptiveConcurrency {
     pub fn new(settings: AdaptiveSettings, mut random: impl Random) -> Result<Self, Error> {
         settings.bounds.validate()?;
         settings.law.validate()?;
-        let long_enough = settings.window >= Nanos::from_micros(1);
+        let long_enough = settings.window >= Duration::from_micros(1);
         if !long_enough || !(1..=window::MAX_KEPT).contains(&settings.least_samples) {
             return Err(Error::Window);
         }

@@ -22,6 +22,8 @@
 //! * Source: M. Brooker, "Exponential backoff and jitter" (2015); Google, "Site Reliability
 //!   Engineering" (2016), chapter 22, for three attempts.
 
+use std::time::Duration;
+
 use ratekeeper_core::Nanos;
 
 use crate::random::Random;
@@ -58,9 +60,9 @@ pub enum Jitter {
 pub struct Backoff {
     /// The longest wait before the first retry; zero never waits with full jitter or without.
     /// Default 100 ms.
-    pub base: Nanos,
+    pub base: Duration,
     /// The longest wait ever, below `base` too. Default 20 s.
-    pub cap: Nanos,
+    pub cap: Duration,
     /// Maximum number of attempts, the first included; 0 counts as 1. Default 3.
     pub attempts_max: u32,
     /// How waits are spread. Default full.
@@ -70,8 +72,8 @@ pub struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            base: Nanos::from_millis(100),
-            cap: Nanos::from_secs(20),
+            base: Duration::from_millis(100),
+            cap: Duration::from_secs(20),
             attempts_max: 3,
             jitter: Jitter::Full,
         }
@@ -85,7 +87,7 @@ impl Backoff {
             backoff: self,
             made: 1,
             steps: 0,
-            previous: self.base,
+            previous: self.base.into(),
         }
     }
 }
@@ -113,6 +115,7 @@ impl Attempts {
         let Backoff {
             base, cap, jitter, ..
         } = self.backoff;
+        let (base, cap) = (Nanos::from(base), Nanos::from(cap));
         let doubled = base.as_nanos().saturating_mul(1 << self.steps.min(63));
         let longest = Nanos::from_nanos(doubled).min(cap);
         let wait = match jitter {
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_cap() {
         let backoff = Backoff {
-            cap: millis(500),
+            cap: Duration::from_millis(500),
             attempts_max: 6,
             jitter: Jitter::Without,
             ..Backoff::default()
@@ -227,10 +230,10 @@ mod tests {
     #[test]
     fn any_number_of_attempts_may_be_asked_for() {
         for jitter in [Jitter::Full, Jitter::Decorrelated, Jitter::Without] {
-            for base in [Nanos::ZERO, millis(100), Nanos::MAX] {
+            for base in [Duration::ZERO, Duration::from_millis(100), Duration::MAX] {
                 let backoff = Backoff {
                     base,
-                    cap: Nanos::MAX,
+                    cap: Duration::MAX,
                     attempts_max: u32::MAX,
                     jitter,
                 };
@@ -249,7 +252,7 @@ mod tests {
         ) {
             let jitter = [Jitter::Full, Jitter::Decorrelated, Jitter::Without][jitter];
             let (base, cap) = (Nanos::from_nanos(base), Nanos::from_nanos(cap));
-            let backoff = Backoff { base, cap, attempts_max, jitter };
+            let backoff = Backoff { base: base.into(), cap: cap.into(), attempts_max, jitter };
             let (mut attempts, mut random) = (backoff.attempts(), SplitMix::new(seed));
             let mut previous = base;
             while let Some(wait) = attempts.next_wait(&mut random) {

@@ -136,7 +136,7 @@ impl Breaker {
             gate: AtomicU64::new(BreakerGate::new(0, Phase::Closed).0),
             open_until: AtomicU64::new(0),
             opened: AtomicU64::new(0),
-            calls: Tally::new(settings.window).ok_or(Error::Window)?,
+            calls: Tally::new(settings.window.into()).ok_or(Error::Window)?,
             settings,
             course: Mutex::new(BreakerCourse {
                 streak: 0,
@@ -190,7 +190,7 @@ impl Breaker {
 
     /// While open: returns true if a probe may pass.
     fn has_waited(&self, now: Time) -> bool {
-        is_over(self.open_until(), self.settings.open_cap, now)
+        is_over(self.open_until(), self.settings.open_cap.into(), now)
     }
 
     /// Not closed, or not long ago: looks again under the lock.
@@ -211,7 +211,7 @@ impl Breaker {
             }
             Phase::HalfOpen => {}
         }
-        let patience = self.settings.probe_patience;
+        let patience = self.settings.probe_patience.into();
         if course.probes.is_lost(now, patience) {
             let until = self.open(&mut course, now);
             return Err(Refused { until });
@@ -244,7 +244,7 @@ impl Breaker {
             if self.gate() == gate {
                 let relapse = course
                     .closed_at
-                    .is_some_and(|closed_at| now.since(closed_at) < self.settings.window);
+                    .is_some_and(|closed_at| now.since(closed_at) < self.settings.window.into());
                 course.streak = if relapse { course.streak } else { 0 };
                 self.open(&mut course, now);
             }
@@ -280,10 +280,10 @@ impl Breaker {
             open_cap,
             ..
         } = self.settings;
-        let doubled = open_base
+        let doubled = Nanos::from(open_base)
             .as_nanos()
             .saturating_mul(1 << course.streak.min(63));
-        let longest = doubled.min(open_cap.as_nanos());
+        let longest = doubled.min(Nanos::from(open_cap).as_nanos());
         let shortest = longest - longest / 5;
         let span = Nanos::from_nanos(shortest)..=Nanos::from_nanos(longest);
         let until = now + course.random.between(span);

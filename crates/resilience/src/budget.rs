@@ -30,7 +30,9 @@
 //! * Source: Finagle's `RetryBudget` (Twitter, 2016); Google, "Site Reliability Engineering"
 //!   (2016), chapter 22; gRPC proposal A6, "Client retries" (2017).
 
-use ratekeeper_core::{Nanos, Time};
+use std::time::Duration;
+
+use ratekeeper_core::Time;
 
 use crate::Error;
 use crate::sync::{Mutex, lock};
@@ -44,7 +46,7 @@ pub struct BudgetSettings {
     /// Retries allowed in each window beside those. Default 10: one a second.
     pub reserve: u32,
     /// How long requests and retries are remembered; at least 10 ns. Default 10 s.
-    pub window: Nanos,
+    pub window: Duration,
 }
 
 /// More than ten retries a request bound nothing.
@@ -55,7 +57,7 @@ impl Default for BudgetSettings {
         Self {
             ratio_percent: 10,
             reserve: 10,
-            window: Nanos::from_secs(10),
+            window: Duration::from_secs(10),
         }
     }
 }
@@ -64,9 +66,9 @@ impl Default for BudgetSettings {
 ///
 /// ```
 /// use ratekeeper_core::Time;
-/// use ratekeeper_resilience::{Budget, BudgetSettings};
+/// use ratekeeper_resilience::Budget;
 ///
-/// let budget = Budget::new(BudgetSettings::default()).unwrap();
+/// let budget = Budget::default();
 /// let now = Time::ZERO;
 /// for _ in 0..50 {
 ///     budget.deposit(now); // a first attempt
@@ -81,6 +83,13 @@ pub struct Budget {
     retries: Mutex<Retries>,
 }
 
+impl Default for Budget {
+    /// Creates a budget by the default settings.
+    fn default() -> Self {
+        Self::new(BudgetSettings::default()).expect("the defaults are within their bounds")
+    }
+}
+
 impl Budget {
     /// Creates a budget with its reserve.
     ///
@@ -90,7 +99,7 @@ impl Budget {
         if settings.ratio_percent > RATIO_PERCENT_MAX {
             return Err(Error::Ratio);
         }
-        let requests = Tally::new(settings.window).ok_or(Error::Window)?;
+        let requests = Tally::new(settings.window.into()).ok_or(Error::Window)?;
         Ok(Self {
             settings,
             requests,
@@ -163,6 +172,7 @@ impl Retries {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ratekeeper_core::Nanos;
 
     fn at(secs: u64) -> Time {
         Time::ZERO + Nanos::from_secs(secs)

@@ -19,6 +19,8 @@
 //! * Source: Google, "Site Reliability Engineering" (2016), chapter 22, "Deadline
 //!   propagation"; gRPC over HTTP/2 (2023), "Timeout".
 
+use std::time::Duration;
+
 use ratekeeper_core::{Nanos, Time};
 
 /// Time that a call may take if no deadline was set.
@@ -28,22 +30,23 @@ const DEFAULT: Nanos = Nanos::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Typical {
     /// Median of the way to the server and back.
-    pub round_trip: Nanos,
+    pub round_trip: Duration,
     /// Median of the time in the server.
-    pub service: Nanos,
+    pub service: Duration,
 }
 
 /// Moment after which the answer to a call is of no use.
 ///
 /// ```
+/// use std::time::Duration;
 /// use ratekeeper_core::{Nanos, Time};
 /// use ratekeeper_resilience::{Deadline, Typical};
 ///
 /// let typical = Typical {
-///     round_trip: Nanos::from_millis(20),
-///     service: Nanos::from_millis(100),
+///     round_trip: Duration::from_millis(20),
+///     service: Duration::from_millis(100),
 /// };
-/// let deadline = Deadline::within(Time::ZERO, Nanos::from_millis(500));
+/// let deadline = Deadline::within(Time::ZERO, Duration::from_millis(500));
 /// let now = Time::ZERO + Nanos::from_millis(300);
 /// assert_eq!(deadline.remaining(now, typical), Nanos::from_millis(180));
 /// assert_eq!(deadline.grpc_timeout(now, typical), "180000u");
@@ -60,8 +63,8 @@ impl Deadline {
     }
 
     /// Creates a deadline `span` from `now`.
-    pub fn within(now: Time, span: Nanos) -> Self {
-        Self(now + span)
+    pub fn within(now: Time, span: impl Into<Nanos>) -> Self {
+        Self(now + span.into())
     }
 
     /// Creates a deadline ten seconds from `now`, for work without one.
@@ -76,14 +79,14 @@ impl Deadline {
 
     /// Returns the time remaining for the server at `now`, less the round trip.
     pub fn remaining(self, now: Time, typical: Typical) -> Nanos {
-        self.0.since(now).saturating_sub(typical.round_trip)
+        self.0.since(now).saturating_sub(typical.round_trip.into())
     }
 
     /// Returns true if a call that is sent after `wait` can end in time. It cannot if no time
     /// remains for the server, even if the service time is unknown.
     pub fn allows(self, now: Time, wait: Nanos, typical: Typical) -> bool {
         let remaining = self.remaining(now + wait, typical);
-        remaining > Nanos::ZERO && remaining >= typical.service
+        remaining > Nanos::ZERO && remaining >= typical.service.into()
     }
 
     /// Returns the time remaining for the server, as the value of `grpc-timeout`.
@@ -215,8 +218,8 @@ mod tests {
             (200, 500, 301, false),
         ] {
             let typical = Typical {
-                round_trip: millis(round_trip),
-                service: millis(service),
+                round_trip: millis(round_trip).into(),
+                service: millis(service).into(),
             };
             assert_eq!(deadline.allows(Time::ZERO, millis(wait), typical), sent);
         }

@@ -18,7 +18,8 @@
 //!                       what runs every hour          schedule
 //! ```
 //!
-//! The pieces are independent: take one, or all of them in this order.
+//! The pieces are independent: take one, or all of them in this order. With a runtime of tokio
+//! they are composed already: `retry` for any future, `tower` for HTTP clients.
 //!
 //! What other crates do well is theirs: the layer is made of the traits of `tower`, speaks the
 //! types of `http`, sleeps in `tokio` and goes around `hyper-util` or `reqwest`. The pieces are
@@ -27,13 +28,14 @@
 //! the time that it idled, and `failsafe` is not kept any more.
 //!
 //! ```
+//! use std::time::Duration;
 //! use ratekeeper_resilience::*;
 //!
 //! let budget = Budget::new(BudgetSettings::default()).unwrap(); // one for all calls
 //! let mut random = SplitMix::seeded();
 //! let mut now = Time::ZERO; // your clock: Time::ZERO + started.elapsed().into()
 //!
-//! let deadline = Deadline::within(now, Nanos::from_secs(30));
+//! let deadline = Deadline::within(now, Duration::from_secs(30));
 //! let mut attempts = Backoff::default().attempts();
 //! budget.deposit(now);
 //! // The first attempt is answered with 429 and this:
@@ -64,6 +66,8 @@ pub mod polling;
 pub mod random;
 pub mod rate_limit;
 pub mod requeue;
+#[cfg(feature = "tokio")]
+pub mod retry;
 pub mod retry_after;
 pub mod schedule;
 mod sync;
@@ -88,6 +92,8 @@ pub use random::{Random, SplitMix};
 pub use rate_limit::{RateLimit, RateLimitPolicy};
 pub use ratekeeper_core::{Nanos, Origin, Time};
 pub use requeue::{Next, Requeue, Ticket};
+#[cfg(feature = "tokio")]
+pub use retry::{CallError, CallSettings, Guard, Retry, retry, retry_if};
 pub use retry_after::{Hints, RetryAfter, ServerWait};
 pub use throttle::{Throttle, ThrottleSettings};
 

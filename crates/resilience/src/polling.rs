@@ -29,11 +29,12 @@ const LONGEST: Nanos = Nanos::from_secs(30);
 /// The questions about one operation.
 ///
 /// ```
+/// use std::time::Duration;
 /// use ratekeeper_core::{Nanos, Time};
 /// use ratekeeper_resilience::{Deadline, Polling, SplitMix};
 ///
 /// let mut random = SplitMix::seeded();
-/// let mut polling = Polling::new(Deadline::within(Time::ZERO, Nanos::from_secs(60)));
+/// let mut polling = Polling::new(Deadline::within(Time::ZERO, Duration::from_secs(60)));
 /// let first = polling.next_wait(Time::ZERO, None, &mut random);
 /// assert_eq!(first, Some(Nanos::from_secs(1)));
 /// let stated = Some(Nanos::from_secs(61));
@@ -90,7 +91,8 @@ impl PollPace {
     ///
     /// # Errors
     /// [`Error::Gap`] for a gap of zero or above an hour.
-    pub fn new(gap: Nanos) -> Result<Self, Error> {
+    pub fn new(gap: impl Into<Nanos>) -> Result<Self, Error> {
+        let gap = gap.into();
         if gap > PATIENCE {
             return Err(Error::Gap);
         }

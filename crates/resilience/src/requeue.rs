@@ -73,6 +73,7 @@ struct ItemPlace {
 /// A bounded line of items to be sent to one limited service.
 ///
 /// ```
+/// use std::time::Duration;
 /// use ratekeeper_core::{Nanos, Time};
 /// use ratekeeper_resilience::{Deadline, Next, Requeue};
 ///
@@ -80,7 +81,7 @@ struct ItemPlace {
 /// line.offer("a", Deadline::unset(now)).unwrap();
 /// let Next::Send(ticket) = line.take(now) else { panic!("it may leave at once") };
 /// // The server answered 429, Retry-After: 2.
-/// line.refused(ticket, now, Nanos::from_secs(2));
+/// line.refused(ticket, now, Duration::from_secs(2));
 /// let again = now + Nanos::from_secs(2);
 /// assert!(matches!(line.take(now), Next::Wait(until) if until == again));
 /// let Next::Send(ticket) = line.take(again) else { panic!("the wait is over") };
@@ -189,8 +190,8 @@ impl<T> Requeue<T> {
     /// Returns a refused item to its place. No item leaves for `wait`, which is the wait given
     /// by the server and some jitter, or a backoff. With a wait of zero the line asks as fast as
     /// the server refuses.
-    pub fn refused(&mut self, ticket: Ticket<T>, now: Time, wait: Nanos) {
-        self.not_before = self.not_before.max(now + wait);
+    pub fn refused(&mut self, ticket: Ticket<T>, now: Time, wait: impl Into<Nanos>) {
+        self.not_before = self.not_before.max(now + wait.into());
         // A refusal of an item that left earlier keeps the probe under way, which decides.
         if self.is_probe(&ticket) || !matches!(self.flow, Flow::Probing(_)) {
             self.flow = Flow::Probe;

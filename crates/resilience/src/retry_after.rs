@@ -25,6 +25,8 @@
 //! * Source: RFC 9110 (2022), section 10.2.3; draft-ietf-httpapi-ratelimit-headers-11
 //!   (2026), section 6, and -03 (2020) for the fields that it replaced.
 
+use std::time::Duration;
+
 use ratekeeper_core::{Nanos, Origin, Time};
 
 use crate::http_date;
@@ -81,16 +83,16 @@ pub enum ServerWait {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryAfter {
     /// The longest wait that is obeyed, whatever a server sends. Default 10 minutes.
-    pub longest: Nanos,
+    pub longest: Duration,
     /// Maximum span added to spread clients; zero adds nothing. Default 5 s.
-    pub spread_max: Nanos,
+    pub spread_max: Duration,
 }
 
 impl Default for RetryAfter {
     fn default() -> Self {
         Self {
-            longest: Nanos::from_secs(600),
-            spread_max: Nanos::from_secs(5),
+            longest: Duration::from_secs(600),
+            spread_max: Duration::from_secs(5),
         }
     }
 }
@@ -107,17 +109,30 @@ impl RetryAfter {
             .and_then(|text| number(text).map(Nanos::from_secs).or(until(text, today)))
             .or_else(|| hints.rate_limit.and_then(exhausted_for))
             .or_else(|| (hints.reset.filter(|_| exhausted)).and_then(|text| reset(text, today)));
-        match wait {
-            None | Some(Nanos::ZERO) => ServerWait::Nothing,
-            Some(wait) if wait > self.longest => ServerWait::Beyond(wait),
-            Some(wait) => ServerWait::Wait(wait),
+        self.bound(wait.unwrap_or(Nanos::ZERO))
+    }
+
+    /// Classifies a wait that was stated by other means than these fields.
+    ///
+    /// ```
+    /// use ratekeeper_core::Nanos;
+    /// use ratekeeper_resilience::{RetryAfter, ServerWait};
+    ///
+    /// let hour = Nanos::from_secs(3_600);
+    /// assert_eq!(RetryAfter::default().bound(hour), ServerWait::Beyond(hour));
+    /// ```
+    pub fn bound(&self, stated: impl Into<Nanos>) -> ServerWait {
+        match stated.into() {
+            Nanos::ZERO => ServerWait::Nothing,
+            wait if wait > self.longest.into() => ServerWait::Beyond(wait),
+            wait => ServerWait::Wait(wait),
         }
     }
 
     /// Returns the wait plus up to a tenth of it at random, at most `spread_max` more.
     pub fn spread(&self, stated: Nanos, random: &mut impl Random) -> Nanos {
         let tenth = Nanos::from_nanos(stated.as_nanos() / 10); // down: any rounding will do
-        stated + random.up_to(tenth.min(self.spread_max))
+        stated + random.up_to(tenth.min(self.spread_max.into()))
     }
 }
 
@@ -316,7 +331,7 @@ mod tests {
             };
             let rules = RetryAfter::default();
             if let ServerWait::Wait(wait) = rules.parse(hints, Time::from_nanos(now), ORIGIN) {
-                prop_assert!(wait > Nanos::ZERO && wait <= rules.longest);
+                prop_assert!(wait > Nanos::ZERO && wait <= rules.longest.into());
             }
         }
     }

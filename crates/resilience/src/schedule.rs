@@ -24,26 +24,27 @@ use crate::random::{Random, SplitMix};
 /// `period`, zero for a period of zero.
 ///
 /// ```
-/// use ratekeeper_core::Nanos;
+/// use std::time::Duration;
 /// use ratekeeper_resilience::schedule;
-/// let hour = Nanos::from_secs(3_600);
-/// assert!(schedule::offset(b"host-17", hour) < hour);
+/// let hour = Duration::from_secs(3_600);
+/// assert!(schedule::offset(b"host-17", hour) < hour.into());
 /// assert_eq!(schedule::offset(b"host-17", hour), schedule::offset(b"host-17", hour));
 /// ```
-pub fn offset(client: &[u8], period: Nanos) -> Nanos {
+pub fn offset(client: &[u8], period: impl Into<Nanos>) -> Nanos {
     let name = client
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-    match period.as_nanos().checked_sub(1) {
+    match period.into().as_nanos().checked_sub(1) {
         None => Nanos::ZERO,
         Some(last) => SplitMix::new(name).up_to(Nanos::from_nanos(last)),
     }
 }
 
 /// Returns the first run of `client` from `now` on. Periods begin at multiples since 1970.
-pub fn next_run(client: &[u8], period: Nanos, now: Time, origin: Origin) -> Time {
+pub fn next_run(client: &[u8], period: impl Into<Nanos>, now: Time, origin: Origin) -> Time {
+    let period = period.into();
     if period == Nanos::ZERO {
         return now;
     }

@@ -27,7 +27,9 @@
 //! * Source: Google, "Site Reliability Engineering" (2016), chapter 21, "Client-side
 //!   throttling".
 
-use ratekeeper_core::{Nanos, Time};
+use std::time::Duration;
+
+use ratekeeper_core::Time;
 
 use crate::Error;
 use crate::random::Random;
@@ -41,7 +43,7 @@ pub struct ThrottleSettings {
     pub multiplier_percent: u32,
     /// How long requests are remembered: no shorter than the longest time-out, at least
     /// 10 ns. Default two minutes.
-    pub window: Nanos,
+    pub window: Duration,
     /// Requests of the window that may stay unanswered without being held against the
     /// server. Default 0.
     pub head_start: u32,
@@ -51,7 +53,7 @@ impl Default for ThrottleSettings {
     fn default() -> Self {
         Self {
             multiplier_percent: 200,
-            window: Nanos::from_secs(120),
+            window: Duration::from_secs(120),
             head_start: 0,
         }
     }
@@ -86,7 +88,7 @@ impl Throttle {
         if settings.multiplier_percent < 100 {
             return Err(Error::Multiplier);
         }
-        let requests = Tally::new(settings.window).ok_or(Error::Window)?;
+        let requests = Tally::new(settings.window.into()).ok_or(Error::Window)?;
         Ok(Self { requests, settings })
     }
 
@@ -118,6 +120,7 @@ impl Throttle {
 mod tests {
     use super::*;
     use crate::SplitMix;
+    use ratekeeper_core::Nanos;
 
     fn secs(secs: u64) -> Time {
         Time::ZERO + Nanos::from_secs(secs)

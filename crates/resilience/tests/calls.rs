@@ -11,13 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
-use ratekeeper_core::Nanos;
 use ratekeeper_resilience::tower::{
-    CallError, CallSettings, CallWithin, Guard, Propagate, ResilienceLayer, Resilient,
+    CallOptions, HttpSettings, Propagate, ResilienceLayer, Resilient,
 };
 use ratekeeper_resilience::{
-    AdaptiveConcurrency, AdaptiveSettings, Backoff, Budget, BudgetSettings, Jitter, SplitMix,
-    Typical,
+    AdaptiveConcurrency, AdaptiveSettings, Backoff, Budget, BudgetSettings, CallError,
+    CallSettings, Guard, Jitter, SplitMix, Typical,
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_layer::Layer;
@@ -50,9 +49,8 @@ impl Play {
         }
     }
 
-    fn client(&self, settings: CallSettings) -> Resilient<Self> {
-        let budget = Budget::new(BudgetSettings::default()).unwrap();
-        ResilienceLayer::new(settings, Arc::new(budget)).layer(self.clone())
+    fn client(&self, settings: impl Into<HttpSettings>) -> Resilient<Self> {
+        ResilienceLayer::new(settings).layer(self.clone())
     }
 
     fn sent(&self) -> usize {
@@ -122,16 +120,19 @@ fn request(method: &str) -> Request<()> {
 }
 
 /// A request with a maximum time for its call.
-fn within(span: Nanos) -> Request<()> {
+fn within(span: Duration) -> Request<()> {
     let mut request = request("GET");
-    request.extensions_mut().insert(CallWithin(span));
+    request.extensions_mut().insert(CallOptions {
+        within: Some(span),
+        ..CallOptions::default()
+    });
     request
 }
 
 /// A hundred milliseconds, then two hundred, and patience for all that is obeyed.
 fn plain() -> CallSettings {
     CallSettings {
-        within: Nanos::from_secs(10_000),
+        within: Duration::from_secs(10_000),
         backoff: Backoff {
             jitter: Jitter::Without,
             ..Backoff::default()
@@ -235,7 +236,7 @@ async fn no_call_sleeps_past_the_deadline() {
             ..Play::new(503, &[])
         };
         let began = Instant::now();
-        let request = within(Nanos::from_millis(millis));
+        let request = within(Duration::from_millis(millis));
         let _ = play.client(plain()).call(request).await;
         assert_eq!(play.sent(), sent, "{millis} ms");
         let took = began.elapsed().as_millis();
@@ -243,7 +244,7 @@ async fn no_call_sleeps_past_the_deadline() {
     }
     // For ever is a deadline too.
     let play = Play::new(503, &[]);
-    let answer = play.client(plain()).call(within(Nanos::MAX)).await;
+    let answer = play.client(plain()).call(within(Duration::MAX)).await;
     assert_eq!((answer.unwrap().status().as_u16(), play.sent()), (503, 3));
 }
 
@@ -253,13 +254,13 @@ async fn no_attempt_begins_that_cannot_end() {
         let play = Play::new(503, &[]);
         let settings = CallSettings {
             typical: Typical {
-                round_trip: Nanos::from_millis(round_trip),
-                service: Nanos::from_millis(service),
+                round_trip: Duration::from_millis(round_trip),
+                service: Duration::from_millis(service),
             },
             ..plain()
         };
         // The first retry leaves after 100 ms, when 49 or 50 are left.
-        let call = within(Nanos::from_millis(150));
+        let call = within(Duration::from_millis(150));
         let answer = play.client(settings).call(call).await.unwrap();
         assert_eq!(answer.status(), 503, "the last answer is returned");
         assert_eq!(play.sent(), sent, "{round_trip} and {service} ms");
@@ -274,18 +275,21 @@ async fn the_wait_for_readiness_counts() {
     };
     let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::new(1)).unwrap();
     let limit = Arc::new(limit);
-    let mut client = play.client(CallSettings {
-        typical: Typical {
-            service: Nanos::from_millis(100),
-            ..Typical::default()
+    let mut client = play.client(HttpSettings {
+        calls: CallSettings {
+            typical: Typical {
+                service: Duration::from_millis(100),
+                ..Typical::default()
+            },
+            guard: Guard::Adaptive(Arc::clone(&limit)),
+            ..plain()
         },
         propagate: Propagate::Millis("x-timeout-ms".parse().unwrap()),
-        guard: Guard::Adaptive(Arc::clone(&limit)),
-        ..plain()
+        ..HttpSettings::default()
     });
     for (millis, told) in [(300, None), (450, None), (600, Some(190..=200))] {
         let before = play.sent();
-        let result = client.call(within(Nanos::from_millis(millis))).await;
+        let result = client.call(within(Duration::from_millis(millis))).await;
         let Some(told) = told else {
             assert!(matches!(result, Err(CallError::Deadline)), "{result:?}");
             assert_eq!(play.sent(), before, "{millis} ms");
@@ -314,9 +318,9 @@ async fn a_deadline_that_a_request_bears_is_never_extended() {
             takes: Duration::from_millis(if value == "120m" { 30 } else { 1 }),
             ..Play::new(503, &[])
         };
-        let mut client = play.client(CallSettings {
+        let mut client = play.client(HttpSettings {
             propagate: propagate.clone(),
-            ..plain()
+            ..plain().into()
         });
         let mut request = request("GET");
         request.headers_mut().insert(name, value.parse().unwrap());
@@ -336,11 +340,13 @@ async fn a_call_that_is_not_sent_adds_nothing_to_the_budget() {
         reserve: 0,
         ..BudgetSettings::default()
     };
-    let budget = Arc::new(Budget::new(settings).unwrap());
     let play = Play::new(503, &[]);
-    let mut client = ResilienceLayer::new(plain(), budget).layer(play.clone());
+    let mut client = play.client(CallSettings {
+        budget: Arc::new(Budget::new(settings).unwrap()),
+        ..plain()
+    });
     for _ in 0..100 {
-        let result = client.call(within(Nanos::ZERO)).await;
+        let result = client.call(within(Duration::ZERO)).await;
         assert!(matches!(result, Err(CallError::Deadline)), "{result:?}");
     }
     client.call(request("GET")).await.unwrap();
@@ -349,12 +355,11 @@ async fn a_call_that_is_not_sent_adds_nothing_to_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn layers_made_at_different_times_share_one_budget() {
-    let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
+    let settings = plain();
     let play = Play::new(503, &[("retry-after", "0")]);
-    let layer = || ResilienceLayer::new(plain(), Arc::clone(&budget)).layer(play.clone());
-    let mut early = layer();
+    let mut early = play.client(settings.clone());
     advance(Duration::from_secs(3_600)).await;
-    let mut late = layer();
+    let mut late = play.client(settings);
     let began = Instant::now();
     while began.elapsed().as_secs() < 60 {
         early.call(request("GET")).await.unwrap();

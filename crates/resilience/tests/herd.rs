@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use ratekeeper_core::{
     Algorithm, Gcra, Nanos, Origin, Permits, Tat, Time, Verdict, Window, WindowState,
@@ -27,8 +28,8 @@ const ROUND_TRIP: Nanos = Nanos::from_millis(1);
 
 /// Patient enough that a herd could be served without a budget.
 const BACKOFF: Backoff = Backoff {
-    base: Nanos::from_millis(100),
-    cap: Nanos::from_secs(20),
+    base: Duration::from_millis(100),
+    cap: Duration::from_secs(20),
     attempts_max: 12,
     jitter: Jitter::Full,
 };

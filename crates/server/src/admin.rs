@@ -5,6 +5,7 @@
 
 mod keys;
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,9 +13,10 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{Limit, Nanos};
-use ratekeeper_policy::Rule;
+use ratekeeper_core::{Limit, LimitId, Nanos};
 use ratekeeper_policy::envoy::EnvoyRateLimit;
+use ratekeeper_policy::{Policy, Rule};
+use ratekeeper_store::{LimitUsage, Loans, Usage};
 use serde_json::{Value, json};
 
 use crate::Trigger;
@@ -129,11 +131,20 @@ fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Rep
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
     let store = any.local();
     let policy = shared.keeper.policy();
-    let lenders = policy.rules.iter().map(|rule| &rule.limit);
     // The loans of a shared store are not known here.
-    let lends = |limit: &&Limit| limit.algorithm.concurrency().is_some();
-    let lenders = lenders.filter(|limit| any.shared().is_none() && lends(limit));
-    let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
+    let lends = |limit: &Limit| limit.algorithm.concurrency().is_some();
+    let lenders = policy
+        .rules
+        .iter()
+        .filter(|rule| any.shared().is_none() && lends(&rule.limit));
+    let loans = lenders.map(|rule| {
+        let each = rule.limits().map(|limit| store.loans(limit, now));
+        let all = each.fold(Loans::default(), |all, one| Loans {
+            in_use: all.in_use + one.in_use,
+            lapsed: all.lapsed + one.lapsed,
+        });
+        (Arc::clone(&rule.limit.name), all)
+    });
     let clock_offset_nanos = shared.metrics.clock_offset.load();
     let of_shared = any.shared().map(|shared| SharedStore {
         health: shared.health(),
@@ -141,7 +152,7 @@ fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Rep
         servers: shared.main().server_health(),
         clock_offset_nanos,
     });
-    let usage = store.usage();
+    let usage = with_variants(&policy, store.usage());
     let scraped = shared
         .metrics
         .scrape(usage, loans.collect(), shared.hold.standing(), of_shared);
@@ -208,7 +219,7 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
 
 /// Returns a limit as the policy states it.
 fn about(rule: &Rule) -> Value {
-    json!({
+    let mut limit = json!({
         "name": &*rule.limit.name,
         "mode": mode(rule.mode),
         "limit": rule.text,
@@ -217,12 +228,37 @@ fn about(rule: &Rule) -> Value {
         "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "status": rule.refusal.status,
         "line": rule.line,
-    })
+    });
+    if let Some(active) = rule.active.as_deref() {
+        limit["active"] = json!(active.to_string());
+    }
+    limit
+}
+
+/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself.
+fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
+    let variants = policy.rules.iter().flat_map(|rule| {
+        let others = rule.variants.numbers().iter();
+        others.map(|variant| (variant.limit.id, rule.limit.id))
+    });
+    let owners: HashMap<LimitId, LimitId> = variants.collect();
+    let mut merged: BTreeMap<LimitId, LimitUsage> = BTreeMap::new();
+    for one in usage.limits {
+        let id = owners.get(&one.id).copied().unwrap_or(one.id);
+        let all = merged.entry(id).or_default();
+        all.id = id;
+        all.keys += one.keys;
+        all.bytes += one.bytes;
+        all.evicted.idle += one.evicted.idle;
+        all.evicted.budget += one.evicted.budget;
+    }
+    usage.limits = merged.into_values().collect();
+    usage
 }
 
 fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
-    let usage = shared.keeper.store().local().usage();
+    let usage = with_variants(&policy, shared.keeper.store().local().usage());
     let with_usage = |rule: &Rule| {
         let mut limit = about(rule);
         let mut usages = usage.limits.iter();

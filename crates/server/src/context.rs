@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_core::Origin;
@@ -40,9 +40,6 @@ pub(crate) struct ServiceContext<C> {
     stuck: AtomicBool,
     /// Number of tasks that panicked and are not running again yet.
     down: AtomicU32,
-    /// Where the zero of the clock lies on the wall clock, in nanoseconds since 1970: that of
-    /// the clock at the start, and moved when the wall clock is set.
-    origin: AtomicU64,
     /// Version of the policy under which an untrusted proxy was reported.
     untrusted_reported: AtomicU32,
 }
@@ -74,7 +71,6 @@ impl<C: Clock> ServiceContext<C> {
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             down: AtomicU32::new(0),
-            origin: AtomicU64::new(origin.as_unix_nanos()),
             untrusted_reported: AtomicU32::new(0),
         }
     }
@@ -89,11 +85,7 @@ impl<C: Clock> ServiceContext<C> {
 
     /// Returns where the zero of the clock lies on the wall clock.
     pub(crate) fn origin(&self) -> Origin {
-        Origin::from_unix_nanos(self.origin.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_origin(&self, origin: Origin) {
-        self.origin.store(origin.as_unix_nanos(), Ordering::Relaxed);
+        self.keeper.wall_origin()
     }
 
     /// Returns whole seconds since 1970.

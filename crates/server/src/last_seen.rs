@@ -1,8 +1,10 @@
 //! Last seen: the state that a reload compares a policy file with.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ratekeeper_policy::Settings;
+
+use crate::policy_text::PolicyText;
 
 /// The text that was read last, good or bad, and the settings of the process.
 #[derive(Debug)]
@@ -12,8 +14,8 @@ pub(crate) struct LastSeen(Mutex<SeenFile>);
 #[derive(Debug)]
 pub(crate) struct SeenFile {
     /// The text as it was read; `None` if it could not be read.
-    pub(crate) last: Option<String>,
-    pub(crate) in_force: String,
+    pub(crate) last: Option<Arc<PolicyText>>,
+    pub(crate) in_force: Arc<PolicyText>,
     pub(crate) started_with: Settings,
     /// True if limits that enforce are in shadow mode.
     pub(crate) shadow: bool,

@@ -67,6 +67,7 @@ mod memory;
 mod metrics;
 mod opening;
 mod policy_file;
+mod policy_text;
 mod pulse;
 mod redis_config;
 mod regular_file;

@@ -18,11 +18,8 @@ use crate::context::ServiceContext;
 use crate::envoy_files::compile;
 use crate::last_seen::{LastSeen, SeenFile};
 use crate::policy_file::writable_by_all;
-use crate::regular_file::open_regular;
+use crate::policy_text::PolicyText;
 use crate::{Config, Event, StartError, Trigger};
-
-/// Maximum length of a policy file.
-const MAX_POLICY_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// The policy a service starts with.
 #[derive(Debug)]
@@ -60,25 +57,28 @@ pub(crate) fn load_first(
     let Some(path) = config.policy.as_deref() else {
         return without_policy(config);
     };
-    let text = read(path).map_err(|reason| StartError::Unreadable {
+    let text = PolicyText::read(path, None).map_err(|reason| StartError::Unreadable {
         path: path.to_owned(),
         reason,
     })?;
     let context = Context {
         origin: clock.origin(),
     };
-    let mut loaded = config::parse(&text, context).map_err(|findings| StartError::Policy {
-        report: render(path, &text, &findings),
+    let loaded = config::parse_file(&text.text, &text.files, context, clock.now());
+    let mut loaded = loaded.map_err(|findings| StartError::Policy {
+        report: render(path, &text.text, &findings),
         findings,
     })?;
     if config.shadow {
         loaded.policy.rules.shadow();
     }
-    let notices = brief(path, &text, &loaded.warnings).into_iter();
+    let notices = brief(path, &text.text, &loaded.warnings).into_iter();
     let notices = notices.chain(writable_by_all(path));
+    let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
     let notices = notices.chain(on_loan(&loaded.policy)).collect();
+    let text = Arc::new(text);
     let seen = SeenFile {
-        last: Some(text.clone()),
+        last: Some(Arc::clone(&text)),
         in_force: text,
         started_with: loaded.policy.settings.clone(),
         shadow: config.shadow,
@@ -101,7 +101,7 @@ fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError
     };
     let seen = SeenFile {
         last: None,
-        in_force: String::new(),
+        in_force: Arc::default(),
         started_with: Settings::default(),
         shadow: config.shadow,
     };
@@ -154,9 +154,10 @@ impl<C: Clock> ServiceContext<C> {
         // Held to the end: two reloads never overtake each other.
         let mut seen = self.last_seen.lock();
         let version = self.keeper.policy().version;
-        let owned = path.to_owned();
-        let text = match self.reader.read(move || read(&owned)) {
-            Ok(text) => text,
+        let (owned, before) = (path.to_owned(), seen.last.clone());
+        let read = move || PolicyText::read(&owned, before.as_ref());
+        let text = match self.reader.read(read) {
+            Ok(text) => Arc::new(text),
             Err(reason) => {
                 let again = seen.last.take().is_none();
                 if again && trigger == Trigger::File {
@@ -168,7 +169,7 @@ impl<C: Clock> ServiceContext<C> {
             }
         };
         let again = seen.last.as_ref() == Some(&text);
-        seen.last = Some(text.clone());
+        seen.last = Some(Arc::clone(&text));
         if text == seen.in_force || (again && trigger == Trigger::File) {
             return Ok(Reloaded::Unchanged { version });
         }
@@ -188,7 +189,6 @@ impl<C: Clock> ServiceContext<C> {
     /// already used is charged to the windows that are current now, as at any reload.
     pub(crate) fn follow_wall_clock(&self, origin: Origin) {
         let mut seen = self.last_seen.lock();
-        self.set_origin(origin);
         self.keeper.set_origin(origin);
         self.envoy_files.seen().last = None;
         let _ = self.reload_envoy(Trigger::Clock); // the event has the result
@@ -231,14 +231,20 @@ impl<C: Clock> ServiceContext<C> {
         }
     }
 
-    fn judge(&self, path: &Path, text: &str) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
+    fn judge(
+        &self,
+        path: &Path,
+        text: &PolicyText,
+    ) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
         let context = Context {
             origin: self.origin(),
         };
-        let loaded = config::parse(text, context)
-            .map_err(|findings| (render(path, text, &findings), findings))?;
-        let notices = brief(path, text, &loaded.warnings).into_iter();
+        let now = self.keeper.clock().now();
+        let loaded = config::parse_file(&text.text, &text.files, context, now)
+            .map_err(|findings| (render(path, &text.text, &findings), findings))?;
+        let notices = brief(path, &text.text, &loaded.warnings).into_iter();
         let notices = notices.chain(writable_by_all(path));
+        let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
         Ok(FirstPolicy {
             notices: notices.chain(on_loan(&loaded.policy)).collect(),
             policy: loaded.policy,
@@ -350,22 +356,4 @@ fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
 /// Returns warnings, one text for each code, because many of one kind say no more than one.
 fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
     config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
-}
-
-/// Reads the file, within bounds.
-fn read(path: &Path) -> Result<String, String> {
-    use std::io::Read;
-    let file = open_regular(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file
-        .take(MAX_POLICY_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
-    if read as u64 > MAX_POLICY_BYTES {
-        return Err(format!("the file is longer than {MAX_POLICY_BYTES} bytes"));
-    }
-    if text.trim().is_empty() {
-        return Err("the file is empty".into());
-    }
-    Ok(text)
 }

@@ -39,14 +39,14 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
         };
         shared.metrics.process.wall_clock_jumped();
         let follows = if shared.keeper.store().shared().is_some() {
-            "windows follow the clock of the shared store"
+            "active hours follow it, windows the clock of the shared store"
         } else {
-            "calendar and fixed windows follow it"
+            "calendar windows, fixed windows and active hours follow it"
         };
         let text = format!("the wall clock was set by {ahead:+} s: {follows}");
         shared.sink.emit(&Event::Notice(text));
         if shared.keeper.store().shared().is_some() {
-            shared.set_origin(origin);
+            shared.keeper.set_wall_origin(origin);
             continue;
         }
         let follower = Arc::clone(&shared);

@@ -99,9 +99,12 @@ fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
     }
 }
 
-/// Returns the policy file, and the files of Envoy's rate limit service.
+/// Returns the policy file, the files that it names, and the files of Envoy's rate limit service.
 fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
     let mut paths: Vec<_> = shared.path.iter().cloned().collect();
+    if let (Some(path), Some(seen)) = (&shared.path, &shared.last_seen.lock().last) {
+        paths.extend(seen.paths(path));
+    }
     let policy = shared.keeper.policy();
     if let Some(path) = shared.envoy_files.path(&policy.settings) {
         if path.is_dir() {

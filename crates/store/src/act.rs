@@ -4,6 +4,7 @@
 //!   Decide     judge all, charge all or none   -> Decisions
 //!   Look       judge all, charge nothing       -> Decisions
 //!   GiveBack   give back charges               -> ()
+//!   Settle     correct charges to actual costs -> ()
 //!   Reset      forget the states               -> had one? for each
 //!   Release    take back a name's permits      -> permits, for each
 //!   Renew      restart a name's lease          -> its length, for each
@@ -17,23 +18,26 @@
     reason = "sealed: callers choose an act and write none"
 )]
 
+mod item;
+
 use std::fmt::Debug;
 
-use ratekeeper_core::{Call, Charge, LeaseId, Lend, Mode, Nanos, Permits};
+use ratekeeper_core::{Call, Charge, Lend, Nanos, Permits};
 use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
+pub use item::{ActItem, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
-/// [`Reset`], [`Release`] or [`Renew`].
+/// [`Settle`], [`Reset`], [`Release`] or [`Renew`].
 #[cfg(feature = "redis")]
 pub trait StoreAct: Act + crate::fallback::FallbackAct {}
 #[cfg(feature = "redis")]
 impl<A: Act + crate::fallback::FallbackAct> StoreAct for A {}
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
-/// [`Reset`], [`Release`] or [`Renew`].
+/// [`Settle`], [`Reset`], [`Release`] or [`Renew`].
 #[cfg(not(feature = "redis"))]
 pub trait StoreAct: Act {}
 #[cfg(not(feature = "redis"))]
@@ -41,7 +45,7 @@ impl<A: Act> StoreAct for A {}
 
 /// The definition of an act.
 pub trait Act: Copy + Debug + Send + Sync + 'static {
-    /// One item of the request: a [`Charge`], or a [`Hold`].
+    /// One item of the request: a [`Charge`], a [`Settled`] charge, or a [`Hold`].
     type Item<'a>: ActItem<'a>;
     /// The answer of the act.
     type Answer: ActAnswer;
@@ -69,7 +73,7 @@ pub trait Act: Copy + Debug + Send + Sync + 'static {
 /// An act that the script of the Redis store performs, and the answer that its decisions are.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
-    not(all(feature = "redis", not(loom))),
+    not(feature = "redis"),
     expect(dead_code, reason = "read by the Redis store")
 )]
 pub struct Scripted<T> {
@@ -116,6 +120,8 @@ pub enum ActKind {
     Look,
     /// [`GiveBack`].
     GiveBack,
+    /// [`Settle`].
+    Settle,
     /// [`Reset`].
     Reset,
     /// Like a reset, but leaves no mark.
@@ -138,56 +144,17 @@ impl ActKind {
     }
 }
 
-/// One item of a request.
-pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
-    /// The charge of the item; of nothing, for a hold.
-    fn charge(self) -> Charge<'a>;
-
-    /// The name that holds permits.
-    fn lease(self) -> Option<LeaseId> {
-        None
-    }
-}
-
-impl<'a> ActItem<'a> for Charge<'a> {
-    #[inline]
-    fn charge(self) -> Self {
-        self
-    }
-}
-
-/// Permits on loan, under the name they were lent to.
-#[derive(Clone, Copy, Debug)]
-pub struct Hold<'a> {
-    /// The limit that lent them.
-    pub limit: &'a ratekeeper_core::Limit,
-    /// The key that was charged.
-    pub key: ratekeeper_core::Key<'a>,
-    /// The name that holds them.
-    pub lease: LeaseId,
-}
-
-impl<'a> ActItem<'a> for Hold<'a> {
-    fn charge(self) -> Charge<'a> {
-        Charge {
-            limit: self.limit,
-            key: self.key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        }
-    }
-
-    fn lease(self) -> Option<LeaseId> {
-        Some(self.lease)
-    }
-}
-
 /// The answer of an act.
 pub trait ActAnswer: Debug + Send + 'static {
     /// Joins the answers about parts of a request, each with the positions of its items.
     fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self
     where
         Self: Sized;
+
+    /// Returns the decisions that the answer consists of, if it does.
+    fn decisions(&self) -> Option<&Decisions> {
+        None
+    }
 }
 
 impl ActAnswer for () {
@@ -205,6 +172,10 @@ impl ActAnswer for Decisions {
         });
         let each = in_order(each);
         Self { admitted, each }
+    }
+
+    fn decisions(&self) -> Option<&Decisions> {
+        Some(self)
     }
 }
 
@@ -290,16 +261,62 @@ impl Act for GiveBack {
     }
 
     fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {
-        for Charge { limit, cost, .. } in charges {
-            if *cost == Permits::ZERO {
-                continue; // there is nothing to give back
+        charges.iter().try_for_each(takes_back)
+    }
+}
+
+/// Checks that the limit of the charge supports refunds, unless the charge is nothing.
+fn takes_back(charge: &Charge<'_>) -> Result<(), StoreError> {
+    let Charge { limit, cost, .. } = charge;
+    if *cost == Permits::ZERO {
+        return Ok(());
+    }
+    limit.algorithm.supports(Call::Refund).map_err(|why| {
+        let why = format!("the limit `{}`: {why}", limit.name);
+        StoreError::Unsupported(why)
+    })
+}
+
+/// Corrects charges to the actual costs of their work: the rest is given back, the excess is
+/// charged even beyond the limit. Limits with patience (token bucket, leaky bucket) owe the excess as
+/// far ahead as they promise; the others charge what they still have, and the excess beyond is
+/// forgiven.
+#[derive(Clone, Copy, Debug)]
+pub struct Settle;
+
+impl Act for Settle {
+    type Item<'a> = Settled<'a>;
+    type Answer = ();
+
+    fn kind(self) -> ActKind {
+        ActKind::Settle
+    }
+
+    fn run(self, states: &mut impl RequestStates) {
+        for at in 0..states.count() {
+            if !states.is_owed(at) {
+                states.give_back(at);
+                continue;
             }
-            if let Err(unsupported) = limit.algorithm.supports(Call::Refund) {
-                let why = format!("the limit `{}`: {unsupported}", limit.name);
-                return Err(StoreError::Unsupported(why));
+            let owed = states.owe(at, states.cost(at));
+            if !owed.verdict.allows() {
+                let _most = states.owe(at, owed.remaining);
             }
         }
-        Ok(())
+    }
+
+    fn check(self, items: &[Self::Item<'_>]) -> Result<(), StoreError> {
+        items.iter().try_for_each(|item| {
+            let limit = item.charge.limit;
+            if limit.algorithm.concurrency().is_some() {
+                let why = format!(
+                    "the limit `{}` lends permits, which are released and not settled",
+                    limit.name
+                );
+                return Err(StoreError::Unsupported(why));
+            }
+            takes_back(&item.charge)
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use ratekeeper_core::{
     Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time, Verdict,
 };
 
-use crate::{Decisions, Hold, Store, StoreError};
+use crate::{Decisions, Hold, Settled, Store, StoreError};
 use stories::stories;
 
 /// Runs every story against a new store.
@@ -174,6 +174,8 @@ enum StoryAct {
     Decide,
     Look,
     Refund,
+    /// Corrects each charge to this cost.
+    Settle(&'static [u32]),
     Reset,
     /// Lends to the lease of this name.
     Acquire(u8),
@@ -192,6 +194,7 @@ enum StoryAnswer {
         admitted: bool,
         each: Vec<StoryOutcome>,
     },
+    /// The answer of a refund or a settlement.
     Refunded,
     WereThere(Vec<bool>),
     /// Number of permits that each charge returned.
@@ -256,6 +259,15 @@ async fn ask<S: Store>(
             .refund(&charges, now)
             .await
             .map(|()| StoryAnswer::Refunded),
+        StoryAct::Settle(used) => {
+            let settled = charges.iter().zip(used).map(|(&charge, &used)| Settled {
+                charge,
+                used: Permits::new(used),
+            });
+            let settled: Vec<_> = settled.collect();
+            let corrected = subject.correct(&settled, now).await;
+            corrected.map(|()| StoryAnswer::Refunded)
+        }
         StoryAct::Reset => {
             let reset = subject.reset(&charges, now).await;
             reset.map(|there| StoryAnswer::WereThere(there.into_vec()))

@@ -36,12 +36,16 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper_core::{Charge, Limit, LimitId, Nanos, Origin, Time};
 use ratekeeper_resilience::{Breaker, BreakerSettings, SplitMix};
 
-use crate::{ActKind, Decisions, MemoryStore, Store, StoreAct, StoreError};
+use crate::{
+    ActKind, Decisions, MemoryConfig, MemoryStore, RedisConfig, RedisStore, Store, StoreAct,
+    StoreError,
+};
 pub(crate) use acts::FallbackAct;
 pub use health::{FallbackCounts, Health, HealthChange};
 
@@ -49,13 +53,13 @@ pub use health::{FallbackCounts, Health, HealthChange};
 /// costs nothing meanwhile, and a store is back as soon as it answers at all. The pauses bound
 /// how long recovery goes unnoticed.
 const BREAKER: BreakerSettings = BreakerSettings {
-    window: Nanos::from_secs(10),
+    window: Duration::from_secs(10),
     calls_min: 5,
     failure_percent: 50,
-    open_base: Nanos::from_millis(250),
-    open_cap: Nanos::from_secs(4),
+    open_base: Duration::from_millis(250),
+    open_cap: Duration::from_secs(4),
     probe_rounds: 1,
-    probe_patience: Nanos::from_secs(30),
+    probe_patience: Duration::from_secs(30),
 };
 /// Minimum time between two upkeeps started by requests.
 const UPKEEP: Nanos = Nanos::from_millis(100);
@@ -121,6 +125,18 @@ struct FallbackCounters {
 
 fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Fallback<RedisStore> {
+    /// Creates a store in Redis or Valkey that `nodes` processes share, with a memory store of 256
+    /// MiB while it fails.
+    ///
+    /// # Errors
+    /// Those of [`RedisStore::new`].
+    pub fn shared_by(nodes: NonZeroU32, config: RedisConfig) -> Result<Self, StoreError> {
+        let local = MemoryStore::new(MemoryConfig::default());
+        Ok(Self::new(RedisStore::new(config)?, local, nodes))
+    }
 }
 
 impl<S: Remote> Fallback<S> {
@@ -208,7 +224,6 @@ impl<S: Remote> Fallback<S> {
     async fn look_after(&self, now: Time) {
         let inner = Arc::clone(&self.0);
         let upkeep = async move { inner.keep_up(false, now).await };
-        #[cfg(not(loom))]
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             drop(runtime.spawn(upkeep));
             return;

@@ -45,6 +45,10 @@ pub trait RequestStates {
     fn charge(&mut self, at: usize) -> Decision;
     /// Gives back a charge that was made.
     fn give_back(&mut self, at: usize);
+    /// Returns true if the charge of the item is made even beyond the limit.
+    fn is_owed(&self, at: usize) -> bool;
+    /// Charges `cost` as far ahead as the limit promises; a denial charges nothing.
+    fn owe(&mut self, at: usize, cost: Permits) -> Decision;
     /// Forgets a state; returns true if it owed something.
     fn forget(&mut self, at: usize) -> bool;
     /// Takes back the permits that the item's name holds.

@@ -6,7 +6,7 @@ use std::future::Future;
 use ratekeeper_core::{Charge, Decision, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
-use crate::act::{Decide, GiveBack, Hold, Look, Release, Renew, Reset, StoreAct};
+use crate::act::{Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled, StoreAct};
 
 /// The decisions of one request, one for each charge, in the order of the charges.
 ///
@@ -91,6 +91,16 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         self.settle(GiveBack, charges, now)
+    }
+
+    /// Corrects charges that were made as estimates to the actual costs of their work; see
+    /// [`Settle`]. Keys in several slots of a cluster are corrected one slot after the other.
+    fn correct(
+        &self,
+        settled: &[Settled<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.settle(Settle, settled, now)
     }
 
     /// Forgets the states of these limits and keys; returns true for each that had one.

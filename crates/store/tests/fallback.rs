@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, Lend, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Time,
-    Verdict, WarmUp, Window,
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Limit, LimitId, Log, Mode, Nanos, Outage,
+    Permits, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_store::{
     ActItem as _, ActKind, BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig,
-    MemoryStore, Remote, Store, StoreAct, StoreError, conformance,
+    MemoryStore, Remote, Settled, Store, StoreAct, StoreError, conformance,
 };
 
 /// A memory store behind a wire that can be cut.
@@ -253,6 +253,66 @@ fn a_refund_that_cannot_be_made_is_an_error() {
         refused.contains("the limit `limit-2`: a smooth bursty limit"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_debt_is_owed_here_until_the_store_is_back() {
+    let limits = [
+        tokens(0, Outage::Local, "10/1h"),
+        tokens(1, Outage::Deny, "10/1h"),
+    ];
+    let store = fallback(1);
+    let settle = |taken, used: &[u32]| {
+        let settled: Vec<_> = limits
+            .iter()
+            .zip(used)
+            .map(|(limit, &used)| Settled {
+                charge: charge(limit, taken),
+                used: Permits::new(used),
+            })
+            .collect();
+        ready(store.correct(&settled, at(0)))
+    };
+    let remaining = || decide(&store, &[charge(&limits[0], 0)], at(0)).each[0].remaining;
+    assert!(decide(&store, &[charge(&limits[0], 4)], at(0)).admitted);
+    cut(&store, true);
+    assert!(
+        matches!(settle(4, &[1]), Err(StoreError::Unavailable(_))),
+        "charged there"
+    );
+    assert!(
+        settle(4, &[7, 7]).is_err(),
+        "a limit that counts nothing here owes nothing here"
+    );
+    assert_eq!(remaining(), Permits::new(10));
+    assert_eq!(settle(4, &[7]), Ok(()));
+    assert_eq!(remaining(), Permits::new(7), "three are owed here");
+    assert!(decide(&store, &[charge(&limits[0], 2)], at(0)).admitted);
+    assert_eq!(settle(2, &[1]), Ok(()), "charged here");
+    assert_eq!(remaining(), Permits::new(6));
+    cut(&store, false);
+    let _up = ready(store.tend(at(60_000)));
+    assert_eq!(remaining(), Permits::new(2), "four there, four debited");
+    // Loans are released, and post-paid limits take nothing back.
+    for (algorithm, why) in [
+        (
+            Concurrency::new(Permits::new(2), Nanos::SECOND)
+                .unwrap()
+                .into(),
+            "lends permits",
+        ),
+        (
+            AnyAlgorithm::from(WarmUp::bursty(1.0, 1.0).unwrap()),
+            "does not support refunds",
+        ),
+    ] {
+        let limit = limit(2, Outage::Local, algorithm);
+        let charge = charge(&limit, 1);
+        let used = Permits::new(2);
+        let refused = ready(store.correct(&[Settled { charge, used }], at(0)));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@
 
 use std::thread;
 
-use ratekeeper::core::{Gcra, Nanos};
+use ratekeeper::core::Quota;
 use ratekeeper::{Clock, Limiter, WaitError};
 
+/// One every five milliseconds, for all workers together.
+const PACE: Quota = Quota::per_second(200).burst(1);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // One every five milliseconds, for all workers together.
-    let limiter = Limiter::new(Gcra::spacing(Nanos::from_millis(5))?);
+    let limiter = Limiter::token_bucket(PACE)?;
     let start = limiter.clock().now();
 
     thread::scope(|scope| {
@@ -27,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
 
     let took = limiter.clock().now().since(start);
-    let kept = took >= Nanos::from_millis(19 * 5 - 1); // a clock read twice may step back
+    let kept = took.as_millis_ceil() >= 19 * 5 - 1; // a clock read twice may step back
     println!("4 workers fetched 20 pages, 5 ms apart: {kept}");
     Ok(())
 }

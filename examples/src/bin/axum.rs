@@ -12,21 +12,14 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use ratekeeper::KeyedLimiter;
 use ratekeeper::core::Permits;
-use ratekeeper::policy::ClientIp;
-use ratekeeper::tower::{RateLimitLayer, by_address};
+use ratekeeper::tower::{ByAddress, Keyed, RateLimitLayer, by_address};
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // No proxy is trusted, so the address is that of the connection.
-    let address = by_address(ClientIp::default(), |extensions| {
-        Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0)
-    });
-    let per_address = RateLimitLayer::keyed(KeyedLimiter::per("3/1h")?, address);
-
     let app = Router::new()
         .route("/", get(async || "hello"))
-        .layer(per_address.named("per-address"))
+        .layer(per_address()?)
         .layer(RateLimitLayer::in_flight(Permits::new(200))) // the last is asked first
         .into_make_service_with_connect_info::<SocketAddr>();
 
@@ -38,6 +31,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("request {request}: {status}");
     }
     Ok(())
+}
+
+/// A limit for each address. No proxy is trusted, so it is the address of the connection.
+fn per_address() -> Result<RateLimitLayer<Keyed<ByAddress>>, ratekeeper::core::Error> {
+    let limiter = KeyedLimiter::per("3/1h")?;
+    let address = by_address::<ConnectInfo<SocketAddr>>();
+    Ok(RateLimitLayer::keyed(limiter, address).named("per-address"))
 }
 
 /// Returns the status line of the answer.

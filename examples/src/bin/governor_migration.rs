@@ -3,7 +3,7 @@
 //! `cargo run -p ratekeeper-examples --bin governor_migration`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Gcra, Nanos, Permits, Quota};
+use ratekeeper::core::{Gcra, Quota};
 use ratekeeper::{KeyedLimiter, Limiter, Refused};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _fifty_a_second = Limiter::per("50/1s")?;
 
     // Quota::with_period(Duration::from_secs(3600)).unwrap().allow_burst(nonzero!(3u32))
-    let quota = Quota::new(Permits::ONE, Nanos::from_secs(3_600))?.with_burst(Permits::new(3))?;
+    let quota = Quota::per_hour(1).burst(3);
     let limiter = Limiter::token_bucket(quota)?;
 
     // match limiter.check() { Ok(()) => .., Err(not_until) => .. }
@@ -24,9 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // match limiter.check_n(nonzero!(9u32)) {
     //     Ok(Ok(())) => .., Ok(Err(not_until)) => .., Err(InsufficientCapacity(most)) => ..
     // }
-    match limiter.check_n(Permits::new(9)) {
+    match limiter.check_n(9) {
         Ok(_) => println!("all nine passed"),
-        Err(Refused::Until(wait)) => println!("come back in {} s", wait.as_secs_ceil()),
+        Err(Refused::Until(wait)) => println!("come back in {} s", wait.as_secs() + 1),
         Err(Refused::Never) => println!("nine never fit"),
     }
 

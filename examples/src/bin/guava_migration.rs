@@ -3,7 +3,9 @@
 //! `cargo run -p ratekeeper-examples --bin guava_migration`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Error, Nanos, Permits, WarmUp};
+use std::time::Duration;
+
+use ratekeeper::core::{Error, WarmUp};
 use ratekeeper::{ManualClock, SmoothRateLimiter};
 
 fn main() -> Result<(), Error> {
@@ -14,16 +16,16 @@ fn main() -> Result<(), Error> {
     let limiter = SmoothRateLimiter::with_clock(hundred, ManualClock::default());
 
     // double slept = limiter.acquire();
-    println!("one slept {}", limiter.acquire(Permits::ONE));
+    println!("one slept {:?}", limiter.acquire(1));
     // limiter.acquire(5);    the next caller pays for the five
-    println!("five slept {}", limiter.acquire(Permits::new(5)));
+    println!("five slept {:?}", limiter.acquire(5));
     // limiter.acquire();
-    println!("the next slept {}", limiter.acquire(Permits::ONE));
+    println!("the next slept {:?}", limiter.acquire(1));
 
     // limiter.tryAcquire();
-    let at_once = limiter.try_acquire(Permits::ONE, Nanos::ZERO);
+    let at_once = limiter.try_acquire(1, Duration::ZERO);
     // limiter.tryAcquire(1, 1, TimeUnit.SECONDS);
-    let in_time = limiter.try_acquire(Permits::ONE, Nanos::SECOND);
+    let in_time = limiter.try_acquire(1, Duration::from_secs(1));
     println!("at once: {at_once}, within a second: {in_time}");
 
     // limiter.setRate(200.0);
@@ -32,9 +34,9 @@ fn main() -> Result<(), Error> {
     println!("{} a second from now on", limiter.rate().round());
 
     // RateLimiter.create(100.0, Duration.ofSeconds(10));
-    let cold = SmoothRateLimiter::create_warming_up(100.0, Nanos::from_secs(10))?;
+    let cold = SmoothRateLimiter::create_warming_up(100.0, Duration::from_secs(10))?;
     // Not in Guava: a task that must not block reserves, and sleeps in its own way.
-    let _wait = cold.reserve(Permits::ONE);
+    let _wait = cold.reserve(1);
 
     // New code has no reason to let the next caller pay: `Limiter` makes each wait for itself.
     Ok(())

@@ -17,7 +17,8 @@ fn main() -> Result<(), ratekeeper::core::Error> {
         }
     }
 
-    limiter.reset("ann"); // support has heard her
-    println!("ann: {} left", limiter.peek("ann").remaining.get());
+    let ann = limiter.key("ann"); // the verbs of a limiter, for one key
+    ann.reset(); // support has heard her
+    println!("ann: {} left", ann.peek().remaining);
     Ok(())
 }

@@ -5,8 +5,7 @@
 
 use std::thread;
 
-use ratekeeper::core::{Gcra, Permits};
-use ratekeeper::store::Cell;
+use ratekeeper::core::{Cell, Gcra, Permits};
 use ratekeeper::{Clock, SystemClock};
 
 fn main() -> Result<(), ratekeeper::core::Error> {

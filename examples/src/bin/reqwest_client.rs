@@ -1,19 +1,16 @@
-//! A well-behaved reqwest client: it keeps its own pace, waits when the server asks for it, retries
-//! within a budget, and stops calling a server that is down.
+//! A well-behaved reqwest client: it keeps its own pace, waits when the server asks for it, and
+//! retries within a budget.
 //!
 //! `cargo run -p ratekeeper-examples --bin reqwest_client`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
-use std::sync::Arc;
 
 use ratekeeper::Limiter;
-use ratekeeper_resilience::tower::{CallSettings, Guard, ResilienceLayer};
-use ratekeeper_resilience::{Breaker, BreakerSettings, Budget, BudgetSettings, SplitMix};
+use ratekeeper_resilience::tower::ResilienceLayer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tower_layer::Layer;
-use tower_service::Service;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -21,21 +18,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}/", listener.local_addr()?);
     let server = tokio::spawn(serve(listener));
 
-    // Ten seconds and three attempts a call, full jitter; Retry-After takes precedence.
-    let breaker = Breaker::new(BreakerSettings::default(), SplitMix::seeded())?;
-    let settings = CallSettings {
-        guard: Guard::Breaker(Arc::new(breaker)),
-        ..CallSettings::default()
-    };
-    // All calls share it, so that retries add at most a tenth to the load.
-    let budget = Arc::new(Budget::new(BudgetSettings::default())?);
-    let plain = reqwest::Client::new();
-    let mut client = ResilienceLayer::new(settings, budget).layer(plain.clone());
+    let http = reqwest::Client::new();
+    let client = ResilienceLayer::default().layer(http.clone()); // 10 s, three attempts a call
     let pace = Limiter::per("50/1s")?; // as agreed with the server
-
     for page in 1..=3 {
         pace.acquire().await?;
-        let answer = client.call(plain.get(&url).build()?).await?;
+        let answer = client.send(http.get(&url)).await?;
         println!("page {page}: {}", answer.status());
     }
     println!("the server was asked {} times", server.await??);

@@ -24,8 +24,7 @@ bucket = { size = 2, refill = "2/1h" }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let layer = RateLimitLayer::policy_text(POLICY)?
-        .peer_from(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr());
+    let layer = RateLimitLayer::policy_text(POLICY)?.peer_from(TcpConnectInfo::remote_addr);
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);

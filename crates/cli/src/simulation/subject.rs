@@ -72,7 +72,9 @@ impl LimitSource {
         }
         let path = source::path_or_default(self.policy.clone())?;
         let policy = PolicySource::read(&path)?.policy(origin, output)?;
-        Ok(Subject::of(limits::named(&policy, &self.limit)?))
+        let rule = limits::named(&policy, &self.limit)?;
+        limits::played_always(rule, output);
+        Ok(Subject::of(rule))
     }
 }
 
@@ -157,6 +159,12 @@ pub(crate) fn in_words(
         }
     })?;
     let rule = loaded.policy.rule(NAME);
+    if rule.is_some_and(|rule| rule.active.is_some()) {
+        return Err(
+            Failure::new(format!("`{words}`: `active` is not simulated"))
+                .hint("leave `active` out: a simulation plays the limit at all times"),
+        );
+    }
     let mut subject = rule.map(Subject::of).ok_or_else(|| not_one(words))?;
     if loaded.policy.rules.len() != 1 {
         return Err(not_one(words));
@@ -259,6 +267,7 @@ mod tests {
             "limit = \"5/1s\" }]\n[headers]",
             "limit = \"5/1s\", name = \"other\"",
             "=",
+            "limit = \"5/1s\", active = { hours = \"01:00-06:00\" }",
         ] {
             assert!(text(words, None).is_err(), "{words}");
         }

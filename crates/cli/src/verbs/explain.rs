@@ -7,8 +7,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Algorithm as _, Origin};
-use ratekeeper_policy::{Field, MissingKey, Pattern, Policy, Rule, RuleMode};
+use ratekeeper_core::{Algorithm as _, Origin, Time};
+use ratekeeper_policy::{Allowance, Field, MissingKey, Patterns, Policy, Rule, RuleMode, WallTime};
 use serde_json::{Value, json};
 
 use crate::answers::{LimitAnswer, answers, keys_in_words};
@@ -25,9 +25,9 @@ pub(crate) struct Explain {
     policy: Option<PathBuf>,
     #[command(flatten)]
     request: RequestArgs,
-    /// Time of the request, to show when its windows end: 2026-03-29T02:30+01:00, or
-    /// local time without an offset
-    #[arg(long, value_name = "TIME", requires = "request")]
+    /// Time of the request, to show which limits are active and when its windows end:
+    /// 2026-03-29T02:30+01:00, or local time without an offset
+    #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -41,6 +41,7 @@ Examples:
   ratekeeper explain --request 'GET /search?q=x' --header 'x-api-key: k1' --attr plan=pro --json
   ratekeeper explain --descriptor plan=pro,user=ada --domain edge
   ratekeeper explain --request 'POST /signup' --ip 192.0.2.1 --at 2026-03-29T02:30+01:00
+  ratekeeper explain --at 2026-03-29T02:30+01:00
 
 Exit codes: 0 explained; 2 usage, or an error in the policy.";
 
@@ -55,9 +56,10 @@ impl Explain {
         let source = PolicySource::read(&path)?;
         let policy = source.policy(origin, output)?;
         let at = at.map(|at| in_zone_of(&policy, at));
+        let wall = wall(&policy);
         let answers = request
             .as_ref()
-            .map(|request| answers(&policy, request, at.as_ref()));
+            .map(|request| answers(&policy, request, wall, at.as_ref()));
         if self.json {
             output.json(&document(&policy, request.as_ref(), answers.as_deref()))?;
             return Ok(Exit::Done);
@@ -98,6 +100,11 @@ fn in_zone_of(policy: &Policy, at: Zoned) -> Zoned {
     }
 }
 
+/// Returns the time of the request, which is the zero of the policy's clock.
+fn wall(policy: &Policy) -> WallTime {
+    WallTime::new(policy.origin, Time::ZERO)
+}
+
 fn origin(at: &Zoned) -> Origin {
     let nanos = at.timestamp().as_nanosecond();
     Origin::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
@@ -125,6 +132,7 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
             output.line(format!("    exempt    {}", limits::exemption(exemption)))?;
         }
         numbers(policy, rule, output)?;
+        others(policy, rule, output)?;
     }
     output.talk(format!(
         "{}; use --request or --descriptor to see which apply",
@@ -162,6 +170,7 @@ fn write_text(
                 cost,
                 fallback,
                 window_ends,
+                numbers: held,
             } => {
                 output.line(format!(
                     "{name}  {}  {}",
@@ -179,14 +188,18 @@ fn write_text(
                     String::new()
                 };
                 output.line(format!("    counts    {key}, cost {cost}{because}"))?;
-                numbers(policy, rule, output)?;
+                if let Some(held) = held {
+                    output.line(format!("    numbers   by {}", held.by))?;
+                }
+                let other = held.as_ref().and_then(|held| held.rule.as_deref());
+                numbers(policy, other.unwrap_or(rule), output)?;
                 if let Some(end) = window_ends {
-                    output.line(format!("    until     {}", clock_time(end)))?;
+                    output.line(format!("    until     {}", words::clock_time(end)))?;
                 }
             }
             LimitAnswer::Refuses(why) => {
                 output.line(format!("{name}  {}  {}", paint(BAD, "refuses"), mode(rule)))?;
-                output.line(format!("    because   {why} (missing_key = \"deny\")"))?;
+                output.line(format!("    because   {why}"))?;
             }
             LimitAnswer::Not(why) => {
                 output.line(format!("{name}  {}: {why}", paint(WARN, "does not apply")))?;
@@ -205,12 +218,10 @@ fn write_text(
     Ok(())
 }
 
-/// Formats date, time and offset, without the name of the zone.
-fn clock_time(moment: &Zoned) -> String {
-    moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
-}
-
 fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    if let Some(times) = limits::active(rule, wall(policy)) {
+        output.line(format!("    active    {times}"))?;
+    }
     output.line(format!(
         "    limit     {}: {}",
         rule.text,
@@ -231,6 +242,30 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
+/// Writes the numbers of a limit for plans, and how many keys have numbers of their own.
+fn others(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
+    let plans: Vec<_> = plans
+        .map(|(name, allowance)| match allowance {
+            Allowance::Own => format!("{name} {}", rule.text),
+            Allowance::Unlimited => format!("{name} unlimited"),
+            Allowance::Blocked => format!("{name} blocked"),
+            Allowance::Variant(index) => {
+                let variant = rule.variants.numbers().get(index as usize);
+                let text = variant.map_or("", |variant| variant.text.as_str());
+                format!("{name} {text}")
+            }
+        })
+        .collect();
+    if !plans.is_empty() {
+        output.line(format!("    plans     {}", plans.join(", ")))?;
+    }
+    match rule.variants.overrides().len() {
+        0 => Ok(()),
+        count => output.line(format!("    overrides {}", words::counted(count, "key"))),
+    }
+}
+
 fn mode(rule: &Rule) -> String {
     let mode = format!("({}, line {})", limits::mode(rule), rule.line);
     if rule.mode == RuleMode::Enforce {
@@ -245,6 +280,7 @@ fn document(
     request: Option<&CliRequest>,
     answers: Option<&[LimitAnswer]>,
 ) -> Value {
+    let wall = wall(policy);
     let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
         let worst = limits::Worst::of(rule);
         let (waiting, longest) = worst.waiting.unwrap_or_default();
@@ -283,6 +319,14 @@ fn document(
                 "on_store_error": limits::on_store_error(rule),
             });
         }
+        if let Some(active) = rule.active.as_deref() {
+            let change = limits::next_change(active, wall);
+            limit["active"] = json!({
+                "times": active.to_string(),
+                "now": active.is_active(wall),
+                "changes_at": change.as_ref().map(words::clock_time),
+            });
+        }
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
             limit["request"] = answer_document(answer);
         }
@@ -295,7 +339,7 @@ fn document(
     })
 }
 
-fn field_document((field, patterns): &(Field, Vec<Pattern>)) -> Value {
+fn field_document((field, patterns): &(Field, Patterns)) -> Value {
     json!({
         "field": field.to_string(),
         "values": patterns.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -309,13 +353,21 @@ fn answer_document(answer: &LimitAnswer) -> Value {
             cost,
             fallback,
             window_ends,
-        } => json!({
-            "applies": true,
-            "key": key,
-            "cost": cost.get(),
-            "key_missing": fallback,
-            "window_ends": window_ends.as_ref().map(clock_time),
-        }),
+            numbers,
+        } => {
+            let mut document = json!({
+                "applies": true,
+                "key": key,
+                "cost": cost.get(),
+                "key_missing": fallback,
+                "window_ends": window_ends.as_ref().map(words::clock_time),
+            });
+            if let Some(numbers) = numbers {
+                let other = numbers.rule.as_ref().map(|rule| rule.text.as_str());
+                document["numbers"] = json!({ "by": numbers.by, "limit": other });
+            }
+            document
+        }
         LimitAnswer::Refuses(why) => json!({ "applies": true, "refuses": true, "why": why }),
         LimitAnswer::Not(why) => json!({ "applies": false, "why": why }),
     }

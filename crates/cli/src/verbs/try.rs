@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_lab::arrivals::{self, Rate};
-use ratekeeper_policy::{Policy, Rule, RuleMode};
+use ratekeeper_policy::{Policy, Rule, RuleMode, WallTime};
 use serde_json::{Value, json};
 
 use crate::answers::{LimitAnswer, answers};
@@ -159,6 +159,7 @@ impl Try {
                         .hint("write mode = \"shadow\" to decide without refusing requests"),
                 );
             }
+            limits::played_always(rule, output);
             Ok(Tried {
                 name: rule.limit.name.to_string(),
                 text: rule.text.clone(),
@@ -183,7 +184,7 @@ impl Try {
             descriptor: Some(descriptor),
             ..CliRequest::default()
         };
-        let answers = answers(policy, &request, None);
+        let answers = answers(policy, &request, WallTime::UNKNOWN, None);
         let answer = |rule: &Rule| {
             let mut pairs = policy.rules.iter().zip(&answers);
             let same = |(known, _): &(&Rule, _)| known.limit.name == rule.limit.name;

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ratekeeper::{Clock as _, SystemClock};
 use ratekeeper_core::Origin;
 use ratekeeper_policy::Rule;
-use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
+use ratekeeper_policy::config::{self, Diagnostic, PolicyFiles, Severity};
 use ratekeeper_policy::envoy::{self, File};
 use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
 use serde_json::{Value, json};
@@ -175,6 +176,7 @@ impl Validate {
                 source: PolicySource {
                     name: file.name,
                     text: file.text,
+                    files: PolicyFiles::default(),
                 },
                 findings,
                 sides: Vec::new(),
@@ -194,12 +196,7 @@ fn rules_of(file: &EnvoyFile) -> usize {
 }
 
 fn check(source: PolicySource) -> Checked {
-    match config::parse(
-        &source.text,
-        Context {
-            origin: Origin::UNIX,
-        },
-    ) {
+    match source.parse(SystemClock::new().origin()) {
         Ok(loaded) => Checked {
             source,
             findings: loaded.warnings,

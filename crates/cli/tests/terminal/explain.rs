@@ -348,3 +348,54 @@ match  = { ip = "192.0.2.0/24" }
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+#[test]
+fn active_hours_and_their_next_change_are_shown() {
+    let policy = r#"version  = 1
+timezone = "Europe/Oslo"
+[[limit]]
+name   = "night"
+key    = ["ip"]
+limit  = "10/1m"
+active = { hours = "01:00-06:00" }
+
+[[limit]]
+name   = "day"
+key    = ["ip"]
+limit  = "100/1m"
+active = { hours = "06:00-01:00" }
+
+[[limit]]
+name   = "campaign"
+match  = { path = "/offer" }
+key    = ["ip"]
+limit  = "50/1m"
+active = { from = 2026-03-01, until = 2026-04-01T00:00:00Z }
+"#;
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    // The clocks of Oslo go forward on 2026-03-29 at 02:00.
+    let night = "2026-03-29T01:30+01:00";
+    insta::assert_snapshot!(desk.terminal(&[
+        &["explain", "--at", night],
+        &[
+            "explain",
+            "--request",
+            "/",
+            "--ip",
+            "192.0.2.1",
+            "--at",
+            night
+        ],
+        &[
+            "explain",
+            "--request",
+            "/offer",
+            "--ip",
+            "192.0.2.1",
+            "--at",
+            "2026-04-01T00:00Z",
+            "--json"
+        ],
+        &["try", "--limit", "night", "-n", "3"],
+    ]));
+}

@@ -1,14 +1,12 @@
 //! Configured: a limiter for each key, with an algorithm that is chosen at run time.
 
-use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
+use ratekeeper_core::{AnyAlgorithm, Call, Unsupported};
 #[cfg(feature = "policy")]
 use ratekeeper_policy::config::LimitTextError;
-use ratekeeper_store::GiveBack;
 #[cfg(feature = "policy")]
 use ratekeeper_store::MemoryConfig;
 
-use super::LimitKey;
-use super::{KeyedLimiter, KeyedReservation};
+use super::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey};
 use crate::Clock;
 #[cfg(feature = "policy")]
 use crate::{SystemClock, limiter::limit_of};
@@ -43,7 +41,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// use ratekeeper::KeyedLimiter;
     /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
     /// limiter.set_limit_text("{ limit = \"20/1h\", algorithm = \"sliding-window-log\" }").unwrap();
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 20);
     /// ```
     ///
     /// # Errors
@@ -54,66 +52,33 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     }
 }
 
-impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
-    /// Like [`refund`](KeyedLimiter::refund), if the algorithm can take back a charge.
+impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
+    /// Like [`refund`](KeyLimit::refund), if the algorithm can take back a charge.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::core::Permits;
     /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
-    /// let _ = limiter.check_n("ann", Permits::new(4));
-    /// limiter.try_refund("ann", Permits::new(3)).unwrap();
-    /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
+    /// let _ = limiter.check_n("ann", 4);
+    /// limiter.key("ann").try_refund(3).unwrap();
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 9);
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_refund(&self, key: impl LimitKey, cost: Permits) -> Result<(), Unsupported> {
-        let key = key.key_bytes();
-        let key = key.as_ref();
-        self.with(key, cost, |charge, now| {
-            charge.limit.algorithm.supports(Call::Refund)?;
-            self.store.settle_now(GiveBack, &[*charge], now);
-            Ok(())
-        })?;
-        self.lines.wake(key);
+    pub fn try_refund(&self, cost: u64) -> Result<(), Unsupported> {
+        let limit = &self.limiter.limit;
+        limit.with(|limit| limit.algorithm.supports(Call::Refund))?;
+        self.limiter.give_back(self.key.key_bytes().as_ref(), cost);
         Ok(())
-    }
-
-    /// Like [`reserve`](KeyedLimiter::reserve), if the algorithm can promise a later moment.
-    ///
-    /// ```
-    /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
-    /// let minute = Nanos::from_secs(60);
-    /// let limiter = KeyedLimiter::parse("spacing = \"10s\"").unwrap();
-    /// let reserved = limiter.try_reserve("ann", Permits::ONE, minute).unwrap();
-    /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
-    /// assert_eq!(reserved.try_cancel(), Ok(true));
-    /// let window = KeyedLimiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
-    /// assert!(window.try_reserve("ann", Permits::ONE, minute).is_err());
-    /// ```
-    ///
-    /// # Errors
-    /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
-    pub fn try_reserve(
-        &self,
-        key: impl LimitKey,
-        cost: Permits,
-        max_wait: Nanos,
-    ) -> Result<KeyedReservation<'_, AnyAlgorithm, C>, Unsupported> {
-        self.limit
-            .with(|limit| limit.algorithm.supports(Call::Reserve))?; // also while others wait
-        self.promise(key.key_bytes().as_ref(), cost, max_wait)
     }
 }
 
-impl<C: Clock> KeyedReservation<'_, AnyAlgorithm, C> {
-    /// Like [`cancel`](KeyedReservation::cancel), if the algorithm can take back a charge.
+impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
+    /// Like [`cancel`](KeyedLimiter::cancel), if the algorithm can take back a charge.
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_cancel(self) -> Result<bool, Unsupported> {
-        self.give_back()
+    pub fn try_cancel(&self, reservation: KeyedReservation) -> Result<bool, Unsupported> {
+        self.take_reservation_back(reservation)
     }
 }

@@ -100,6 +100,14 @@ impl<const LENGTH: usize> LimitKey for [u8; LENGTH] {
     }
 }
 
+/// One count for all requests together.
+impl LimitKey for () {
+    #[inline]
+    fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
+        []
+    }
+}
+
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl LimitKey for $number {

@@ -1,32 +1,43 @@
-//! Lent: methods of a keyed limiter for the tower layer, besides deciding.
+//! Lent: permits of one key on loan to a name, under a limit of concurrency.
+//!
+//! ```text
+//!   lend ---> name holds ---> release: free, the first waiter of the key looks again
+//!                 ^   |
+//!           renew '---+-----> the lease ends: free
+//! ```
 
+use std::sync::Arc;
+
+#[cfg(feature = "tower")]
+use ratekeeper_core::Nanos;
 use ratekeeper_core::{
-    AnyAlgorithm, Concurrency, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
+    AnyAlgorithm, Charge, Concurrency, Decision, Key, LeaseId, Lend, Limit, Permits, Time,
 };
-use ratekeeper_store::{Decide, Hold, Release, Renew};
+use ratekeeper_store::{Decide, Hold, MemoryStore, Release, Renew};
 
-use super::KeyedLimiter;
-use super::wait::OneKey;
-use crate::limiter::WaitError;
-use crate::limiter::desk::Waitable;
-use crate::limiter::line::WaitLine;
+use super::{KeyedLimiter, LimitKey};
+use crate::limiter::desk::{Lending, never, permits};
+use crate::limiter::owned::{Lender, OwnedPermits, new_name};
 use crate::limiter::turn::Until;
-use crate::limiter::wait::wait;
-use crate::{Clock, Permit, Timer};
+use crate::limiter::wait::{block, wait};
+use crate::{Block, Clock, Grant, Refused, Timer, WaitError};
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Returns the current algorithm.
+    #[cfg(feature = "tower")]
     pub(crate) fn algorithm(&self) -> AnyAlgorithm {
         self.limit.with(|limit| limit.algorithm.clone())
     }
 
     /// Returns the length of a loan, under a limit of concurrency.
+    #[cfg(feature = "tower")]
     pub(crate) fn lease(&self) -> Option<Nanos> {
         self.limit
             .with(|limit| limit.algorithm.concurrency().map(Concurrency::lease))
     }
 
     /// Returns the decision for a request that waited in vain; nothing is charged.
+    #[cfg(feature = "tower")]
     pub(crate) fn refusal(&self, key: &[u8], cost: Permits) -> Decision {
         self.behind_the_line(key, cost)
     }
@@ -37,33 +48,120 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             return self.behind_the_line(key, cost);
         }
         self.with(key, cost, |charge, now| {
-            let lent = self
-                .store
-                .settle_now(Decide(Lend::To(lease)), &[*charge], now);
-            let decision = lent.each.first().copied();
-            decision.expect("a store returns one decision per charge")
+            lend(&self.store, charge, lease, now)
         })
-    }
-
-    /// Takes a permit back, so that the first waiter can have it at once; no effect if it came back
-    /// before.
-    pub(crate) fn release(&self, permit: &Permit) {
-        let now = self.clock.now();
-        self.limit.with(|limit| {
-            self.store.settle_now(Release, &[hold(limit, permit)], now);
-        });
-        self.lines.wake(permit.key().as_bytes());
-    }
-
-    /// Renews a permit for its full length from now.
-    pub(crate) fn renew(&self, permit: &Permit) {
-        let now = self.clock.now();
-        self.limit.with(|limit| {
-            self.store.settle_now(Renew, &[hold(limit, permit)], now);
-        });
     }
 }
 
+/// Lends the permits of a charge to a name.
+pub(super) fn lend(
+    store: &MemoryStore,
+    charge: &Charge<'_>,
+    lease: LeaseId,
+    now: Time,
+) -> Decision {
+    let lent = store.settle_now(Decide(Lend::To(lease)), &[*charge], now);
+    let decision = lent.each.first().copied();
+    decision.expect("a store returns one decision per charge")
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> Lender for KeyedLimiter<A, C> {
+    fn release(&self, key: &[u8], lease: LeaseId) {
+        let now = self.clock.now();
+        self.limit.with(|limit| {
+            self.store
+                .settle_now(Release, &[hold(limit, key, lease)], now);
+        });
+        self.lines.wake(key);
+    }
+
+    fn renew(&self, key: &[u8], lease: LeaseId) -> bool {
+        let now = self.clock.now();
+        let renewed = self.limit.with(|limit| {
+            self.store
+                .settle_now(Renew, &[hold(limit, key, lease)], now)
+        });
+        renewed.iter().any(Option::is_some)
+    }
+}
+
+impl<C: Clock + 'static> KeyedLimiter<Concurrency, C> {
+    /// Like [`check_n`](Self::check_n), for permits that are given back when the guard is dropped.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::core::Concurrency;
+    ///
+    /// let jobs = Concurrency::new(1.into(), Duration::from_secs(60).into())?;
+    /// let jobs = Arc::new(KeyedLimiter::new(jobs));
+    /// let permit = jobs.check_owned("ann", 1).unwrap();
+    /// assert!(jobs.check_owned("ann", 1).is_err() && jobs.check_owned("bob", 1).is_ok());
+    /// drop(permit);
+    /// assert!(jobs.check_owned("ann", 1).is_ok());
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`], if fewer are free for the key: nothing is lent.
+    pub fn check_owned(
+        self: &Arc<Self>,
+        key: impl LimitKey,
+        cost: u64,
+    ) -> Result<OwnedPermits, Refused> {
+        let (key, lease) = (key.key_bytes(), new_name());
+        let key = key.as_ref();
+        let decision = match permits(cost) {
+            None => never(self.peek(key)),
+            Some(cost) => self.lend(key, cost, lease),
+        };
+        Grant::of(decision, cost)?;
+        Ok(self.guard(key, lease))
+    }
+
+    fn guard(self: &Arc<Self>, key: &[u8], lease: LeaseId) -> OwnedPermits {
+        OwnedPermits::new(Arc::<Self>::clone(self), key, lease)
+    }
+}
+
+impl<C: Block + 'static> KeyedLimiter<Concurrency, C> {
+    /// Waits until the permits are free, in line with the other waiters for the key, and takes
+    /// them. It blocks the thread.
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub fn acquire_owned_blocking(
+        self: &Arc<Self>,
+        key: impl LimitKey,
+        cost: u64,
+    ) -> Result<OwnedPermits, WaitError> {
+        let (key, lease) = (key.key_bytes(), new_name());
+        let desk = self.desk(key.as_ref());
+        block(Lending { desk, lease }, &self.clock, cost, Until::Served)?;
+        Ok(self.guard(key.as_ref(), lease))
+    }
+}
+
+impl<C: Timer + 'static> KeyedLimiter<Concurrency, C> {
+    /// Waits until the permits are free, in line with the other waiters for the key, and takes
+    /// them; see [`acquire`](super::KeyLimit::acquire).
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub async fn acquire_owned(
+        self: &Arc<Self>,
+        key: impl LimitKey,
+        cost: u64,
+    ) -> Result<OwnedPermits, WaitError> {
+        let (key, lease) = (key.key_bytes(), new_name());
+        let desk = self.desk(key.as_ref());
+        wait(Lending { desk, lease }, &self.clock, cost, Until::Served).await?;
+        Ok(self.guard(key.as_ref(), lease))
+    }
+}
+
+#[cfg(feature = "tower")]
 impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// Like [`lend`](Self::lend), in line with the other waiters for the key, for at most
     /// `patience`; returns true if it was lent.
@@ -74,57 +172,20 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
         lease: LeaseId,
         patience: Nanos,
     ) -> bool {
-        let key = self.desk(key);
-        let lending = Lending { key, lease };
-        let waited = wait(lending, &self.clock, cost, Until::Span(patience)).await;
+        let desk = self.desk(key);
+        let lending = Lending { desk, lease };
+        let waited = wait(
+            lending,
+            &self.clock,
+            cost.get().into(),
+            Until::Span(patience),
+        )
+        .await;
         matches!(waited, Ok(Some(_)))
     }
 }
 
-/// The desk of one key that lends permits to a name.
-struct Lending<'a, A, C> {
-    key: OneKey<'a, A, C>,
-    lease: LeaseId,
-}
-
-impl<A: Into<AnyAlgorithm>, C: Clock> Waitable for Lending<'_, A, C> {
-    fn now(&self) -> Time {
-        self.key.now()
-    }
-
-    fn line(&self) -> &WaitLine {
-        self.key.line()
-    }
-
-    fn room(&self, waiting: usize) -> Result<(), WaitError> {
-        self.key.room(waiting)
-    }
-
-    fn capacity(&self) -> Permits {
-        self.key.capacity()
-    }
-
-    fn look(&self, now: Time, cost: Permits) -> Decision {
-        self.key.look(now, cost)
-    }
-
-    fn comes_back(&self) -> bool {
-        true
-    }
-
-    fn at_least(&self, now: Time, total: Permits) -> Nanos {
-        self.key.at_least(now, total)
-    }
-
-    fn take(&self, at: Time, cost: Permits, _by: Time) -> Verdict {
-        self.key.lend(at, cost, self.lease)
-    }
-}
-
-fn hold<'a>(limit: &'a Limit, permit: &'a Permit) -> Hold<'a> {
-    Hold {
-        limit,
-        key: permit.key(),
-        lease: permit.lease(),
-    }
+fn hold<'a>(limit: &'a Limit, key: &'a [u8], lease: LeaseId) -> Hold<'a> {
+    let key = Key::from_bytes(key);
+    Hold { limit, key, lease }
 }

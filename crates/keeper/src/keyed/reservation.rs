@@ -6,146 +6,180 @@
 //! ```
 
 use std::fmt;
+use std::time::Duration;
 
 use ratekeeper_core::{
     AnyAlgorithm, Call, Decision, Nanos, Permits, Refund, Reserve, Time, Unsupported,
 };
 use ratekeeper_store::Reserved;
 
-use super::KeyedLimiter;
-use super::LimitKey;
+use super::{KeyLimit, KeyedLimiter, LimitKey};
 use crate::Clock;
+use crate::limiter::desk::{never, permits};
 
-/// Permits of a key, charged for a later moment, or a refusal; see [`KeyedLimiter::reserve`].
-/// Dropping it leaves the permits charged.
+/// Permits of a key, charged for a later moment, or a refusal; see [`KeyLimit::reserve`]. Dropping
+/// it leaves the permits charged; [`KeyedLimiter::cancel`] gives them back.
 #[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
-pub struct KeyedReservation<'a, A, C> {
-    limiter: &'a KeyedLimiter<A, C>,
+pub struct KeyedReservation {
     key: Box<[u8]>,
     cost: Permits,
     reserved: Reserved,
-    /// The version of the limit that made it.
+    /// The limiter that made it, and the version of its limit.
+    limiter: u64,
     version: u32,
 }
 
-impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// Reserves `cost` permits of `key` for a moment at most `max_wait` from now: they are charged,
-    /// and the caller waits as it likes. A limit made by [`KeyedLimiter::per`] promises up to about
-    /// a year ahead; others up to their patience, see
+impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
+    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
+    /// caller waits as it likes. A limit made by [`KeyedLimiter::per`] promises up to about a year
+    /// ahead; others up to their patience, see
     /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). Refused while a caller waits
     /// for the key.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = KeyedLimiter::per("1/1m").unwrap();
-    /// let hour = Nanos::from_secs(3_600);
-    /// assert_eq!(limiter.reserve("ann", Permits::ONE, hour).wait(), Some(Nanos::ZERO));
-    /// let later = limiter.reserve("ann", Permits::ONE, hour);
-    /// assert!(later.wait().unwrap() > Nanos::from_secs(59));
-    /// assert_eq!(limiter.reserve("ann", Permits::ONE, Nanos::SECOND).wait(), None);
-    /// assert!(later.cancel());
+    /// let (ann, hour) = (limiter.key("ann"), Duration::from_secs(3_600));
+    /// assert_eq!(ann.reserve(1, hour).wait(), Some(Duration::ZERO));
+    /// let later = ann.reserve(1, hour);
+    /// assert!(later.wait().unwrap() > Duration::from_secs(59));
+    /// assert_eq!(ann.reserve(1, Duration::from_secs(1)).wait(), None);
+    /// assert!(limiter.cancel(later));
     /// ```
-    pub fn reserve(
-        &self,
-        key: impl LimitKey,
-        cost: Permits,
-        max_wait: Nanos,
-    ) -> KeyedReservation<'_, A, C>
+    pub fn reserve(&self, cost: u64, max_wait: Duration) -> KeyedReservation
     where
         A: Reserve,
     {
-        let key = key.key_bytes();
-        let key = key.as_ref();
-        // The algorithm can reserve, so it is not unsupported.
-        self.promise(key, cost, max_wait)
-            .unwrap_or_else(|_| self.refused(key, cost))
-    }
-
-    /// Like [`reserve`](Self::reserve), for any algorithm.
-    pub(super) fn promise(
-        &self,
-        key: &[u8],
-        cost: Permits,
-        max_wait: Nanos,
-    ) -> Result<KeyedReservation<'_, A, C>, Unsupported> {
-        if self.lines.present() > 0 && self.lines.find(key).is_some() {
-            return Ok(self.refused(key, cost));
-        }
-        let reserved = self.with(key, cost, |charge, now| {
-            self.store.reserve(charge, now, max_wait)
-        })?;
-        Ok(self.reservation(key, cost, reserved))
-    }
-
-    fn refused(&self, key: &[u8], cost: Permits) -> KeyedReservation<'_, A, C> {
-        let decision = self.behind_the_line(key, cost);
-        let made = self.clock.now();
-        self.reservation(key, cost, Reserved { decision, made })
-    }
-
-    fn reservation(
-        &self,
-        key: &[u8],
-        cost: Permits,
-        reserved: Reserved,
-    ) -> KeyedReservation<'_, A, C> {
-        KeyedReservation {
-            limiter: self,
-            key: key.into(),
-            cost,
-            reserved,
-            version: self.limit.with(|limit| limit.version),
-        }
+        let key = self.key.key_bytes();
+        self.limiter
+            .promise_supported(key.as_ref(), cost, max_wait.into())
     }
 }
 
-impl<A: Into<AnyAlgorithm>, C: Clock> KeyedReservation<'_, A, C> {
+impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
+    /// Like [`reserve`](KeyLimit::reserve), if the algorithm can promise a later moment.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let limiter = KeyedLimiter::parse("spacing = \"10s\"").unwrap();
+    /// let reserved = limiter.key("ann").try_reserve(1, minute).unwrap();
+    /// assert_eq!(reserved.wait(), Some(Duration::ZERO));
+    /// assert_eq!(limiter.try_cancel(reserved), Ok(true));
+    /// let window = KeyedLimiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
+    /// assert!(window.key("ann").try_reserve(1, minute).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
+    pub fn try_reserve(
+        &self,
+        cost: u64,
+        max_wait: Duration,
+    ) -> Result<KeyedReservation, Unsupported> {
+        let limit = &self.limiter.limit;
+        limit.with(|limit| limit.algorithm.supports(Call::Reserve))?; // also while others wait
+        self.limiter
+            .promise(self.key.key_bytes().as_ref(), cost, max_wait.into())
+    }
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
+    /// Gives the permits of a reservation back, if its key was not charged after it, the limit is
+    /// the same, and it was made by this limiter; returns true if it did. Moments promised to later
+    /// requests of the key are kept.
+    pub fn cancel(&self, reservation: KeyedReservation) -> bool
+    where
+        A: Refund,
+    {
+        self.take_reservation_back(reservation).unwrap_or(false) // the algorithm takes back
+    }
+
+    /// Like [`cancel`](Self::cancel), for any algorithm.
+    pub(super) fn take_reservation_back(
+        &self,
+        reservation: KeyedReservation,
+    ) -> Result<bool, Unsupported> {
+        let KeyedReservation {
+            key,
+            cost,
+            reserved,
+            limiter,
+            version,
+        } = reservation;
+        let cancelled = self.with(&key, cost, |charge, now| {
+            charge.limit.algorithm.supports(Call::Refund)?;
+            if (limiter, version) != (self.id, charge.limit.version) {
+                return Ok(false);
+            }
+            self.store.cancel(charge, reserved, now)
+        })?;
+        if cancelled {
+            self.lines.wake(&key);
+        }
+        Ok(cancelled)
+    }
+
+    /// Reserves, under any algorithm.
+    pub(super) fn promise(
+        &self,
+        key: &[u8],
+        cost: u64,
+        max_wait: Nanos,
+    ) -> Result<KeyedReservation, Unsupported> {
+        let version = self.limit.with(|limit| limit.version); // before the charge: may be older
+        let reserved = match permits(cost) {
+            None => self.denied(never(self.peek(key))),
+            Some(cost) if self.lines.find(key).is_some() => {
+                self.denied(self.behind_the_line(key, cost))
+            }
+            Some(cost) => self.with(key, cost, |charge, now| {
+                self.store.reserve(charge, now, max_wait)
+            })?,
+        };
+        Ok(KeyedReservation {
+            key: key.into(),
+            cost: Permits::saturating_from(cost),
+            reserved,
+            limiter: self.id,
+            version,
+        })
+    }
+
+    fn promise_supported(&self, key: &[u8], cost: u64, max_wait: Nanos) -> KeyedReservation {
+        self.promise(key, cost, max_wait)
+            .expect("an algorithm that is `Reserve` supports reservations")
+    }
+
+    fn denied(&self, decision: Decision) -> Reserved {
+        let made = self.clock.now();
+        Reserved { decision, made }
+    }
+}
+
+impl KeyedReservation {
     /// Returns the limit's decision.
     pub const fn decision(&self) -> Decision {
         self.reserved.decision
     }
 
     /// Returns how long to wait, from when it was made; `None` if it was refused.
-    pub const fn wait(&self) -> Option<Nanos> {
-        self.reserved.decision.verdict.wait()
+    pub fn wait(&self) -> Option<Duration> {
+        self.reserved.decision.verdict.wait().map(Duration::from)
     }
 
     /// Returns the moment from which the permits may be used, by the limiter's clock; `None` if it
     /// was refused.
     pub fn due(&self) -> Option<Time> {
-        self.wait().map(|wait| self.reserved.made + wait)
-    }
-
-    /// Gives the permits back, if the key was not charged after it and the limit is the same;
-    /// returns whether it did. Moments promised to later requests of the key are kept.
-    pub fn cancel(self) -> bool
-    where
-        A: Refund,
-    {
-        self.give_back().unwrap_or(false) // the algorithm takes back
-    }
-
-    pub(super) fn give_back(&self) -> Result<bool, Unsupported> {
-        let limiter = self.limiter;
-        let cancelled = limiter.with(&self.key, self.cost, |charge, now| {
-            if charge.limit.version != self.version {
-                return charge
-                    .limit
-                    .algorithm
-                    .supports(Call::Refund)
-                    .map(|()| false);
-            }
-            limiter.store.cancel(charge, self.reserved, now)
-        })?;
-        if cancelled {
-            limiter.lines.wake(&self.key);
-        }
-        Ok(cancelled)
+        let wait = self.reserved.decision.verdict.wait()?;
+        Some(self.reserved.made + wait)
     }
 }
 
-impl<A, C> fmt::Debug for KeyedReservation<'_, A, C> {
+/// Omits the key, which may be personal data.
+impl fmt::Debug for KeyedReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedReservation")
             .field("reserved", &self.reserved)

@@ -6,67 +6,61 @@
 //!                 '--no--> the line of the key, until served, too late, or dropped
 //! ```
 
-use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Charge, Decision, Nanos, Permits, Time, Verdict,
-};
-#[cfg(feature = "tower")]
-use ratekeeper_core::{LeaseId, Lend};
+use std::time::Duration;
 
-use super::LimitKey;
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Charge, Decision, LeaseId, Nanos, Permits, Time, Verdict,
+};
+
+use super::lent::lend;
 use super::lines::Standing;
-use super::{KeyedLimiter, charge_of};
+use super::{KeyLimit, KeyedLimiter, LimitKey, charge_of};
 use crate::limiter::WaitError;
-use crate::limiter::desk::Waitable;
+use crate::limiter::desk::{Lends, Waitable, permits};
 use crate::limiter::line::WaitLine;
 use crate::limiter::turn::{TurnStep, Until};
 use crate::limiter::wait::{answer, block, wait};
 use crate::{Block, Clock, Timer};
-#[cfg(feature = "tower")]
-use ratekeeper_store::Decide;
 
 /// Waiting by a thread.
-impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
-    /// Waits until `key` has a permit, in line with the other waiters for that key, and takes it;
+impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
+    /// Waits until the key has a permit, in line with the other waiters for the key, and takes it;
     /// returns how long that took. It blocks the thread.
     ///
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::store::MemoryConfig;
     /// use ratekeeper::{KeyedLimiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let apart = Gcra::spacing(Nanos::SECOND).unwrap();
     /// let clock = ManualClock::default();
     /// let limiter = KeyedLimiter::with_clock(apart, MemoryConfig::default(), clock);
-    /// let waited = ["ann", "bob", "ann"].map(|user| limiter.acquire_blocking(user).unwrap());
-    /// assert_eq!(waited, [Nanos::ZERO, Nanos::ZERO, Nanos::SECOND]);
+    /// let waited = ["ann", "bob", "ann"].map(|user| limiter.key(user).acquire_blocking().unwrap());
+    /// assert_eq!(waited, [Duration::ZERO, Duration::ZERO, Duration::from_secs(1)]);
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub fn acquire_blocking(&self, key: impl LimitKey) -> Result<Nanos, WaitError> {
-        self.acquire_n_blocking(key, Permits::ONE)
+    pub fn acquire_blocking(&self) -> Result<Duration, WaitError> {
+        self.acquire_n_blocking(1)
     }
 
     /// Like [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
     ///
     /// ```
-    /// use ratekeeper::core::Permits;
     /// use ratekeeper::{KeyedLimiter, WaitError};
     /// let limiter = KeyedLimiter::per("5/1s").unwrap();
-    /// let [cost, capacity] = [Permits::new(6), Permits::new(5)];
+    /// let [cost, capacity] = [6, 5];
     /// let never = WaitError::TooLarge { cost, capacity };
-    /// assert_eq!(limiter.acquire_n_blocking("ann", cost), Err(never));
+    /// assert_eq!(limiter.key("ann").acquire_n_blocking(cost), Err(never));
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub fn acquire_n_blocking(
-        &self,
-        key: impl LimitKey,
-        cost: Permits,
-    ) -> Result<Nanos, WaitError> {
-        let waited = self.block(key.key_bytes().as_ref(), cost, Until::Served)?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
+    pub fn acquire_n_blocking(&self, cost: u64) -> Result<Duration, WaitError> {
+        let waited = self.block(cost, Until::Served)?;
+        Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
 
     /// Like [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`; `None`
@@ -75,10 +69,10 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = KeyedLimiter::per("1/1h").unwrap();
-    /// let ask = |user| limiter.try_acquire_blocking(user, Permits::ONE, Nanos::SECOND);
-    /// assert_eq!(ask("ann"), Ok(Some(Nanos::ZERO)));
+    /// let ask = |user| limiter.key(user).try_acquire_blocking(1, Duration::from_secs(1));
+    /// assert_eq!(ask("ann"), Ok(Some(Duration::ZERO)));
     /// assert_eq!(ask("ann"), Ok(None), "refused without waiting");
     /// ```
     ///
@@ -86,47 +80,47 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub fn try_acquire_blocking(
         &self,
-        key: impl LimitKey,
-        cost: Permits,
-        patience: Nanos,
-    ) -> Result<Option<Nanos>, WaitError> {
-        self.block(key.key_bytes().as_ref(), cost, Until::Span(patience))
+        cost: u64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, WaitError> {
+        self.block(cost, Until::Span(patience.into()))
     }
 
     /// Like [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
     /// limiter's clock.
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::core::Nanos;
     /// use ratekeeper::{Clock, KeyedLimiter};
+    /// use std::time::Duration;
     /// let limiter = KeyedLimiter::per("1/1h").unwrap();
     /// let deadline = limiter.clock().now() + Nanos::SECOND;
-    /// let ask = |user| limiter.try_acquire_until_blocking(user, Permits::ONE, deadline);
-    /// assert_eq!([ask("ann"), ask("ann")], [Ok(Some(Nanos::ZERO)), Ok(None)]);
+    /// let ask = |user| limiter.key(user).try_acquire_until_blocking(1, deadline);
+    /// assert_eq!([ask("ann"), ask("ann")], [Ok(Some(Duration::ZERO)), Ok(None)]);
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
     pub fn try_acquire_until_blocking(
         &self,
-        key: impl LimitKey,
-        cost: Permits,
+        cost: u64,
         deadline: Time,
-    ) -> Result<Option<Nanos>, WaitError> {
-        self.block(key.key_bytes().as_ref(), cost, Until::Moment(deadline))
+    ) -> Result<Option<Duration>, WaitError> {
+        self.block(cost, Until::Moment(deadline))
     }
 
-    fn block(&self, key: &[u8], cost: Permits, until: Until) -> Result<Option<Nanos>, WaitError> {
-        match self.at_once(key, cost, until) {
+    fn block(&self, cost: u64, until: Until) -> Result<Option<Duration>, WaitError> {
+        let (key, limiter) = (self.key.key_bytes(), self.limiter);
+        match limiter.at_once(key.as_ref(), cost, until) {
             Some(step) => answer(step),
-            None => block(self.desk(key), &self.clock, cost, until),
+            None => block(limiter.desk(key.as_ref()), &limiter.clock, cost, until),
         }
     }
 }
 
-/// Waiting by a task.
-impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
-    /// Waits until `key` has a permit, in line with the other waiters for that key, and takes it;
+/// Waiting by a task. The futures own the key, so that they need nothing but the limiter.
+impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
+    /// Waits until the key has a permit, in line with the other waiters for the key, and takes it;
     /// returns how long that took. If dropped before it is ready, it leaves the line, and has taken
     /// nothing. It joins the line when first polled.
     ///
@@ -138,33 +132,32 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::store::MemoryConfig;
     /// use ratekeeper::{KeyedLimiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let apart = Gcra::spacing(Nanos::SECOND).unwrap();
     /// let clock = ManualClock::default();
     /// let limiter = KeyedLimiter::with_clock(apart, MemoryConfig::default(), clock);
     /// let mut context = Context::from_waker(Waker::noop());
-    /// assert_eq!(pin!(limiter.acquire("ann")).poll(&mut context), Poll::Ready(Ok(Nanos::ZERO)));
-    /// let mut second = pin!(limiter.acquire("ann"));
+    /// assert_eq!(pin!(limiter.key("ann").acquire()).poll(&mut context), Poll::Ready(Ok(Duration::ZERO)));
+    /// let mut second = pin!(limiter.key("ann").acquire());
     /// assert_eq!(second.as_mut().poll(&mut context), Poll::Pending);
     /// limiter.clock().advance(Nanos::SECOND);
-    /// assert_eq!(second.poll(&mut context), Poll::Ready(Ok(Nanos::SECOND)));
+    /// assert_eq!(second.poll(&mut context), Poll::Ready(Ok(Duration::from_secs(1))));
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(&self, key: impl LimitKey) -> Result<Nanos, WaitError> {
-        self.acquire_n(key, Permits::ONE).await
+    pub async fn acquire(self) -> Result<Duration, WaitError> {
+        self.acquire_n(1).await
     }
 
     /// Like [`acquire`](Self::acquire), for `cost` permits at once.
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(&self, key: impl LimitKey, cost: Permits) -> Result<Nanos, WaitError> {
-        let waited = self
-            .wait(key.key_bytes().as_ref(), cost, Until::Served)
-            .await?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
+    pub async fn acquire_n(self, cost: u64) -> Result<Duration, WaitError> {
+        let waited = self.wait(cost, Until::Served).await?;
+        Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
 
     /// Like [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does not
@@ -174,13 +167,11 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn try_acquire(
-        &self,
-        key: impl LimitKey,
-        cost: Permits,
-        patience: Nanos,
-    ) -> Result<Option<Nanos>, WaitError> {
-        self.wait(key.key_bytes().as_ref(), cost, Until::Span(patience))
-            .await
+        self,
+        cost: u64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, WaitError> {
+        self.wait(cost, Until::Span(patience.into())).await
     }
 
     /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
@@ -188,24 +179,18 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn try_acquire_until(
-        &self,
-        key: impl LimitKey,
-        cost: Permits,
+        self,
+        cost: u64,
         deadline: Time,
-    ) -> Result<Option<Nanos>, WaitError> {
-        self.wait(key.key_bytes().as_ref(), cost, Until::Moment(deadline))
-            .await
+    ) -> Result<Option<Duration>, WaitError> {
+        self.wait(cost, Until::Moment(deadline)).await
     }
 
-    async fn wait(
-        &self,
-        key: &[u8],
-        cost: Permits,
-        until: Until,
-    ) -> Result<Option<Nanos>, WaitError> {
-        match self.at_once(key, cost, until) {
+    async fn wait(self, cost: u64, until: Until) -> Result<Option<Duration>, WaitError> {
+        let (key, limiter) = (self.key.key_bytes(), self.limiter);
+        match limiter.at_once(key.as_ref(), cost, until) {
             Some(step) => answer(step),
-            None => wait(self.desk(key), &self.clock, cost, until).await,
+            None => wait(limiter.desk(key.as_ref()), &limiter.clock, cost, until).await,
         }
     }
 }
@@ -213,7 +198,8 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Returns the answer if no waiting is needed: the permits were taken, or the wait is known to
     /// be too long.
-    fn at_once(&self, key: &[u8], cost: Permits, until: Until) -> Option<TurnStep> {
+    fn at_once(&self, key: &[u8], cost: u64, until: Until) -> Option<TurnStep> {
+        let cost = permits(cost)?;
         if self.lines.find(key).is_some() {
             return None;
         }
@@ -251,19 +237,10 @@ impl<A, C> OneKey<'_, A, C> {
     }
 }
 
-#[cfg(feature = "tower")]
-impl<A, C: Clock> OneKey<'_, A, C> {
-    /// Lends `cost` permits to a name, or none.
-    pub(super) fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict {
+impl<A, C: Clock> Lends for OneKey<'_, A, C> {
+    fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict {
         self.with(cost, |charge| {
-            let lent = self
-                .limiter
-                .store
-                .settle_now(Decide(Lend::To(lease)), &[*charge], now);
-            let decision = lent.each.first().copied();
-            decision
-                .expect("a store returns one decision per charge")
-                .verdict
+            lend(&self.limiter.store, charge, lease, now).verdict
         })
     }
 }
@@ -292,7 +269,8 @@ impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
     }
 
     fn capacity(&self) -> Permits {
-        self.limiter.limit.with(|limit| limit.algorithm.capacity())
+        let limit = &self.limiter.limit;
+        limit.with(|limit| limit.algorithm.capacity())
     }
 
     fn look(&self, now: Time, cost: Permits) -> Decision {

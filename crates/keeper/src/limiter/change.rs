@@ -19,27 +19,27 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Only for algorithms that can take them back.
     ///
     /// For permits of `check` and `acquire`, and of reservations that are due. Permits reserved for
-    /// later have [`cancel`](super::Reservation::cancel), which knows whether others were promised
+    /// later have [`cancel`](Self::cancel), which knows whether others were promised
     /// moments after it: if they are given back here, the last of those moments is promised a
     /// second time, and two requests pass at once.
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
-    /// let _ = limiter.check_n(Permits::new(4));
-    /// limiter.refund(Permits::new(3));
+    /// let _ = limiter.check_n(4);
+    /// limiter.refund(3);
     /// assert_eq!(limiter.peek().remaining.get(), 9);
     ///
-    /// let later = limiter.reserve(Permits::new(10), Nanos::from_secs(3_600));
-    /// assert!(later.wait() > Some(Nanos::ZERO));
-    /// assert!(later.cancel(), "in place of `refund`: no later moment was promised after it");
+    /// let later = limiter.reserve(10, Duration::from_secs(3_600));
+    /// assert!(later.wait() > Some(Duration::ZERO));
+    /// assert!(limiter.cancel(later), "in place of `refund`: no later moment was promised after it");
     /// assert_eq!(limiter.peek().remaining.get(), 9);
     /// ```
-    pub fn refund(&self, cost: Permits)
+    pub fn refund(&self, cost: u64)
     where
         A: Refund,
     {
-        let now = self.clock.now();
+        let (now, cost) = (self.clock.now(), Permits::saturating_from(cost)); // down: never more
         self.place
             .update(|state| self.with(|algorithm| algorithm.refund(state, now, cost)));
         self.line.wake_first();
@@ -65,6 +65,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     pub fn reset(&self) {
         self.place.update(|state| *state = A::State::default());
+        self.era.begin();
         self.line.wake_first();
     }
 
@@ -75,15 +76,15 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::{Permits, QuotaReset};
+    /// use ratekeeper::core::QuotaReset;
     /// let limiter = Limiter::per("10/1m").unwrap();
-    /// let _ = limiter.check_n(Permits::new(10));
+    /// let _ = limiter.check_n(10);
     /// limiter.set_quota("10/1h".parse().unwrap()).unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 0, "empty stays empty");
     ///
     /// let hourly = |permits: &str| QuotaReset::new(permits.parse().unwrap()).unwrap();
     /// let limiter = Limiter::new(hourly("10/1h"));
-    /// let _ = limiter.check_n(Permits::new(4));
+    /// let _ = limiter.check_n(4);
     /// limiter.set_limit(hourly("100/1h"));
     /// assert_eq!(limiter.peek().remaining.get(), 96);
     /// ```
@@ -101,6 +102,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 self.limit.store(Arc::clone(&limit));
             });
         });
+        self.era.begin();
         drop(queue);
         self.line.wake_first();
     }

@@ -7,7 +7,11 @@
 //!                                                         `Unsupported`
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Nanos, Permits, Unsupported};
+use std::time::Duration;
+
+#[cfg(feature = "policy")]
+use ratekeeper_core::Nanos;
+use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Permits, Unsupported};
 #[cfg(feature = "policy")]
 use ratekeeper_policy::config::{Context, LimitTextError, parse_limit};
 
@@ -74,9 +78,8 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::Permits;
     /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"sliding-window-log\" }").unwrap();
-    /// let _ = limiter.check_n(Permits::new(4));
+    /// let _ = limiter.check_n(4);
     /// limiter.set_limit_text("{ limit = \"20/1h\", algorithm = \"token-bucket\" }").unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 16, "used permits stay used");
     /// ```
@@ -94,17 +97,16 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::Permits;
     /// let limiter = Limiter::parse("10/1h").unwrap();
-    /// let _ = limiter.check_n(Permits::new(4));
-    /// limiter.try_refund(Permits::new(3)).unwrap();
+    /// let _ = limiter.check_n(4);
+    /// limiter.try_refund(3).unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 9);
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_refund(&self, cost: Permits) -> Result<(), Unsupported> {
-        let now = self.clock.now();
+    pub fn try_refund(&self, cost: u64) -> Result<(), Unsupported> {
+        let (now, cost) = (self.clock.now(), Permits::saturating_from(cost)); // as in `refund`
         let refund =
             |state: &mut AnyState| self.with(|algorithm| algorithm.try_refund(state, now, cost));
         StateCell::<AnyAlgorithm>::update(&self.place, refund)?;
@@ -116,46 +118,45 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::{Nanos, Permits};
-    /// let minute = Nanos::from_secs(60);
+    /// use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
     /// let pace = Limiter::parse("spacing = \"10s\"").unwrap();
-    /// let reserved = pace.try_reserve(Permits::ONE, minute).unwrap();
-    /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
+    /// let reserved = pace.try_reserve(1, minute).unwrap();
+    /// assert_eq!(reserved.wait(), Some(Duration::ZERO));
     /// let window = Limiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
-    /// assert!(window.try_reserve(Permits::ONE, minute).is_err());
+    /// assert!(window.try_reserve(1, minute).is_err());
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
     pub fn try_reserve(
         &self,
-        cost: Permits,
-        max_wait: Nanos,
-    ) -> Result<Reservation<'_, AnyAlgorithm, C>, Unsupported> {
+        cost: u64,
+        max_wait: Duration,
+    ) -> Result<Reservation<AnyAlgorithm>, Unsupported> {
         self.with(|algorithm| algorithm.supports(Call::Reserve))?; // also while others wait
-        self.reserve_by(cost, |algorithm, state, now| {
-            algorithm.try_reserve(state, now, cost, max_wait)
+        self.reserve_by(cost, |algorithm, state, now, cost| {
+            algorithm.try_reserve(state, now, cost, max_wait.into())
         })
     }
 }
 
-impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
-    /// Like [`cancel`](Reservation::cancel), if the algorithm can take back a charge.
+impl<C: Clock> Limiter<AnyAlgorithm, C> {
+    /// Like [`cancel`](Limiter::cancel), if the algorithm can take back a charge.
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
     /// let limiter = Limiter::parse("spacing = \"1h\"").unwrap();
-    /// let reserved = limiter.try_reserve(Permits::ONE, Nanos::ZERO).unwrap();
-    /// assert_eq!(reserved.try_cancel(), Ok(true));
+    /// let reserved = limiter.try_reserve(1, Duration::ZERO).unwrap();
+    /// assert_eq!(limiter.try_cancel(reserved), Ok(true));
     /// assert!(limiter.check().is_ok());
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_cancel(self) -> Result<bool, Unsupported> {
-        let limiter = self.limiter;
-        limiter.with(|algorithm| algorithm.supports(Call::Refund))?; // refused ones too
-        self.cancel_by(AnyAlgorithm::try_refund)
+    pub fn try_cancel(&self, reservation: Reservation<AnyAlgorithm>) -> Result<bool, Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Refund))?; // refused ones too
+        self.cancel_by(reservation, AnyAlgorithm::try_refund)
     }
 }

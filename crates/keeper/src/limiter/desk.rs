@@ -5,7 +5,7 @@
 //!   line:  first | ...            --->  desk: a key of many    a line for each key
 //! ```
 
-use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Decision, LeaseId, Nanos, Permits, Time, Verdict};
 
 use super::line::WaitLine;
 use super::{Limiter, LimiterAlgorithm, StateCell};
@@ -30,6 +30,66 @@ pub(crate) trait Waitable {
     /// Charges `cost` at `at`, if it may pass by `by`; otherwise charges nothing, and returns the
     /// reason.
     fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict;
+}
+
+/// A desk of a limit of concurrency, which lends permits to a name.
+pub(crate) trait Lends: Waitable {
+    /// Lends `cost` permits to `lease`, or none.
+    fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict;
+}
+
+/// A desk that lends to one name what others would take.
+pub(crate) struct Lending<D> {
+    pub(crate) desk: D,
+    pub(crate) lease: LeaseId,
+}
+
+impl<D: Lends> Waitable for Lending<D> {
+    fn now(&self) -> Time {
+        self.desk.now()
+    }
+
+    fn line(&self) -> &WaitLine {
+        self.desk.line()
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), super::WaitError> {
+        self.desk.room(waiting)
+    }
+
+    fn capacity(&self) -> Permits {
+        self.desk.capacity()
+    }
+
+    fn look(&self, now: Time, cost: Permits) -> Decision {
+        self.desk.look(now, cost)
+    }
+
+    fn comes_back(&self) -> bool {
+        true
+    }
+
+    fn at_least(&self, now: Time, total: Permits) -> Nanos {
+        self.desk.at_least(now, total)
+    }
+
+    fn take(&self, at: Time, cost: Permits, _by: Time) -> Verdict {
+        self.desk.lend(at, cost, self.lease)
+    }
+}
+
+/// Returns `cost` in the type of the algorithms; `None` above their maximum.
+#[inline]
+pub(crate) fn permits(cost: u64) -> Option<Permits> {
+    u32::try_from(cost).ok().map(Permits::new)
+}
+
+/// Returns the decision about a cost that no limit can hold, from the state of the limit.
+pub(crate) fn never(state: Decision) -> Decision {
+    Decision {
+        verdict: Verdict::DenyForever,
+        ..state
+    }
 }
 
 /// Returns the decision for callers that do not wait while others do.

@@ -1,8 +1,9 @@
 //! Grant: a request that passes, or the refusal of one that does not.
 
 use std::fmt;
+use std::time::Duration;
 
-use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, Nanos, Verdict};
 
 use super::Settlement;
 
@@ -10,18 +11,17 @@ use super::Settlement;
 ///
 /// ```
 /// use ratekeeper::Limiter;
-/// use ratekeeper::core::Permits;
 ///
 /// let tokens = Limiter::per("1000/24h")?;
-/// let grant = tokens.check_n(Permits::new(400)).expect("the day has just begun");
-/// assert_eq!(grant.remaining(), Permits::new(600));
-/// tokens.settle(grant.used(Permits::new(150))); // the work cost less than the estimate
-/// assert_eq!(tokens.peek().remaining, Permits::new(850));
+/// let grant = tokens.check_n(400).expect("the day has just begun");
+/// assert_eq!(grant.remaining(), 600);
+/// tokens.settle(grant.used(150)); // the work cost less than the estimate
+/// assert_eq!(tokens.peek().remaining.get(), 850);
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
 #[derive(PartialEq, Eq, Debug)]
 pub struct Grant {
-    cost: Permits,
+    cost: u64,
     decision: Decision,
 }
 
@@ -30,7 +30,7 @@ pub struct Grant {
 pub enum Refused {
     /// The same request is allowed after this span, if no other request spends meanwhile. (Under a
     /// limit of concurrency it is an estimate.)
-    Until(Nanos),
+    Until(Duration),
     /// No wait helps: the cost is above the capacity of the limit.
     Never,
 }
@@ -38,52 +38,53 @@ pub enum Refused {
 impl Grant {
     /// Splits a decision about `cost` into the request that passes and the refusal.
     #[inline]
-    pub(crate) fn of(decision: Decision, cost: Permits) -> Result<Self, Refused> {
+    pub(crate) fn of(decision: Decision, cost: u64) -> Result<Self, Refused> {
         match decision.verdict {
             Verdict::Allow | Verdict::AllowAfter(_) => Ok(Self { cost, decision }),
-            Verdict::Deny { retry_after } => Err(Refused::Until(retry_after)),
+            Verdict::Deny { retry_after } => Err(Refused::Until(retry_after.into())),
             Verdict::DenyForever => Err(Refused::Never),
         }
     }
 
     /// Returns the cost that was charged.
-    pub const fn cost(&self) -> Permits {
+    pub const fn cost(&self) -> u64 {
         self.cost
     }
 
     /// Returns the largest cost that would still be allowed at the moment of the decision.
-    pub const fn remaining(&self) -> Permits {
-        self.decision.remaining
+    pub fn remaining(&self) -> u64 {
+        self.decision.remaining.get().into()
     }
 
     /// Returns the span after which the limit acts as if it had never seen a request.
-    pub const fn reset_after(&self) -> Nanos {
-        self.decision.reset_after
+    pub fn reset_after(&self) -> Duration {
+        self.decision.reset_after.into()
     }
 
     /// Returns how long to wait before going on: zero, but under a leaky queue, which promises a
     /// later moment.
     ///
     /// ```
-    /// use ratekeeper::core::{Gcra, Nanos};
+    /// use ratekeeper::core::Gcra;
     /// use ratekeeper::{Limiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let queue = Gcra::leaky_queue("1/1s".parse()?, 3.into())?;
     /// let limiter = Limiter::with_clock(queue, ManualClock::default());
     /// let delays = [0, 1, 2].map(|_| limiter.check().map(|grant| grant.delay()));
-    /// assert_eq!(delays, [0, 1, 2].map(|seconds| Ok(Nanos::from_secs(seconds))));
+    /// assert_eq!(delays, [0, 1, 2].map(|seconds| Ok(Duration::from_secs(seconds))));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
-    pub const fn delay(&self) -> Nanos {
+    pub fn delay(&self) -> Duration {
         match self.decision.verdict {
-            Verdict::AllowAfter(wait) => wait,
-            _ => Nanos::ZERO,
+            Verdict::AllowAfter(wait) => wait.into(),
+            _ => Duration::ZERO,
         }
     }
 
     /// Returns the settlement of work that cost `used`, for [`Limiter::settle`](super::Limiter::settle).
     #[must_use = "a settlement changes nothing until it is given to the limiter"]
-    pub const fn used(self, used: Permits) -> Settlement {
+    pub const fn used(self, used: u64) -> Settlement {
         Settlement {
             taken: self.cost,
             used,
@@ -94,7 +95,11 @@ impl Grant {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Until(wait) => write!(f, "the limit is used up; try again in {}", Rounded(*wait)),
+            Self::Until(wait) => write!(
+                f,
+                "the limit is used up; try again in {}",
+                Rounded((*wait).into())
+            ),
             Self::Never => f.write_str("the cost is above the capacity of the limit"),
         }
     }

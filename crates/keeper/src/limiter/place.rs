@@ -12,9 +12,10 @@
 //! callers: so `decide` and `take` of a place are alike, and a check is 1.3 ns faster.
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time, WordState,
+    Algorithm, AnyAlgorithm, Cell, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time,
+    WordState,
 };
-use ratekeeper_store::{Cell, Lock};
+use ratekeeper_store::Lock;
 
 /// An algorithm that a [`Limiter`](super::Limiter) can run.
 pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {

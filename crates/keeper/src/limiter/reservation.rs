@@ -8,69 +8,139 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use ratekeeper_core::{Decision, Nanos, Permits, Refund, Time};
+use ratekeeper_core::{Decision, Permits, Refund, Reserve, Time};
 
+use super::desk::{Waitable as _, behind_the_line, never, permits};
 use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 /// Permits charged for a later moment, or a refusal; see [`Limiter::reserve`]. Dropping it
-/// leaves the permits charged.
+/// leaves the permits charged; [`Limiter::cancel`] gives them back.
 #[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
-pub struct Reservation<'a, A: LimiterAlgorithm, C> {
-    pub(super) limiter: &'a Limiter<A, C>,
-    decision: Decision,
-    made: Time,
-    cost: Permits,
-    /// The state that it left.
-    state: Option<A::State>,
+pub struct Reservation<A: LimiterAlgorithm> {
+    pub(super) decision: Decision,
+    pub(super) made: Time,
+    pub(super) cost: Permits,
+    /// The state that it left; `None` if it was refused without asking the limit.
+    pub(super) state: Option<A::State>,
+    /// The era in which it was made.
+    pub(super) era: u64,
 }
 
-impl<'a, A: LimiterAlgorithm, C: Clock> Reservation<'a, A, C> {
-    pub(super) const fn new(
-        limiter: &'a Limiter<A, C>,
-        decision: Decision,
-        made: Time,
-        cost: Permits,
-        state: Option<A::State>,
-    ) -> Self {
-        Self {
-            limiter,
-            decision,
-            made,
-            cost,
-            state,
-        }
+/// The time of a limiter between two changes of its limit, as a number that no other limiter has.
+#[derive(Debug)]
+pub(super) struct Era(AtomicU64);
+
+impl Era {
+    /// The first era of a limiter.
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(unique()))
     }
 
+    /// Begins the next era; with [`current`](Self::current), publishes the changes before it.
+    pub(super) fn begin(&self) {
+        self.0.store(unique(), Ordering::Release);
+    }
+
+    pub(super) fn current(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Returns a number that is used once in this process.
+pub(crate) fn unique() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl<A: LimiterAlgorithm> Reservation<A> {
     /// Returns the limit's decision.
     pub const fn decision(&self) -> Decision {
         self.decision
     }
 
     /// Returns how long to wait, from when it was made; `None` if it was refused.
-    pub const fn wait(&self) -> Option<Nanos> {
-        self.decision.verdict.wait()
+    pub fn wait(&self) -> Option<Duration> {
+        self.decision.verdict.wait().map(Duration::from)
     }
 
     /// Returns the moment from which the permits may be used, by the limiter's clock; `None` if it
     /// was refused.
     pub fn due(&self) -> Option<Time> {
-        self.wait().map(|wait| self.made + wait)
+        self.decision.verdict.wait().map(|wait| self.made + wait)
     }
+}
 
-    /// Gives the permits back, if the limit was not charged after it; returns whether it did.
-    /// Moments promised to later requests are kept, and this one cannot be given twice.
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
+    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
+    /// caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a year
+    /// ahead; others up to their patience, see
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience).
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use std::time::Duration;
+    /// let limiter = ratekeeper::Limiter::per("1/1m").unwrap();
+    /// let hour = Duration::from_secs(3_600);
+    /// assert_eq!(limiter.reserve(1, hour).wait(), Some(Duration::ZERO));
+    /// assert!(limiter.reserve(1, hour).wait() > Some(Duration::from_secs(59)));
+    /// assert_eq!(limiter.reserve(1, Duration::from_secs(90)).wait(), None);
+    /// ```
+    pub fn reserve(&self, cost: u64, max_wait: Duration) -> Reservation<A>
+    where
+        A: Reserve,
+    {
+        let reserve = |algorithm: &A, state: &mut _, now, cost| {
+            Ok::<_, Infallible>(algorithm.reserve(state, now, cost, max_wait.into()))
+        };
+        let Ok(reservation) = self.reserve_by(cost, reserve);
+        reservation
+    }
+
+    /// Reserves by `reserve`, unless others wait.
+    pub(super) fn reserve_by<E>(
+        &self,
+        cost: u64,
+        reserve: impl Fn(&A, &mut A::State, Time, Permits) -> Result<Decision, E>,
+    ) -> Result<Reservation<A>, E> {
+        let made = self.clock.now();
+        let era = self.era.current(); // before the charge: may be older than it
+        let (decision, state) = match permits(cost) {
+            None => (never(self.look(made, Permits::ZERO)), None),
+            Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),
+            Some(cost) => {
+                let (decision, state) = self.place.update(|state| {
+                    let decision = self.with(|algorithm| reserve(algorithm, state, made, cost));
+                    (decision, state.clone())
+                });
+                (decision?, Some(state))
+            }
+        };
+        Ok(Reservation {
+            decision,
+            made,
+            cost: Permits::saturating_from(cost),
+            state,
+            era,
+        })
+    }
+
+    /// Gives the permits of a reservation back, if the limit was neither charged nor changed after
+    /// it, and this limiter made it; returns true if it did. Moments promised to later requests are
+    /// kept, and this one cannot be given twice.
+    ///
+    /// ```
     /// use ratekeeper::Limiter;
+    /// use std::time::Duration;
     /// let limiter = Limiter::per("1/1h").unwrap();
-    /// let first = limiter.reserve(Permits::ONE, Nanos::ZERO);
-    /// assert!(first.cancel());
+    /// let first = limiter.reserve(1, Duration::ZERO);
+    /// // It belongs to the caller, and can move to another thread.
+    /// std::thread::scope(|scope| scope.spawn(|| assert!(limiter.cancel(first))).join()).unwrap();
     /// assert!(limiter.check().is_ok());
     /// ```
-    pub fn cancel(self) -> bool
+    pub fn cancel(&self, reservation: Reservation<A>) -> bool
     where
         A: Refund,
     {
@@ -78,34 +148,41 @@ impl<'a, A: LimiterAlgorithm, C: Clock> Reservation<'a, A, C> {
             algorithm.refund(state, now, cost);
             Ok::<_, Infallible>(())
         };
-        let Ok(cancelled) = self.cancel_by(refund);
+        let Ok(cancelled) = self.cancel_by(reservation, refund);
         cancelled
     }
 
-    /// Gives back by `refund`, if the limit was not charged since.
+    /// Gives back by `refund`, if the limit was neither charged nor changed since.
     pub(super) fn cancel_by<E>(
         &self,
+        reservation: Reservation<A>,
         refund: impl Fn(&A, &mut A::State, Time, Permits) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let (Some(_), Some(mine)) = (self.wait(), &self.state) else {
+        let (decision, cost) = (reservation.decision, reservation.cost);
+        let (true, Some(mine)) = (decision.verdict.allows(), reservation.state) else {
             return Ok(false);
         };
-        let (limiter, now) = (self.limiter, self.limiter.clock.now());
-        let cancelled = limiter.place.update(|state| {
-            if state != mine {
+        let now = self.clock.now();
+        let queue = self.line.lock(); // no change of the limit meanwhile
+        if reservation.era != self.era.current() {
+            return Ok(false);
+        }
+        let cancelled = self.place.update(|state| {
+            if *state != mine {
                 return Ok(false);
             }
-            limiter.with(|algorithm| refund(algorithm, state, now, self.cost))?;
+            self.with(|algorithm| refund(algorithm, state, now, cost))?;
             Ok(true)
         })?;
+        drop(queue);
         if cancelled {
-            limiter.line.wake_first();
+            self.line.wake_first();
         }
         Ok(cancelled)
     }
 }
 
-impl<A: LimiterAlgorithm, C> fmt::Debug for Reservation<'_, A, C> {
+impl<A: LimiterAlgorithm> fmt::Debug for Reservation<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("decision", &self.decision)

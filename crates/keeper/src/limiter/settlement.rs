@@ -23,9 +23,9 @@ use crate::Clock;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settlement {
     /// The estimate: charged before the work, and granted.
-    pub taken: Permits,
+    pub taken: u64,
     /// The actual cost.
-    pub used: Permits,
+    pub used: u64,
 }
 
 impl Settlement {
@@ -39,14 +39,31 @@ impl Settlement {
     ) -> Result<(), E> {
         let Self { taken, used } = self;
         if used <= taken {
-            return refund(state, taken - used);
+            return refund(state, Permits::saturating_from(taken - used));
         }
-        let owed = reserve(state, used - taken)?;
-        if !owed.verdict.allows() {
-            let _most = reserve(state, owed.remaining)?;
+        for part in debt(used - taken) {
+            let owed = reserve(state, part)?;
+            if !owed.verdict.allows() {
+                let _most = reserve(state, owed.remaining)?;
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// Maximum number of charges of one debt, of [`Permits::MAX`] each: 10^12 permits in all.
+const MAX_PARTS: usize = 256;
+
+/// Splits a debt into costs that a limit can count.
+pub(crate) fn debt(permits: u64) -> impl Iterator<Item = Permits> {
+    let mut rest = permits;
+    let part = move || {
+        let part = Permits::saturating_from(rest);
+        rest -= u64::from(part.get());
+        (part > Permits::ZERO).then_some(part)
+    };
+    std::iter::from_fn(part).take(MAX_PARTS)
 }
 
 impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
@@ -60,21 +77,21 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// others may have been promised moments that depend on it.
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
-    /// use ratekeeper::Limiter;
+    /// use ratekeeper::{Limiter, Refused};
+    /// use std::time::Duration;
     /// let tokens = Limiter::per("1000/24h")?;
     /// let left = || tokens.peek().remaining.get();
     ///
-    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
-    /// tokens.settle(grant.used(Permits::new(150)));
+    /// let grant = tokens.check_n(400).unwrap();
+    /// tokens.settle(grant.used(150));
     /// assert_eq!(left(), 850);
     ///
-    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
-    /// tokens.settle(grant.used(Permits::new(900)));
+    /// let grant = tokens.check_n(400).unwrap();
+    /// tokens.settle(grant.used(900));
     /// assert_eq!(left(), 0);
     /// // 50 are owed; the next one comes when 51 have been filled up, 86.4 s each.
-    /// let wait = tokens.decide(Permits::ONE).verdict.retry_after().unwrap();
-    /// assert!(wait > Nanos::from_secs(4_400) && wait <= Nanos::from_secs(4_407));
+    /// let Err(Refused::Until(wait)) = tokens.check() else { panic!() };
+    /// assert!(wait > Duration::from_secs(4_400) && wait <= Duration::from_secs(4_407));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn settle(&self, settlement: Settlement) {
@@ -99,11 +116,10 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// Like [`settle`](Limiter::settle), if the algorithm can take back a charge and owe one.
     ///
     /// ```
-    /// use ratekeeper::core::Permits;
     /// use ratekeeper::Limiter;
     /// let tokens = Limiter::parse("{ limit = \"1000/24h\", algorithm = \"token-bucket\" }").unwrap();
-    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
-    /// tokens.try_settle(grant.used(Permits::new(150))).unwrap();
+    /// let grant = tokens.check_n(400).unwrap();
+    /// tokens.try_settle(grant.used(150)).unwrap();
     /// assert_eq!(tokens.peek().remaining.get(), 850);
     /// ```
     ///

@@ -190,10 +190,7 @@ impl<D: Waitable> Turn<D> {
     }
 
     fn too_large(&self) -> WaitError {
-        WaitError::TooLarge {
-            cost: self.cost,
-            capacity: self.desk.capacity(),
-        }
+        WaitError::too_large(self.cost.get().into(), self.desk.capacity())
     }
 }
 

@@ -13,10 +13,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
-use ratekeeper_core::{Nanos, Permits, Time};
+use ratekeeper_core::{Permits, Time};
 
-use super::desk::Waitable;
+use super::desk::{Waitable, permits};
 use super::turn::{Turn, TurnStep, Until};
 use super::{Limiter, LimiterAlgorithm};
 use crate::{Block, Timer};
@@ -28,15 +29,22 @@ pub enum WaitError {
     /// The cost is above the capacity of the limit.
     TooLarge {
         /// The requested cost.
-        cost: Permits,
+        cost: u64,
         /// The maximum that can ever be granted at once.
-        capacity: Permits,
+        capacity: u64,
     },
     /// The maximum number of callers is waiting.
     TooManyWaiting {
         /// See [`Limiter::with_most_waiting`].
         most: usize,
     },
+}
+
+impl WaitError {
+    pub(super) fn too_large(cost: u64, capacity: Permits) -> Self {
+        let capacity = capacity.get().into();
+        Self::TooLarge { cost, capacity }
+    }
 }
 
 impl fmt::Display for WaitError {
@@ -76,38 +84,38 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::{Limiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
     /// let limiter = Limiter::with_clock(pace, ManualClock::default());
     /// let waited: Vec<_> = (0..3).map(|_| limiter.acquire_blocking().unwrap()).collect();
-    /// assert_eq!(waited, [Nanos::ZERO, Nanos::from_millis(250), Nanos::from_millis(250)]);
+    /// assert_eq!(waited, [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(250)]);
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub fn acquire_blocking(&self) -> Result<Nanos, WaitError> {
-        self.acquire_n_blocking(Permits::ONE)
+    pub fn acquire_blocking(&self) -> Result<Duration, WaitError> {
+        self.acquire_n_blocking(1)
     }
 
     /// Like [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
     ///
     /// ```
-    /// use ratekeeper::core::Permits;
     /// use ratekeeper::{Limiter, WaitError};
     /// let limiter = Limiter::per("5/1s").unwrap();
-    /// let [cost, capacity] = [Permits::new(6), Permits::new(5)];
+    /// let [cost, capacity] = [6, 5];
     /// let never = WaitError::TooLarge { cost, capacity };
     /// assert_eq!(limiter.acquire_n_blocking(cost), Err(never));
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub fn acquire_n_blocking(&self, cost: Permits) -> Result<Nanos, WaitError> {
+    pub fn acquire_n_blocking(&self, cost: u64) -> Result<Duration, WaitError> {
         if self.take_at_once(cost) {
-            return Ok(Nanos::ZERO);
+            return Ok(Duration::ZERO);
         }
         let waited = block(self, &self.clock, cost, Until::Served)?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
+        Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
 
     /// Like [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`; `None`
@@ -115,14 +123,15 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// and else as soon as the caller is first in line.
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::core::Nanos;
     /// use ratekeeper::{Clock, Limiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let once = ratekeeper::core::Gcra::spacing(Nanos::SECOND).unwrap();
     /// let limiter = Limiter::with_clock(once, ManualClock::default());
-    /// let patience = Nanos::from_millis(999);
-    /// assert_eq!(limiter.try_acquire_blocking(Permits::ONE, patience), Ok(Some(Nanos::ZERO)));
-    /// assert_eq!(limiter.try_acquire_blocking(Permits::ONE, patience), Ok(None));
+    /// let patience = Duration::from_millis(999);
+    /// assert_eq!(limiter.try_acquire_blocking(1, patience), Ok(Some(Duration::ZERO)));
+    /// assert_eq!(limiter.try_acquire_blocking(1, patience), Ok(None));
     /// assert_eq!(limiter.clock().now().as_nanos(), 0, "refused without waiting");
     /// ```
     ///
@@ -130,33 +139,34 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// [`WaitError`], at once.
     pub fn try_acquire_blocking(
         &self,
-        cost: Permits,
-        patience: Nanos,
-    ) -> Result<Option<Nanos>, WaitError> {
-        block(self, &self.clock, cost, Until::Span(patience))
+        cost: u64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, WaitError> {
+        block(self, &self.clock, cost, Until::Span(patience.into()))
     }
 
     /// Like [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
     /// limiter's clock.
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::core::Nanos;
     /// use ratekeeper::{Clock, Limiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let once = ratekeeper::core::Gcra::spacing(Nanos::SECOND).unwrap();
     /// let limiter = Limiter::with_clock(once, ManualClock::default());
     /// let deadline = limiter.clock().now() + Nanos::SECOND;
-    /// let ask = || limiter.try_acquire_until_blocking(Permits::ONE, deadline).unwrap();
-    /// assert_eq!([ask(), ask(), ask()], [Some(Nanos::ZERO), Some(Nanos::SECOND), None]);
+    /// let ask = || limiter.try_acquire_until_blocking(1, deadline).unwrap();
+    /// assert_eq!([ask(), ask(), ask()], [Some(Duration::ZERO), Some(Duration::from_secs(1)), None]);
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
     pub fn try_acquire_until_blocking(
         &self,
-        cost: Permits,
+        cost: u64,
         deadline: Time,
-    ) -> Result<Option<Nanos>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError> {
         block(self, &self.clock, cost, Until::Moment(deadline))
     }
 }
@@ -176,25 +186,26 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// use std::task::{Context, Poll, Waker};
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::{Limiter, ManualClock};
+    /// use std::time::Duration;
     ///
     /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
     /// let limiter = Limiter::with_clock(pace, ManualClock::default());
     /// let mut context = Context::from_waker(Waker::noop());
-    /// assert_eq!(pin!(limiter.acquire()).poll(&mut context), Poll::Ready(Ok(Nanos::ZERO)));
+    /// assert_eq!(pin!(limiter.acquire()).poll(&mut context), Poll::Ready(Ok(Duration::ZERO)));
     /// let mut second = pin!(limiter.acquire());
     /// assert_eq!(second.as_mut().poll(&mut context), Poll::Pending);
     /// limiter.clock().advance(Nanos::from_millis(250));
-    /// assert_eq!(second.poll(&mut context), Poll::Ready(Ok(Nanos::from_millis(250))));
+    /// assert_eq!(second.poll(&mut context), Poll::Ready(Ok(Duration::from_millis(250))));
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(&self) -> Result<Nanos, WaitError> {
+    pub async fn acquire(&self) -> Result<Duration, WaitError> {
         // Not by `acquire_n`, because a future within a future has two states to keep.
-        if self.take_at_once(Permits::ONE) {
-            return Ok(Nanos::ZERO);
+        if self.take_at_once(1) {
+            return Ok(Duration::ZERO);
         }
-        self.wait_until_served(Permits::ONE).await
+        self.wait_until_served(1).await
     }
 
     /// Like [`acquire`](Self::acquire), for `cost` permits at once.
@@ -202,27 +213,28 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// ```
     /// # use std::pin::pin;
     /// # use std::task::{Context, Poll, Waker};
-    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::core::Gcra;
     /// use ratekeeper::{Limiter, ManualClock};
+    /// use std::time::Duration;
     /// let limit = Gcra::token_bucket("5/1s".parse().unwrap()).unwrap();
     /// let limiter = Limiter::with_clock(limit, ManualClock::default());
     /// let mut context = Context::from_waker(Waker::noop());
-    /// let five = pin!(limiter.acquire_n(Permits::new(5))).poll(&mut context);
-    /// assert_eq!(five, Poll::Ready(Ok(Nanos::ZERO)));
+    /// let five = pin!(limiter.acquire_n(5)).poll(&mut context);
+    /// assert_eq!(five, Poll::Ready(Ok(Duration::ZERO)));
     /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(&self, cost: Permits) -> Result<Nanos, WaitError> {
+    pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError> {
         if self.take_at_once(cost) {
-            return Ok(Nanos::ZERO);
+            return Ok(Duration::ZERO);
         }
         self.wait_until_served(cost).await
     }
 
-    async fn wait_until_served(&self, cost: Permits) -> Result<Nanos, WaitError> {
+    async fn wait_until_served(&self, cost: u64) -> Result<Duration, WaitError> {
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
+        Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
 
     /// Like [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does not
@@ -232,12 +244,13 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// ```
     /// # use std::pin::pin;
     /// # use std::task::{Context, Poll, Waker};
-    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::{Limiter, ManualClock};
+    /// use std::time::Duration;
     /// let limiter = Limiter::with_clock(Gcra::spacing(Nanos::SECOND).unwrap(), ManualClock::default());
     /// let _ = limiter.check();
     /// let mut context = Context::from_waker(Waker::noop());
-    /// let too_late = limiter.try_acquire(Permits::ONE, Nanos::from_millis(999));
+    /// let too_late = limiter.try_acquire(1, Duration::from_millis(999));
     /// assert_eq!(pin!(too_late).poll(&mut context), Poll::Ready(Ok(None)));
     /// ```
     ///
@@ -245,10 +258,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// [`WaitError`], at once.
     pub async fn try_acquire(
         &self,
-        cost: Permits,
-        patience: Nanos,
-    ) -> Result<Option<Nanos>, WaitError> {
-        wait(self, &self.clock, cost, Until::Span(patience)).await
+        cost: u64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, WaitError> {
+        wait(self, &self.clock, cost, Until::Span(patience.into())).await
     }
 
     /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
@@ -256,13 +269,14 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// ```
     /// # use std::pin::pin;
     /// # use std::task::{Context, Poll, Waker};
-    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::{Clock, Limiter, ManualClock};
+    /// use std::time::Duration;
     /// let limiter = Limiter::with_clock(Gcra::spacing(Nanos::SECOND).unwrap(), ManualClock::default());
     /// let _ = limiter.check();
     /// let deadline = limiter.clock().now() + Nanos::from_millis(999);
     /// let mut context = Context::from_waker(Waker::noop());
-    /// let too_late = limiter.try_acquire_until(Permits::ONE, deadline);
+    /// let too_late = limiter.try_acquire_until(1, deadline);
     /// assert_eq!(pin!(too_late).poll(&mut context), Poll::Ready(Ok(None)));
     /// ```
     ///
@@ -270,10 +284,18 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// [`WaitError`], at once.
     pub async fn try_acquire_until(
         &self,
-        cost: Permits,
+        cost: u64,
         deadline: Time,
-    ) -> Result<Option<Nanos>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError> {
         wait(self, &self.clock, cost, Until::Moment(deadline)).await
+    }
+}
+
+/// Returns the turn of a caller; an error for a cost that no limit can hold.
+fn turn_of<D: Waitable>(desk: D, cost: u64, until: Until) -> Result<Turn<D>, WaitError> {
+    match permits(cost) {
+        Some(cost) => Ok(Turn::new(desk, cost, until)),
+        None => Err(WaitError::too_large(cost, desk.capacity())),
     }
 }
 
@@ -281,10 +303,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
 pub(crate) fn block(
     desk: impl Waitable,
     clock: &impl Block,
-    cost: Permits,
+    cost: u64,
     until: Until,
-) -> Result<Option<Nanos>, WaitError> {
-    let mut turn = Turn::new(desk, cost, until);
+) -> Result<Option<Duration>, WaitError> {
+    let mut turn = turn_of(desk, cost, until)?;
     let mut step = turn.step(Waker::noop());
     if !matches!(step, TurnStep::Wait(_)) {
         return answer(step);
@@ -303,10 +325,10 @@ pub(crate) fn block(
 pub(crate) async fn wait(
     desk: impl Waitable,
     clock: &impl Timer,
-    cost: Permits,
+    cost: u64,
     until: Until,
-) -> Result<Option<Nanos>, WaitError> {
-    let mut turn = Turn::new(desk, cost, until);
+) -> Result<Option<Duration>, WaitError> {
+    let mut turn = turn_of(desk, cost, until)?;
     let mut timer = pin!(None);
     let step = poll_fn(|context| {
         loop {
@@ -327,9 +349,9 @@ pub(crate) async fn wait(
 }
 
 /// Converts the last step of a turn into a result for callers.
-pub(crate) fn answer(step: TurnStep) -> Result<Option<Nanos>, WaitError> {
+pub(crate) fn answer(step: TurnStep) -> Result<Option<Duration>, WaitError> {
     match step {
-        TurnStep::Granted(waited) => Ok(Some(waited)),
+        TurnStep::Granted(waited) => Ok(Some(waited.into())),
         TurnStep::Refused | TurnStep::Wait(_) => Ok(None),
         TurnStep::Useless(error) => Err(error),
     }

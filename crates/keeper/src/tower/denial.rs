@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Nanos, Permits};
 
+use super::no_key::NoKey;
 use super::shown::ShownLimit;
 use crate::problem::{self, RefusalBody};
 use crate::{Answer, LimitReport, Outcome};
@@ -22,11 +23,13 @@ pub(super) enum DeniedBy {
     },
     /// The limits of a policy.
     Policy(Box<Answer>),
+    /// The request has no key under a limit.
+    NoKey { limit: Arc<str>, reason: NoKey },
 }
 
 impl Denial {
     /// Returns the limit that denies the request; of several the one with the longest wait, those in
-    /// shadow mode last.
+    /// shadow mode last. `None` if the request has no key, so that no limit was asked.
     pub fn by(&self) -> Option<LimitReport<'_>> {
         match &self.0 {
             DeniedBy::Limit {
@@ -34,6 +37,7 @@ impl Denial {
                 decision,
                 cost,
             } => Some(limit.report(*decision, *cost)),
+            DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => {
                 let refused_by = answer.refused_by();
                 let outcome = refused_by.or_else(|| answer.shadow_denials().next());
@@ -47,6 +51,7 @@ impl Denial {
         let denies = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
         let (own, answer) = match &self.0 {
             DeniedBy::Limit { .. } => (self.by().map(|limit| limit.name), None),
+            DeniedBy::NoKey { limit, .. } => (Some(&**limit), None),
             DeniedBy::Policy(answer) => (None, Some(answer)),
         };
         let outcomes = answer.into_iter().flat_map(|answer| answer.outcomes());
@@ -58,8 +63,16 @@ impl Denial {
     /// Returns the answer of the policy; `None` for the limit of a layer without a policy.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.0 {
-            DeniedBy::Limit { .. } => None,
+            DeniedBy::Limit { .. } | DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => Some(answer),
+        }
+    }
+
+    /// Returns the reason if the request has no key under a limit of the layer.
+    pub const fn no_key(&self) -> Option<&NoKey> {
+        match &self.0 {
+            DeniedBy::NoKey { reason, .. } => Some(reason),
+            DeniedBy::Limit { .. } | DeniedBy::Policy(_) => None,
         }
     }
 
@@ -68,6 +81,7 @@ impl Denial {
     pub fn retry_after(&self) -> Option<Nanos> {
         match &self.0 {
             DeniedBy::Limit { decision, .. } => decision.verdict.retry_after(),
+            DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => answer.retry_after(),
         }
     }
@@ -76,6 +90,7 @@ impl Denial {
     pub fn status(&self) -> u16 {
         match &self.0 {
             DeniedBy::Limit { .. } => self.by().map_or(200, |limit| limit.refusal.status),
+            DeniedBy::NoKey { reason, .. } => reason.status(),
             DeniedBy::Policy(answer) => answer.status(),
         }
     }
@@ -97,6 +112,17 @@ impl Denial {
                 problem::body(&limit, std::iter::once(limit.name), limit.refusal.status)
             }
             DeniedBy::Policy(answer) => answer.body(),
+            DeniedBy::NoKey { limit, reason } => Some(reason.body(limit)),
+        }
+    }
+
+    /// Returns a sentence or two for the person who reads the response.
+    pub(super) fn detail(&self) -> String {
+        match &self.0 {
+            DeniedBy::NoKey { limit, reason } => reason.detail(limit),
+            DeniedBy::Limit { .. } | DeniedBy::Policy(_) => self
+                .by()
+                .map_or_else(String::new, |limit| problem::detail(&limit)),
         }
     }
 }

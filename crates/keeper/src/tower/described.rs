@@ -11,6 +11,7 @@ use ratekeeper_policy::{Body, HeaderStyle, Refusal};
 use super::denial::{Denial, DeniedBy};
 use super::gate::{Denied, Ruling};
 use super::hold::RequestHold;
+use super::no_key::NoKey;
 use super::pass::{FieldsToSend, Pass};
 use super::shown::{Appearance, Limited, ShownLimit};
 use crate::latest::Latest;
@@ -81,14 +82,18 @@ impl Described {
         decision: Decision,
         hold: Option<RequestHold>,
     ) -> Ruling {
-        let fields = if self.look.headers == HeaderStyle::Off {
-            FieldsToSend::Nothing
-        } else {
-            FieldsToSend::Limit(self.shown(limited()), decision)
-        };
         let delay = match decision.verdict {
             Verdict::AllowAfter(wait) => wait,
             _ => Nanos::ZERO,
+        };
+        let silent = self.look.headers == HeaderStyle::Off;
+        if silent && delay == Nanos::ZERO && hold.is_none() {
+            return Ruling::Free;
+        }
+        let fields = if silent {
+            FieldsToSend::Nothing
+        } else {
+            FieldsToSend::Limit(self.shown(limited()), decision)
         };
         Ruling::Pass(Pass {
             fields,
@@ -110,6 +115,14 @@ impl Described {
             }),
             hold: None,
         })
+    }
+
+    /// Returns the ruling for a request that has no key.
+    #[cold]
+    pub(super) fn without_key(&self, reason: NoKey) -> Ruling {
+        let limit = Arc::clone(&self.look.name);
+        let denial = Denial(DeniedBy::NoKey { limit, reason });
+        Ruling::Denied(Denied::unasked(denial))
     }
 
     /// Returns the current limit, rebuilt if it was changed.

@@ -2,17 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use http::header;
 use http::request::Parts;
-use http::{Extensions, header};
 use ratekeeper_core::Permits;
 use ratekeeper_policy::{ClientIp, Facts};
 use smallvec::SmallVec;
-
-/// An extension of a request: the address of the connected peer. A server that accepts connections
-/// itself (plain hyper) adds it; axum and tonic have their own, see
-/// [`peer_from`](super::RateLimitLayer::peer_from).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer(pub SocketAddr);
 
 /// Names and values of all header fields, in their order.
 pub(super) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
@@ -54,11 +48,6 @@ pub(super) fn client_address(parts: &Parts, peer: SocketAddr, client_ip: &Client
         return peer.ip().to_canonical();
     }
     client_ip.identify(peer.ip(), &fields(parts))
-}
-
-/// Returns the peer, if our own extension is set.
-pub(super) fn own_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    extensions.get::<Peer>().map(|peer| peer.0)
 }
 
 /// Returns the host of the target, as in HTTP/2, or else that of the header.

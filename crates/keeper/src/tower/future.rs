@@ -40,7 +40,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Waiting { settled: Boxed<Settled>, service: S, request: Option<Request<B>> },
-        Serving { #[pin] future: S::Future, pass: Pass },
+        Serving { #[pin] future: S::Future, pass: Option<Pass> },
         Refused { response: Option<Response<Vec<u8>>> },
     }
 }
@@ -59,7 +59,7 @@ where
         Self { state }
     }
 
-    pub(super) fn serving(future: S::Future, pass: Pass) -> Self {
+    pub(super) fn serving(future: S::Future, pass: Option<Pass>) -> Self {
         let state = State::Serving { future, pass };
         Self { state }
     }
@@ -97,20 +97,16 @@ where
                     (Settled::Pass(_), None) => unreachable!("a request is taken once"),
                 },
                 Projected::Serving { future, pass } => {
-                    let result = ready!(future.poll(context));
-                    let mut hold = pass.hold.take(); // an error gives back its permits
-                    if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
-                        match &result {
-                            Ok(response) => {
-                                measured.answered(response.status(), response.headers());
-                            }
-                            Err(_) => measured.failed(),
-                        }
-                    }
-                    return Poll::Ready(result.map(|mut response| {
-                        pass.fields.put_into(response.headers_mut());
-                        response.map(|body| LimitedBody::served(body, hold))
-                    }));
+                    let mut result = ready!(future.poll(context));
+                    let Some(pass) = pass.take() else {
+                        let served = |body| LimitedBody::served(body, None);
+                        return Poll::Ready(result.map(|response| response.map(served)));
+                    };
+                    let hold = pass.apply(&mut result);
+                    // An error gives back the permits.
+                    return Poll::Ready(
+                        result.map(|response| response.map(|body| LimitedBody::served(body, hold))),
+                    );
                 }
                 Projected::Refused { response } => {
                     let response = response.take().unwrap_or_default(); // polled again: nothing
@@ -119,6 +115,25 @@ where
             };
             state.set(next);
         }
+    }
+}
+
+impl Pass {
+    /// Adds the fields to the response, and returns the permits that its body holds.
+    #[inline(never)]
+    fn apply<R, E>(mut self, result: &mut Result<Response<R>, E>) -> Option<RequestHold> {
+        let measured = self.hold.as_mut().and_then(RequestHold::measured);
+        match (result, measured) {
+            (Ok(response), measured) => {
+                if let Some(measured) = measured {
+                    measured.answered(response.status(), response.headers());
+                }
+                self.fields.put_into(response.headers_mut());
+            }
+            (Err(_), Some(measured)) => measured.failed(),
+            (Err(_), None) => {}
+        }
+        self.hold
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The decision of a gate.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub enum Ruling {
+    /// It passes, at once, and nothing is held or added to its response.
+    Free,
     /// It passes.
     Pass(Pass),
     /// A limit refuses it, or would if it were enforced.
@@ -41,6 +43,17 @@ pub struct Denied {
     pub(super) fields: FieldsToSend,
     /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
+}
+
+impl Denied {
+    /// The refusal of a request under a limit that was not asked: there is nothing to show of it.
+    pub(super) const fn unasked(denial: Denial) -> Self {
+        Self {
+            denial,
+            fields: FieldsToSend::Nothing,
+            hold: None,
+        }
+    }
 }
 
 pub(super) mod sealed {

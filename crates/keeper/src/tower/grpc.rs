@@ -13,15 +13,16 @@
 //! * Source: the gRPC authors, "gRPC over HTTP2" (2015), for binary headers in base64 without
 //!   padding; Google, `google/rpc/error_details.proto` (2016).
 
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
+use super::no_key::NoKey;
 use crate::permit::encoded_in;
-use crate::problem;
 
 const RESOURCE_EXHAUSTED: u8 = 8;
+const INVALID_ARGUMENT: u8 = 3;
+const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -31,8 +32,8 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Returns the content type of the response, if this is a request of gRPC or gRPC-Web.
-pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
-    let asked = parts.headers.get(header::CONTENT_TYPE)?.as_bytes();
+pub(super) fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asked = headers.get(header::CONTENT_TYPE)?.as_bytes();
     let (start, rest) = asked.split_at_checked(GRPC.len())?;
     if !start.eq_ignore_ascii_case(GRPC) {
         return None;
@@ -50,13 +51,13 @@ pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
 
 /// Adds the status, its reason, and the retry time of a refused call.
 pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
-    let message = denial
-        .by()
-        .map_or_else(String::new, |by| problem::detail(&by));
-    // A limit that answers 503 protects the service itself from all clients.
-    let code = match denial.status() {
-        503 => UNAVAILABLE,
-        _ => RESOURCE_EXHAUSTED,
+    let message = denial.detail();
+    let code = match (denial.no_key(), denial.status()) {
+        (Some(NoKey::NotProvided(_)), _) => INTERNAL,
+        (Some(_), _) => INVALID_ARGUMENT,
+        // A limit that answers 503 protects the service itself from all clients.
+        (None, 503) => UNAVAILABLE,
+        (None, _) => RESOURCE_EXHAUSTED,
     };
     headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
     // Both are printable ASCII, so neither can fail.
@@ -156,12 +157,12 @@ mod tests {
         ] {
             let request = http::Request::builder().header("content-type", asked);
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            let found = content_type(&parts);
+            let found = content_type(&parts.headers);
             let found = found.as_ref().map(|value| value.to_str().unwrap());
             assert_eq!(found, expected, "{asked}");
         }
         let (parts, ()) = http::Request::new(()).into_parts();
-        assert_eq!(content_type(&parts), None);
+        assert_eq!(content_type(&parts.headers), None);
     }
 
     /// Written out by the wire format, field by field.

@@ -1,76 +1,49 @@
-//! Keyed: a limit for each key, with keys that a function finds in the request.
+//! Keyed: a limit for each key, with keys that a source finds in the request.
 //!
 //! ```text
-//!   request --key--> Some(user) --> the limit of that user
-//!                \-> None -------> one limit for all that have no key
+//!   request --source--> a key ----> the limit of that key
+//!                   |-> shared ---> one limit for all such requests
+//!                   \-> missing --> refused: 400 or 500
 //! ```
 //!
-//! A request without a key is not free: all such requests share one count, as if they were one
-//! user. Requests that need no limit belong on a route without this layer.
+//! A request without a key is never free. Requests that need no limit belong on a route without
+//! this layer.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Decision, Key, LeaseId, Nanos, Permits, Verdict};
-use ratekeeper_policy::ClientIp;
+use ratekeeper_core::{AnyAlgorithm, Decision, Gcra, Key, LeaseId, Nanos, Permits, Verdict};
 
 use super::described::Described;
-use super::facts::client_address;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
+use super::key_source::KeySource;
 use super::ledger::{Ledger, Lender, new_lease};
+use super::no_key::NoKey;
 use super::shown::Limited;
-use crate::{KeyedLimiter, LimitKey, Permit, Timer};
+use crate::limiter::owned::Lender as _;
+use crate::{KeyedLimiter, LimitKey, Permit, SystemClock, Timer};
 
 /// A limit for each key; see [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).
-pub struct Keyed<F, A, C> {
-    pub(super) limiter: Arc<KeyedLimiter<A, C>>,
-    pub(super) described: Described,
-    pub(super) key: F,
-    pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
-}
-
-/// Finds the client's address, for a limit per address: the peer's, or behind trusted proxies the
-/// one that they report. `peer` returns the connected address: from axum's `ConnectInfo`, tonic's
-/// `TcpConnectInfo`, or [`Peer`](super::Peer). IPv6 addresses are cut to the prefix that makes one
-/// client.
 ///
 /// ```
 /// use ratekeeper::KeyedLimiter;
-/// use ratekeeper::policy::{ClientIp, network};
-/// use ratekeeper::tower::{Peer, RateLimitLayer, by_address};
+/// use ratekeeper::tower::{ByAddress, Keyed, Peer, RateLimitLayer, by_address};
 ///
-/// let behind_one_proxy = ClientIp {
-///     trusted_proxies: vec![network("10.0.0.1").unwrap()],
-///     ..ClientIp::default()
-/// };
-/// let address = by_address(behind_one_proxy, |extensions| Some(extensions.get::<Peer>()?.0));
-/// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m").unwrap(), address);
+/// fn per_address() -> Result<RateLimitLayer<Keyed<ByAddress>>, ratekeeper::core::Error> {
+///     let limiter = KeyedLimiter::per("100/1m")?;
+///     Ok(RateLimitLayer::keyed(limiter, by_address::<Peer>()).named("per-address"))
+/// }
+/// assert_eq!(per_address()?.counts().refused, 0);
+/// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
-pub fn by_address(
-    client_ip: ClientIp,
-    peer: impl Fn(&Extensions) -> Option<SocketAddr> + Clone + Send + Sync + 'static,
-) -> impl Fn(&Parts) -> Option<[u8; 16]> + Clone + Send + Sync + 'static {
-    move |parts| {
-        let address = client_address(parts, peer(&parts.extensions)?, &client_ip);
-        Some(address_key(address, client_ip.ipv6_prefix))
-    }
-}
-
-/// Returns the key of an address; IPv4 addresses are mapped into IPv6.
-fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => {
-            let rest = u32::from(128_u8.saturating_sub(ipv6_prefix));
-            let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
-            (address.to_bits() & mask).to_be_bytes()
-        }
-    }
+pub struct Keyed<K, A = Gcra, C = SystemClock> {
+    pub(super) limiter: Arc<KeyedLimiter<A, C>>,
+    pub(super) described: Described,
+    pub(super) source: K,
+    pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
 }
 
 impl<A, C> Lender for KeyedLimiter<A, C>
@@ -84,13 +57,13 @@ where
 
     async fn take_back(&self, permits: &[Permit]) {
         for permit in permits {
-            self.release(permit);
+            self.release(permit.key().as_bytes(), permit.lease());
         }
     }
 
     async fn prolong(&self, permits: &[Permit]) {
         for permit in permits {
-            self.renew(permit);
+            let _ended = !self.renew(permit.key().as_bytes(), permit.lease());
         }
     }
 
@@ -99,7 +72,7 @@ where
     }
 }
 
-impl<F, A, C> Keyed<F, A, C>
+impl<K, A, C> Keyed<K, A, C>
 where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
@@ -128,6 +101,7 @@ where
         self.ruling(decision, cost, hold)
     }
 
+    #[inline]
     fn ruling(&self, decision: Decision, cost: Permits, hold: Option<RequestHold>) -> Ruling {
         let limited = || Limited::By(self.limiter.algorithm());
         if decision.verdict.allows() {
@@ -159,7 +133,11 @@ where
     }
 
     async fn wait(self, key: Box<[u8]>, cost: Permits, patience: Nanos) -> Ruling {
-        let granted = self.limiter.try_acquire(&key, cost, patience).await;
+        let granted = self
+            .limiter
+            .key(&key)
+            .try_acquire(cost.get().into(), patience.into())
+            .await;
         let decided = match granted {
             Ok(Some(_waited)) => Decision {
                 verdict: Verdict::Allow,
@@ -171,16 +149,19 @@ where
     }
 }
 
-impl<F, K, A, C> Ask for Keyed<F, A, C>
+impl<K, A, C> Ask for Keyed<K, A, C>
 where
-    F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
-    K: LimitKey,
+    K: KeySource,
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
     fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let found = (self.key)(parts);
+        let found = match self.source.key(parts) {
+            Ok(key) => Some(key),
+            Err(NoKey::Shared) => None,
+            Err(reason) => return Asked::Now(self.described.without_key(reason)),
+        };
         let bytes = found.as_ref().map(LimitKey::key_bytes);
         let key = bytes.as_ref().map_or(&[][..], AsRef::as_ref);
         if let Some(length) = self.limiter.lease() {
@@ -194,7 +175,7 @@ where
                 patience,
             )));
         }
-        let decision = self.limiter.check_slowly(key, cost);
+        let decision = self.limiter.key(key).decide(cost.get().into());
         let waits = matches!(decision.verdict, Verdict::Deny { .. }) && patience > Nanos::ZERO;
         if !waits {
             return Asked::Now(self.ruling(decision, cost, None));
@@ -208,18 +189,18 @@ where
     }
 }
 
-impl<F: Clone, A, C> Clone for Keyed<F, A, C> {
+impl<K: Clone, A, C> Clone for Keyed<K, A, C> {
     fn clone(&self) -> Self {
         Self {
             limiter: Arc::clone(&self.limiter),
             described: self.described.clone(),
-            key: self.key.clone(),
+            source: self.source.clone(),
             ledger: self.ledger.clone(),
         }
     }
 }
 
-impl<F, A, C> fmt::Debug for Keyed<F, A, C> {
+impl<K, A, C> fmt::Debug for Keyed<K, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyed")
             .field("limiter", &self.limiter)

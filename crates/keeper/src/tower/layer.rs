@@ -1,9 +1,9 @@
 //! Layer: the limits in front of a service, and their settings.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use http::Extensions;
 use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Mode, Nanos, Permits};
 use ratekeeper_policy::{Body, HeaderStyle};
@@ -14,15 +14,17 @@ use super::counted::Counted;
 use super::denial::Denial;
 use super::described::Described;
 use super::gate::Gate;
+use super::key_source::KeySource;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
+use super::peer::PeerSource;
 use super::policy::ByPolicy;
 use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
 use super::shown::Limited;
 use super::single::Single;
 use crate::limiter::LimiterAlgorithm;
-use crate::{Keeper, KeyedLimiter, LimitKey, Limiter, Timer};
+use crate::{Keeper, KeyedLimiter, Limiter, Timer};
 
 /// Puts services behind limits; see the [module](crate::tower).
 ///
@@ -63,38 +65,38 @@ where
     }
 }
 
-impl<F, K, A, C> RateLimitLayer<Keyed<F, A, C>>
+impl<K, A, C> RateLimitLayer<Keyed<K, A, C>>
 where
-    F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
-    K: LimitKey,
+    K: KeySource,
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    /// A limit for each key that `key` returns: a user, a token, an address (by
-    /// [`by_address`](super::by_address)). Requests without a key share one limit.
+    /// A limit for each key that `source` finds: a user, a token, an address. See [`KeySource`] for
+    /// the ready ones, and for requests without a key.
     ///
     /// Under a limit of concurrency, each key has that number of requests at work at once, to the
     /// end of the response bodies; leases are renewed meanwhile.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::tower::RateLimitLayer;
-    /// use http::request::Parts;
+    /// use ratekeeper::tower::{RateLimitLayer, by_header};
+    /// use http::{HeaderName, request::Parts};
     ///
-    /// let token = |parts: &Parts| {
-    ///     let token = parts.headers.get("x-api-key")?;
-    ///     Some(token.as_bytes().to_vec()) // or a text, a number, an address, a tuple
-    /// };
+    /// let token = by_header(HeaderName::from_static("x-api-key"));
     /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, token).named("per-token");
+    ///
+    /// // Requests for which a function returns `None` share one count.
+    /// let host = |parts: &Parts| Some(parts.uri.host()?.to_owned());
+    /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, host).named("per-host");
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
-    pub fn keyed(limiter: impl Into<Arc<KeyedLimiter<A, C>>>, key: F) -> Self {
+    pub fn keyed(limiter: impl Into<Arc<KeyedLimiter<A, C>>>, source: K) -> Self {
         let limiter = limiter.into();
         let gate = Keyed {
             described: Described::new("default", Limited::By(limiter.algorithm())),
             ledger: Ledger::new(Arc::clone(&limiter)),
             limiter,
-            key,
+            source,
         };
         Self::made(gate, GateSettings::default())
     }
@@ -110,19 +112,29 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
         Self::made(ByPolicy::new(keeper.into()), GateSettings::default())
     }
 
-    /// Sets how the policy finds the peer's address, for keys by address: from a type that the
-    /// server put into the extensions, [`Peer`](super::Peer) by default. If it returns `None`, all
-    /// clients share one count.
+    /// Sets the extension of a request that is the address of its peer: axum's
+    /// `ConnectInfo<SocketAddr>`, with `into_make_service_with_connect_info`. By default it is
+    /// [`Peer`](super::Peer) or a `SocketAddr`.
     ///
-    /// axum: `.peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0))`,
-    /// with `into_make_service_with_connect_info`. tonic:
-    /// `.peer_from(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr())`.
+    /// A limit that counts a request by address refuses it with 500 if it has none, unless
+    /// `missing_key` is set in the policy.
     #[must_use]
-    pub fn peer_from(
+    pub fn peer_in<T>(mut self) -> Self
+    where
+        T: Deref<Target = SocketAddr> + Send + Sync + 'static,
+    {
+        self.gate.peer = PeerSource::of::<T>();
+        self
+    }
+
+    /// Like [`peer_in`](Self::peer_in), for an extension with the address inside: tonic's
+    /// `.peer_from(TcpConnectInfo::remote_addr)`.
+    #[must_use]
+    pub fn peer_from<T: Send + Sync + 'static>(
         mut self,
-        peer: impl Fn(&Extensions) -> Option<SocketAddr> + Send + Sync + 'static,
+        address: impl Fn(&T) -> Option<SocketAddr> + Send + Sync + 'static,
     ) -> Self {
-        self.gate.peer = Arc::new(peer);
+        self.gate.peer = PeerSource::from(address);
         self
     }
 
@@ -284,7 +296,7 @@ mod one_limit {
         }
     }
 
-    impl<F, A, C> OneLimit for Keyed<F, A, C> {
+    impl<K, A, C> OneLimit for Keyed<K, A, C> {
         fn described(&mut self) -> &mut Described {
             &mut self.described
         }

@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 
 use super::hold::RequestHold;
 use crate::Permit;
-use crate::keeper::poll_once;
+use crate::at_once::poll_once;
 
 /// Maximum number of requests with permits on their way back to a store that must be waited for.
 pub(super) const MAX_RETURNS: usize = 10_000;

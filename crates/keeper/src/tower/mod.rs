@@ -7,12 +7,13 @@
 //!                |
 //!                '--refused--> 429 or 503, Retry-After, RateLimit, problem+json
 //!                              gRPC: RESOURCE_EXHAUSTED or UNAVAILABLE, with RetryInfo
+//!                              no key: 400 or 500, gRPC: INVALID_ARGUMENT or INTERNAL
 //! ```
 //!
 //! | limit | made by |
 //! |---|---|
 //! | one limit for all requests, refusing or with a line | [`RateLimitLayer::new`], [`queue`](RateLimitLayer::queue) |
-//! | a limit for each user, token, address | [`RateLimitLayer::keyed`], [`by_address`] |
+//! | a limit for each user, token, address | [`RateLimitLayer::keyed`], with a [`KeySource`]: [`by_address`], [`by_header`] |
 //! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
 //! | requests at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
 //! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
@@ -28,12 +29,11 @@
 //!
 //! ```
 //! use ratekeeper::KeyedLimiter;
-//! use ratekeeper::policy::ClientIp;
 //! use ratekeeper::tower::{Peer, RateLimitLayer, by_address};
 //! use tower_layer::Layer;
 //!
 //! # fn my_service() {}
-//! let address = by_address(ClientIp::default(), |it| Some(it.get::<Peer>()?.0));
+//! let address = by_address::<Peer>(); // in axum: by_address::<ConnectInfo<SocketAddr>>()
 //! let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, address).named("per-address");
 //! let service = layer.layer(my_service()); // or, in axum: router.layer(layer)
 //! # Ok::<(), ratekeeper::core::Error>(())
@@ -41,6 +41,8 @@
 
 mod adaptive;
 mod body;
+mod by_address;
+mod by_part;
 mod counted;
 mod denial;
 mod described;
@@ -50,11 +52,14 @@ mod gate;
 mod grpc;
 mod hold;
 mod in_flight;
+mod key_source;
 mod keyed;
 mod layer;
 mod ledger;
 mod measured;
+mod no_key;
 mod pass;
+mod peer;
 mod policy;
 mod service;
 mod settle;
@@ -64,14 +69,18 @@ mod source;
 
 pub use adaptive::Adaptive;
 pub use body::LimitedBody;
+pub use by_address::{ByAddress, by_address, by_address_from};
+pub use by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
 pub use counted::Counted;
 pub use denial::Denial;
-pub use facts::Peer;
 pub use future::ResponseFuture;
 pub use gate::Gate;
 pub use in_flight::InFlight;
-pub use keyed::{Keyed, by_address};
+pub use key_source::{KeyOr, KeyOrShared, KeySource};
+pub use keyed::Keyed;
 pub use layer::RateLimitLayer;
+pub use no_key::NoKey;
+pub use peer::Peer;
 pub use policy::ByPolicy;
 pub use service::RateLimited;
 pub use settle::Counts;

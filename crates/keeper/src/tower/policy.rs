@@ -18,42 +18,41 @@
 
 use std::fmt;
 use std::future::pending;
-use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use http::Extensions;
 use http::request::Parts;
 use ratekeeper_core::{
     Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
 };
-use ratekeeper_policy::{Charges, Policy};
-use ratekeeper_store::{Decisions, Store, StoreError};
+use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
+use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::denial::{Denial, DeniedBy};
-use super::facts::{Attributes, client_address, facts, fields, own_peer};
+use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
 use super::pass::{FieldsToSend, Pass};
-use crate::keeper::{lends, list, poll_once, refused_at_once};
-use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
+use super::peer::PeerSource;
+use crate::at_once::poll_once;
+use crate::keeper::{lends, list, refused_at_once};
+use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
 
 /// Retry time of a refusal while the store does not answer.
 const RETRY: Nanos = Nanos::SECOND;
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
-pub struct ByPolicy<S, C> {
+pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     pub(super) keeper: Arc<Keeper<S, C>>,
-    pub(super) peer: Arc<PeerOf>,
+    pub(super) peer: PeerSource,
     pub(super) attributes: Option<Arc<AttributesOf>>,
     pub(super) on_store_error: Option<Arc<OnStoreError>>,
     ledger: Ledger<Keeper<S, C>>,
 }
 
-pub(super) type PeerOf = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
 pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
@@ -62,15 +61,16 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         Self {
             ledger: Ledger::new(Arc::clone(&keeper)),
             keeper,
-            peer: Arc::new(own_peer),
+            peer: PeerSource::default(),
             attributes: None,
             on_store_error: None,
         }
     }
 
-    /// Returns the charges of a request: its limits, keys and cost.
+    /// Returns the charges of a request: its limits, keys and cost; or its refusal, if a limit
+    /// counts by an address that the server did not provide.
     #[inline]
-    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> StoreQuestion {
+    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Result<StoreQuestion, Denial> {
         let now = self.keeper.clock().now();
         let headers = fields(parts);
         let attributes_of = self
@@ -82,18 +82,30 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let peer = (self.peer)(&parts.extensions);
+        let peer = self.peer.find(&parts.extensions);
         let ip = peer.map(|peer| {
             let policy = self.keeper.look_at_policy();
             client_address(parts, peer, &policy.client_ip)
         });
         let facts = facts(parts, ip, &headers, &attributes, cost);
-        let (policy, charges) = self.keeper.charges(&facts, Scope::All);
-        StoreQuestion {
+        let (policy, charges) = self.keeper.charges(&facts, Scope::All, now);
+        if ip.is_none()
+            && let Some(rule) = counts_without_address(&policy, &charges)
+        {
+            return Err(self.without_address(rule));
+        }
+        Ok(StoreQuestion {
             policy,
             charges,
             now,
-        }
+        })
+    }
+
+    #[cold]
+    fn without_address(&self, rule: &Rule) -> Denial {
+        let limit = Arc::clone(&rule.limit.name);
+        let reason = self.peer.missing();
+        Denial(DeniedBy::NoKey { limit, reason })
     }
 
     #[inline]
@@ -129,7 +141,10 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     /// There is no line: the answer contains how long a request is held back.
     fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
-        let asked = self.charges(parts, cost);
+        let asked = match self.charges(parts, cost) {
+            Ok(asked) => asked,
+            Err(denial) => return Asked::Now(Ruling::Denied(Denied::unasked(denial))),
+        };
         if self.keeper.store().answers_at_once()
             && let Some(admitted) = poll_once(self.keeper.admit(&asked))
         {
@@ -160,6 +175,17 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         let keeper = Arc::clone(&self.keeper);
         Box::pin(async move { keeper.clock().sleep_async(span).await })
     }
+}
+
+/// Returns the first enforced limit that would count a request without an address together with
+/// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
+fn counts_without_address<'a>(policy: &'a Policy, charges: &Charges) -> Option<&'a Rule> {
+    let mut stood_in = charges.entries.iter().filter(|entry| entry.fallback);
+    stood_in.find_map(|entry| {
+        let rule = policy.rules.get(entry.rule as usize)?;
+        let by_address = matches!(&rule.missing_key, MissingKey::Use(KeyPart::Ip { .. }));
+        (by_address && rule.mode.charge_mode() == Some(Mode::Enforce)).then_some(rule)
+    })
 }
 
 /// The question to a store about a request.
@@ -264,7 +290,7 @@ impl<S, C> Clone for ByPolicy<S, C> {
     fn clone(&self) -> Self {
         Self {
             keeper: Arc::clone(&self.keeper),
-            peer: Arc::clone(&self.peer),
+            peer: self.peer.clone(),
             attributes: self.attributes.clone(),
             on_store_error: self.on_store_error.clone(),
             ledger: self.ledger.clone(),

@@ -13,6 +13,7 @@ use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
+use super::pass::Pass;
 use super::settle::{GateSettings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
@@ -64,11 +65,37 @@ where
         let (parts, body) = request.into_parts();
         let LayerContext { gate, settings } = &*self.shared;
         let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-        let settled = match gate.ask(&parts, cost, settings.patience) {
-            Asked::Now(ruling) => match settings.settle(ruling, || grpc::content_type(&parts)) {
-                Settled::Pass(pass) if pass.delay == Nanos::ZERO => {
-                    let future = self.inner.call(Request::from_parts(parts, body));
-                    return ResponseFuture::serving(future, pass);
+        let asked = match gate.ask(&parts, cost, settings.patience) {
+            // Apart from the other cases, because moving their values takes longer than deciding.
+            Asked::Now(Ruling::Free) => {
+                settings.passed_free();
+                let future = self.inner.call(Request::from_parts(parts, body));
+                return ResponseFuture::serving(future, None);
+            }
+            Asked::Now(Ruling::Pass(pass)) if pass.delay == Nanos::ZERO => {
+                let pass = Some(settings.passed(pass));
+                let future = self.inner.call(Request::from_parts(parts, body));
+                return ResponseFuture::serving(future, pass);
+            }
+            asked => asked,
+        };
+        self.call_otherwise(asked, Request::from_parts(parts, body))
+    }
+}
+
+impl<S: Clone, G: Gate> RateLimited<S, G> {
+    /// Answers a request that does not pass at once.
+    #[inline(never)]
+    fn call_otherwise<B, R>(&mut self, asked: Asked, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+    {
+        let LayerContext { gate, settings } = &*self.shared;
+        let grpc = || grpc::content_type(request.headers());
+        let settled = match asked {
+            Asked::Now(ruling) => match settings.settle(ruling, grpc) {
+                Settled::Pass(pass) if delay_of(pass.as_ref()) == Nanos::ZERO => {
+                    return ResponseFuture::serving(self.inner.call(request), pass);
                 }
                 Settled::Refuse(response) => {
                     // The ready service may hold a place that another request waits for.
@@ -76,22 +103,24 @@ where
                     return ResponseFuture::refused(response);
                 }
                 Settled::Pass(pass) => {
-                    let delay = gate.sleep(pass.delay);
+                    let delay = gate.sleep(delay_of(pass.as_ref()));
                     Box::pin(async move {
                         delay.await;
                         Settled::Pass(pass)
                     })
                 }
             },
-            Asked::Later(asking) => {
-                later(Arc::clone(&self.shared), asking, grpc::content_type(&parts))
-            }
+            Asked::Later(asking) => later(Arc::clone(&self.shared), asking, grpc()),
         };
         // The ready service waits; the clone takes its place.
         let waits = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, waits);
-        ResponseFuture::waiting(settled, ready, Request::from_parts(parts, body))
+        ResponseFuture::waiting(settled, ready, request)
     }
+}
+
+fn delay_of(pass: Option<&Pass>) -> Nanos {
+    pass.map_or(Nanos::ZERO, |pass| pass.delay)
 }
 
 /// Settles a ruling that is not known at once.
@@ -103,9 +132,9 @@ fn later<G: Gate>(
     Box::pin(async move {
         let settled = shared.settings.settle(asking.await, || grpc);
         if let Settled::Pass(pass) = &settled
-            && pass.delay > Nanos::ZERO
+            && delay_of(pass.as_ref()) > Nanos::ZERO
         {
-            shared.gate.sleep(pass.delay).await;
+            shared.gate.sleep(delay_of(pass.as_ref())).await;
         }
         settled
     })

@@ -56,7 +56,8 @@ pub struct Counts {
 
 /// The outcome for a request.
 pub(super) enum Settled {
-    Pass(Pass),
+    /// It passes; `None` if that is all.
+    Pass(Option<Pass>),
     Refuse(Response<Vec<u8>>),
 }
 
@@ -81,23 +82,37 @@ impl GateSettings {
         ruling: Ruling,
         grpc: impl FnOnce() -> Option<HeaderValue>,
     ) -> Settled {
-        let shows = self.mode == Mode::Enforce;
+        let enforced = self.mode == Mode::Enforce;
         match ruling {
-            Ruling::Denied(Denied { denial, fields, .. }) if shows && !denial.is_shadow() => {
+            Ruling::Denied(Denied { denial, fields, .. }) if enforced && !denial.is_shadow() => {
                 add(&self.tally.refused);
                 call(self.on_refused.as_deref(), &denial);
                 Settled::Refuse(refusal(&denial, fields, grpc()))
             }
-            Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
-            Ruling::Pass(mut pass) => {
-                add(&self.tally.passed);
-                if !shows {
-                    pass.fields = FieldsToSend::Nothing;
-                    pass.delay = Nanos::ZERO;
-                }
-                Settled::Pass(pass)
+            Ruling::Denied(denied) => Settled::Pass(Some(self.shadowed(denied))),
+            Ruling::Pass(pass) => Settled::Pass(Some(self.passed(pass))),
+            Ruling::Free => {
+                self.passed_free();
+                Settled::Pass(None)
             }
         }
+    }
+
+    /// Counts a request that passes, and needs nothing more.
+    #[inline]
+    pub(super) fn passed_free(&self) {
+        add(&self.tally.passed);
+    }
+
+    /// Counts a request that passes, which a layer in shadow mode neither delays nor shows.
+    #[inline]
+    pub(super) fn passed(&self, mut pass: Pass) -> Pass {
+        add(&self.tally.passed);
+        if self.mode == Mode::Shadow {
+            pass.fields = FieldsToSend::Nothing;
+            pass.delay = Nanos::ZERO;
+        }
+        pass
     }
 
     /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow

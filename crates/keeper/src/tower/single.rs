@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Time, Verdict};
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
@@ -21,10 +21,10 @@ use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
 use super::shown::Limited;
 use crate::limiter::LimiterAlgorithm;
-use crate::{Clock, Limiter, Timer};
+use crate::{Clock, Limiter, SystemClock, Timer};
 
 /// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
-pub struct Single<A: LimiterAlgorithm, C> {
+pub struct Single<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     pub(super) limiter: Arc<Limiter<A, C>>,
     pub(super) described: Described,
 }
@@ -76,7 +76,10 @@ where
     }
 
     async fn wait(self, cost: Permits, patience: Nanos) -> Ruling {
-        let granted = self.limiter.try_acquire(cost, patience).await;
+        let granted = self
+            .limiter
+            .try_acquire(cost.get().into(), patience.into())
+            .await;
         let decision = match granted {
             Ok(Some(_waited)) => Decision {
                 verdict: Verdict::Allow,
@@ -97,7 +100,7 @@ where
         let cost = cost.unwrap_or(Permits::ONE);
         let waits = patience > Nanos::ZERO;
         if !waits || self.limiter.waiting() == 0 {
-            let decision = self.limiter.decide(cost);
+            let decision = self.limiter.decide(cost.get().into());
             let hopeless = decision.verdict == Verdict::DenyForever;
             if !waits || hopeless || decision.verdict.allows() {
                 return Asked::Now(self.ruling(decision, cost));

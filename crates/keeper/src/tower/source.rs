@@ -9,7 +9,7 @@ use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use super::policy::ByPolicy;
 use super::{GateSettings, RateLimitLayer};
-use crate::{Clock, Keeper, SystemClock};
+use crate::{Clock, Keeper, SystemClock, read_policy_files};
 
 /// Maximum bytes of a policy file, as in the language.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
@@ -76,7 +76,7 @@ impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
     /// # Errors
     /// [`PolicyError`], for errors in the text and for settings that a layer does not support.
     pub fn policy_text(text: &str) -> Result<Self, PolicyError> {
-        open("policy", text)
+        open("policy", text, Path::new(""))
     }
 
     /// Like [`policy_text`](Self::policy_text), with the text of a file. It is read once; to change
@@ -91,7 +91,7 @@ impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
             path: shown.clone(),
             reason: error.to_string(),
         })?;
-        open(&shown, &text)
+        open(&shown, &text, path.parent().unwrap_or(Path::new("")))
     }
 }
 
@@ -106,10 +106,12 @@ fn read(path: &Path) -> std::io::Result<String> {
 fn open(
     name: &str,
     text: &str,
+    home: &Path,
 ) -> Result<RateLimitLayer<ByPolicy<MemoryStore, SystemClock>>, PolicyError> {
     let clock = SystemClock::new();
     let origin = clock.origin();
-    let loaded = config::parse(text, Context { origin });
+    let files = read_policy_files(text, home);
+    let loaded = config::parse_file(text, &files, Context { origin }, clock.now());
     let policy = match loaded {
         Ok(loaded) => loaded.policy,
         Err(findings) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use proptest::prelude::*;
-use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Permits, Time};
+use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Time};
 use ratekeeper::{Clock as _, Limiter, ManualClock};
 
 use super::tasks::{Clocked, Tasks};
@@ -63,7 +63,7 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
     for &verb in verbs {
         match verb {
             Verb::Check(cost) => {
-                if limiter.check_n(Permits::new(cost)).is_ok() {
+                if limiter.check_n(cost.into()).is_ok() {
                     admitted.push((clock.now() + stepped_back, cost));
                 }
             }
@@ -71,7 +71,7 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
                 let patience = patience.map_or(Nanos::MAX, millis);
                 tasks.start(
                     costs.len(),
-                    limiter.try_acquire(Permits::new(cost), patience),
+                    limiter.try_acquire(cost.into(), patience.into()),
                 );
                 costs.push(cost);
             }

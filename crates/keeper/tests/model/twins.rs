@@ -1,9 +1,10 @@
 //! Twins: one limit and one key of many, in lockstep, by every algorithm.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use ratekeeper::core::{Algorithm, AnyAlgorithm, Nanos, Permits, Time};
+use ratekeeper::core::{Algorithm, AnyAlgorithm, Nanos, Time};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock as _, KeyedLimiter, Limiter, Settlement};
 
@@ -37,14 +38,14 @@ const WORDS: [&str; 20] = [
 /// An operation on a limiter.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
-    Check(u32),
-    Acquire { cost: u32, patience_ms: Option<u32> },
-    Until { cost: u32, deadline_ms: u32 },
+    Check(u64),
+    Acquire { cost: u64, patience_ms: Option<u32> },
+    Until { cost: u64, deadline_ms: u32 },
     GiveUp(usize),
-    Reserve { cost: u32, longest_ms: u32 },
+    Reserve { cost: u64, longest_ms: u32 },
     Cancel(usize),
-    Refund(u32),
-    Settle { taken: u32, used: u32 },
+    Refund(u64),
+    Settle { taken: u64, used: u64 },
     Reset,
     Set(usize),
     Wait(u32),
@@ -52,7 +53,8 @@ enum Verb {
 }
 
 fn verb() -> impl Strategy<Value = Verb> {
-    let cost = || prop_oneof![8 => 0_u32..5, 1 => Just(9), 1 => Just(u32::MAX)];
+    let huge = || prop::sample::select(vec![u64::from(u32::MAX), 1 << 32, u64::MAX]);
+    let cost = move || prop_oneof![8 => 0_u64..5, 1 => Just(9), 1 => huge()];
     prop_oneof![
         4 => cost().prop_map(Verb::Check),
         6 => (cost(), prop::option::of(0_u32..4_000))
@@ -64,7 +66,7 @@ fn verb() -> impl Strategy<Value = Verb> {
             .prop_map(|(cost, longest_ms)| Verb::Reserve { cost, longest_ms }),
         1 => any::<usize>().prop_map(Verb::Cancel),
         1 => cost().prop_map(Verb::Refund),
-        1 => (0_u32..5, 0_u32..9).prop_map(|(taken, used)| Verb::Settle { taken, used }),
+        1 => (0_u64..5, prop_oneof![9 => 0_u64..9, 1 => huge()]).prop_map(|(taken, used)| Verb::Settle { taken, used }),
         1 => Just(Verb::Reset),
         1 => (0..WORDS.len()).prop_map(Verb::Set),
         6 => (0_u32..1_500).prop_map(Verb::Wait),
@@ -92,15 +94,14 @@ fn live(first: usize, verbs: &[Verb]) {
         let context = || format!("verb {at}: {verb:?} at {:?}", clock.now());
         match verb {
             Verb::Check(cost) => {
-                let cost = Permits::new(cost);
                 let would = one.peek_n(cost);
                 let waiting = one.waiting();
-                assert_eq!(would, keyed.peek_n("ann", cost), "{}", context());
+                assert_eq!(would, keyed.key("ann").peek_n(cost), "{}", context());
                 let decision = one.decide(cost);
-                assert_eq!(decision, keyed.decide("ann", cost), "{}", context());
+                assert_eq!(decision, keyed.key("ann").decide(cost), "{}", context());
                 if waiting == 0 {
                     assert_eq!(decision.verdict, would.verdict, "{}", context());
-                } else if cost > Permits::ZERO {
+                } else if cost > 0 {
                     assert!(
                         !decision.verdict.allows(),
                         "a check passed the queue, {}",
@@ -109,18 +110,19 @@ fn live(first: usize, verbs: &[Verb]) {
                 }
             }
             Verb::Acquire { cost, patience_ms } => {
-                let cost = Permits::new(cost);
-                let patience = patience_ms.map_or(Nanos::MAX, millis);
+                let patience = patience_ms.map_or(Duration::MAX, |span| millis(span).into());
                 let task = start();
                 tasks.start(2 * task, one.try_acquire(cost, patience));
-                tasks.start(2 * task + 1, keyed.try_acquire("ann", cost, patience));
+                tasks.start(2 * task + 1, keyed.key("ann").try_acquire(cost, patience));
             }
             Verb::Until { cost, deadline_ms } => {
-                let cost = Permits::new(cost);
                 let deadline = clock.now() - Nanos::SECOND + millis(deadline_ms);
                 let task = start();
                 tasks.start(2 * task, one.try_acquire_until(cost, deadline));
-                tasks.start(2 * task + 1, keyed.try_acquire_until("ann", cost, deadline));
+                tasks.start(
+                    2 * task + 1,
+                    keyed.key("ann").try_acquire_until(cost, deadline),
+                );
             }
             Verb::GiveUp(which) => {
                 if let Some(task) = nth(&tasks, which) {
@@ -129,49 +131,54 @@ fn live(first: usize, verbs: &[Verb]) {
                 }
             }
             Verb::Reserve { cost, longest_ms } => {
-                let (cost, longest) = (Permits::new(cost), millis(longest_ms));
+                let longest = millis(longest_ms).into();
                 let mine = one.try_reserve(cost, longest);
-                let keys = keyed.try_reserve("ann", cost, longest);
+                let keys = keyed.key("ann").try_reserve(cost, longest);
                 let decisions = (
                     mine.as_ref().map(|it| (it.decision(), it.due())),
                     keys.as_ref().map(|it| (it.decision(), it.due())),
                 );
                 assert_eq!(decisions.0, decisions.1, "{}", context());
                 // A cost of zero cannot show if it was given back.
-                if let (Ok(mine), Ok(keys), 1..) = (mine, keys, cost.get()) {
+                if let (Ok(mine), Ok(keys), 1..) = (mine, keys, cost) {
                     reserved.push((mine, keys));
                 }
             }
             Verb::Cancel(which) => {
                 if !reserved.is_empty() {
                     let (mine, keys) = reserved.swap_remove(which % reserved.len());
-                    assert_eq!(mine.try_cancel(), keys.try_cancel(), "{}", context());
+                    let mine = one.try_cancel(mine);
+                    assert_eq!(mine, keyed.try_cancel(keys), "{}", context());
                 }
             }
             Verb::Refund(cost) => {
-                let cost = Permits::new(cost);
-                assert_eq!(one.try_refund(cost), keyed.try_refund("ann", cost));
+                assert_eq!(one.try_refund(cost), keyed.key("ann").try_refund(cost));
                 let most = one.show(Algorithm::capacity);
                 assert!(one.peek().remaining <= most, "{}", context());
             }
             Verb::Settle { taken, used } => {
-                let [taken, used] = [taken, used].map(Permits::new);
                 let settlement = Settlement { taken, used };
                 let mine = one.try_settle(settlement);
-                assert_eq!(mine, keyed.try_settle("ann", settlement), "{}", context());
+                assert_eq!(
+                    mine,
+                    keyed.key("ann").try_settle(settlement),
+                    "{}",
+                    context()
+                );
             }
             Verb::Reset => {
                 one.reset();
-                let _ = keyed.reset("ann");
+                let _ = keyed.key("ann").reset();
                 reserved.clear(); // what was promised is forgotten
             }
             Verb::Set(to) => {
                 one.set_limit_text(WORDS[to]).unwrap();
                 keyed.set_limit_text(WORDS[to]).unwrap();
-                let _ = keyed.peek("ann"); // states of keys are converted when they are met
-                for (_, keys) in reserved.drain(..) {
+                let _ = keyed.key("ann").peek(); // states of keys are converted when they are met
+                for (mine, keys) in reserved.drain(..) {
                     // Whatever has happened since, its state says nothing about it.
-                    assert_ne!(keys.try_cancel(), Ok(true), "{}", context());
+                    assert_ne!(one.try_cancel(mine), Ok(true), "{}", context());
+                    assert_ne!(keyed.try_cancel(keys), Ok(true), "{}", context());
                 }
             }
             Verb::Wait(span) => advance(&mut tasks, &clock, clock.now() + millis(span)),
@@ -186,8 +193,8 @@ fn live(first: usize, verbs: &[Verb]) {
             "a look changed the state, {}",
             context()
         );
-        assert_eq!(one.peek(), keyed.peek("ann"), "{}", context());
-        assert_eq!(one.waiting(), keyed.waiting("ann"), "{}", context());
+        assert_eq!(one.peek(), keyed.key("ann").peek(), "{}", context());
+        assert_eq!(one.waiting(), keyed.key("ann").waiting(), "{}", context());
         assert_eq!(tasks.running.len(), 2 * one.waiting(), "{}", context());
         same_stories(&tasks, &mut done, &context);
     }

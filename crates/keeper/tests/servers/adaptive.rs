@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use ratekeeper::core::Nanos;
 use ratekeeper::tower::{AdaptiveSettings, Bounds, Gradient, Law, RateLimitLayer, Vegas};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -114,7 +113,7 @@ async fn the_limit_converges_on_the_capacity_of_the_server_and_goodput_holds() {
                 most: 1_000,
                 initial: 4,
             },
-            window: Nanos::from_millis(50),
+            window: Duration::from_millis(50),
             ..AdaptiveSettings::default()
         };
         let layer = RateLimitLayer::adaptive(settings).unwrap();

@@ -9,9 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path};
 use axum::routing::get;
-use http::Extensions;
 use ratekeeper::core::{Nanos, Permits};
-use ratekeeper::policy::ClientIp;
 use ratekeeper::tower::{RateLimitLayer, by_address};
 use ratekeeper::{Clock, KeyedLimiter, Limiter};
 use tokio::net::TcpListener;
@@ -26,10 +24,6 @@ pub(crate) async fn serve(router: Router) -> SocketAddr {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
     address
-}
-
-fn peer(extensions: &Extensions) -> Option<SocketAddr> {
-    Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0)
 }
 
 /// A handler that counts.
@@ -77,7 +71,7 @@ fn passed(answers: &[Answer]) -> usize {
 async fn exactly_the_bound_is_admitted() {
     let by_key = RateLimitLayer::keyed(
         KeyedLimiter::per("500/24h").unwrap(),
-        by_address(ClientIp::default(), peer),
+        by_address::<ConnectInfo<SocketAddr>>(),
     )
     .named("per-address");
     let all = RateLimitLayer::new(Limiter::per("500/24h").unwrap()).named("all");
@@ -86,7 +80,7 @@ async fn exactly_the_bound_is_admitted() {
          algorithm = \"token-bucket\"\nmissing_key = \"deny\"\n",
     )
     .unwrap()
-    .peer_from(peer);
+    .peer_in::<ConnectInfo<SocketAddr>>();
     let (router, served) = counting();
     for (name, limited) in [
         ("per-address", router.clone().layer(by_key)),
@@ -161,7 +155,7 @@ fn holding() -> Vec<(&'static str, Router, AtWork)> {
          concurrency = { max = 20, lease = \"1h\" }\n",
     )
     .unwrap()
-    .peer_from(peer);
+    .peer_in::<ConnectInfo<SocketAddr>>();
     let keeper = Arc::clone(policy.keeper());
     let of_policy = move || {
         let limit = &keeper.policy().rules[0].limit;

@@ -5,8 +5,6 @@
 //!   retries     the client's pace, each attempt                 refuses: Retry-After
 //! ```
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
@@ -17,8 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use ratekeeper::Limiter;
 use ratekeeper::core::Nanos;
 use ratekeeper::tower::RateLimitLayer;
-use ratekeeper_resilience::tower::{CallSettings, ResilienceLayer};
-use ratekeeper_resilience::{Budget, BudgetSettings};
+use ratekeeper_resilience::tower::ResilienceLayer;
 use tokio::net::TcpListener;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -33,10 +30,8 @@ async fn a_paced_client_that_is_refused_retries_after_the_stated_wait() {
     tokio::spawn(async move { axum::serve(listener, router).await });
 
     let pace = RateLimitLayer::new(Limiter::per("1/20ms").unwrap()).queue(Nanos::SECOND);
-    let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let retrying = ResilienceLayer::new(CallSettings::default(), budget);
-    let mut client = retrying.layer(pace.layer(http));
+    let mut client = ResilienceLayer::default().layer(pace.layer(http));
     for _ in 0..2 {
         let request = Request::get(&url).body(Full::default()).unwrap();
         let answer = client.call(request).await.unwrap();

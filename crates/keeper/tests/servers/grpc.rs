@@ -17,7 +17,7 @@ use tonic_types::StatusExt;
 
 use crate::client::until;
 
-async fn serve<G: Gate>(layer: RateLimitLayer<G>) -> SocketAddr {
+pub(crate) async fn serve<G: Gate>(layer: RateLimitLayer<G>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (_, health) = tonic_health::server::health_reporter();
@@ -26,7 +26,7 @@ async fn serve<G: Gate>(layer: RateLimitLayer<G>) -> SocketAddr {
     address
 }
 
-async fn client(address: SocketAddr) -> HealthClient<Channel> {
+pub(crate) async fn client(address: SocketAddr) -> HealthClient<Channel> {
     let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
     HealthClient::new(endpoint.connect().await.unwrap())
 }
@@ -37,7 +37,7 @@ async fn exactly_the_bound_is_admitted_and_the_rest_receive_a_wait() {
                 algorithm = \"token-bucket\"\nmissing_key = \"deny\"\n";
     let layer = RateLimitLayer::policy_text(text)
         .unwrap()
-        .peer_from(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr());
+        .peer_from(TcpConnectInfo::remote_addr);
     let address = serve(layer).await;
     let tasks: Vec<_> = (0..40)
         .map(|_| {

@@ -1,7 +1,6 @@
 //! hyper: a service without a framework, which sets the client's address itself.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,14 +18,18 @@ use tower_service::Service;
 
 use crate::client::Client;
 
-/// Adds the address of the connection to its requests.
+/// Adds an extension with the address of the connection to its requests.
 #[derive(Clone)]
-struct Connected<S> {
-    peer: SocketAddr,
-    inner: S,
+pub(crate) struct Connected<T, S> {
+    pub(crate) peer: T,
+    pub(crate) inner: S,
 }
 
-impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Connected<S> {
+impl<T, S> Service<Request<Incoming>> for Connected<T, S>
+where
+    T: Clone + Send + Sync + 'static,
+    S: Service<Request<Incoming>>,
+{
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -39,13 +42,13 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Connected<S> 
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
-        request.extensions_mut().insert(Peer(self.peer));
+        request.extensions_mut().insert(self.peer.clone());
         self.inner.call(request)
     }
 }
 
 #[derive(Clone)]
-struct Hello;
+pub(crate) struct Hello;
 
 impl Service<Request<Incoming>> for Hello {
     type Response = Response<Full<Bytes>>;
@@ -74,7 +77,7 @@ async fn addresses_are_those_of_connections_or_of_trusted_proxies() {
             trusted_proxies: Vec::from_iter(trusted.map(|it| network(it).unwrap())),
             ..ClientIp::default()
         };
-        let address = by_address(client_ip, |extensions| Some(extensions.get::<Peer>()?.0));
+        let address = by_address::<Peer>().behind(client_ip);
         let layer = RateLimitLayer::keyed(KeyedLimiter::per("2/24h").unwrap(), address);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -82,6 +85,7 @@ async fn addresses_are_those_of_connections_or_of_trusted_proxies() {
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
                 let inner = layer.layer(Hello); // anew for each connection
+                let peer = Peer(peer);
                 let service = TowerToHyperService::new(Connected { peer, inner });
                 let connection =
                     http1::Builder::new().serve_connection(TokioIo::new(stream), service);

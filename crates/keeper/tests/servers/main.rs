@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod adaptive;
+mod addresses;
 mod axum_server;
 mod both_sides;
 mod client;
 mod grpc;
 mod hyper_server;
+mod limits;
 mod load;
 mod queues;
 mod redis;

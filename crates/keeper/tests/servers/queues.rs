@@ -103,7 +103,7 @@ fn lines() -> Vec<(&'static str, Doors, Router, Waiting)> {
         "keyed",
         doors,
         router,
-        Box::new(move || keyed.waiting("ann")),
+        Box::new(move || keyed.key("ann").waiting()),
     ));
     all
 }

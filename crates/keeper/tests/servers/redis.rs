@@ -30,7 +30,7 @@ use crate::client::Client;
 use crate::slow::Slow;
 
 /// A server of the system (Debian), on a port of its own; stopped when dropped.
-struct Redis {
+pub(crate) struct Redis {
     program: PathBuf,
     port: u16,
     child: Child,
@@ -42,7 +42,7 @@ impl Redis {
     /// # Panics
     /// If it is absent and `CI` is set.
     #[expect(clippy::print_stdout, reason = "a skipped test is printed")]
-    async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut programs = env::split_paths(&path).map(|at| at.join("redis-server"));
         let Some(program) = programs.find(|program| program.is_file()) else {
@@ -84,20 +84,24 @@ impl Redis {
         }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    async fn start_again(&mut self) {
+    pub(crate) async fn start_again(&mut self) {
         let child = Self::run(&self.program, self.port).await;
         self.child = child.expect("the port is still free");
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 
     fn store(&self, clock: &SystemClock) -> RedisStore {
         let config = RedisConfig {
             origin: clock.origin(),
-            ..RedisConfig::new(format!("redis://127.0.0.1:{}", self.port))
+            ..RedisConfig::new(self.url())
         };
         RedisStore::new(config).unwrap()
     }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use ratekeeper::core::{Nanos, Time};
 use ratekeeper::{Clock, ManualClock, WaitError};
@@ -46,8 +47,13 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    pub(crate) fn start(&mut self, task: usize, future: impl Future<Output = Waited> + 'a) {
-        self.running.insert(task, Box::pin(future));
+    pub(crate) fn start(
+        &mut self,
+        task: usize,
+        future: impl Future<Output = Result<Option<Duration>, WaitError>> + 'a,
+    ) {
+        let waited = async { future.await.map(|waited| waited.map(Nanos::from)) };
+        self.running.insert(task, Box::pin(waited));
         self.poll(task);
     }
 

@@ -6,6 +6,7 @@ use std::future::{Ready, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -33,7 +34,7 @@ fn layer(clock: &Clocked) -> Layered {
             most: 9,
             initial: 2,
         },
-        window: Nanos::from_micros(1),
+        window: Duration::from_micros(1),
         least_samples: 1,
     };
     let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();

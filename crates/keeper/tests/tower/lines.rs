@@ -3,6 +3,7 @@
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use ratekeeper::core::{AnyAlgorithm, Concurrency, Gcra, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
@@ -241,18 +242,18 @@ fn the_end_of_a_lease_serves_the_first_waiter() {
     let lease = Concurrency::new(Permits::ONE, Nanos::from_millis(300)).unwrap();
     let limiter = Limiter::with_clock(lease, Arc::clone(&clock));
     assert!(limiter.check().is_ok());
-    let mut waiting = pin!(limiter.try_acquire(Permits::ONE, Nanos::SECOND));
+    let mut waiting = pin!(limiter.try_acquire(1, Duration::from_secs(1)));
     assert!(poll(waiting.as_mut()).is_pending());
     clock.advance(Nanos::from_millis(300));
-    let waited = Some(Nanos::from_millis(300));
+    let waited = Some(Duration::from_millis(300));
     assert_eq!(poll(waiting), Poll::Ready(Ok(waited)));
-    let mut next = pin!(limiter.try_acquire(Permits::ONE, Nanos::from_millis(299)));
+    let mut next = pin!(limiter.try_acquire(1, Duration::from_millis(299)));
     assert!(
         poll(next.as_mut()).is_pending(),
         "the permit may be returned sooner"
     );
-    limiter.refund(Permits::ONE);
-    assert_eq!(poll(next), Poll::Ready(Ok(Some(Nanos::ZERO))));
+    limiter.refund(1);
+    assert_eq!(poll(next), Poll::Ready(Ok(Some(Duration::ZERO))));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod adaptive;
 mod holds;
+mod keys;
 mod lines;
 mod policies;
 mod readiness;

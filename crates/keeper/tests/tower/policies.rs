@@ -91,7 +91,7 @@ fn peers_and_attributes_come_from_the_configured_sources() {
     #[derive(Clone)]
     struct Connected(SocketAddr);
     let layer = policy(LOGINS, &clock())
-        .peer_from(|extensions| Some(extensions.get::<Connected>()?.0))
+        .peer_from(|connected: &Connected| Some(connected.0))
         .attributes(|parts| {
             let user = parts
                 .headers
@@ -116,11 +116,36 @@ fn peers_and_attributes_come_from_the_configured_sources() {
     assert_eq!(ask("/?tenant=u", 1, "ann"), 200);
 }
 
+/// A limit refuses what it cannot count by address, unless its `missing_key` is set, its mode is
+/// shadow, or it finds another key.
 #[test]
-fn clients_without_an_address_share_one_count() {
-    let mut service = policy(LOGINS, &clock()).layer(Stage::default());
-    let mut ask = || status(&mut service, post("/login", &[("host", "shop.example")]));
-    assert_eq!([ask(), ask(), ask()], [200, 200, 429]);
+fn a_limit_by_address_refuses_requests_of_a_server_that_sets_none() {
+    const BUCKET: &str = "limit = \"2/1m\"\nalgorithm = \"token-bucket\"\n";
+    for (key, expected) in [
+        ("key = [\"ip\"]", [500; 3]),
+        ("key = [\"ip/24\", \"path\"]", [500; 3]),
+        ("key = [\"header:x-user\"]", [500; 3]),
+        ("key = [\"header:host\"]", [200, 200, 429]),
+        ("key = [\"ip\"]\nmissing_key = \"shared\"", [200, 200, 429]),
+        ("key = [\"ip\"]\nmissing_key = \"skip\"", [200; 3]),
+        ("key = [\"ip\"]\nmissing_key = \"deny\"", [429; 3]),
+        (
+            "key = [\"ip\"]\nmissing_key = \"use:path\"",
+            [200, 200, 429],
+        ),
+        ("key = [\"ip\"]\nmode = \"shadow\"", [200; 3]),
+        ("key = [\"all\"]", [200, 200, 429]),
+    ] {
+        let layer = policy(
+            &format!("[[limit]]\nname = \"a\"\n{key}\n{BUCKET}"),
+            &clock(),
+        );
+        let mut service = layer.layer(Stage::default());
+        let mut ask = || status(&mut service, get("/", &[("host", "shop.example")]));
+        assert_eq!([ask(), ask(), ask()], expected, "{key}");
+        let refused = expected.iter().filter(|status| **status != 200).count();
+        assert_eq!(layer.counts().refused, refused as u64, "{key}");
+    }
 }
 
 #[test]
@@ -265,7 +290,8 @@ fn a_new_policy_applies_to_existing_services() {
 fn costs_may_come_from_the_request() {
     let layer = policy(LOGINS, &clock()).cost(|_| Permits::new(2));
     let mut service = layer.layer(Stage::default());
-    let mut ask = || status(&mut service, post("/login", &[("host", "shop.example")]));
+    let login = || post("/login", &[("host", "shop.example")]);
+    let mut ask = || status(&mut service, from("192.0.2.1", login()));
     assert_eq!([ask(), ask()], [200, 429]);
 }
 

@@ -121,7 +121,8 @@ fn exactly_one(
 fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findings<'_>) {
     match (shape, node.get_ref()) {
         (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
-        | (Shape::Flag, DeValue::Boolean(_)) => {}
+        | (Shape::Flag, DeValue::Boolean(_))
+        | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
         (Shape::Word(words), DeValue::String(text)) => word(text, node.span(), words, here, out),
         (Shape::Whole { least, most }, DeValue::Integer(_)) => {
             if whole(node).is_none_or(|number| number < *least || number > *most) {
@@ -131,7 +132,12 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
             list(node, *most, here, out);
         }
-        (Shape::Named { most }, DeValue::Table(names)) => named(node, names, *most, here, out),
+        (Shape::Named { most }, DeValue::Table(names)) => {
+            named(node, names, &TEXTS, *most, here, out);
+        }
+        (Shape::Map { of, most }, DeValue::Table(names)) => {
+            named(node, names, of, *most, here, out);
+        }
         (Shape::Table(table), DeValue::Table(written)) => {
             fields(written, node.span(), table, &inside(here), out);
         }
@@ -163,7 +169,8 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
             | (Shape::Whole { .. }, DeValue::Integer(_))
             | (Shape::Flag, DeValue::Boolean(_))
-            | (Shape::Table(_), DeValue::Table(_))
+            | (Shape::Table(_) | Shape::Map { .. }, DeValue::Table(_))
+            | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
 }
 
@@ -216,10 +223,16 @@ fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings
     }
 }
 
-/// Checks names with a string or a list each.
+/// Shape of each value of [`Shape::Named`].
+static TEXTS: Shape = Shape::Texts {
+    most: super::fields::MAX_MATCH_VALUES,
+};
+
+/// Checks names with a value of one shape each.
 fn named(
     node: &SpannedValue<'_>,
     names: &DeTable<'_>,
+    of: &'static Shape,
     most: usize,
     here: Here<'_>,
     out: &mut Findings<'_>,
@@ -247,14 +260,7 @@ fn named(
             example: "\"value\"",
             ..here
         };
-        value(
-            node,
-            &Shape::Texts {
-                most: super::fields::MAX_VALUES,
-            },
-            here,
-            out,
-        );
+        value(node, of, here, out);
     }
 }
 

@@ -9,17 +9,23 @@ use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_EXEMPTIONS;
 use super::limit::Draft;
+use super::policy_files::PolicyFiles;
 use super::read::{self, At};
 use super::requests::requests;
 use crate::glob::Glob;
-use crate::{Exemption, Field, Matcher, Pattern};
+use crate::{Exemption, Field, Matcher, Pattern, Patterns};
 
 /// Reads the exemptions and adds each to the limits it names.
-pub(super) fn exempt(root: &DeTable<'_>, drafts: &mut [Draft], out: &mut Findings<'_>) {
+pub(super) fn exempt(
+    root: &DeTable<'_>,
+    files: &PolicyFiles,
+    drafts: &mut [Draft],
+    out: &mut Findings<'_>,
+) {
     let sorted = Sorted::new(drafts);
     for (index, table) in read::tables(root, "exempt", MAX_EXEMPTIONS) {
         separate(table.value, &format!("exempt {}", index + 1), out);
-        let requests = requests(table.value, out);
+        let requests = requests(table.value, files, out);
         let reason = read::text(table.value, "reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {
             matcher: requests.matcher,
@@ -83,7 +89,7 @@ impl Sorted {
 
 /// Warns of an exemption that takes every request out.
 fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &mut Findings<'_>) {
-    let all = |(field, patterns): &(Field, Vec<Pattern>)| {
+    let all = |(field, patterns): &(Field, Patterns)| {
         let one = |pattern: &Pattern| match field {
             Field::Path => pattern.text() == "/**",
             Field::Method | Field::Host => pattern.text() == "*",

@@ -7,23 +7,27 @@ use std::sync::Arc;
 use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage, Permits};
 use toml::de::DeTable;
 
+use super::active::{Zones, active};
 use super::check::place;
 use super::codes;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_NAME;
 use super::forms::quantity;
+use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
 use super::read::{self, At, whole};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::ZoneSpec;
-use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode};
+use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode, Variants};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) rule: Rule,
+    /// Index of its table.
+    pub(super) index: usize,
     /// The requests it is for, in a comparable form.
     pub(super) same: Vec<(String, Vec<String>)>,
     pub(super) kind: QuantityKind,
@@ -38,6 +42,7 @@ pub(super) struct LimitPlaces {
     pub(super) key: Range<usize>,
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
+    pub(super) active: Option<Range<usize>>,
     /// True if the limit or the defaults set the behaviour for a missing key.
     pub(super) missing_key_set: bool,
 }
@@ -61,6 +66,8 @@ pub(super) struct FileContext<'a> {
     pub(super) origin: Origin,
     pub(super) defaults: Defaults,
     pub(super) responses: Responses,
+    pub(super) files: &'a PolicyFiles,
+    pub(super) zones: Zones,
     /// Name and first place of every limit with a name, including refused ones.
     pub(super) names: HashMap<&'a str, Range<usize>>,
 }
@@ -94,10 +101,12 @@ pub(super) fn limit<'a>(
 ) -> Option<Draft> {
     let written = table.value;
     let named = limit_name(written, &mut shared.names, out);
-    let mut requests = requests(written, out);
+    let mut requests = requests(written, shared.files, out);
     let key = key(written, out);
     let case = path_case(written).or(shared.defaults.path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
+    let here = place("limit", index, written);
+    let active = active(written, &here, &shared.zone, &mut shared.zones, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let Defaults {
@@ -107,7 +116,7 @@ pub(super) fn limit<'a>(
     } = &shared.defaults;
     let mode = mode(written).or_else(|| usual_mode.clone());
     let is_set = missing.is_some() || usual_missing.is_some();
-    let on_descriptors = separate(written, &place("limit", index, written), out);
+    let on_descriptors = separate(written, &here, out);
     let missing_key = missing
         .or_else(|| usual_missing.clone())
         .unwrap_or_default();
@@ -128,10 +137,13 @@ pub(super) fn limit<'a>(
         denials,
     };
     let quantity = quantity(written, around, out);
-    let cost = cost(written, &place("limit", index, written), out);
+    let cost = cost(written, &here, out);
 
     let (quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
+    let (active_at, active) = active
+        .map(|active| (active.at, Box::new(active.value)))
+        .unzip();
     let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
     Some(Draft {
         rule: Rule {
@@ -146,6 +158,7 @@ pub(super) fn limit<'a>(
             },
             mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
             matcher: requests.matcher,
+            active,
             key: counted(key),
             missing_key,
             cost: cost.value,
@@ -156,7 +169,9 @@ pub(super) fn limit<'a>(
             keeps_to: quantity.keeps_to,
             text: quantity.text,
             line: 0,
+            variants: Variants::default(),
         },
+        index,
         same: requests.same,
         kind: quantity.kind,
         denials,
@@ -165,6 +180,7 @@ pub(super) fn limit<'a>(
             key: key_at,
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.at).filter(|at| !at.is_empty()),
+            active: active_at,
             missing_key_set: is_set,
         },
     })

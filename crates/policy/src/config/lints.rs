@@ -239,8 +239,12 @@ pub(super) fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
 /// Returns true if both limits charge the same for a shared request, and `strict` can refuse it.
 pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
-    a.cost == b.cost
+    // Plans and overrides may raise one limit, and lower the other.
+    let is_plain = a.variants.is_empty() && b.variants.is_empty();
+    is_plain
+        && a.cost == b.cost
         && a.missing_key == b.missing_key
+        && (a.active.is_none() || a.active == b.active)
         && a.mode == RuleMode::Enforce
         && b.mode != RuleMode::Off
         && strict.denials == loose.denials

@@ -7,17 +7,18 @@
 //!                                                                           warnings
 //! ```
 //!
-//! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
+//! * `fields/` is the language as one table: the checker and the JSON Schema read it.
 //! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
 //!   or of the wrong type.
-//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
-//!   part of a limit each, from values of the right shape to the model.
+//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `refusal`, `exempt`, `settings`:
+//!   one part of a limit each, from values of the right shape to the model.
+//! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.
 //!
-//! Only the text is read: time zones are compiled in, so that a policy means the same on every
-//! machine.
+//! Only the text is read, and the files that the caller hands over: time zones are compiled in, so that a policy means the same on every machine.
 
+mod active;
 mod algorithm;
 mod check;
 pub(crate) mod codes;
@@ -36,6 +37,10 @@ mod lints;
 mod log;
 mod near;
 mod numbers;
+mod overrides;
+mod overrides_file;
+mod plan;
+mod policy_files;
 mod post_paid;
 mod quantity;
 mod queue;
@@ -50,24 +55,30 @@ mod settings;
 mod shape;
 mod shares;
 mod syntax;
+mod turns;
+mod variants;
 mod within;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::iter::once;
 
-use ratekeeper_core::Origin;
+use ratekeeper_core::{Origin, Time};
 use sha2::{Digest as _, Sha256};
 use toml::de::DeTable;
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
 pub use limit_text::{LimitTextError, parse_limit};
+pub use policy_files::{MAX_LIST_BYTES, PolicyFiles};
 pub use render::{Colour, brief, render};
 pub use schema::schema;
 
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;
 use self::limit::{Draft, FileContext};
+use self::overrides::OverrideReader;
+use self::variants::VariantReader;
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -111,13 +122,55 @@ pub struct Context {
 /// # Errors
 /// All errors of the text, in its order. Warnings are produced only if there are no errors.
 pub fn parse(text: &str, context: Context) -> Result<Loaded, Vec<Diagnostic>> {
+    load(text, &PolicyFiles::default(), context, None)
+}
+
+/// Reads the policy of a file at `now`, on the clock of `context`, with the files that it names, and
+/// with a warning for each override that has ended.
+///
+/// ```
+/// # use ratekeeper_core::Time;
+/// use ratekeeper_policy::config::{Context, PolicyFiles, parse_file};
+///
+/// let text = r#"
+/// version = 1
+/// overrides = "overrides.csv"
+/// [[limit]]
+/// name  = "per-tenant"
+/// key   = ["attr:tenant"]
+/// limit = "100/1m"
+/// "#;
+/// let read = |_: &str, _| Ok("limit,key,set\nper-tenant,acme,20000/1m\n".to_owned());
+/// let files = PolicyFiles::read(text, read);
+/// let loaded = parse_file(text, &files, Context::default(), Time::ZERO).unwrap();
+/// assert_eq!(loaded.policy.rules[0].variants.overrides().len(), 1);
+/// ```
+///
+/// # Errors
+/// Like [`parse`]; errors of a file stand at the place that names it.
+pub fn parse_file(
+    text: &str,
+    files: &PolicyFiles,
+    context: Context,
+    now: Time,
+) -> Result<Loaded, Vec<Diagnostic>> {
+    load(text, files, context, Some(context.origin.unix_nanos(now)))
+}
+
+/// `unix_nanos` is `None` if it does not matter which overrides have ended.
+fn load(
+    text: &str,
+    files: &PolicyFiles,
+    context: Context,
+    unix_nanos: Option<u64>,
+) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
     let Some(document) = syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
     let root = document.get_ref();
     check::policy(root, &fields::POLICY, &mut out);
-    let policy = policy(text, root, context, &mut out);
+    let policy = policy((text, files), root, (context, unix_nanos), &mut out);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
             policy,
@@ -129,9 +182,9 @@ pub fn parse(text: &str, context: Context) -> Result<Loaded, Vec<Diagnostic>> {
 
 /// Reads a checked document; `None` if the text has an error.
 fn policy(
-    text: &str,
+    (text, files): (&str, &PolicyFiles),
     root: &DeTable<'_>,
-    context: Context,
+    (context, unix_nanos): (Context, Option<u64>),
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
     let zone = settings::zone(root, out);
@@ -142,8 +195,10 @@ fn policy(
     let mut shared = FileContext {
         zone,
         origin: context.origin,
+        files,
         defaults,
         responses,
+        zones: HashMap::new(),
         names: HashMap::new(),
     };
     let mut lines = LineCounter::new(text);
@@ -155,18 +210,35 @@ fn policy(
             drafts.push(draft);
         }
     }
-    exempt::exempt(root, &mut drafts, out);
+    exempt::exempt(root, files, &mut drafts, out);
+    let mut variants = VariantReader::new(root, &shared);
+    let prefix = client_ip.ipv6_prefix;
+    let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
+    let names = shared.names.keys().copied();
+    let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
+    overrides.tables(root, &mut lines, (&mut variants, &mut drafts), out);
+    overrides_file::read(
+        root,
+        files,
+        &mut overrides,
+        (&mut variants, &mut drafts),
+        out,
+    );
+    overrides.install(&mut drafts);
     lints::impossible(&drafts, &settings, out);
     if out.has_errors() {
         return None;
     }
     lints::lints(&drafts, &shared.responses, &settings, out);
+    active::lints(&drafts, context.origin, out);
+    turns::turns(&drafts, out);
     Some(Policy {
         version: 0,
-        sha: sha([text]).into(),
+        sha: sha(once(text).chain(files.texts())).into(),
         rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
         origin: context.origin,
         client_ip,
+        plans,
         headers: settings::headers(root),
         settings,
     })

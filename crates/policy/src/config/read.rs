@@ -55,11 +55,16 @@ pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<At<&'a
     Some(At::new(node.get_ref().as_table()?, node.span()))
 }
 
-/// Returns the strings of a list, or a single one.
+/// Returns the strings of a list, or a single one; at most 1,000.
 pub(super) fn texts<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
+    texts_up_to(MAX_VALUES, node)
+}
+
+/// Returns the first `most` strings of a list, or a single one.
+pub(super) fn texts_up_to<'a>(most: usize, node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
     let text = |node: &'a SpannedValue<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
     match node.get_ref() {
-        DeValue::Array(values) => values.iter().take(MAX_VALUES).filter_map(text).collect(),
+        DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
         _ => text(node).into_iter().collect(),
     }
 }

@@ -7,12 +7,15 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_NAME, MAX_NAMES};
+use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use super::foreign;
-use super::read::{self, At};
+use super::policy_files::{PolicyFiles, list_name};
+use super::read::{self, At, SpannedValue};
 use super::settings::header_name;
 use super::shape::NameHint;
-use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, ValueError};
+use crate::{
+    EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
+};
 
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
@@ -85,8 +88,17 @@ pub(super) struct Requests {
     pub(super) same: Vec<(String, Vec<String>)>,
 }
 
+/// Returns the values of a field of `match`.
+fn values<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
+    read::texts_up_to(MAX_MATCH_VALUES, node)
+}
+
 /// Reads `match`; without one, all requests match.
-pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests {
+pub(super) fn requests(
+    table: &DeTable<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Requests {
     let mut all = Requests::default();
     let Some(written) = read::table(table, "match") else {
         return all;
@@ -100,7 +112,7 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
         ("domain", Field::Domain),
     ] {
         if let Some(node) = written.get(name) {
-            all.add(name, field, &read::texts(node), out);
+            all.add((name, field), &values(node), files, out);
         }
     }
     for (group, field) in [
@@ -120,12 +132,8 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
             let Some(name) = field_name(group, &text, out) else {
                 continue;
             };
-            all.add(
-                &format!("{group}.{name}"),
-                field(name),
-                &read::texts(node),
-                out,
-            );
+            let path = format!("{group}.{name}");
+            all.add((&path, field(name)), &values(node), files, out);
         }
     }
     all.same.sort();
@@ -149,25 +157,37 @@ impl Requests {
         }
     }
 
-    fn add(&mut self, name: &str, field: Field, values: &[At<&str>], out: &mut Findings<'_>) {
+    fn add(
+        &mut self,
+        (name, field): (&str, Field),
+        values: &[At<&str>],
+        files: &PolicyFiles,
+        out: &mut Findings<'_>,
+    ) {
         let mut patterns = Vec::with_capacity(values.len());
         let mut seen = BTreeSet::new();
+        let mut has_positive = false;
         for text in values {
-            match Pattern::parse(&field, text.value) {
-                Ok(pattern) => {
-                    foreign::remark(&field, text, out);
-                    patterns.push(pattern);
-                }
-                Err(mut error) => {
-                    if field == Field::Path && foreign::is_foreign(text.value) {
-                        let path = foreign::translated(text.value);
-                        error.help = format!(
-                            "write \"{}\": `*` is one segment, `**` any number of them",
-                            shown(&path)
-                        );
+            has_positive |= !text.value.starts_with('!');
+            if let Some(list) = list_name(text.value) {
+                files.add(list, (name, &field), text, &mut patterns, out);
+            } else {
+                match Pattern::parse(&field, text.value) {
+                    Ok(pattern) => {
+                        foreign::remark(&field, text, out);
+                        patterns.push(pattern);
                     }
-                    let label = format!("not a valid value of `{name}`");
-                    value_error(codes::MATCH_VALUE, text, label, error, out);
+                    Err(mut error) => {
+                        if field == Field::Path && foreign::is_foreign(text.value) {
+                            let path = foreign::translated(text.value);
+                            error.help = format!(
+                                "write \"{}\": `*` is one segment, `**` any number of them",
+                                shown(&path)
+                            );
+                        }
+                        let label = format!("not a valid value of `{name}`");
+                        value_error(codes::MATCH_VALUE, text, label, error, out);
+                    }
                 }
             }
             if !seen.insert(text.value.to_owned()) {
@@ -181,6 +201,7 @@ impl Requests {
                 .help("remove it");
             }
         }
+        let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
         self.same
             .push((name.to_owned(), seen.into_iter().collect()));
@@ -253,7 +274,8 @@ pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<Key
     whole.then_some(parts)
 }
 
-fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
+/// Reads a key part; `None` if it is refused.
+pub(super) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
     let mut error = match KeyPart::parse(text.value) {
         Ok(part) => return Some(part),
         Err(error) => error,

@@ -5,8 +5,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{MAX_NAME, MAX_VALUES, POLICY};
+use super::fields::{MAX_MATCH_VALUES, MAX_NAME, POLICY};
 use super::shape::{Need, Shape, TableSpec};
+
+/// A date, or a date and a time.
+const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
 
 /// Returns the JSON Schema of the policy file, generated.
 ///
@@ -69,12 +72,23 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("maximum", json!(most)),
         ]),
         Shape::Flag => object([("type", json!("boolean"))]),
+        // Tools that read TOML hand dates on as text.
+        Shape::Moment => object([("type", json!("string")), ("pattern", json!(MOMENT))]),
         Shape::Word(words) => object([("enum", json!(words.known))]),
         Shape::List { most } => list(*most),
         Shape::Texts { most } => texts(*most),
         Shape::Named { most } => object([
             ("type", json!("object")),
-            ("additionalProperties", Value::Object(texts(MAX_VALUES))),
+            (
+                "additionalProperties",
+                Value::Object(texts(MAX_MATCH_VALUES)),
+            ),
+            ("minProperties", json!(1)),
+            ("maxProperties", json!(most)),
+        ]),
+        Shape::Map { of, most } => object([
+            ("type", json!("object")),
+            ("additionalProperties", Value::Object(shape(of))),
             ("minProperties", json!(1)),
             ("maxProperties", json!(most)),
         ]),
@@ -126,7 +140,9 @@ mod tests {
 
     use super::super::shape::FieldSpec;
     use super::*;
-    use crate::config::{Context, parse};
+    use ratekeeper_core::Time;
+
+    use crate::config::{Context, PolicyFiles, parse_file};
 
     /// Other values for fields with an example that equals the default, so that they take effect.
     const OTHER_VALUES: [(&str, &str); 10] = [
@@ -149,7 +165,9 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 6] = [
+    const BESIDE: [(&str, &str, &str); 8] = [
+        ("hours", "timezone", "\"UTC\""),
+        ("days", "timezone", "\"UTC\""),
         ("username", "password", "\"env:P\""),
         ("client_certificate", "client_key", "\"client.key\""),
         ("client_key", "client_certificate", "\"client.pem\""),
@@ -164,7 +182,8 @@ mod tests {
 
     /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.
     fn read(text: &str) -> Result<String, Vec<&'static str>> {
-        let loaded = parse(text, Context::default());
+        let files = PolicyFiles::read(text, |_, _| Ok("limit,key,set\n".to_owned()));
+        let loaded = parse_file(text, &files, Context::default(), Time::ZERO);
         let mut policy = loaded
             .map_err(|errors| errors.iter().map(|error| error.code).collect::<Vec<_>>())?
             .policy;
@@ -177,7 +196,20 @@ mod tests {
     }
 
     fn as_json(text: &str) -> Value {
-        toml::from_str(text).unwrap()
+        in_json(&toml::from_str(text).unwrap())
+    }
+
+    /// Returns a value as tools that read TOML hand it on: dates as text.
+    fn in_json(value: &toml::Value) -> Value {
+        match value {
+            toml::Value::Datetime(moment) => moment.to_string().into(),
+            toml::Value::Array(values) => values.iter().map(in_json).collect(),
+            toml::Value::Table(table) => table
+                .iter()
+                .map(|(name, value)| (name.clone(), in_json(value)))
+                .collect(),
+            other => serde_json::to_value(other).unwrap(),
+        }
     }
 
     /// A table of the language within a whole policy.
@@ -258,6 +290,7 @@ mod tests {
             for (name, value) in [
                 ("response", "{ slow-down = { status = 431 } }"),
                 ("limit", READY),
+                ("plan", "{ from = \"attr:plan\", default = \"free\" }"),
             ] {
                 if !root.contains_key(name) {
                     writeln!(text, "{name} = {value}").unwrap();

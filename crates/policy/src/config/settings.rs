@@ -171,6 +171,7 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
 pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     let mut settings = Settings {
         timezone: read::text(root, "timezone").map(|name| name.value.to_owned()),
+        overrides: read::text(root, "overrides").map(|path| path.value.to_owned()),
         ..Settings::default()
     };
     if let Some(listen) = read::table(root, "listen") {

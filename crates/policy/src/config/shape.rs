@@ -70,6 +70,8 @@ pub(super) enum Shape {
     Whole { least: u64, most: u64 },
     /// `true` or `false`.
     Flag,
+    /// A date, or a date and a time, also as a string: JSON has no dates.
+    Moment,
     /// One of a few words.
     Word(Words),
     /// A list of strings, at least one.
@@ -78,6 +80,8 @@ pub(super) enum Shape {
     Texts { most: usize },
     /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
     Named { most: usize },
+    /// Names of the writer's choice, each with a value of one shape: `plans`.
+    Map { of: &'static Self, most: usize },
     /// A table.
     Table(&'static TableSpec),
     /// `[[limit]]`.
@@ -106,10 +110,11 @@ impl Shape {
             Self::Text { .. } => "a string".into(),
             Self::Whole { .. } => "a whole number".into(),
             Self::Flag => "`true` or `false`".into(),
+            Self::Moment => "a date, or a date and a time".into(),
             Self::Word(words) => format!("one of {}", quoted(words.known)),
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
-            Self::Named { .. } => "a table of names and their values".into(),
+            Self::Named { .. } | Self::Map { .. } => "a table of names and their values".into(),
             Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),
             Self::NamedTables { .. } => "a table of named tables".into(),

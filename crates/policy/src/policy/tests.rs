@@ -26,7 +26,7 @@ fn policy(limits: &[(&str, &str)]) -> Policy {
 /// stands in, `!` if a missing key refuses.
 fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     let mut charges = Charges::default();
-    policy.charges(facts, &mut charges);
+    policy.charges(facts, WallTime::UNKNOWN, &mut charges);
     let entries = charges.entries.iter().map(|entry| {
         let rule = &policy.rules[entry.rule as usize];
         let sign = if entry.fallback { "~" } else { "" };
@@ -102,6 +102,19 @@ fn a_made_up_second_credential_gains_nothing() {
         keys(stands_in, &[("x-api-key", b"x1"), real, user]).len(),
         1
     );
+    // The values of a key that is not needed are forgotten with it.
+    let facts = Facts {
+        headers: &[("x-api-key", b"x1"), real, user],
+        ..facts()
+    };
+    let shared = policy(&[
+        (
+            "a",
+            "key = [\"header:x-user\", \"ip\"]\nmissing_key = \"use:api_key\"",
+        ),
+        ("b", "key = [\"ip\"]\nmissing_key = \"use:api_key\""),
+    ]);
+    assert_eq!(charged(&shared, &facts).len(), 2);
     // A part that is missing refuses once.
     let strict = "key = [\"api_key\", \"header:x-none\"]\nmissing_key = \"deny\"";
     assert_eq!(keys(strict, &[("x-api-key", b"x1"), real]), ["!l"]);
@@ -230,7 +243,7 @@ fn a_skipped_rule_leaves_no_bytes_and_no_memory() {
         ("third", "key = [\"ip\", \"header:x-long\"]"),
     ]);
     let mut charges = Charges::default();
-    policy.charges(&facts, &mut charges);
+    policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
     let keys: Vec<Vec<_>> = charges
         .iter(&policy)
         .map(|charge| charge.key.display_parts().map(String::from).collect())
@@ -312,43 +325,67 @@ fn small_requests_stay_on_the_stack() {
         ("d", "key = [\"all\"]"),
     ]);
     let mut charges = Charges::default();
-    policy.charges(&facts(), &mut charges);
+    policy.charges(&facts(), WallTime::UNKNOWN, &mut charges);
     assert_eq!(charges.entries.len(), 4);
     assert!(!charges.entries.spilled());
     assert!(!charges.bytes.0.spilled());
     // The buffer is reused.
-    policy.charges(&facts(), &mut charges);
+    policy.charges(&facts(), WallTime::UNKNOWN, &mut charges);
     assert_eq!(charges.entries.len(), 4);
     assert_eq!(charges.iter(&policy).count(), 4);
 }
 
-const PATHS: [&str; 8] = ["/", "/a", "/a/", "/a/b", "/b/**", "/a/*", "/**/b", "/{x}/b"];
+/// Fields of `match`, with values of each kind: exact, with a fixed beginning or end, with
+/// neither, and negated.
+const FIELDS: [(&str, &[&str]); 8] = [
+    (
+        "path",
+        &[
+            "/", "/a", "/A/", "/a/b", "/b/**", "/a/*", "/a/{x}/b", "/**/b", "/{x}/b", "!/a/b",
+        ],
+    ),
+    (
+        "host",
+        &["a.com", "b.a.com", "*.com", "*.a.com", "a.*", "!a.com"],
+    ),
+    ("method", &["GET", "post", "P*", "!POST"]),
+    (
+        "header.x-a",
+        &["a", "ab", "a*", "*b", "*", "a*b", "!a", "!*"],
+    ),
+    ("cookie.c", &["a", "b", "a*", "!b"]),
+    ("query.q", &["a", "a b", "*b", "!a"]),
+    ("attr.t", &["a", "b", "ab", "b*", "!ab"]),
+    (
+        "ip",
+        &[
+            "10.0.0.1",
+            "10.0.0.0/8",
+            "10.0.0.0/31",
+            "2001:db8::/32",
+            "::/0",
+            "0.0.0.0/0",
+            "!10.0.0.2",
+        ],
+    ),
+];
 
+/// Returns the lines of limits that match by up to three fields each.
 fn matchers() -> impl Strategy<Value = Vec<String>> {
-    let path = prop::sample::subsequence(&PATHS[..], 0..3);
-    let host = prop::sample::subsequence(&["a.com", "b.com", "*.com", "!a.com"][..], 0..3);
-    let method = prop::sample::subsequence(&["GET", "!POST"][..], 0..2);
-    let one = (path, any::<bool>(), host, method).prop_map(|(path, negated, host, method)| {
-        let mut path: Vec<String> = path.into_iter().map(Into::into).collect();
-        if negated {
-            path.push("!/a/b".into());
-        }
-        let mut fields = Vec::new();
-        for (name, values) in [
-            ("path", path),
-            ("host", host.into_iter().map(Into::into).collect()),
-            ("method", method.into_iter().map(Into::into).collect()),
-        ] {
-            if !values.is_empty() {
-                fields.push(format!("{name} = {values:?}"));
-            }
-        }
+    let field = prop::sample::select(&FIELDS[..]).prop_flat_map(|(name, values)| {
+        let chosen = prop::sample::subsequence(values, 1..4);
+        chosen.prop_map(move |values| (name, format!("{name} = {values:?}")))
+    });
+    let fields = prop::collection::btree_map(any::<u8>(), field, 0..4);
+    let one = fields.prop_map(|fields| {
+        let fields: std::collections::BTreeMap<_, _> = fields.into_values().collect();
+        let fields: Vec<_> = fields.into_values().collect();
         match fields.as_slice() {
             [] => "key = [\"all\"]".into(),
             fields => format!("key = [\"all\"]\nmatch = {{ {} }}", fields.join(", ")),
         }
     });
-    prop::collection::vec(one, 1..12)
+    prop::collection::vec(one, 1..60)
 }
 
 proptest! {
@@ -357,15 +394,34 @@ proptest! {
     fn the_index_and_a_search_find_the_same_limits(
         limits in matchers(),
         path in "(/|a|b|%61|\\.\\./){0,6}",
-        host in prop::sample::select(vec!["a.com", "B.com:80", "c.com", ""]),
+        host in prop::sample::select(vec!["a.com", "B.a.com:80", "c.com", ""]),
         method in prop::sample::select(vec!["GET", "post", ""]),
+        texts in prop::collection::vec("[ab]{0,2}", 5),
+        query in "(q=|%71=|a|b|&|\\+|%20){0,6}",
+        ip in prop::sample::select(vec!["10.0.0.1", "::ffff:10.0.0.2", "2001:db8::1", "::1", ""]),
     ) {
         let names: Vec<String> = (0..limits.len()).map(|index| format!("l{index}")).collect();
         let named: Vec<_> = names.iter().zip(&limits).map(|(n, l)| (&**n, &**l)).collect();
         let policy = policy(&named);
-        let facts = Facts { path: &path, host, method, ..facts() };
+        let cookies = format!("c={}; c=\"{}\"", texts[0], texts[1]);
+        let headers = [
+            ("x-a", texts[2].as_bytes()),
+            ("cookie", cookies.as_bytes()),
+            ("X-A", texts[3].as_bytes()),
+        ];
+        let attributes = [("t", &*texts[4])];
+        let facts = Facts {
+            path: &path,
+            host,
+            method,
+            query: &query,
+            ip: ip.parse().ok(),
+            headers: &headers,
+            attributes: &attributes,
+            ..Facts::default()
+        };
         let mut charges = Charges::default();
-        policy.charges(&facts, &mut charges);
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         let found: Vec<_> = charges.entries.iter().map(|entry| entry.rule).collect();
         let expected: Vec<_> = (0..)
             .zip(&policy.rules)
@@ -406,7 +462,7 @@ proptest! {
             descriptor: None,
         };
         let mut charges = Charges::default();
-        policy.charges(&facts, &mut charges);
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         let rules = charges.entries.iter().map(|entry| entry.rule);
         let all: Vec<_> = rules.chain(charges.missing.iter().copied()).collect();
         let mut names: Vec<_> = all

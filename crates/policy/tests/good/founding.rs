@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use ratekeeper_policy::config::{Context, parse};
-use ratekeeper_policy::{Charges, Facts, Policy};
+use ratekeeper_policy::{Charges, Facts, Policy, WallTime};
 
 /// Returns the limits that charge a request.
 fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     let mut charges = Charges::default();
-    policy.charges(facts, &mut charges);
+    policy.charges(facts, WallTime::UNKNOWN, &mut charges);
     charges
         .iter(policy)
         .map(|charge| charge.limit.name.to_string())

@@ -14,7 +14,7 @@
 //! * Source: D.-M. Chiu, R. Jain, "Analysis of the increase and decrease algorithms for
 //!   congestion avoidance in computer networks" (1989).
 
-use ratekeeper_core::Nanos;
+use std::time::Duration;
 
 use super::Sample;
 
@@ -24,14 +24,14 @@ pub struct Aimd {
     /// Share of the limit that is kept when work is dropped, in percent; 1 to 99. Default 90.
     pub back_off_percent: u32,
     /// Work that took longer counts as dropped. Default 5 s.
-    pub timeout: Nanos,
+    pub timeout: Duration,
 }
 
 impl Default for Aimd {
     fn default() -> Self {
         Self {
             back_off_percent: 90,
-            timeout: Nanos::from_secs(5),
+            timeout: Duration::from_secs(5),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Default for Aimd {
 impl Aimd {
     /// Returns true if work was dropped, or took longer than the time-out.
     pub(super) fn backs_off(&self, sample: &Sample) -> bool {
-        sample.dropped > 0 || sample.slowest > self.timeout
+        sample.dropped > 0 || sample.slowest > self.timeout.into()
     }
 
     pub(super) fn next(&self, limit: f64, sample: &Sample) -> f64 {
@@ -50,7 +50,7 @@ impl Aimd {
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        (1..=99).contains(&self.back_off_percent) && self.timeout > Nanos::ZERO
+        (1..=99).contains(&self.back_off_percent) && !self.timeout.is_zero()
     }
 }
 
@@ -58,6 +58,7 @@ impl Aimd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_core::Nanos;
 
     #[test]
     fn the_figure_holds() {

@@ -70,7 +70,7 @@ impl WorkWindow {
         let Some(began) = self.began else {
             return false;
         };
-        enough && now.since(began) >= settings.window
+        enough && now.since(began) >= settings.window.into()
     }
 
     /// Returns the sample of the window; the next one begins at `now`.

@@ -1,6 +1,6 @@
 //! Settings of a breaker: when it opens and how it comes back.
 
-use ratekeeper_core::Nanos;
+use std::time::Duration;
 
 use crate::Error;
 
@@ -12,32 +12,32 @@ const PROBE_ROUNDS_MAX: u32 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BreakerSettings {
     /// How long the end of a call is remembered; at least 10 ns. Default 10 s.
-    pub window: Nanos,
+    pub window: Duration,
     /// Calls in the window below which the breaker does not judge. Default 20.
     pub calls_min: u32,
     /// Share of failures that opens, in percent; 1 to 100. Default 50.
     pub failure_percent: u32,
     /// Longest time open at first, above zero. Default 5 s.
-    pub open_base: Nanos,
+    pub open_base: Duration,
     /// Longest time open ever, at least `open_base`. Default 60 s.
-    pub open_cap: Nanos,
+    pub open_cap: Duration,
     /// Rounds of probes, 1 to 16: the first has one, each further one twice as many.
     /// Default 3.
     pub probe_rounds: u32,
     /// Time after which a probe that has not ended counts as failed; above zero. Default 10 s.
-    pub probe_patience: Nanos,
+    pub probe_patience: Duration,
 }
 
 impl Default for BreakerSettings {
     fn default() -> Self {
         Self {
-            window: Nanos::from_secs(10),
+            window: Duration::from_secs(10),
             calls_min: 20,
             failure_percent: 50,
-            open_base: Nanos::from_secs(5),
-            open_cap: Nanos::from_secs(60),
+            open_base: Duration::from_secs(5),
+            open_cap: Duration::from_secs(60),
             probe_rounds: 3,
-            probe_patience: Nanos::from_secs(10),
+            probe_patience: Duration::from_secs(10),
         }
     }
 }
@@ -50,10 +50,10 @@ impl BreakerSettings {
         if !(1..=PROBE_ROUNDS_MAX).contains(&self.probe_rounds) {
             return Err(Error::ProbeRounds);
         }
-        if self.open_base == Nanos::ZERO || self.open_base > self.open_cap {
+        if self.open_base.is_zero() || self.open_base > self.open_cap {
             return Err(Error::OpenFor);
         }
-        if self.probe_patience == Nanos::ZERO {
+        if self.probe_patience.is_zero() {
             return Err(Error::ProbePatience);
         }
         Ok(())
@@ -72,7 +72,7 @@ mod tests {
         for (settings, error) in [
             (
                 BreakerSettings {
-                    window: Nanos::from_nanos(9),
+                    window: Duration::from_nanos(9),
                     ..good
                 },
                 Error::Window,
@@ -107,21 +107,21 @@ mod tests {
             ),
             (
                 BreakerSettings {
-                    open_base: Nanos::ZERO,
+                    open_base: Duration::ZERO,
                     ..good
                 },
                 Error::OpenFor,
             ),
             (
                 BreakerSettings {
-                    open_base: Nanos::from_secs(61),
+                    open_base: Duration::from_secs(61),
                     ..good
                 },
                 Error::OpenFor,
             ),
             (
                 BreakerSettings {
-                    probe_patience: Nanos::ZERO,
+                    probe_patience: Duration::ZERO,
                     ..good
                 },
                 Error::ProbePatience,

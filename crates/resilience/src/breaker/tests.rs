@@ -256,14 +256,14 @@ proptest! {
                 BreakerState::HalfOpen => prop_assert!(probes <= 4),
                 BreakerState::Open { until } => {
                     prop_assert_eq!(probes, 0);
-                    prop_assert!(until.since(now) <= settings.open_cap);
+                    prop_assert!(until.since(now) <= settings.open_cap.into());
                 }
             }
         }
         // It never locks itself in: with time and success it closes.
         held.clear();
         for _ in 0..20 {
-            now = now + settings.open_cap;
+            now = now + Nanos::from(settings.open_cap);
             if let Ok(permit) = breaker.try_pass(now) {
                 permit.success(now);
             }

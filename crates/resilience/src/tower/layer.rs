@@ -5,24 +5,33 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::service::Resilient;
-use super::settings::{CallContext, CallSettings};
-use crate::Budget;
+use super::settings::HttpSettings;
 
 /// Makes clients that retry within a budget, and stop in time; see the
 /// [module](crate::tower). All clients of one layer share its budget and its guard.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use ratekeeper_resilience::tower::{HttpSettings, ResilienceLayer, RetryIf};
+///
+/// // As a rule:
+/// let layer = ResilienceLayer::default();
+/// // For a server that does nothing before it refuses:
+/// let layer = ResilienceLayer::new(HttpSettings {
+///     retry_if: RetryIf::refusals(),
+///     ..HttpSettings::default()
+/// });
+/// # let _ = layer;
+/// ```
+#[derive(Clone, Debug, Default)]
 pub struct ResilienceLayer {
-    shared: Arc<CallContext>,
+    settings: Arc<HttpSettings>,
 }
 
 impl ResilienceLayer {
-    /// Creates a layer with `budget` for its calls; others may share it, and the guard, too.
-    ///
-    /// Time is that of the tokio runtime, counted from a zero that all layers of the process
-    /// have in common: do not use a shared budget or guard with another clock.
-    pub fn new(settings: CallSettings, budget: Arc<Budget>) -> Self {
+    /// Creates a layer by [`HttpSettings`], or by [`CallSettings`](crate::CallSettings) alone.
+    pub fn new(settings: impl Into<HttpSettings>) -> Self {
         Self {
-            shared: Arc::new(CallContext { settings, budget }),
+            settings: Arc::new(settings.into()),
         }
     }
 }
@@ -31,6 +40,6 @@ impl<S> Layer<S> for ResilienceLayer {
     type Service = Resilient<S>;
 
     fn layer(&self, inner: S) -> Resilient<S> {
-        Resilient::new(inner, Arc::clone(&self.shared))
+        Resilient::new(inner, Arc::clone(&self.settings))
     }
 }

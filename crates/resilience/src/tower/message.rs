@@ -7,18 +7,18 @@
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::settings::CallWithin;
+use super::settings::CallOptions;
 
 /// A request that the layer can send.
 pub trait Outgoing: Sized + Send + 'static {
-    /// Its method, which decides if it may be sent twice.
+    /// Its method, which decides if it may be sent twice, unless options do.
     fn method(&self) -> &Method;
     /// Its header.
     fn headers(&self) -> &HeaderMap;
     /// Its header, where the deadline is written.
     fn headers_mut(&mut self) -> &mut HeaderMap;
-    /// Time that the call may take, if the request sets it.
-    fn within(&self) -> Option<CallWithin>;
+    /// Options of its own, if it carries any.
+    fn options(&self) -> Option<&CallOptions>;
     /// Returns the same request once more; `None` if its body can be sent only once. Then it is.
     fn again(&self) -> Option<Self>;
 }
@@ -44,8 +44,8 @@ impl<B: Clone + Send + 'static> Outgoing for Request<B> {
         self.headers_mut()
     }
 
-    fn within(&self) -> Option<CallWithin> {
-        self.extensions().get().copied()
+    fn options(&self) -> Option<&CallOptions> {
+        self.extensions().get()
     }
 
     fn again(&self) -> Option<Self> {
@@ -78,8 +78,8 @@ impl Outgoing for reqwest::Request {
         self.headers_mut()
     }
 
-    fn within(&self) -> Option<CallWithin> {
-        None // it has no extensions
+    fn options(&self) -> Option<&CallOptions> {
+        None // its extensions are private
     }
 
     fn again(&self) -> Option<Self> {

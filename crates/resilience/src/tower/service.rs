@@ -1,4 +1,4 @@
-//! Service: one call, from its deadline to its last attempt.
+//! Service: HTTP calls, made by the rules of [`retry`](crate::retry).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -6,61 +6,85 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderValue, StatusCode};
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::Time;
 use tower_service::Service;
 
-use super::clock;
-use super::error::CallError;
 use super::message::{Answered, Outgoing};
 use super::retry_if::FailedAnswer;
-use super::settings::{CallContext, CallSettings, Guard, Propagate};
-use crate::{
-    AdaptiveConcurrency, AdaptivePermit, Attempts, CallPermit, Deadline, Effect, End, Failure,
-    Hints, ServerWait, SplitMix, Throttle,
-};
+use super::settings::{HttpSettings, Propagate};
+use crate::retry::call::{Call, Shown};
+use crate::retry::clock::now;
+use crate::{Backoff, CallError, Deadline, Effect, End, Failure, ServerWait};
 
 /// A client that retries within a budget, and stops in time; see the [module](crate::tower).
 #[derive(Clone, Debug)]
 pub struct Resilient<S> {
     inner: S,
-    shared: Arc<CallContext>,
+    settings: Arc<HttpSettings>,
 }
 
 impl<S> Resilient<S> {
-    pub(super) fn new(inner: S, shared: Arc<CallContext>) -> Self {
-        Self { inner, shared }
+    pub(super) fn new(inner: S, settings: Arc<HttpSettings>) -> Self {
+        Self { inner, settings }
     }
 
-    /// Returns the same client with other settings; it shares budget and guard with this one.
-    /// For single calls, too: a request of reqwest cannot carry a setting.
+    /// Returns the same client with other settings, for single calls too: a request of reqwest
+    /// cannot carry [`CallOptions`](super::CallOptions). It shares budget and guard with this one.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use ratekeeper_core::Nanos;
-    /// use ratekeeper_resilience::tower::{CallSettings, ResilienceLayer, RetryIf};
-    /// use ratekeeper_resilience::{Budget, BudgetSettings};
+    /// use std::time::Duration;
+    /// use ratekeeper_resilience::tower::ResilienceLayer;
     /// use tower_layer::Layer;
     ///
     /// # #[derive(Clone)] struct Client;
     /// # let client = Client;
-    /// let budget = Arc::new(Budget::new(BudgetSettings::default())?);
-    /// let client = ResilienceLayer::new(CallSettings::default(), budget).layer(client);
-    /// let patient = client.with(|settings| settings.within = Nanos::from_secs(60));
-    /// # let _ = patient;
-    /// # Ok::<(), ratekeeper_resilience::Error>(())
+    /// let client = ResilienceLayer::default().layer(client);
+    /// let patient = client.with(|settings| settings.calls.within = Duration::from_secs(60));
+    /// let once = client.with(|settings| settings.calls.backoff.attempts_max = 1);
+    /// # let _ = (patient, once);
     /// ```
     #[must_use]
-    pub fn with(&self, change: impl FnOnce(&mut CallSettings)) -> Self
+    pub fn with(&self, change: impl FnOnce(&mut HttpSettings)) -> Self
     where
         S: Clone,
     {
-        let mut settings = self.shared.settings.clone();
+        let mut settings = HttpSettings::clone(&self.settings);
         change(&mut settings);
-        let budget = Arc::clone(&self.shared.budget);
-        Self {
-            inner: self.inner.clone(),
-            shared: Arc::new(CallContext { settings, budget }),
-        }
+        Self::new(self.inner.clone(), Arc::new(settings))
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl<S> Resilient<S>
+where
+    S: Service<reqwest::Request, Response = reqwest::Response> + Clone,
+    S::Error: From<reqwest::Error> + 'static,
+{
+    /// Sends a request in place of its own `send`. The request goes through this client, not
+    /// through the one that began to build it.
+    ///
+    /// ```no_run
+    /// use ratekeeper_resilience::tower::ResilienceLayer;
+    /// use tower_layer::Layer;
+    ///
+    /// # async fn get() -> Result<(), Box<dyn std::error::Error>> {
+    /// let http = reqwest::Client::new();
+    /// let client = ResilienceLayer::default().layer(http.clone());
+    /// let answer = client.send(http.get("http://localhost:3000/")).await?;
+    /// assert_eq!(answer.status(), 200);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError::Inner`] if the request cannot be built, or for the error of the last attempt;
+    /// the other errors if the guard or the deadline ended the call.
+    pub async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<reqwest::Response, CallError<S::Error>> {
+        let request = request.build();
+        let request = request.map_err(|error| CallError::Inner(error.into()))?;
+        make(&self.settings, self.inner.clone(), request).await
     }
 }
 
@@ -82,231 +106,115 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let (inner, shared) = (self.inner.clone(), Arc::clone(&self.shared));
-        Box::pin(async move { make(&shared, inner, request).await })
+        let (inner, settings) = (self.inner.clone(), Arc::clone(&self.settings));
+        Box::pin(async move { make(&settings, inner, request).await })
     }
 }
 
 /// Makes a call: attempts, until one is good enough or the last.
 async fn make<S, Q>(
-    shared: &CallContext,
+    settings: &HttpSettings,
     mut inner: S,
     mut request: Q,
 ) -> Result<S::Response, CallError<S::Error>>
 where
     S: Service<Q>,
     S::Response: Answered,
+    S::Error: 'static,
     Q: Outgoing,
 {
-    let settings = &shared.settings;
-    let mut random = SplitMix::seeded();
-    let began = clock::now();
-    let within = request.within().map_or(settings.within, |span| span.0);
-    let deadline = Deadline::within(began, within);
-    let borne = borne(&settings.propagate, request.headers(), began);
-    let deadline = borne.map_or(deadline, |borne| deadline.cut(borne));
-    let key = request.headers().get("idempotency-key");
-    let effect = Effect::of_http(
-        request.method().as_str(),
-        key.and_then(|key| key.to_str().ok()),
-    );
+    let calls = &settings.calls;
+    let options = request.options().cloned().unwrap_or_default();
+    let began = now();
+    let deadline = Deadline::within(began, options.within.unwrap_or(calls.within));
+    let carried = carried(&settings.propagate, request.headers(), began);
+    let deadline = carried.map_or(deadline, |carried| deadline.cut(carried));
+    let backoff = Backoff {
+        attempts_max: options.attempts_max.unwrap_or(calls.backoff.attempts_max),
+        ..calls.backoff
+    };
+    let retry_if = options.retry_if.as_ref().unwrap_or(&settings.retry_if);
     let method = request.method().clone();
-    let mut attempts = settings.backoff.attempts();
+    let effect = options.effect.or(settings.effect).unwrap_or_else(|| {
+        let key = request.headers().get("idempotency-key");
+        Effect::of_http(method.as_str(), key.and_then(|key| key.to_str().ok()))
+    });
+    let mut call = Call::new(calls, deadline, backoff.attempts());
     loop {
         let again = request.again();
-        let result = attempt(
-            shared,
-            &mut inner,
-            request,
-            deadline,
-            &attempts,
-            &mut random,
-        )
-        .await;
+        let result = attempt(settings, &mut call, &mut inner, request).await;
         let failure = match &result {
-            Ok(answer)
-                if !answer.status().is_client_error() && !answer.status().is_server_error() =>
-            {
-                return result;
-            }
-            Ok(answer) => settings.retry_if.failure(FailedAnswer {
+            Ok(answer) if answer.status().as_u16() < 400 => return result,
+            Ok(answer) => retry_if.answer(FailedAnswer {
                 method: &method,
                 status: answer.status(),
                 headers: answer.headers(),
             }),
-            Err(CallError::Inner(_)) => Failure::Unknown,
+            Err(CallError::Inner(error)) => retry_if.error(error),
             Err(_) => Failure::Final,
         };
-        if !failure.permits(effect) {
+        let Some(again) = again.filter(|_| failure.permits(effect)) else {
             return result;
-        }
-        let now = clock::now();
-        let headers = result.as_ref().ok().map(Answered::headers);
-        let wait = next_wait(shared, headers, now, &mut attempts, &mut random)
-            .filter(|&wait| deadline.allows(now, wait, settings.typical));
-        match (again, wait) {
-            (Some(again), Some(wait)) if shared.budget.withdraw(now) => {
-                drop(result); // its connection is free while this call waits
-                tokio::time::sleep(wait.into()).await;
-                request = again;
-            }
-            _ => return result,
-        }
-    }
-}
-
-/// Returns the wait before the next attempt, if there is one.
-fn next_wait(
-    shared: &CallContext,
-    headers: Option<&HeaderMap>,
-    now: Time,
-    attempts: &mut Attempts,
-    random: &mut SplitMix,
-) -> Option<Nanos> {
-    let rules = &shared.settings.retry_after;
-    let last = |name: &str| headers?.get_all(name).iter().next_back()?.to_str().ok();
-    let rate_limit = headers.and_then(|headers| {
-        let lines = headers.get_all("ratelimit").iter().map(HeaderValue::to_str);
-        let lines: Result<Vec<_>, _> = lines.collect();
-        Some(lines.ok()?.join(","))
-    });
-    let hints = Hints {
-        retry_after: last("retry-after"),
-        rate_limit: rate_limit.as_deref(),
-        remaining: last("ratelimit-remaining").or_else(|| last("x-ratelimit-remaining")),
-        reset: last("ratelimit-reset").or_else(|| last("x-ratelimit-reset")),
-        date: last("date"),
-    };
-    match rules.parse(hints, now, clock::origin()) {
-        ServerWait::Wait(wait) => attempts.next_after(rules.spread(wait, random)),
-        ServerWait::Beyond(_) => None,
-        ServerWait::Nothing => attempts.next_wait(random),
+        };
+        let stated = match &result {
+            Ok(answer) => calls.retry_after.of_headers(answer.headers()),
+            Err(_) => ServerWait::Nothing,
+        };
+        let Some(wait) = call.next_wait(stated) else {
+            return result;
+        };
+        drop(result); // its connection is free while this call waits
+        tokio::time::sleep(wait.into()).await;
+        request = again;
     }
 }
 
 /// Makes one attempt, if there is time and the guard agrees, and reports it to the guard.
 async fn attempt<S, Q>(
-    shared: &CallContext,
+    settings: &HttpSettings,
+    call: &mut Call<'_>,
     inner: &mut S,
     mut request: Q,
-    deadline: Deadline,
-    attempts: &Attempts,
-    random: &mut SplitMix,
 ) -> Result<S::Response, CallError<S::Error>>
 where
     S: Service<Q>,
     S::Response: Answered,
     Q: Outgoing,
 {
-    let settings = &shared.settings;
-    let in_time = |now| deadline.allows(now, Nanos::ZERO, settings.typical);
-    let now = clock::now();
-    if !in_time(now) {
-        return Err(CallError::Deadline);
-    }
-    let leave = pass(&settings.guard, now, random)?;
-    let result = match before(deadline, poll_fn(|context| inner.poll_ready(context))).await {
+    let leave = call.begin()?;
+    let result = match call.cut(poll_fn(|context| inner.poll_ready(context))).await {
         Ok(()) => {
-            let now = clock::now();
-            if !in_time(now) {
-                return Err(CallError::Deadline);
-            }
-            if attempts.made() == 1 {
-                shared.budget.deposit(now); // and not sooner: a request that is not sent pays nothing
-            }
-            let headers = request.headers_mut();
-            propagate(
-                &settings.propagate,
-                headers,
-                now,
-                deadline,
-                settings.typical,
-            );
-            before(deadline, inner.call(request)).await
+            let now = call.sent()?;
+            propagate(settings, request.headers_mut(), now, call.deadline);
+            call.cut(inner.call(request)).await
         }
         // Nothing was sent, so nothing is reported to the guard.
         Err(CallError::Deadline) => return Err(CallError::Deadline),
         Err(error) => Err(error),
     };
-    report(leave, clock::now(), &result);
+    let (shown, end) = shown(&result);
+    leave.report(shown, end);
     result
 }
 
-/// Waits for `work` until the deadline.
-async fn before<T, E>(
-    deadline: Deadline,
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, CallError<E>> {
-    let left = deadline.time().since(clock::now());
-    match tokio::time::timeout(left.into(), work).await {
-        Ok(result) => result.map_err(CallError::Inner),
-        Err(_) => Err(CallError::Deadline),
-    }
-}
-
-/// Permission of the guard to make an attempt.
-enum AttemptLeave<'a> {
-    /// No report is needed.
-    Given,
-    Breaker(CallPermit<'a>),
-    Adaptive(AdaptivePermit<&'a AdaptiveConcurrency>),
-    Throttle(&'a Throttle),
-}
-
-/// Asks the guard.
-fn pass<'a, E>(
-    guard: &'a Guard,
-    now: Time,
-    random: &mut SplitMix,
-) -> Result<AttemptLeave<'a>, CallError<E>> {
-    match guard {
-        Guard::Without => Ok(AttemptLeave::Given),
-        Guard::Breaker(breaker) => {
-            let permit = breaker.try_pass(now);
-            permit.map(AttemptLeave::Breaker).map_err(CallError::Open)
-        }
-        Guard::Adaptive(limit) => match limit.try_acquire(now) {
-            Some(permit) => Ok(AttemptLeave::Adaptive(permit)),
-            None => Err(CallError::AtWork {
-                limit: limit.limit(),
-            }),
-        },
-        Guard::Throttle(throttle) if throttle.try_send(now, random) => {
-            Ok(AttemptLeave::Throttle(throttle))
-        }
-        Guard::Throttle(_) => Err(CallError::Throttled),
-    }
-}
-
-/// Reports to the guard how an attempt ended.
-fn report<R: Answered, E>(leave: AttemptLeave<'_>, now: Time, result: &Result<R, CallError<E>>) {
-    let status = result.as_ref().ok().map(Answered::status);
-    let works = status.is_some_and(|status| !status.is_server_error());
-    match leave {
-        AttemptLeave::Given => {}
-        AttemptLeave::Breaker(permit) if works => permit.success(now),
-        AttemptLeave::Breaker(permit) => permit.failure(now),
-        AttemptLeave::Adaptive(permit) => permit.end(end(status, result), now),
-        AttemptLeave::Throttle(throttle) => {
-            if works && status != Some(StatusCode::TOO_MANY_REQUESTS) {
-                throttle.accepted(now);
-            }
-        }
-    }
-}
-
-/// Returns the end of an attempt for the limit: one that took until the deadline was too slow.
+/// Returns the state of the server that an attempt shows: one that took until the deadline was too slow.
 /// The time of a connection that failed is ignored.
-fn end<R, E>(status: Option<StatusCode>, result: &Result<R, CallError<E>>) -> End {
-    match (status, result) {
-        (Some(status), _) => End::of_http(status.as_u16()),
-        (None, Err(CallError::Deadline)) => End::Dropped,
-        (None, _) => End::Ignored,
-    }
+fn shown<R: Answered, E>(result: &Result<R, CallError<E>>) -> (Shown, End) {
+    let status = match result {
+        Ok(answer) => answer.status(),
+        Err(CallError::Deadline) => return (Shown::Failed, End::Dropped),
+        Err(_) => return (Shown::Failed, End::Ignored),
+    };
+    let shown = match status {
+        StatusCode::TOO_MANY_REQUESTS => Shown::Refused,
+        status if status.is_server_error() => Shown::Failed,
+        _ => Shown::Accepted,
+    };
+    (shown, End::of_http(status.as_u16()))
 }
 
 /// Returns the deadline that the request carries already, in the field of `manner`.
-fn borne(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline> {
+fn carried(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline> {
     let value = |name: &str| headers.get(name)?.to_str().ok();
     match manner {
         Propagate::Nothing => None,
@@ -316,14 +224,9 @@ fn borne(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline>
 }
 
 /// Writes the remaining time into the request.
-fn propagate(
-    manner: &Propagate,
-    headers: &mut HeaderMap,
-    now: Time,
-    deadline: Deadline,
-    typical: crate::Typical,
-) {
-    match manner {
+fn propagate(settings: &HttpSettings, headers: &mut HeaderMap, now: Time, deadline: Deadline) {
+    let typical = settings.calls.typical;
+    match &settings.propagate {
         Propagate::Nothing => {}
         Propagate::GrpcTimeout => {
             // Digits and a letter are always a value.

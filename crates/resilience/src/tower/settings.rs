@@ -1,31 +1,11 @@
-//! Settings: those of a client's calls, and the state that the calls share.
+//! Settings: those of HTTP calls, and the options of a single one.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
-use ratekeeper_core::Nanos;
 
 use super::retry_if::RetryIf;
-use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
-
-/// An extension of a request: time that its call may take, in place of the layer's setting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CallWithin(pub Nanos);
-
-/// Decides if a call is worth trying.
-#[derive(Clone, Debug, Default)]
-pub enum Guard {
-    /// Nothing: every call is tried.
-    #[default]
-    Without,
-    /// The smoother of the two; for servers that are called often.
-    Throttle(Arc<Throttle>),
-    /// For servers that are up or down.
-    Breaker(Arc<Breaker>),
-    /// For servers that say little: no more attempts at once than they can bear, by how long
-    /// they take to answer. An attempt is at work until the head of its answer is there.
-    Adaptive(Arc<AdaptiveConcurrency>),
-}
+use crate::{CallSettings, Effect};
 
 /// How the deadline is passed on to the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,44 +19,56 @@ pub enum Propagate {
     Millis(HeaderName),
 }
 
-/// How calls are made.
-#[derive(Clone, Debug)]
-pub struct CallSettings {
-    /// How long a call may take with all its attempts, until the head of its answer is there,
-    /// unless [`CallWithin`](super::CallWithin) says otherwise. Default 10 s.
-    pub within: Nanos,
-    /// Typical times of one attempt. Default not known.
-    pub typical: Typical,
+/// How HTTP calls are made; of [`CallSettings`] by `into` if the others are the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct HttpSettings {
+    /// Deadline, attempts, waits, budget and guard.
+    pub calls: CallSettings,
     /// How the deadline is passed on. Default not at all.
     pub propagate: Propagate,
-    /// Guard that decides if a call is tried. Default none.
-    pub guard: Guard,
-    /// Waits and attempts.
-    pub backoff: Backoff,
-    /// How far `Retry-After` and related fields are obeyed; a call that would have to wait for
-    /// longer ends with the refusal.
-    pub retry_after: RetryAfter,
-    /// Classification of failed answers. Default by their status.
+    /// Classification of failures. Default by the status of the answer.
     pub retry_if: RetryIf,
+    /// Effect of sending a request twice, for example [`Effect::Repeatable`] if all requests are
+    /// queries. Default by method and `Idempotency-Key`.
+    pub effect: Option<Effect>,
 }
 
-impl Default for CallSettings {
-    fn default() -> Self {
+impl From<CallSettings> for HttpSettings {
+    fn from(calls: CallSettings) -> Self {
         Self {
-            within: Nanos::from_secs(10),
-            typical: Typical::default(),
-            propagate: Propagate::default(),
-            guard: Guard::default(),
-            backoff: Backoff::default(),
-            retry_after: RetryAfter::default(),
-            retry_if: RetryIf::default(),
+            calls,
+            ..Self::default()
         }
     }
 }
 
-/// State that the calls of a layer share.
-#[derive(Debug)]
-pub(super) struct CallContext {
-    pub(super) settings: CallSettings,
-    pub(super) budget: Arc<Budget>,
+/// An extension of a request: options of its call. `None` leaves a setting as it is.
+///
+/// An option wins over the settings of the client. The client's guard and budget hold for every
+/// call, and so does a deadline that the request carries in a header field.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::Request;
+/// use ratekeeper_resilience::tower::CallOptions;
+///
+/// let once = CallOptions {
+///     attempts_max: Some(1), // do not retry
+///     within: Some(Duration::from_millis(300)),
+///     ..CallOptions::default()
+/// };
+/// let request = Request::get("http://localhost/").extension(once).body(())?;
+/// assert!(request.extensions().get::<CallOptions>().is_some());
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// How long the call may take with all its attempts and waits.
+    pub within: Option<Duration>,
+    /// Maximum number of attempts, the first included; 0 counts as 1.
+    pub attempts_max: Option<u32>,
+    /// Classification of failures.
+    pub retry_if: Option<RetryIf>,
+    /// Effect of sending the request twice.
+    pub effect: Option<Effect>,
 }

@@ -6,6 +6,7 @@
 mod server;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use ratekeeper_core::{Nanos, Time};
@@ -298,7 +299,7 @@ fn settings_outside_their_bounds_are_refused() {
         (law(Law::Gradient(tight)), Error::Law),
         (
             AdaptiveSettings {
-                window: Nanos::ZERO,
+                window: Duration::ZERO,
                 ..usual
             },
             Error::Window,
@@ -375,7 +376,7 @@ fn any_law() -> impl Strategy<Value = Law> {
         }),
         (1..=99_u32, 1..=u64::MAX).prop_map(|(percent, timeout)| Law::Aimd(Aimd {
             back_off_percent: percent,
-            timeout: Nanos::from_nanos(timeout),
+            timeout: Duration::from_nanos(timeout),
         })),
     ]
 }

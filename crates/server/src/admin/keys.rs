@@ -3,7 +3,7 @@
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{KeyBytes, Rule};
+use ratekeeper_policy::{KeyBytes, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
@@ -52,10 +52,18 @@ pub(super) fn keys<C: Clock>(
         let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
         return Err(Problem::new(NOT_LISTED, detail));
     }
-    let entries = shared.keeper.store().local().keys(&rule.limit, top, now);
+    let local = shared.keeper.store().local();
+    let mut entries = Vec::new();
+    for (limit, quota) in numbers(rule, rule.variants.numbers()) {
+        let keys = local.keys(limit, top, now).into_iter();
+        entries.extend(keys.map(|entry| (quota, entry)));
+        // One after the other, so that no more than twice the keys are held.
+        entries.sort_by_key(|(_, entry)| entry.decision.remaining);
+        entries.truncate(top);
+    }
     let keys: Vec<Value> = entries
         .iter()
-        .map(|entry| state(rule, Key::from_bytes(&entry.key), entry.decision))
+        .map(|(quota, entry)| state(rule, *quota, Key::from_bytes(&entry.key), entry.decision))
         .collect();
     Ok(reply(&json!({ "limit": &*rule.limit.name, "keys": keys })))
 }
@@ -87,12 +95,20 @@ pub(super) async fn key<C: Clock>(
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     let store = shared.keeper.store();
-    let found = if store.shared().is_some() {
-        shared_key(store, &rule.limit, key, now).await?
-    } else {
-        store.local().key(&rule.limit, key, now)
-    };
-    let decision = found.ok_or_else(|| {
+    let mut found = None;
+    // The plan of the key is not known here: its counter is under one of them.
+    for (limit, quota) in numbers(rule, rule.variants.of_key(key)) {
+        let decision = if store.shared().is_some() {
+            shared_key(store, limit, key, now).await?
+        } else {
+            store.local().key(limit, key, now)
+        };
+        if let Some(decision) = decision {
+            found = Some((quota, decision));
+            break;
+        }
+    }
+    let (quota, decision) = found.ok_or_else(|| {
         let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
         let parts = if parts.is_empty() {
             "none".into()
@@ -103,7 +119,7 @@ pub(super) async fn key<C: Clock>(
             format!("its balance is full, or the given parts are not those of the key ({parts})");
         Problem::new(NO_SUCH_KEY, detail)
     })?;
-    Ok(reply(&state(rule, key, decision)))
+    Ok(reply(&state(rule, quota, key, decision)))
 }
 
 /// Returns the state of a key in a shared store; `None` if it owes nothing.
@@ -125,7 +141,17 @@ async fn shared_key(
     Ok(decisions.each.first().copied().filter(owes))
 }
 
-fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {
+/// Returns the limits of a rule, its own and those of variants, with their quotas.
+fn numbers<'a>(
+    rule: &'a Rule,
+    variants: impl IntoIterator<Item = &'a Variant>,
+) -> impl Iterator<Item = (&'a Limit, Permits)> {
+    let others = variants.into_iter();
+    let others = others.map(|variant| (&variant.limit, variant.quota));
+    std::iter::once((&rule.limit, rule.quota)).chain(others)
+}
+
+fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value {
     let mut names = key_parts(rule);
     let part = |value| match names.next() {
         Some(name) => format!("{name}={value}"),
@@ -134,7 +160,7 @@ fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {
     let parts: Vec<String> = key.display_parts().map(part).collect();
     json!({
         "key": parts,
-        "quota": rule.quota.get(),
+        "quota": quota.get(),
         "remaining": decision.remaining.get(),
         "reset_after_ms": decision.reset_after.as_millis_ceil(),
     })

@@ -52,6 +52,35 @@ fn a_write_in_place_is_seen() {
 }
 
 #[test]
+fn a_list_of_values_is_read_again_with_its_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ratekeeper.toml");
+    let list = directory.path().join("blocked.txt");
+    let limit = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"9/1h\"\n";
+    let policy = format!("version = 1\n{limit}match = {{ attr.user = \"file:blocked.txt\" }}\n");
+    fs::write(&list, "ada\n").unwrap();
+    fs::write(&path, policy).unwrap();
+    let fixture = watched(directory, &path);
+    let limited = |user: &str| {
+        let body = format!(r#"{{"attributes": {{"user": "{user}"}}}}"#);
+        let answer = fixture.http().post("/v1/peek", &body).json();
+        !answer["limits"].as_array().unwrap().is_empty()
+    };
+    assert!(limited("ada") && !limited("bob"));
+    fs::write(&list, "ada\nbob # since today\n").unwrap();
+    reloaded(&fixture);
+    assert!(limited("ada") && limited("bob"));
+
+    fs::write(&list, "!ada\n").unwrap();
+    let answer = fixture.admin().post("/v1/reload", "");
+    assert_eq!(answer.status, 422);
+    assert!(answer.json().to_string().contains("blocked.txt, line 1"));
+    fs::remove_file(&list).unwrap();
+    assert_eq!(fixture.admin().post("/v1/reload", "").status, 422);
+    assert!(limited("ada") && limited("bob"), "the list in force stays");
+}
+
+#[test]
 fn a_rename_over_is_seen() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ratekeeper.toml");
@@ -199,4 +228,33 @@ fn changes_that_need_a_restart_are_reported() {
         Event::Notice(text) if text.contains("[listen]") => Some(()),
         _ => None,
     });
+}
+
+#[test]
+fn a_changed_file_of_overrides_is_reloaded_and_a_wrong_one_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ratekeeper.toml");
+    let overrides = directory.path().join("overrides.csv");
+    let row = |size: u32| format!("limit,key,set\nper-user,ada,1/1h burst {size}\n");
+    fs::write(&overrides, row(7)).unwrap();
+    let text = policy(5).replace("[\"all\"]", "[\"attr:user\"]");
+    let text = text.replace("name = \"all\"", "name = \"per-user\"");
+    fs::write(&path, format!("overrides = \"overrides.csv\"\n{text}")).unwrap();
+    let fixture = watched(directory, &path);
+    let quota_of = |user: &str| {
+        let body = format!("{{\"attributes\":{{\"user\":\"{user}\"}}}}");
+        let answer = fixture.http().post("/v1/peek", &body).json();
+        answer["limits"][0]["quota"].as_u64().unwrap()
+    };
+    assert_eq!([quota_of("ada"), quota_of("bob")], [7, 5]);
+    fs::write(&overrides, row(8)).unwrap();
+    assert_eq!(reloaded(&fixture), 2);
+    assert_eq!([quota_of("ada"), quota_of("bob")], [8, 5]);
+    fs::write(&overrides, "limit,key,set\nper-user,ada,8\n").unwrap();
+    let report = fixture.await_event(|event| match event {
+        Event::ReloadRejected { report, .. } => Some(report),
+        _ => None,
+    });
+    assert!(report.contains("overrides.csv:2:14"), "{report}");
+    assert_eq!(quota_of("ada"), 8);
 }

@@ -1,9 +1,9 @@
 //! The stories: each call to a store, its time, and the required answer.
 
-use ratekeeper_core::{Denials, Mode};
+use ratekeeper_core::{Denials, Mode, Nanos};
 
 use super::telling::{
-    bucket, fails, fixed, limit, looks, passes, queue, refund, reset, sub_buckets,
+    bucket, fails, fixed, limit, looks, passes, queue, refund, reset, settle, sub_buckets,
 };
 use super::{Story, StoryOutcome};
 use Mode::{Enforce, Shadow};
@@ -13,6 +13,7 @@ use StoryOutcome::{Allow, AllowAfter, Deny, Never};
 pub(super) fn stories() -> Vec<Story> {
     let mut stories = single();
     stories.extend(beside_deciding());
+    stories.extend(settlements());
     stories.extend(several());
     stories.extend(super::odds::stories());
     stories.extend(versions());
@@ -89,6 +90,65 @@ fn single() -> Vec<Story> {
                 fails(0, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
                 passes(0, &[(0, "k", 1, Shadow)], &[Deny(3000, 0)]),
                 fails(0, &[(0, "k", 1, Enforce)], &[Deny(3000, 0)]),
+            ],
+        },
+    ]
+}
+
+/// Stories of charges that are corrected to the actual costs.
+fn settlements() -> Vec<Story> {
+    vec![
+        Story {
+            name: "a bucket owes what its work cost beyond the estimate",
+            limits: vec![
+                limit(0, 1, bucket("3/3s").with_patience(Nanos::from_secs(60))),
+                limit(1, 1, bucket("9/9s").with_patience(Nanos::from_secs(4))),
+            ],
+            steps: vec![
+                passes(0, &[(0, "k", 2, Enforce)], &[Allow(1)]),
+                settle(0, &[(0, "k", 2, Enforce)], &[1]),
+                looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
+                settle(0, &[(0, "k", 1, Enforce)], &[1]),
+                looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
+                // Two of five are there; three are owed, the next comes after them.
+                settle(0, &[(0, "k", 1, Enforce)], &[6]),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(4000, 0)]),
+                // Several at once, one of them twice.
+                passes(
+                    0,
+                    &[(1, "a", 5, Enforce), (1, "b", 5, Enforce)],
+                    &[Allow(4), Allow(4)],
+                ),
+                settle(
+                    0,
+                    &[
+                        (1, "a", 5, Enforce),
+                        (1, "b", 5, Enforce),
+                        (1, "a", 1, Enforce),
+                    ],
+                    &[2, 9, 2],
+                ),
+                looks(
+                    0,
+                    true,
+                    &[(1, "a", 0, Enforce), (1, "b", 0, Enforce)],
+                    &[Allow(6), Allow(0)],
+                ),
+                // No debt reaches further ahead than the limit promises.
+                settle(0, &[(1, "b", 0, Enforce)], &[1_000]),
+                fails(0, &[(1, "b", 1, Enforce)], &[Deny(5000, 0)]),
+            ],
+        },
+        Story {
+            name: "a window charges what it still has, and forgives the rest",
+            limits: vec![limit(0, 1, fixed("5/10s"))],
+            steps: vec![
+                passes(0, &[(0, "k", 2, Enforce)], &[Allow(3)]),
+                settle(0, &[(0, "k", 2, Enforce)], &[3]),
+                looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
+                settle(0, &[(0, "k", 3, Enforce)], &[9]),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(10_000, 0)]),
+                passes(10_000, &[(0, "k", 5, Enforce)], &[Allow(0)]),
             ],
         },
     ]

@@ -77,6 +77,11 @@ pub(super) fn refund(at_ms: u64, charges: &[StoryCharge]) -> StoryStep {
     step(at_ms, StoryAct::Refund, charges, StoryAnswer::Refunded)
 }
 
+pub(super) fn settle(at_ms: u64, charges: &[StoryCharge], used: &'static [u32]) -> StoryStep {
+    let act = StoryAct::Settle(used);
+    step(at_ms, act, charges, StoryAnswer::Refunded)
+}
+
 pub(super) fn reset(at_ms: u64, charges: &[StoryCharge], there: &[bool]) -> StoryStep {
     step(
         at_ms,

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Nanos, Permits, Time};
+use ratekeeper_core::{Charge, Nanos, Outage, Permits, Time};
 use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
-use crate::act::{Act, Decide, GiveBack, Look, Release, Renew, Reset};
+use crate::act::{
+    Act, ActItem as _, Decide, GiveBack, Look, Release, Renew, Reset, Settle, Settled,
+};
 use crate::{Decisions, StoreError};
 
 /// An act on a store that may fail.
@@ -67,6 +69,42 @@ impl FallbackAct for GiveBack {
         if !shares.iter().all(|share| store.is_owed_here(share, now)) {
             return Err(error);
         }
+        store.local.settle_now(self, &shares, now);
+        Ok(())
+    }
+}
+
+/// While the store fails, debts are owed here, and only charges made here can be given back here. A
+/// debt is debited up to one whole limit; the rest is forgiven. Fails, and settles nothing, if some were not made here, or if a limit does not count here.
+impl FallbackAct for Settle {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        settled: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let Err(error) = store.ask(self, settled, now).await else {
+            return Ok(());
+        };
+        let shares: SmallVec<[Settled<'_>; 4]> = settled
+            .iter()
+            .map(|item| Settled {
+                charge: store.scaled(&item.charge),
+                used: store.scaled_cost(item.used),
+            })
+            .collect();
+        let is_here = |share: &Settled<'_>| {
+            if share.is_owed() {
+                share.charge.limit.outage == Outage::Local
+            } else {
+                store.is_owed_here(&share.charge(), now)
+            }
+        };
+        if !shares.iter().all(is_here) {
+            return Err(error);
+        }
+        let charges: SmallVec<[Charge<'_>; 4]> = shares.iter().map(|it| it.charge()).collect();
+        store.remember(&charges);
         store.local.settle_now(self, &shares, now);
         Ok(())
     }

@@ -16,9 +16,13 @@ impl<S: Remote> FallbackInner<S> {
     /// Returns the charge against a share: a permit counts once for every process.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
         Charge {
-            cost: Permits::new(charge.cost.get().saturating_mul(self.nodes.get())),
+            cost: self.scaled_cost(charge.cost),
             ..*charge
         }
+    }
+
+    pub(super) fn scaled_cost(&self, cost: Permits) -> Permits {
+        Permits::new(cost.get().saturating_mul(self.nodes.get()))
     }
 
     /// Returns true if at least the cost of `share` was charged here.

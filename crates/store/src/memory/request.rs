@@ -8,7 +8,7 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
-use ratekeeper_core::{Charge, Decision, Lend, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{Call, Charge, Decision, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
@@ -159,6 +159,20 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
 
     fn give_back(&mut self, at: usize) {
         self.with(at, self.cost(at), Shard::refund);
+    }
+
+    fn is_owed(&self, at: usize) -> bool {
+        self.items[at].is_owed()
+    }
+
+    fn owe(&mut self, at: usize, cost: Permits) -> Decision {
+        let promises = self.charge_of(at).limit.algorithm.supports(Call::Reserve);
+        match promises {
+            Ok(()) => self.with(at, cost, |shard, limit, ask| {
+                shard.reserve(limit, ask, Nanos::MAX)
+            }),
+            Err(_) => self.with(at, cost, Shard::decide),
+        }
     }
 
     fn forget(&mut self, at: usize) -> bool {

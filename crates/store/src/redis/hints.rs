@@ -252,6 +252,7 @@ mod tests {
                 cost: Permits::ONE,
                 mode: Mode::Enforce,
                 lease: None,
+                is_owed: false,
             }
         }
 

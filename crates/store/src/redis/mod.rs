@@ -204,6 +204,7 @@ impl RedisStore {
             cost: charge.cost,
             mode: charge.mode,
             lease: item.lease(),
+            is_owed: item.is_owed(),
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Item {
     pub(super) mode: Mode,
     /// The lease that is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
+    /// True if the charge is made even beyond the limit.
+    pub(super) is_owed: bool,
 }
 
 /// Performs an act on the states of its items; `place` holds the index of each item's state.
@@ -120,6 +122,17 @@ impl RequestStates for ItemStates<'_> {
             .limit
             .algorithm
             .try_refund(state, self.now.time(), item.cost);
+    }
+
+    fn is_owed(&self, at: usize) -> bool {
+        self.items[at].is_owed
+    }
+
+    fn owe(&mut self, at: usize, cost: Permits) -> Decision {
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        let (algorithm, now) = (&item.limit.algorithm, self.now.time());
+        let promised = algorithm.try_reserve(state, now, cost, Nanos::MAX);
+        promised.unwrap_or_else(|_| algorithm.decide(state, now, cost))
     }
 
     fn release(&mut self, at: usize) -> Permits {

@@ -1,5 +1,5 @@
 //! The Redis store against real servers.
-#![cfg(all(feature = "redis", not(loom)))]
+#![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::print_stdout,

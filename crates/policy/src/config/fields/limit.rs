@@ -1,6 +1,8 @@
 //! Fields of a limit, and of `[defaults]`.
 
+use super::active::ACTIVE;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
+use super::plan::PLANS;
 use super::requests::MATCH;
 use super::{
     ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
@@ -167,7 +169,7 @@ const CONCURRENCIES: &[Shape] = &[
 /// `algorithm`: a word, or a table.
 const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
-const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
+pub(in crate::config) const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
 
 /// One `[[limit]]`.
 pub(super) static LIMIT: TableSpec = TableSpec {
@@ -212,6 +214,12 @@ pub(super) static LIMIT: TableSpec = TableSpec {
             "5",
             "Cost of a request: a number, or the attribute that holds it.",
         ),
+        optional(
+            "active",
+            Shape::Table(&ACTIVE),
+            "{ hours = \"01:00-06:00\", timezone = \"Europe/Oslo\" }",
+            "Hours, days and dates at which the limit applies (default: always).",
+        ),
         MODE,
         MISSING_KEY,
         RESPONSE_NAME,
@@ -219,6 +227,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         ON_STORE_ERROR,
         COUNT_DENIED,
         PATH_CASE,
+        PLANS,
     ],
     hints: LIMIT_HINTS,
     one_of: QUANTITIES,
@@ -243,7 +252,9 @@ pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
 };
 
 pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
-    "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
+    "plan" => "write plans = { pro = \"600/1m\" }",
+    "overrides" => "write overrides as tables of their own: [[override]] with limit = \"per-ip\"",
+    "override" => "write overrides as tables of their own: [[override]] with limit = \"per-ip\"",
     "soft" => "add a second limit with the lower number and mode = \"shadow\", which \
         reports and never refuses",
     "elastic" => "leave it out, and set `limit` to the rate that the server always sustains",
@@ -251,7 +262,9 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "count" => "leave `count` out, and call only when the event has happened: every request that \
         matches is counted",
     "reset_on" => "leave it out, and let the application call POST /v1/reset",
-    "active" => "leave it out: the limit is then active at all hours",
+    "hours" => "put it into `active`: active = { hours = \"01:00-06:00\" }",
+    "days" => "put it into `active`: active = { days = [\"mon-fri\"] }",
+    "schedule" => "write active = { hours = \"01:00-06:00\" }",
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
     "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
         nodes together",

@@ -13,15 +13,18 @@ macro_rules! hints {
     };
 }
 
+mod active;
 mod algorithm;
 mod limit;
+mod plan;
 mod process;
 mod requests;
 mod response;
 mod store;
 
-pub(in crate::config) use self::limit::QUANTITY;
 use self::limit::{DEFAULTS, LIMIT};
+pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
+use self::plan::{OVERRIDE, PLAN};
 pub(super) use self::process::MAX_HELD;
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN};
 use self::requests::EXEMPT;
@@ -31,6 +34,17 @@ use self::store::STORE;
 
 /// Maximum number of limits of one policy.
 pub(in crate::config) const MAX_LIMITS: usize = 100_000;
+/// Maximum number of overrides in the policy, and of those in the file that it names.
+pub(in crate::config) const MAX_OVERRIDES: usize = 100_000;
+/// Maximum number of overrides with a pattern of one limit: they are compared one by one.
+pub(in crate::config) const MAX_PATTERNS: usize = 100;
+/// Maximum number of different numbers that plans and overrides of one policy have: each takes
+/// a table in the store.
+pub(in crate::config) const MAX_VARIANTS: usize = 10_000;
+/// Maximum number of plans of one policy: names are compared one by one.
+pub(in crate::config) const MAX_PLANS: usize = 50;
+/// Maximum number of keys with a plan in `from` of `[plan]`.
+pub(in crate::config) const MAX_PLAN_KEYS: usize = 100_000;
 /// Maximum number of exemptions of one policy: each is checked per request and limit it names.
 pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
 /// Maximum number of nodes that `url` of `[store.redis]` names.
@@ -43,6 +57,8 @@ pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
 pub(in crate::config) const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Maximum number of values of a list.
 pub(in crate::config) const MAX_VALUES: usize = 1_000;
+/// Maximum number of values of a field of `match`: they are indexed, so only memory grows.
+pub(in crate::config) const MAX_MATCH_VALUES: usize = 100_000;
 /// Maximum number of parts of a key.
 pub(in crate::config) const MAX_KEY_PARTS: usize = 8;
 /// Maximum number of distinct names in `header`, `query`, `cookie` or `attr` of one match.
@@ -170,6 +186,27 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "The limits; all that match apply.",
         ),
         optional(
+            "plan",
+            Shape::Table(&PLAN),
+            "{ from = \"header:x-plan\", default = \"free\" }",
+            "Source of the plan of a request, for limits with `plans`.",
+        ),
+        optional(
+            "override",
+            Shape::Tables {
+                of: &OVERRIDE,
+                most: MAX_OVERRIDES,
+            },
+            "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
+            "Other numbers for single keys.",
+        ),
+        optional(
+            "overrides",
+            Shape::TEXT,
+            "\"overrides.csv\"",
+            "File with more overrides, beside the policy: limit,key,set,until,reason.",
+        ),
+        optional(
             "exempt",
             Shape::Tables {
                 of: &EXEMPT,
@@ -190,9 +227,7 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
     ],
     hints: hints! {
         "geo" => "match addresses by block today: match = { ip = [\"192.0.2.0/24\"] }",
-        "plan" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
-        "override" => "give the customer a limit of its own, with match = { attr.customer = \
-            \"acme\" }, and take it out of the other with match = { attr.customer = \"!acme\" }",
+        "plans" => "write [plan] with from and default, and `plans` in each [[limit]]",
         "secrets" => "leave it out: no supported field needs it",
         "limits" => "write each limit as a table of its own: [[limit]]",
         "rule" => "write [[limit]]: a rule is called a limit",

@@ -1,6 +1,6 @@
 //! Fields that select requests: `match`, and `[[exempt]]`.
 
-use super::{MAX_EXEMPT_LIMITS, MAX_NAMES, MAX_VALUES, optional, required};
+use super::{MAX_EXEMPT_LIMITS, MAX_MATCH_VALUES, MAX_NAMES, optional, required};
 use crate::config::shape::{Shape, TableSpec};
 
 pub(in crate::config) static MATCH: TableSpec = TableSpec {
@@ -8,19 +8,25 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
     fields: &[
         optional(
             "method",
-            Shape::Texts { most: MAX_VALUES },
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
             "\"POST\"",
             "Request method.",
         ),
         optional(
             "host",
-            Shape::Texts { most: MAX_VALUES },
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
             "\"api.example.com\"",
             "Host, without port.",
         ),
         optional(
             "path",
-            Shape::Texts { most: MAX_VALUES },
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
             "\"/users/{id}\"",
             "Path: * is one segment, ** any number, {name} one segment with a name.",
         ),
@@ -44,7 +50,9 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
         ),
         optional(
             "ip",
-            Shape::Texts { most: MAX_VALUES },
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
             "\"192.0.2.0/24\"",
             "Client addresses, as blocks.",
         ),
@@ -56,7 +64,9 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
         ),
         optional(
             "domain",
-            Shape::Texts { most: MAX_VALUES },
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
             "\"edge\"",
             "Domain of a descriptor.",
         ),

@@ -95,6 +95,26 @@ fn the_looser_limit_is_found() {
             "limit = \"99/1m\"\nalgorithm = \"hybrid\"",
             None,
         ),
+        (
+            "limit = \"10/1m\"\nactive = { hours = \"01:00-06:00\" }",
+            "limit = \"11/1m\"",
+            None,
+        ),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"11/1m\"\nactive = { hours = \"01:00-06:00\" }",
+            Some("`b`"),
+        ),
+        (
+            "limit = \"10/1m\"\nactive = { hours = \"01:00-06:00\" }",
+            "limit = \"11/1m\"\nactive = { hours = \"01:00-06:00\" }",
+            Some("`b`"),
+        ),
+        (
+            "limit = \"10/1m\"\nactive = { hours = \"01:00-06:00\" }",
+            "limit = \"11/1m\"\nactive = { hours = \"06:00-01:00\" }",
+            None,
+        ),
     ] {
         let (_, found) = needless(first, second);
         assert_eq!(

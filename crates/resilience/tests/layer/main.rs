@@ -6,101 +6,45 @@
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::sync::{Arc, Mutex};
+mod reqwest_client;
+mod retry_if;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use ratekeeper_core::Nanos;
+use hyper_util::rt::TokioExecutor;
 use ratekeeper_resilience::tower::{
-    CallError, CallSettings, CallWithin, Guard, Propagate, ResilienceLayer, Resilient, RetryIf,
+    CallOptions, HttpSettings, Propagate, ResilienceLayer, Resilient,
 };
 use ratekeeper_resilience::{
     AdaptiveConcurrency, AdaptiveSettings, Aimd, Backoff, Bounds, Breaker, BreakerSettings,
-    BreakerState, Budget, BudgetSettings, Failure, Law, SplitMix, Throttle, ThrottleSettings,
+    BreakerState, CallError, CallSettings, Guard, Law, SplitMix, Throttle, ThrottleSettings,
 };
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Reaction of the server to a request.
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Answer(u16),
-    /// An answer with `Retry-After`.
-    Later(u16, &'static str),
-    /// Closes the connection without an answer.
-    HangUp,
-    /// Never answers.
-    Hang,
-}
-
-/// Requests that the server saw: method, value of `x-timeout-ms`, and time.
-type Seen = Arc<Mutex<Vec<(Method, Option<u64>, Instant)>>>;
+use server::{Act, server};
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
-/// Starts a server that follows the script, and repeats its last line; returns its address and
-/// the requests that it sees.
-async fn server(script: &'static [Act]) -> (String, Seen) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}/", listener.local_addr().unwrap());
-    let seen = Seen::default();
-    let log = Arc::clone(&seen);
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let log = Arc::clone(&log);
-            let serve = hyper::service::service_fn(move |request: Request<Incoming>| {
-                let number = {
-                    let timeout = request.headers().get("x-timeout-ms");
-                    let timeout = timeout.map(|value| value.to_str().unwrap().parse().unwrap());
-                    let mut log = log.lock().unwrap();
-                    log.push((request.method().clone(), timeout, Instant::now()));
-                    log.len() - 1
-                };
-                let act = *script.get(number).or(script.last()).unwrap();
-                async move {
-                    let answer = Response::builder();
-                    let answer = match act {
-                        Act::Answer(status) => answer.status(status),
-                        Act::Later(status, when) => {
-                            answer.status(status).header("retry-after", when)
-                        }
-                        Act::HangUp => return Err("hang up"),
-                        Act::Hang => std::future::pending().await,
-                    };
-                    Ok::<_, &str>(answer.body(Full::<Bytes>::default()).unwrap())
-                }
-            });
-            tokio::spawn(async move {
-                let connection = hyper::server::conn::http1::Builder::new();
-                let _ = connection
-                    .serve_connection(TokioIo::new(stream), serve)
-                    .await;
-            });
-        }
-    });
-    (address, seen)
-}
-
-fn client(settings: CallSettings) -> Resilient<HttpClient> {
-    let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
+fn client(settings: impl Into<HttpSettings>) -> Resilient<HttpClient> {
     let client = Client::builder(TokioExecutor::new())
         .retry_canceled_requests(false)
         .build_http();
-    ResilienceLayer::new(settings, budget).layer(client)
+    ResilienceLayer::new(settings).layer(client)
 }
 
 /// Waits of a few milliseconds at most.
 fn quick() -> CallSettings {
     let backoff = Backoff {
-        base: Nanos::from_millis(2),
+        base: Duration::from_millis(2),
         ..Backoff::default()
     };
     CallSettings {
@@ -114,12 +58,12 @@ fn request(method: &str, address: &str) -> Request<Full<Bytes>> {
     request.body(Full::default()).unwrap()
 }
 
-type Error = CallError<hyper_util::client::legacy::Error>;
+type HttpError = hyper_util::client::legacy::Error;
 
 async fn status(
     client: &mut Resilient<HttpClient>,
     request: Request<Full<Bytes>>,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, CallError<HttpError>> {
     client.call(request).await.map(|answer| answer.status())
 }
 
@@ -146,71 +90,6 @@ async fn failures_are_retried_as_their_effect_permits() {
         let got = status(&mut client(quick()), request).await.unwrap();
         assert_eq!(got, expected, "{method} {expected}");
         assert_eq!(seen.lock().unwrap().len(), sent, "{method} {expected}");
-    }
-}
-
-#[tokio::test]
-async fn a_caller_chooses_which_refusals_did_nothing() {
-    const REFUSED: &[Act] = &[Act::Later(429, "1"), Act::Answer(200)];
-    let undone = || RetryIf::undone_by([StatusCode::TOO_MANY_REQUESTS]);
-    let of_posts = || {
-        RetryIf::new(|answer| match (answer.method, answer.status.as_u16()) {
-            (&Method::POST, 500) => Some(Failure::Refused),
-            (_, 503) => Some(Failure::Final),
-            _ => None,
-        })
-    };
-    for (script, method, retry_if, expected, sent) in [
-        (REFUSED, "POST", RetryIf::default(), 429, 1),
-        (REFUSED, "POST", undone(), 200, 2),
-        (
-            &[Act::Answer(503), Act::Answer(200)],
-            "POST",
-            undone(),
-            503,
-            1,
-        ),
-        (
-            &[Act::Answer(500), Act::Answer(200)],
-            "POST",
-            of_posts(),
-            200,
-            2,
-        ),
-        (
-            &[Act::Answer(500), Act::Answer(200)],
-            "GET",
-            of_posts(),
-            500,
-            1,
-        ),
-        (
-            &[Act::Answer(503), Act::Answer(200)],
-            "GET",
-            of_posts(),
-            503,
-            1,
-        ),
-        (
-            &[Act::Answer(502), Act::Answer(200)],
-            "GET",
-            of_posts(),
-            200,
-            2,
-        ),
-        (&[Act::HangUp, Act::Answer(200)], "GET", undone(), 200, 2),
-    ] {
-        // For a single call: the client itself keeps to its settings.
-        let (address, seen) = server(script).await;
-        let client = client(quick());
-        let mut one = client.with(|settings| settings.retry_if = retry_if);
-        let began = Instant::now();
-        let got = status(&mut one, request(method, &address)).await.unwrap();
-        assert_eq!(got, expected, "{method} {script:?}");
-        assert_eq!(seen.lock().unwrap().len(), sent, "{method} {script:?}");
-        if sent == 2 && matches!(script[0], Act::Later(..)) {
-            assert!(began.elapsed().as_millis() >= 999, "Retry-After is obeyed");
-        }
     }
 }
 
@@ -245,13 +124,15 @@ async fn a_call_that_cannot_end_in_time_is_not_retried() {
 #[tokio::test]
 async fn a_call_to_a_hanging_server_ends_at_the_deadline_it_sent() {
     let (address, seen) = server(&[Act::Hang]).await;
-    let mut client = client(CallSettings {
+    let mut client = client(HttpSettings {
         propagate: Propagate::Millis("x-timeout-ms".parse().unwrap()),
-        ..quick()
+        ..quick().into()
     });
     let mut request = request("GET", &address);
-    let within = CallWithin(Nanos::from_millis(150));
-    request.extensions_mut().insert(within);
+    request.extensions_mut().insert(CallOptions {
+        within: Some(Duration::from_millis(150)),
+        ..CallOptions::default()
+    });
     let error = status(&mut client, request).await;
     assert!(matches!(error, Err(CallError::Deadline)), "{error:?}");
     let sent = seen.lock().unwrap()[0].1.unwrap();
@@ -331,7 +212,7 @@ fn adaptive(initial: u32) -> Arc<AdaptiveConcurrency> {
             most: 10,
             initial,
         },
-        window: Nanos::from_micros(1),
+        window: Duration::from_micros(1),
         least_samples: 1,
     };
     Arc::new(AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap())
@@ -343,7 +224,7 @@ async fn no_more_calls_at_once_than_the_server_bears() {
     let limit = adaptive(2);
     let client = client(CallSettings {
         guard: Guard::Adaptive(Arc::clone(&limit)),
-        within: Nanos::from_millis(150),
+        within: Duration::from_millis(150),
         ..quick()
     });
     let calls = [(); 3].map(|()| {
@@ -382,64 +263,5 @@ async fn answers_move_the_limit_of_calls() {
         });
         let _ = status(&mut client, request("POST", &address)).await;
         assert_eq!(limit.limit(), expected, "{act:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_client_of_reqwest_goes_into_the_layer_as_it_is() {
-    let stream = || reqwest::Body::wrap(Full::new(Bytes::from("once")));
-    for (script, method, body, expected, sent) in [
-        (
-            &[Act::Later(429, "0"), Act::Answer(200)][..],
-            "GET",
-            None,
-            200,
-            2,
-        ),
-        (&[Act::HangUp, Act::Answer(200)], "GET", None, 200, 2),
-        (
-            &[Act::Answer(503), Act::Answer(200)],
-            "PUT",
-            Some("kept".into()),
-            200,
-            2,
-        ),
-        (
-            &[Act::Answer(503), Act::Answer(200)],
-            "PUT",
-            Some(stream()),
-            503,
-            1,
-        ),
-        (
-            &[Act::Answer(503), Act::Answer(200)],
-            "POST",
-            Some("kept".into()),
-            503,
-            1,
-        ),
-    ] {
-        let (address, seen) = server(script).await;
-        let client = reqwest::Client::new();
-        let mut request = client.request(method.parse().unwrap(), &address);
-        if let Some(body) = body {
-            request = request.body(body);
-        }
-        let request = request.build().unwrap();
-        let settings = CallSettings {
-            propagate: Propagate::Millis("x-timeout-ms".parse().unwrap()),
-            ..quick()
-        };
-        let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
-        let mut client = ResilienceLayer::new(settings, budget).layer(client);
-        let answer: reqwest::Response = client.call(request).await.unwrap();
-        assert_eq!(answer.status(), expected, "{script:?}");
-        let seen = seen.lock().unwrap();
-        assert_eq!(seen.len(), sent, "{script:?}");
-        let left = seen.iter().map(|(_, left, _)| left.unwrap());
-        assert!(
-            left.is_sorted_by(|a, b| a >= b),
-            "the deadline is passed on"
-        );
     }
 }

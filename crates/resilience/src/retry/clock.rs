@@ -1,37 +1,25 @@
 //! Clock: the time of the tokio runtime, so that tests can hold it.
 
 use std::sync::LazyLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use ratekeeper_core::{Nanos, Origin, Time};
+use ratekeeper_core::{Nanos, Time};
 use tokio::time::Instant;
 
 /// By how much the zero lies before the moment at which it is first asked for.
 const HEAD_START: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// One zero for all layers of a process: they may share a budget or a breaker, whenever each of
-/// them was made. A runtime with a clock that a test holds or moves has its own time, which may
+/// One zero for all calls of a process: they may share a budget or a breaker, whenever each of
+/// these was made. A runtime with a clock that a test holds or moves has its own time, which may
 /// lie before that of the runtime that asks first: before the zero, time would stand.
 static ZERO: LazyLock<Instant> = LazyLock::new(|| {
     let now = Instant::now();
     now.checked_sub(HEAD_START).unwrap_or(now)
 });
 
-/// Returns the time by which all layers of this process count.
-pub(super) fn now() -> Time {
+/// Returns the time by which all calls of this process count.
+pub(crate) fn now() -> Time {
     Time::ZERO + Nanos::from(ZERO.elapsed())
-}
-
-/// Returns the date of that zero. It is read when a date is parsed, and not before, because the
-/// system date is set anew now and then, and a machine that slept has lost hours.
-pub(super) fn origin() -> Origin {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "dates in Retry-After need the current date"
-    )]
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let since_1970 = Nanos::from(since_1970.unwrap_or_default());
-    Origin::from_unix_nanos(since_1970.as_nanos().saturating_sub(now().as_nanos()))
 }
 
 #[cfg(test)]

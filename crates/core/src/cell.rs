@@ -18,26 +18,31 @@
 //! Each cell fills a cache line of its own (two, for processors that fetch lines in pairs):
 //! neighbours in an array do not slow each other down.
 
+use core::fmt;
+use core::marker::PhantomData;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fmt, marker::PhantomData};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
-use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, WordState};
+
+use crate::{Algorithm, Decision, Permits, Refund, Time, WordState};
 
 /// The state of one limit and one key, shared by threads.
 ///
-/// Callers pass the algorithm: a change of its parameters needs no change here.
+/// Callers pass the algorithm, so that a change of its parameters needs no change here, and the
+/// time, by any clock that they have. It needs no standard library, only 64-bit atomics.
 ///
 /// ```
-/// use ratekeeper_core::{Gcra, Permits, Time};
-/// use ratekeeper_store::Cell;
+/// use ratekeeper_core::{Cell, Gcra, Nanos, Permits, Quota, Time};
 ///
-/// let gcra = Gcra::token_bucket("2/1s".parse().unwrap()).unwrap();
-/// let cell = Cell::new();
-/// let allowed = (0..3).filter(|_| cell.decide(&gcra, Time::ZERO, Permits::ONE).verdict.allows());
-/// assert_eq!(allowed.count(), 2);
+/// static PULSES: Cell<Gcra> = Cell::new();
+///
+/// let limit = Gcra::token_bucket(Quota::per_second(2))?;
+/// let at = |millis| Time::ZERO + Nanos::from_millis(millis); // of a timer of the machine
+/// let ask = |millis| PULSES.decide(&limit, at(millis), Permits::ONE).verdict.allows();
+/// assert_eq!([ask(0), ask(0), ask(0), ask(500)], [true, true, false, true]);
+/// # Ok::<(), ratekeeper_core::Error>(())
 /// ```
 #[repr(align(128))]
 pub struct Cell<A> {
@@ -47,9 +52,19 @@ pub struct Cell<A> {
 
 impl<A> Cell<A> {
     /// A cell that has never been charged.
-    pub fn new() -> Self {
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
         Self {
             word: AtomicU64::new(0), // `WordState`: the default is 0
+            algorithm: PhantomData,
+        }
+    }
+
+    /// A cell that has never been charged.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
             algorithm: PhantomData,
         }
     }
@@ -143,8 +158,10 @@ impl<A> fmt::Debug for Cell<A> {
 #[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
-    use ratekeeper_core::{Gcra, Nanos, Verdict};
+    use crate::{Gcra, Nanos, Verdict};
 
     fn bucket(quota: &str) -> Gcra {
         Gcra::token_bucket(quota.parse().unwrap()).unwrap()
@@ -201,14 +218,18 @@ mod tests {
 }
 
 /// Every schedule of two and three threads; `RUSTFLAGS="--cfg loom" cargo test -p
-/// ratekeeper-store --lib cell`.
+/// ratekeeper-core --lib schedules`.
 #[cfg(loom)]
 #[cfg(test)]
 mod schedules {
-    use super::*;
+    use std::format;
+    use std::vec::Vec;
+
     use loom::sync::Arc;
     use loom::thread;
-    use ratekeeper_core::Gcra;
+
+    use super::*;
+    use crate::Gcra;
 
     fn bucket(quota: &str) -> Gcra {
         Gcra::token_bucket(quota.parse().unwrap()).unwrap()

@@ -1,0 +1,184 @@
+//! Key limit: the limit of one key, with the verbs of a limiter.
+//!
+//! ```text
+//!   limiter.key("ann")  --->  check, decide, peek, refund, reset    this file
+//!                             acquire ..                            wait.rs
+//!                             reserve                               reservation.rs
+//!                             settle                                settlement.rs
+//! ```
+
+use std::fmt;
+
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Charge, Decision, Gcra, Permits, Refund};
+use ratekeeper_store::{GiveBack, Reset};
+
+use super::{KeyedLimiter, LimitKey, charge_of};
+use crate::limiter::desk::{never, permits};
+use crate::{Clock, Grant, Refused, SystemClock};
+
+/// The limit of one key of a [`KeyedLimiter`]; its verbs are those of a
+/// [`Limiter`](crate::Limiter). It holds the key and no state, so it costs nothing to
+/// make, and is `Copy` if the key is.
+///
+/// ```
+/// use ratekeeper::KeyedLimiter;
+///
+/// let limiter = KeyedLimiter::per("2/1h")?;
+/// let ann = limiter.key("ann");
+/// assert!(ann.check().is_ok() && ann.check().is_ok() && ann.check().is_err());
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
+pub struct KeyLimit<'a, K, A = Gcra, C = SystemClock> {
+    pub(super) limiter: &'a KeyedLimiter<A, C>,
+    pub(super) key: K,
+}
+
+impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
+    #[inline]
+    pub(super) const fn new(limiter: &'a KeyedLimiter<A, C>, key: K) -> Self {
+        Self { limiter, key }
+    }
+
+    /// Decides about one permit, and takes it if allowed. Never waits.
+    ///
+    /// # Errors
+    /// [`Refused`], if the limit of the key is used up: nothing is charged.
+    #[inline]
+    pub fn check(&self) -> Result<Grant, Refused> {
+        self.check_n(1)
+    }
+
+    /// Like [`check`](Self::check), for `cost` permits: all of them or none.
+    ///
+    /// # Errors
+    /// [`Refused`], if fewer are free for the key: nothing is charged.
+    #[inline]
+    pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
+        Grant::of(self.decide(cost), cost)
+    }
+
+    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the
+    /// types of [`core`](ratekeeper_core): for header fields and reports.
+    #[inline]
+    pub fn decide(&self, cost: u64) -> Decision {
+        let (key, limiter) = (self.key.key_bytes(), self.limiter);
+        let key = key.as_ref();
+        let Some(cost) = permits(cost) else {
+            return limiter.deny_forever(key);
+        };
+        match limiter.limit.unchanged() {
+            // Inlined: a call costs as much as its work besides waiting for memory.
+            Some(limit) if limiter.lines.present() == 0 => {
+                let charge = charge_of(limit, key, cost);
+                limiter.store.decide_one(&charge, limiter.clock.now())
+            }
+            _ => limiter.check_slowly(key, cost),
+        }
+    }
+
+    /// Returns the state of the limit, in the types of [`core`](ratekeeper_core); nothing is
+    /// charged.
+    pub fn peek(&self) -> Decision {
+        self.limiter.peek(self.key.key_bytes().as_ref())
+    }
+
+    /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
+    /// assert!(limiter.key("ann").peek_n(10).verdict.allows());
+    /// assert!(!limiter.key("ann").peek_n(11).verdict.allows());
+    /// ```
+    pub fn peek_n(&self, cost: u64) -> Decision {
+        let Some(cost) = permits(cost) else {
+            return never(self.peek());
+        };
+        let look = |charge: &Charge<'_>, now| self.limiter.store.look_one(charge, now);
+        self.limiter.with(self.key.key_bytes().as_ref(), cost, look)
+    }
+
+    /// Gives back permits that were taken and not used; the first waiter can take them at once.
+    /// Only for algorithms that can take them back; and, as under [one
+    /// limit](crate::Limiter::refund), not for reservations that are still ahead: they have
+    /// [`cancel`](KeyedLimiter::cancel).
+    pub fn refund(&self, cost: u64)
+    where
+        A: Refund,
+    {
+        self.limiter.give_back(self.key.key_bytes().as_ref(), cost);
+    }
+
+    /// Forgets the permits taken by the key; returns true if there were any.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
+    /// let _ = limiter.check("ann");
+    /// assert!(limiter.key("ann").reset());
+    /// assert!(!limiter.key("bob").reset());
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 10);
+    /// ```
+    pub fn reset(&self) -> bool {
+        let key = self.key.key_bytes();
+        let (key, limiter) = (key.as_ref(), self.limiter);
+        let was_there = limiter.with(key, Permits::ZERO, |charge, now| {
+            let reset = limiter.store.settle_now(Reset, &[*charge], now);
+            reset.contains(&true)
+        });
+        limiter.lines.wake(key);
+        was_there
+    }
+
+    /// Returns the number of waiters for the key.
+    ///
+    /// ```
+    /// assert_eq!(ratekeeper::KeyedLimiter::per("1/1s").unwrap().key("ann").waiting(), 0);
+    /// ```
+    pub fn waiting(&self) -> usize {
+        let line = self.limiter.lines.find(self.key.key_bytes().as_ref());
+        line.map_or(0, |line| line.length())
+    }
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
+    pub(crate) fn peek(&self, key: &[u8]) -> Decision {
+        // A cost of zero changes nothing.
+        let look = |charge: &Charge<'_>, now| self.store.decide_one(charge, now);
+        self.with(key, Permits::ZERO, look)
+    }
+
+    /// Denies a cost above [`Permits::MAX`], which no limit can hold.
+    #[cold]
+    fn deny_forever(&self, key: &[u8]) -> Decision {
+        if self.limit.with(|limit| limit.algorithm.capacity()) < Permits::MAX {
+            return self.check_slowly(key, Permits::MAX); // some limits count denials
+        }
+        never(self.peek(key))
+    }
+
+    /// Gives back at most [`Permits::MAX`], under an algorithm that can take them back.
+    pub(super) fn give_back(&self, key: &[u8], cost: u64) {
+        self.with(key, Permits::saturating_from(cost), |charge, now| {
+            self.store.settle_now(GiveBack, &[*charge], now);
+        });
+        self.lines.wake(key);
+    }
+}
+
+impl<K: Clone, A, C> Clone for KeyLimit<'_, K, A, C> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: self.limiter,
+            key: self.key.clone(),
+        }
+    }
+}
+
+impl<K: Copy, A, C> Copy for KeyLimit<'_, K, A, C> {}
+
+impl<K: fmt::Debug, A, C> fmt::Debug for KeyLimit<'_, K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyLimit")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}

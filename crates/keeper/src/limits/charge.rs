@@ -1,0 +1,125 @@
+//! Charge: a limit, a key and a cost, on the way to the store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits};
+use ratekeeper_store::{MemoryStore, Settled};
+use smallvec::SmallVec;
+
+use super::{MODE, NamedLimit};
+use crate::limiter::desk::permits;
+use crate::{LimitKey, SystemClock};
+
+/// The charge of one limit in a [check](super::Limits::check) of several; see
+/// [`NamedLimit::of`].
+///
+/// ```
+/// use ratekeeper::{Limits, at_once};
+/// let limits = Limits::in_memory();
+/// let tokens = limits.token_bucket("tokens", "1000/1m".parse()?)?;
+/// let charges = [tokens.of(("ann", "large-model")).cost(300)];
+/// assert!(at_once(limits.check(&charges)).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a charge is made by `Limits::check`"]
+pub struct LimitCharge<'a, S = MemoryStore, C = SystemClock> {
+    pub(super) limit: &'a NamedLimit<S, C>,
+    pub(super) key: KeyText,
+    /// `None` if no limit can count as many.
+    pub(super) cost: Option<Permits>,
+}
+
+impl<'a, S, C> LimitCharge<'a, S, C> {
+    pub(super) fn new(limit: &'a NamedLimit<S, C>, key: impl LimitKey) -> Self {
+        let mut text = KeyText::default();
+        KeyBuilder::new(&mut text).part(key.key_bytes().as_ref());
+        Self {
+            limit,
+            key: text,
+            cost: Some(Permits::ONE),
+        }
+    }
+
+    /// The same charge of `cost` permits; without this call, of one.
+    pub fn cost(self, cost: u64) -> Self {
+        Self {
+            cost: permits(cost),
+            ..self
+        }
+    }
+}
+
+impl<S, C> fmt::Debug for LimitCharge<'_, S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitCharge")
+            .field("limit", &self.limit)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive() // keys may be personal data
+    }
+}
+
+/// The bytes of a key; most need no place on the heap.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct KeyText(SmallVec<[u8; 32]>);
+
+impl KeySink for KeyText {
+    fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// A charge that was decided.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Charged {
+    limit: LimitRef,
+    key: KeyText,
+    pub(super) cost: Permits,
+    /// The actual cost, for settling.
+    pub(super) used: Permits,
+    pub(super) decision: Option<Decision>,
+}
+
+/// A limit; equal only to itself.
+#[derive(Clone)]
+struct LimitRef(Arc<Limit>);
+
+impl PartialEq for LimitRef {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for LimitRef {}
+
+impl Charged {
+    pub(super) const fn new(limit: Arc<Limit>, key: KeyText, cost: Permits) -> Self {
+        Self {
+            limit: LimitRef(limit),
+            key,
+            cost,
+            used: cost,
+            decision: None,
+        }
+    }
+
+    pub(super) fn limit(&self) -> &Limit {
+        &self.limit.0
+    }
+
+    pub(super) fn charge(&self) -> Charge<'_> {
+        Charge {
+            limit: self.limit(),
+            key: Key::from_bytes(&self.key.0),
+            cost: self.cost,
+            mode: MODE,
+        }
+    }
+
+    pub(super) fn settled(&self) -> Settled<'_> {
+        Settled {
+            charge: self.charge(),
+            used: self.used,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Grant: a request that several limits let pass, and the refusal of one that they do not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::{Decision, Permits};
+use ratekeeper_store::{Decisions, StoreError};
+
+use super::{ChargedList, NamedLimit};
+use crate::limiter::{Grant, Refused};
+
+/// A request that passes; all its limits are charged. Dropping it changes nothing. Under a leaky
+/// queue it passes after its [`delay`](Self::delay).
+///
+/// It owns its charges, so that it can wait in a queue or move to another task until the work is
+/// [settled](super::Limits::settle).
+///
+/// ```
+/// use ratekeeper::{Limits, at_once};
+/// let limits = Limits::in_memory();
+/// let tokens = limits.token_bucket("tokens", "1000/1m".parse()?)?;
+/// let grant = at_once(tokens.check_n("ann", 400))?;
+/// let done = std::thread::spawn(|| grant).join().unwrap();
+/// at_once(limits.settle(done.used(&tokens, 1_500)))?;
+/// assert!(at_once(tokens.check("ann")).is_err(), "500 are owed");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(PartialEq, Eq)]
+pub struct LimitsGrant {
+    /// The limits that it belongs to.
+    pub(super) limits: u64,
+    pub(super) charged: ChargedList,
+}
+
+impl LimitsGrant {
+    pub(super) fn of(
+        limits: u64,
+        mut charged: ChargedList,
+        decisions: Decisions,
+    ) -> Result<Self, CheckError> {
+        if decisions.admitted {
+            for (charged, decision) in charged.iter_mut().zip(decisions.each) {
+                charged.decision = Some(decision);
+            }
+            return Ok(Self { limits, charged });
+        }
+        let refusals = charged.iter().zip(&decisions.each);
+        let refusals = refusals.filter_map(|(charged, decision)| {
+            let refused = Grant::of(*decision, charged.cost.get().into()).err()?;
+            Some((&charged.limit().name, refused))
+        });
+        // The store answered that one of them refuses.
+        let longest = refusals.max_by_key(|(_, refused)| match refused {
+            Refused::Until(wait) => (false, Some(*wait)),
+            Refused::Never => (true, None),
+        });
+        Err(match longest {
+            Some((limit, refused)) => CheckError::Refused {
+                limit: Arc::clone(limit),
+                refused,
+            },
+            None => StoreError::Unavailable("a refusal without a limit that refuses".into()).into(),
+        })
+    }
+
+    /// The same grant, with the actual cost of the work under `limit`, for
+    /// [`Limits::settle`](super::Limits::settle). It applies to all charges of that limit. A cost
+    /// above 4,294,967,295 counts as that.
+    #[must_use = "the cost is settled by `Limits::settle`"]
+    pub fn used<S, C>(mut self, limit: &NamedLimit<S, C>, used: u64) -> Self {
+        let used = Permits::saturating_from(used);
+        for charged in &mut self.charged {
+            if charged.limit().name == *limit.name() {
+                charged.used = used;
+            }
+        }
+        self
+    }
+
+    /// Returns how long to wait before going on, the longest delay of its limits: zero, but under a
+    /// leaky queue, which promises a later moment.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Gcra, Quota};
+    /// use ratekeeper::{Limits, at_once};
+    /// let limits = Limits::in_memory();
+    /// let mails = limits.limit("mails", Gcra::leaky_queue(Quota::per_hour(1), 3.into())?)?;
+    /// assert!(at_once(mails.check(()))?.delay().is_zero());
+    /// assert_eq!(at_once(mails.check(()))?.delay().as_secs().div_ceil(60), 60);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delay(&self) -> Duration {
+        let decisions = self.charged.iter().filter_map(|charged| charged.decision);
+        let waits = decisions.filter_map(|decision| decision.verdict.wait());
+        waits.max().map_or(Duration::ZERO, Duration::from)
+    }
+
+    /// Returns the name of each limit and its decision, in the order of the charges.
+    pub fn decisions(&self) -> impl Iterator<Item = (&str, Decision)> {
+        self.charged
+            .iter()
+            .filter_map(|charged| Some((&*charged.limit().name, charged.decision?)))
+    }
+}
+
+impl fmt::Debug for LimitsGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.decisions()).finish()
+    }
+}
+
+/// Why a request of several limits does not pass: nothing is charged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// A limit refuses; of several, the one with the longest wait.
+    Refused {
+        /// Name of the limit.
+        limit: Arc<str>,
+        /// Its refusal.
+        refused: Refused,
+    },
+    /// The store cannot answer. (While a Redis server is away each limit decides as it chose, see
+    /// [`NamedLimit::on_outage`](super::NamedLimit::on_outage).)
+    Store(StoreError),
+}
+
+impl CheckError {
+    /// The refusal of a cost that no limit can count.
+    pub(super) fn never(limit: &Arc<str>) -> Self {
+        Self::Refused {
+            limit: Arc::clone(limit),
+            refused: Refused::Never,
+        }
+    }
+
+    /// Returns the error for calls that no limit refuses.
+    pub(super) fn into_store(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Refused { .. } => StoreError::Unsupported(self.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for CheckError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { limit, refused } => write!(f, "limit `{limit}`: {refused}"),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CheckError {}

@@ -1,0 +1,209 @@
+//! Several limits over one store: all or none, and corrected afterwards.
+
+use std::sync::Arc;
+
+use ratekeeper_core::{Concurrency, Log, Nanos, Permits, WarmUp};
+
+use super::*;
+use crate::limiter::Refused;
+use crate::{ManualClock, at_once};
+
+fn limits() -> Limits<MemoryStore, Arc<ManualClock>> {
+    let store = MemoryStore::new(MemoryConfig::default());
+    Limits::new(store, Arc::default())
+}
+
+fn bucket<S: Store, C: Clock>(limits: &Limits<S, C>, name: &str, quota: &str) -> NamedLimit<S, C> {
+    limits.token_bucket(name, quota.parse().unwrap()).unwrap()
+}
+
+fn remaining<S: Store, C: Clock>(limit: &NamedLimit<S, C>, key: &str) -> u32 {
+    at_once(limit.peek(key)).unwrap().remaining.get()
+}
+
+#[test]
+fn the_longest_wait_of_those_that_refuse_is_reported() {
+    let limits = limits();
+    let [short, long] = [
+        bucket(&limits, "short", "1/1s"),
+        bucket(&limits, "long", "1/1h"),
+    ];
+    let ask = |cost| at_once(limits.check(&[long.of("ann"), short.of("ann").cost(cost)]));
+    let grant = ask(1).unwrap();
+    let each: Vec<_> = grant.decisions().map(|(name, _)| name).collect();
+    assert_eq!(each, ["long", "short"]);
+    let refused = |limit: &str, refused| CheckError::Refused {
+        limit: limit.into(),
+        refused,
+    };
+    let hour = at_once(long.check("ann")).unwrap_err();
+    assert_eq!(ask(1), Err(hour.clone()));
+    assert_eq!(
+        hour.to_string(),
+        "limit `long`: the limit is used up; try again in 60 min"
+    );
+    assert_eq!(ask(2), Err(refused("short", Refused::Never)));
+    let too_much = u64::from(u32::MAX) + 1;
+    assert_eq!(ask(too_much), Err(refused("short", Refused::Never)));
+}
+
+#[test]
+fn one_refusal_charges_nothing_and_a_settlement_corrects_all() {
+    let limits = limits();
+    let [requests, tokens] = [
+        bucket(&limits, "requests", "10/1h"),
+        bucket(&limits, "tokens", "1000/1h"),
+    ];
+    let charges = |cost| [requests.of("ann"), tokens.of(("ann", "large")).cost(cost)];
+    let left = || {
+        let tokens = at_once(tokens.peek(("ann", "large"))).unwrap();
+        (remaining(&requests, "ann"), tokens.remaining.get())
+    };
+    let grant = at_once(limits.check(&charges(600))).unwrap();
+    assert!(at_once(limits.check(&charges(600))).is_err());
+    assert_eq!(left(), (9, 400));
+    at_once(limits.settle(grant.used(&tokens, 100))).unwrap();
+    assert_eq!(left(), (9, 900));
+    let grant = at_once(limits.check(&charges(900))).unwrap();
+    at_once(limits.settle(grant.used(&requests, 0).used(&tokens, 1_000))).unwrap();
+    assert_eq!(left(), (9, 0));
+    let debt = at_once(tokens.check(("ann", "large"))).unwrap_err();
+    let hundred_owed = "limit `tokens`: the limit is used up; try again in 7 min";
+    assert_eq!(debt.to_string(), hundred_owed, "101 tokens, 3.6 s each");
+    let unchanged = at_once(requests.check("ann")).unwrap();
+    at_once(limits.settle(unchanged)).unwrap();
+    let given_back = at_once(requests.check("ann")).unwrap();
+    at_once(limits.refund(given_back)).unwrap();
+    assert_eq!(left(), (8, 0));
+    assert!(at_once(requests.reset("ann")).unwrap());
+    assert_eq!(left(), (10, 0));
+}
+
+#[test]
+fn limits_of_others_and_of_one_name_are_errors() {
+    let (limits, others) = (limits(), self::limits());
+    let mine = bucket(&limits, "calls", "1/1h");
+    let theirs = bucket(&others, "calls", "1/1h");
+    let error = at_once(limits.check(&[mine.of(()), theirs.of(())])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the store is misconfigured: the limit `calls` belongs to other `Limits`"
+    );
+    assert!(at_once(mine.check(())).is_ok(), "nothing was charged");
+
+    for (name, message) in [
+        (
+            "calls",
+            "two limits are called `calls`; hint: keep the limit that was added, and clone it",
+        ),
+        (
+            "Per\nUser",
+            "`Per\\nUser` is not a valid name of a limit; expected 1 to 40 of a-z, 0-9 and -, for \
+             example `per-user`",
+        ),
+    ] {
+        let error = limits.token_bucket(name, Quota::per_second(1)).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let unsupported = "1/365d"
+        .parse::<Quota>()
+        .unwrap()
+        .with_burst(Permits::new(9))
+        .unwrap();
+    assert!(matches!(
+        limits.token_bucket("slow", unsupported),
+        Err(NewLimitError::Quota(_))
+    ));
+}
+
+#[test]
+fn a_grant_is_settled_by_the_limits_that_made_it() {
+    let (limits, others) = (limits(), self::limits());
+    let mine = bucket(&limits, "mine", "5/1h");
+    let theirs = bucket(&others, "theirs", "5/1h");
+    for settles in [true, false] {
+        at_once(theirs.check_n("ann", 2)).unwrap();
+        let grant = at_once(mine.check_n("ann", 2)).unwrap();
+        let result = if settles {
+            at_once(others.settle(grant.used(&mine, 0)))
+        } else {
+            at_once(others.refund(grant))
+        };
+        let why = "the store is misconfigured: the grant belongs to other `Limits`";
+        assert_eq!(result.unwrap_err().to_string(), why);
+    }
+    assert_eq!((remaining(&mine, "ann"), remaining(&theirs, "ann")), (1, 1));
+}
+
+#[test]
+fn algorithms_that_take_nothing_back_are_not_settled() {
+    let limits = limits();
+    let paced = limits
+        .limit("paced", WarmUp::bursty(1.0, 1.0).unwrap())
+        .unwrap();
+    let lent = Concurrency::new(Permits::new(1), Nanos::from_secs(60)).unwrap();
+    let lent = limits.limit("lent", lent).unwrap();
+    let grant = at_once(limits.check(&[paced.of(()), lent.of(())])).unwrap();
+    let error = at_once(limits.settle(grant.used(&paced, 2))).unwrap_err();
+    assert!(matches!(error, StoreError::Unsupported(_)), "{error}");
+    assert!(at_once(lent.check(())).is_err());
+}
+
+#[test]
+fn a_permit_is_refunded_and_not_settled() {
+    let limits = limits();
+    let lent = Concurrency::new(Permits::new(1), Nanos::from_secs(60)).unwrap();
+    let lent = limits.limit("lent", lent).unwrap();
+    let grant = at_once(lent.check(())).unwrap();
+    assert!(at_once(lent.check(())).is_err());
+    at_once(limits.refund(grant)).unwrap();
+    let grant = at_once(lent.check(())).unwrap();
+    let error = at_once(limits.settle(grant.used(&lent, 2))).unwrap_err();
+    let why = "the limit `lent` lends permits, which are released and not settled";
+    assert_eq!(error.to_string(), why);
+}
+
+#[test]
+fn a_changed_limit_inherits_the_used_permits() {
+    let limits = limits();
+    let log = |quota: &str| Log::sliding(quota.parse().unwrap()).unwrap();
+    let calls = limits.limit("calls", log("5/1h")).unwrap();
+    at_once(calls.check_n("ann", 4)).unwrap();
+    calls.clone().set_limit(log("20/1h"));
+    assert_eq!(remaining(&calls, "ann"), 16);
+    let denied = calls.on_outage(Outage::Deny);
+    assert_eq!(remaining(&denied, "ann"), 16);
+}
+
+#[test]
+fn debug_output_holds_no_key() {
+    let limits = limits();
+    let calls = bucket(&limits, "calls", "5/1h");
+    let charge = calls.of("ann@example.com");
+    let grant = at_once(limits.check(&[calls.of("ann@example.com")])).unwrap();
+    let shown = format!("{limits:?} {charge:?} {grant:?}");
+    assert!(shown.contains("calls") && !shown.contains("ann"), "{shown}");
+}
+
+#[test]
+fn threads_admit_exactly_the_limit_and_charge_nothing_else() {
+    let limits = limits();
+    let [requests, tokens] = [
+        bucket(&limits, "requests", "1000/24h"),
+        bucket(&limits, "tokens", "300/24h"),
+    ];
+    let ask = || {
+        let charges = [requests.of("ann"), tokens.of("team").cost(3)];
+        let asked = (0..100).map(|_| at_once(limits.check(&charges)));
+        asked.flatten().count()
+    };
+    let admitted: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 100);
+    assert_eq!(
+        (remaining(&requests, "ann"), remaining(&tokens, "team")),
+        (900, 0)
+    );
+}

@@ -1,0 +1,32 @@
+//! Policy files: reads the files that a policy names.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use ratekeeper_policy::config::PolicyFiles;
+
+/// Reads the files that a policy names, relative to `home`, the directory of the policy: lists of
+/// values (`"file:NAME"`) and overrides. Those that cannot be read are errors of the policy when it
+/// is parsed.
+///
+/// ```
+/// use ratekeeper::core::Time;
+/// use ratekeeper::policy::config::{Context, parse_file};
+/// use ratekeeper::read_policy_files;
+///
+/// let policy = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1m\"\n\
+///     match = { ip = \"file:no-such-list.txt\" }";
+/// let files = read_policy_files(policy, ".".as_ref());
+/// let errors = parse_file(policy, &files, Context::default(), Time::ZERO).unwrap_err();
+/// assert!(errors[0].message.starts_with("cannot read the list `no-such-list.txt`: "));
+/// ```
+pub fn read_policy_files(policy: &str, home: &Path) -> PolicyFiles {
+    PolicyFiles::read(policy, |name, most| {
+        let mut text = String::new();
+        File::open(home.join(name))
+            .and_then(|file| file.take(most as u64 + 1).read_to_string(&mut text))
+            .map_err(|error| error.to_string())?;
+        Ok(text)
+    })
+}

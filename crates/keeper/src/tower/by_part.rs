@@ -1,0 +1,133 @@
+//! By part: keys that stand in the request itself, or that an outer layer has left there.
+
+use std::any::type_name;
+use std::fmt;
+
+use http::HeaderName;
+use http::request::Parts;
+use ratekeeper_policy::normal_path;
+
+use super::key_source::KeySource;
+use super::no_key::NoKey;
+use crate::LimitKey;
+
+/// A header field as a key; made by [`by_header`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ByHeader(HeaderName);
+
+/// Counts by the first value of a header field, kept as it is. A request without it, or with an
+/// empty one, is refused with 400.
+///
+/// ```
+/// use http::{HeaderName, Request};
+/// use ratekeeper::tower::{KeySource, by_header};
+///
+/// let key = by_header(HeaderName::from_static("x-api-key"));
+/// let request = Request::builder().header("x-api-key", "k1").body(()).unwrap();
+/// assert!(key.key(&request.into_parts().0).is_ok());
+/// ```
+pub const fn by_header(name: HeaderName) -> ByHeader {
+    ByHeader(name)
+}
+
+impl KeySource for ByHeader {
+    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
+        let value = parts.headers.get(&self.0).map(http::HeaderValue::as_bytes);
+        let value = value.filter(|value| !value.is_empty());
+        value.ok_or_else(|| NoKey::NotSent(format!("header `{}`", self.0).into()))
+    }
+}
+
+/// The path as a key; made by [`by_path`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ByPath;
+
+/// Counts by the path, as the key `path` of a policy does: all spellings of one path are one key.
+/// In a tuple, each client has a limit for each path.
+///
+/// ```
+/// use http::Request;
+/// use ratekeeper::LimitKey;
+/// use ratekeeper::tower::{KeySource, by_path};
+///
+/// let (parts, ()) = Request::get("//%6cogin/?x=1").body(()).unwrap().into_parts();
+/// let key = by_path();
+/// let key = key.key(&parts).unwrap();
+/// assert_eq!(key.key_bytes().as_ref(), b"/login");
+/// ```
+pub const fn by_path() -> ByPath {
+    ByPath
+}
+
+impl KeySource for ByPath {
+    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
+        Ok(PathKey(parts.uri.path()))
+    }
+}
+
+/// A path; its key is the normal form.
+struct PathKey<'a>(&'a str);
+
+impl LimitKey for PathKey<'_> {
+    fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
+        normal_path(self.0)
+    }
+}
+
+/// A value in the extensions of the request as a key; made by [`by_extension`].
+pub struct ByExtension<T, K: ?Sized>(fn(&T) -> &K);
+
+/// Counts by a value of the extension `T`, which an outer layer has put there: a user, a claim. A
+/// request without the extension is refused with 500; name the key of anonymous requests by
+/// [`or`](KeySource::or).
+///
+/// ```
+/// use http::Request;
+/// use ratekeeper::tower::{KeySource, by_extension};
+///
+/// #[derive(Clone)]
+/// struct Claims { subject: String }
+///
+/// let key = by_extension(|claims: &Claims| &*claims.subject);
+/// let mut request = Request::new(());
+/// request.extensions_mut().insert(Claims { subject: "ann".into() });
+/// assert!(key.key(&request.into_parts().0).is_ok());
+/// ```
+pub fn by_extension<T, K>(value: fn(&T) -> &K) -> ByExtension<T, K>
+where
+    T: Send + Sync + 'static,
+    K: LimitKey + ?Sized + 'static,
+{
+    ByExtension(value)
+}
+
+impl<T, K> KeySource for ByExtension<T, K>
+where
+    T: Send + Sync + 'static,
+    K: LimitKey + ?Sized + 'static,
+{
+    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
+        parts.extensions.get::<T>().map(self.0).ok_or_else(|| {
+            let reason = format!(
+                "no outer layer put `{}` into the extensions of the request; hint: add the layer \
+                 that does so around this one (in axum, after it)",
+                type_name::<T>()
+            );
+            NoKey::NotProvided(reason.into())
+        })
+    }
+}
+
+impl<T, K: ?Sized> Clone for ByExtension<T, K> {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<T, K: ?Sized> fmt::Debug for ByExtension<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ByExtension")
+            .field(&type_name::<T>())
+            .finish()
+    }
+}

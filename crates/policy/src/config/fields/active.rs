@@ -1,0 +1,55 @@
+//! Fields of `active`: the times at which a limit applies.
+
+use super::{TIMEZONE, optional, pattern};
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+
+const HOURS: &str = "^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$";
+
+pub(super) static ACTIVE: TableSpec = TableSpec {
+    what: "`active`",
+    fields: &[
+        optional(
+            "hours",
+            pattern(HOURS),
+            "\"01:00-06:00\"",
+            "Hours of a day by the clocks of the time zone; over midnight if the end is earlier.",
+        ),
+        optional(
+            "days",
+            Shape::Texts { most: 7 },
+            "[\"mon-fri\"]",
+            "Days of the week: mon to sun, or a range; hours over midnight belong to the day on \
+             which they begin.",
+        ),
+        FieldSpec {
+            about: "IANA time zone of hours, days and dates without an offset (default: that of \
+                    the policy).",
+            ..TIMEZONE
+        },
+        optional(
+            "from",
+            Shape::Moment,
+            "2026-01-01T00:00:00Z",
+            "First moment: a date, or a date and a time.",
+        ),
+        optional(
+            "until",
+            Shape::Moment,
+            "2100-01-01T00:00:00Z",
+            "End: the first moment at which the limit applies no more.",
+        ),
+    ],
+    hints: hints! {
+        "hour" => "write hours = \"01:00-06:00\"",
+        "time" => "write hours = \"01:00-06:00\"",
+        "times" => "write hours = \"01:00-06:00\"",
+        "day" => "write days = [\"mon-fri\"]",
+        "weekdays" => "write days = [\"mon-fri\"]",
+        "start" => "write from = 2026-01-01T00:00:00Z for a date, or hours = \"01:00-06:00\"",
+        "end" => "write until = 2026-12-31T00:00:00Z for a date, or hours = \"01:00-06:00\"",
+        "to" => "write until = 2026-12-31T00:00:00Z",
+        "tz" => "write timezone = \"Europe/Oslo\"",
+        "zone" => "write timezone = \"Europe/Oslo\"",
+    },
+    ..TableSpec::EMPTY
+};

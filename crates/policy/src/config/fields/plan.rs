@@ -1,0 +1,108 @@
+//! Fields of plans and overrides: other numbers for some keys of a limit.
+
+use super::{
+    MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLAN_KEYS, MAX_PLANS, NAME, optional, pattern, required,
+};
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+
+/// Numbers of a plan or an override, in the form of the limit's own.
+const NUMBERS: Shape = Shape::Either(&[
+    Shape::TEXT,
+    Shape::Whole {
+        least: 1,
+        most: MAX_AT_ONCE,
+    },
+]);
+
+pub(super) const PLANS: FieldSpec = optional(
+    "plans",
+    Shape::Map {
+        of: &NUMBERS,
+        most: MAX_PLANS,
+    },
+    "{ pro = \"600/1m\" }",
+    "Numbers for the requests of a plan, in place of the limit's own; \"unlimited\" or \"blocked\".",
+);
+
+/// `[plan]`
+pub(super) static PLAN: TableSpec = TableSpec {
+    what: "`[plan]`",
+    fields: &[
+        required(
+            "from",
+            Shape::Either(&[
+                Shape::TEXT,
+                Shape::Map {
+                    of: &Shape::Map {
+                        of: &Shape::TEXT,
+                        most: MAX_PLAN_KEYS,
+                    },
+                    most: 1,
+                },
+            ]),
+            "\"attr:plan\"",
+            "Source of the plan: an attribute, a header, or a table of keys and their plans.",
+        ),
+        required(
+            "default",
+            pattern(NAME),
+            "\"free\"",
+            "Plan of requests without one, or with one that no limit names.",
+        ),
+    ],
+    hints: hints! {
+        "plans" => "write `plans` in each [[limit]]: plans = { pro = \"600/1m\" }",
+        "header" => "write from = \"header:x-plan\"",
+        "attr" => "write from = \"attr:plan\"",
+        "source" => "write from = \"attr:plan\"",
+    },
+    ..TableSpec::EMPTY
+};
+
+/// `[[override]]`
+pub(super) static OVERRIDE: TableSpec = TableSpec {
+    what: "an override",
+    fields: &[
+        required("limit", pattern(NAME), "\"named\"", "Name of the limit."),
+        required(
+            "key",
+            Shape::Map {
+                of: &Shape::TEXT,
+                most: MAX_KEY_PARTS,
+            },
+            "{ ip = \"192.0.2.7\" }",
+            "Parts of the limit's key and their values; * stands for any characters.",
+        ),
+        required(
+            "set",
+            NUMBERS,
+            "\"20/1m\"",
+            "Numbers in the form of the limit's own, \"unlimited\" or \"blocked\".",
+        ),
+        optional(
+            "until",
+            Shape::Moment,
+            "\"2026-12-31T00:00:00Z\"",
+            "End of the override, with an offset.",
+        ),
+        optional(
+            "reason",
+            Shape::TEXT,
+            "\"contract 4711\"",
+            "Reason, for the record.",
+        ),
+    ],
+    hints: hints! {
+        "limits" => "write one override for each limit: limit = \"per-ip\"",
+        "name" => "write limit = \"per-ip\"",
+        "match" => "name the key: key = { api_key = \"acme\" }",
+        "to" => "write set = \"20000/1m\"",
+        "value" => "write set = \"20000/1m\"",
+        "expires" => "write until = 2026-12-31T00:00:00Z",
+        "expiry" => "write until = 2026-12-31T00:00:00Z",
+        "end" => "write until = 2026-12-31T00:00:00Z",
+        "from" => "leave it out: an override begins when the policy is read",
+        "comment" => "write reason = \"contract 4711\"",
+    },
+    ..TableSpec::EMPTY
+};

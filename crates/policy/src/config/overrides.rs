@@ -1,0 +1,367 @@
+//! Overrides: `[[override]]`, other numbers for single keys of a limit.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use ratekeeper_core::Key;
+use toml::de::{DeTable, DeValue};
+
+use super::LineCounter;
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::{MAX_OVERRIDES, MAX_PATTERNS};
+use super::limit::Draft;
+use super::plan::set_text;
+use super::read::{self, At};
+use super::variants::{SetText, VariantReader};
+use crate::glob::Glob;
+use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
+use crate::{Facts, KeyBytes, KeyPart, PathCase};
+
+/// The limits that overrides are for, and the reader of their numbers.
+pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft>);
+
+/// Collects the overrides of all limits.
+pub(super) struct OverrideReader {
+    ipv6_prefix: u8,
+    /// `None` if it does not matter which have ended.
+    unix_nanos: Option<u64>,
+    /// Limits by name.
+    names: HashMap<Arc<str>, usize>,
+    /// Names of limits with errors.
+    refused: HashSet<Box<str>>,
+    /// By limit.
+    found: Vec<Overrides>,
+}
+
+/// One override as written.
+pub(super) struct OverrideText<'t> {
+    pub(super) limit: At<&'t str>,
+    /// Key parts and their values.
+    pub(super) key: Vec<(At<&'t str>, At<&'t str>)>,
+    pub(super) set: At<&'t str>,
+    pub(super) until: Option<At<&'t str>>,
+    pub(super) reason: &'t str,
+    /// Range of the key.
+    pub(super) at: Range<usize>,
+    pub(super) line: usize,
+    pub(super) from_file: bool,
+}
+
+impl OverrideReader {
+    /// `written` has the names of all limits, those with errors too.
+    pub(super) fn new<'n>(
+        ipv6_prefix: u8,
+        unix_nanos: Option<u64>,
+        drafts: &[Draft],
+        written: impl Iterator<Item = &'n str>,
+    ) -> Self {
+        let names = drafts
+            .iter()
+            .map(|draft| Arc::clone(&draft.rule.limit.name));
+        let names: HashMap<_, _> = names.zip(0..).collect();
+        let refused = written.filter(|name| !names.contains_key(*name));
+        Self {
+            refused: refused.map(Into::into).collect(),
+            ipv6_prefix,
+            unix_nanos,
+            names,
+            found: vec![Overrides::default(); drafts.len()],
+        }
+    }
+
+    /// Gives the limits their overrides.
+    pub(super) fn install(self, drafts: &mut [Draft]) {
+        for (draft, found) in drafts.iter_mut().zip(self.found) {
+            draft.rule.variants.overrides = Arc::new(found);
+        }
+    }
+
+    /// Reads `[[override]]`.
+    pub(super) fn tables(
+        &mut self,
+        root: &DeTable<'_>,
+        lines: &mut LineCounter<'_>,
+        (reader, drafts): Limits<'_, '_>,
+        out: &mut Findings<'_>,
+    ) {
+        for (_, table) in read::tables(root, "override", MAX_OVERRIDES) {
+            let line = lines.at(table.at.start);
+            let written = table.value;
+            let limit = read::text(written, "limit");
+            let set = written.get("set").and_then(set_text);
+            let (Some(limit), Some(set), Some(key)) = (limit, set, read::table(written, "key"))
+            else {
+                continue; // reported: missing, or of the wrong type
+            };
+            let mut parts = Vec::with_capacity(key.value.len());
+            for (part, value) in key.value {
+                if let Some(text) = value.get_ref().as_str() {
+                    let name = At::new(&**part.get_ref(), part.span());
+                    parts.push((name, At::new(text, value.span())));
+                }
+            }
+            let until = written.get("until").and_then(|node| {
+                let text = match node.get_ref() {
+                    DeValue::Datetime(moment) => moment.to_string(),
+                    value => value.as_str()?.to_owned(),
+                };
+                Some(At::new(text, node.span()))
+            });
+            let text = OverrideText {
+                limit,
+                at: key.at,
+                key: parts,
+                set: At::new(&set.value, set.at),
+                until: until
+                    .as_ref()
+                    .map(|until| At::new(&*until.value, until.at.clone())),
+                reason: read::text(written, "reason").map_or("", |reason| reason.value),
+                line,
+                from_file: false,
+            };
+            self.add(&text, (&mut *reader, &mut *drafts), out);
+        }
+    }
+
+    /// Returns the limit of a name, if there is one; reports an error if not.
+    pub(super) fn limit(&self, name: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
+        if let Some(index) = self.names.get(name.value) {
+            return Some(*index);
+        }
+        if !out.is_whole() || self.refused.contains(name.value) {
+            return None; // it may stand where the text could not be read, or has an error
+        }
+        let help = match out.nearest(name.value, self.names.keys().map(|name| &**name)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "write the name of a [[limit]] of the policy".to_owned(),
+        };
+        let message = format!("no limit is called `{}`", shown(name.value));
+        let label = "not found in the policy";
+        out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
+            .help(help);
+        None
+    }
+
+    /// Adds an override, or reports why not.
+    pub(super) fn add(
+        &mut self,
+        text: &OverrideText<'_>,
+        (reader, drafts): Limits<'_, '_>,
+        out: &mut Findings<'_>,
+    ) {
+        let until = text.until.as_ref().map(|until| moment(until, out));
+        let Some(index) = self.limit(&text.limit, out) else {
+            return;
+        };
+        let draft = &mut drafts[index];
+        let set = SetText {
+            name: text.set.value,
+            text: text.set.value,
+            field: if text.from_file { "" } else { "set" },
+        };
+        let allowance = reader.allowance(draft, set, &text.set.at, out);
+        let key = self.key(draft, text, out);
+        let (Some(allowance), Some(key), false) = (allowance, key, until == Some(None)) else {
+            return;
+        };
+        let until_unix_nanos = until.flatten();
+        let new = Override {
+            allowance,
+            until_unix_nanos,
+            reason: text.reason.into(),
+            line: text.line,
+            from_file: text.from_file,
+        };
+        if let Some(now) = self.unix_nanos.filter(|now| new.has_ended(*now)) {
+            ended(text, now, out);
+        }
+        let found = &mut self.found[index];
+        if found.pattern_count() >= MAX_PATTERNS && has_pattern(&key) {
+            let name = shown(text.limit.value);
+            let message = format!("limit `{name}` has more than {MAX_PATTERNS} patterns");
+            out.error(
+                codes::TOO_MANY,
+                text.at.clone(),
+                message,
+                "one more than allowed",
+            )
+            .help("name keys without *, of which there may be many");
+            return;
+        }
+        if let Err(first) = found.add(key, new) {
+            let place = match (first.from_file, text.from_file) {
+                (false, true) => format!("in the policy, line {}", first.line),
+                _ => format!("in line {}", first.line),
+            };
+            let message = "this override never holds";
+            let label = format!("the same limit and key are {place}");
+            out.warning(codes::OVERRIDE_HIDDEN, text.at.clone(), message, label)
+                .help("remove one of the two: the first holds, until it is removed");
+        }
+    }
+
+    /// Reads the key; `None` if it is reported as wrong.
+    fn key(
+        &self,
+        draft: &Draft,
+        text: &OverrideText<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<OverrideKey> {
+        let parts = &draft.rule.key;
+        let mut key: OverrideKey = vec![None; parts.len()];
+        for (name, value) in &text.key {
+            let part = KeyPart::parse(name.value).ok();
+            let index = parts.iter().position(|known| Some(known) == part.as_ref());
+            let Some(index) = index else {
+                let limit = &draft.rule.limit.name;
+                let message = format!(
+                    "`{}` is not in the key of limit `{limit}`",
+                    shown(name.value)
+                );
+                let known: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
+                let (label, help) = if known.is_empty() {
+                    let help = "write the numbers into the limit itself".to_owned();
+                    ("all requests share one counter".to_owned(), help)
+                } else {
+                    let help = format!(
+                        "write key = {{ \"{}\" = \"{}\" }}",
+                        parts[0],
+                        shown(value.value)
+                    );
+                    (format!("its key is {}", known.join(", ")), help)
+                };
+                out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                    .help(help);
+                return None;
+            };
+            let case = draft.rule.matcher.path_case;
+            key[index] = Some(self.value(&parts[index], value, case, out)?);
+        }
+        (!text.key.is_empty()).then_some(key)
+    }
+
+    fn value(
+        &self,
+        part: &KeyPart,
+        value: &At<&str>,
+        case: PathCase,
+        out: &mut Findings<'_>,
+    ) -> Option<PartPattern> {
+        // A `*` of a route is its own: keys hold the value of `match.path`.
+        let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
+        if !value.value.contains('*') || has_no_patterns {
+            let exact = exact_value(part, value, (self.ipv6_prefix, case), out)?;
+            return Some(PartPattern::Exact(exact));
+        }
+        let has_no_case = match part {
+            KeyPart::Host => true,
+            KeyPart::Path => case == PathCase::Insensitive,
+            _ => false,
+        };
+        let text = if has_no_case {
+            value.value.to_ascii_lowercase()
+        } else {
+            value.value.to_owned()
+        };
+        Some(PartPattern::Glob(Glob::new(text.as_bytes())))
+    }
+}
+
+fn has_pattern(key: &OverrideKey) -> bool {
+    let is_glob = |part: &PartPattern| matches!(part, PartPattern::Glob(_));
+    key.iter().flatten().any(is_glob)
+}
+
+/// Warns of an override that has ended.
+fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
+    let Some(until) = &text.until else {
+        return;
+    };
+    let nanos = i128::from(now);
+    let now = Timestamp::from_nanosecond(nanos).map_or_else(
+        |_| String::new(),
+        |now| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    );
+    let message = format!(
+        "an override of limit `{}` has ended",
+        shown(text.limit.value)
+    );
+    let label = format!("it is {now}");
+    out.warning(codes::OVERRIDE_ENDED, until.at.clone(), message, label)
+        .help("remove it, or write a later time");
+}
+
+/// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
+fn moment(text: &At<&str>, out: &mut Findings<'_>) -> Option<u64> {
+    let nanos = text
+        .value
+        .parse::<Timestamp>()
+        .ok()
+        .map(Timestamp::as_nanosecond);
+    if let Some(nanos) = nanos {
+        return Some(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
+    }
+    let value = shown(text.value);
+    let message = format!("\"{value}\" is not a time with an offset");
+    let label = "expected a date, a time and an offset";
+    out.error(codes::OVERRIDE, text.at.clone(), message, label)
+        .help("write for example 2026-12-31T00:00:00Z, or 2026-12-31T00:00:00+01:00");
+    None
+}
+
+/// Returns a value of a key part, written as in a request or as shown, as it stands in keys;
+/// `None` if it is reported as wrong.
+pub(super) fn exact_value(
+    part: &KeyPart,
+    text: &At<&str>,
+    (ipv6_prefix, case): (u8, PathCase),
+    out: &mut Findings<'_>,
+) -> Option<Box<[u8]>> {
+    let mut bytes = KeyBytes::default();
+    match part {
+        KeyPart::Ip { .. } => {
+            let network = text.value.parse::<IpNet>().ok();
+            let address = network.map(|network| network.addr().to_string());
+            let address = address.as_deref().unwrap_or(text.value);
+            if address.parse::<IpAddr>().is_ok() {
+                part.write_plain(address, ipv6_prefix, &mut bytes);
+            }
+            let value = Key::from_bytes(&bytes).parts().next();
+            if value.is_none() || network.is_some() && value != Some(text.value.as_bytes()) {
+                let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
+                let label = "expected an address, or the network that a key shows";
+                let help = match value {
+                    Some(key) => format!("write \"{}\"", String::from_utf8_lossy(key)),
+                    None => "write for example \"192.0.2.7\"".to_owned(),
+                };
+                out.error(codes::OVERRIDE, text.at.clone(), message, label)
+                    .help(help);
+                return None;
+            }
+        }
+        // The other parts have one spelling in a key, as a request brings them.
+        KeyPart::Host | KeyPart::Method | KeyPart::Path => {
+            let facts = Facts {
+                host: text.value,
+                method: text.value,
+                path: text.value,
+                ..Facts::default()
+            };
+            part.write_fact(&facts, case, &mut bytes);
+        }
+        _ => part.write_plain(text.value, ipv6_prefix, &mut bytes),
+    }
+    let value = Key::from_bytes(&bytes).parts().next();
+    if text.value.is_empty() || value.is_none() {
+        let message = format!("an override needs a value of `{part}`");
+        out.error(codes::OVERRIDE, text.at.clone(), message, "is empty")
+            .help("write the value that the override is for");
+        return None;
+    }
+    value.map(Into::into)
+}

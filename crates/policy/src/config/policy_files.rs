@@ -1,0 +1,396 @@
+//! Policy files: the files beside a policy that it names, and the values of `match` in them.
+//!
+//! ```text
+//!   policy                        blocked.txt
+//!   ip = "file:blocked.txt"       # updated every night
+//!                                 192.0.2.0/24
+//!                                 198.51.100.7     # scraper
+//!   overrides = "overrides.csv"   see `overrides_file`
+//! ```
+//!
+//! This crate reads no file: the caller does, and hands the texts over. An empty list is valid: it
+//! has no value that matches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use super::MAX_BYTES;
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES};
+use super::read::{self, At};
+use super::syntax;
+use crate::{Field, Pattern};
+
+/// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
+pub const MAX_LIST_BYTES: usize = 4 << 20;
+/// Maximum number of lists that one policy names.
+const MAX_LISTS: usize = 32;
+/// Maximum number of wrong lines of one list that are reported.
+const MAX_WRONG: usize = 5;
+
+/// The files that a policy names, each with its text, or the reason why it could not be read: the
+/// lists of values (`"file:NAME"`), and the overrides (`overrides = "NAME"`).
+///
+/// ```
+/// use ratekeeper_core::Time;
+/// use ratekeeper_policy::Facts;
+/// use ratekeeper_policy::config::{Context, PolicyFiles, parse_file};
+///
+/// let text = r#"
+/// version = 1
+/// [[limit]]
+/// name  = "blocked"
+/// key   = ["ip"]
+/// match = { ip = "file:blocked.txt" }
+/// limit = "1/1m"
+/// "#;
+/// let files = PolicyFiles::read(text, |name, _most| match name {
+///     "blocked.txt" => Ok("192.0.2.0/24 # scrapers\n".to_owned()),
+///     _ => Err("no such file".to_owned()),
+/// });
+/// let policy = parse_file(text, &files, Context::default(), Time::ZERO).unwrap().policy;
+/// let from = |ip: &str| Facts { ip: ip.parse().ok(), ..Facts::default() };
+/// assert!(policy.rules[0].applies_to(&from("192.0.2.7")));
+/// assert!(!policy.rules[0].applies_to(&from("198.51.100.7")));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyFiles(BTreeMap<String, PolicyFile>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PolicyFile {
+    /// Maximum size in bytes.
+    most: usize,
+    text: Result<Arc<str>, String>,
+}
+
+impl PolicyFile {
+    /// Calls `read` with the name, as written, and the maximum size.
+    fn read(
+        name: &str,
+        most: usize,
+        read: &mut impl FnMut(&str, usize) -> Result<String, String>,
+    ) -> Self {
+        let text = match read(name, most) {
+            Ok(text) if text.len() > most => Err(format!("it is longer than {most} bytes")),
+            result => result.map(Into::into),
+        };
+        Self { most, text }
+    }
+}
+
+impl PolicyFiles {
+    /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
+    /// bytes: a longer text is refused, so one byte more is enough. Keeps the text that it returns,
+    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, and overrides of 16 MiB.
+    pub fn read(text: &str, mut read: impl FnMut(&str, usize) -> Result<String, String>) -> Self {
+        let mut files = Self::default();
+        if !text.contains("file:") && !text.contains("overrides") {
+            return files; // most policies: not parsed twice
+        }
+        // Errors of the text are reported when it is parsed.
+        let document = syntax::document(text, &mut Findings::new(text));
+        let Some(document) = document else {
+            return files;
+        };
+        let root = document.get_ref();
+        each_value(root, |value| {
+            let Some((_, name)) = list_name(value) else {
+                return;
+            };
+            if files.0.len() < MAX_LISTS && !files.0.contains_key(name) {
+                let file = PolicyFile::read(name, MAX_LIST_BYTES, &mut read);
+                files.0.insert(name.to_owned(), file);
+            }
+        });
+        if let Some(name) = read::text(root, "overrides") {
+            let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
+            files.0.insert(name.value.to_owned(), file);
+        }
+        files
+    }
+
+    /// Reads the same files again, for a text that has not changed.
+    #[must_use]
+    pub fn read_again(&self, mut read: impl FnMut(&str, usize) -> Result<String, String>) -> Self {
+        let files = self.0.iter();
+        let again = |(name, file): (&String, &PolicyFile)| {
+            (name.clone(), PolicyFile::read(name, file.most, &mut read))
+        };
+        Self(files.map(again).collect())
+    }
+
+    /// Returns the names of the files, as the policy writes them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Returns the text of the file with overrides, or the reason why there is none.
+    pub(super) fn overrides(&self, name: &str) -> Result<&str, &str> {
+        match self.0.get(name) {
+            Some(file) => file.text.as_deref().map_err(String::as_str),
+            None => Err("it is not read with this policy"),
+        }
+    }
+
+    /// Returns the texts that could be read, each after its name.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        let read = self.0.iter().filter_map(|(name, file)| {
+            let text: &str = file.text.as_ref().ok()?;
+            Some([name.as_str(), text])
+        });
+        read.flatten()
+    }
+
+    /// Appends the values of the list called `name`, all negated or none; reports an error if
+    /// there is no such list, and its wrong lines.
+    pub(super) fn add(
+        &self,
+        (negated, name): (bool, &str),
+        field: (&str, &Field),
+        at: &At<&str>,
+        patterns: &mut Vec<Pattern>,
+        out: &mut Findings<'_>,
+    ) {
+        let file = self.0.get(name);
+        let text = match file.map(|file| &file.text) {
+            Some(Ok(text)) => text,
+            unreadable => {
+                let (reason, help) =
+                    self.unreadable(name, unreadable.and_then(|r| r.as_ref().err()));
+                out.error(codes::LIST, at.at.clone(), reason, "not readable here")
+                    .help(help);
+                return;
+            }
+        };
+        let sign = if negated { "!" } else { "" };
+        let mut wrong = 0;
+        for (number, line) in (1..).zip(text.lines()) {
+            let value = without_comment(line);
+            if value.is_empty() {
+                continue;
+            }
+            let (message, help) = if patterns.len() >= MAX_MATCH_VALUES {
+                let reason = format!("`{}` has more than {MAX_MATCH_VALUES} values", field.0);
+                (reason, "match by blocks, or by patterns with `*`".into())
+            } else if value.starts_with('!') {
+                let reason = format!("`{}` begins with `!` in a list", shown(value));
+                (
+                    reason,
+                    format!("write the list as \"!file:{name}\" to negate all of its values"),
+                )
+            } else {
+                match Pattern::parse(field.1, &format!("{sign}{value}")) {
+                    Ok(pattern) => {
+                        patterns.push(pattern);
+                        continue;
+                    }
+                    Err(error) => (error.reason, error.help),
+                }
+            };
+            let label = format!("not a list of values of `{}`", field.0);
+            let message = format!("{}, line {number}: {message}", shown(name));
+            out.error(codes::LIST, at.at.clone(), message, label)
+                .help(help);
+            wrong += 1;
+            if wrong == MAX_WRONG || patterns.len() >= MAX_MATCH_VALUES {
+                return;
+            }
+        }
+    }
+
+    /// Returns why a list is not there, and a help.
+    fn unreadable(&self, name: &str, reason: Option<&String>) -> (String, &'static str) {
+        let name = shown(name);
+        match reason {
+            Some(reason) => (
+                format!("cannot read the list `{name}`: {reason}"),
+                "write the path of a file with one value a line, relative to the policy file",
+            ),
+            None if self.0.len() >= MAX_LISTS => (
+                format!("the policy names more than {MAX_LISTS} lists"),
+                "put the values of several lists into one",
+            ),
+            None => (
+                format!("the list `{name}` is not read with this policy"),
+                "open the policy as a file, or write the values into it: [\"one\", \"two\"]",
+            ),
+        }
+    }
+}
+
+/// Returns the name of the list that a value names, and true if it is negated: `"!file:NAME"`.
+pub(super) fn list_name(value: &str) -> Option<(bool, &str)> {
+    let (negated, value) = match value.strip_prefix('!') {
+        Some(value) => (true, value),
+        None => (false, value),
+    };
+    Some((negated, value.strip_prefix("file:")?))
+}
+
+/// Returns a line up to its comment: a `#` at its beginning or behind a space.
+fn without_comment(line: &str) -> &str {
+    let mut signs = line.match_indices('#');
+    let comment = signs.find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
+    line[..comment.map_or(line.len(), |(at, _)| at)].trim()
+}
+
+/// Calls `visit` with each value in a `match`.
+fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
+    let mut visit = |node: &read::SpannedValue<'_>| {
+        for text in read::texts_up_to(MAX_MATCH_VALUES, node) {
+            visit(text.value);
+        }
+    };
+    for (kind, most) in [("limit", MAX_LIMITS), ("exempt", MAX_EXEMPTIONS)] {
+        for (_, table) in read::tables(root, kind, most) {
+            let fields = read::table(table.value, "match");
+            for node in fields.iter().flat_map(|fields| fields.value.values()) {
+                match node.get_ref() {
+                    DeValue::Table(names) => names.values().for_each(&mut visit),
+                    _ => visit(node),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::Time;
+
+    use super::super::{Context, parse_file};
+    use super::*;
+    use crate::{Facts, Policy};
+
+    /// Returns a policy of one limit with this `match`, or the messages.
+    fn policy(
+        fields: &str,
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Policy, String> {
+        let text = format!(
+            "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1m\"\nmatch = {{ {fields} }}"
+        );
+        let files = PolicyFiles::read(&text, |name, _| read(name));
+        match parse_file(&text, &files, Context::default(), Time::ZERO) {
+            Ok(loaded) => Ok(loaded.policy),
+            Err(errors) => {
+                let messages: Vec<_> = errors.into_iter().map(|error| error.message).collect();
+                Err(messages.join("\n"))
+            }
+        }
+    }
+
+    fn blocked(name: &str) -> Result<String, String> {
+        match name {
+            "blocked.txt" => Ok("# nightly\n192.0.2.0/24\r\n\n  2001:db8::1 # one\n".into()),
+            "empty.txt" => Ok("# none today\n".into()),
+            "keys" => Ok("a#b\nc d\nx*\n".into()),
+            _ => Err("no such file".into()),
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_list_are_values() {
+        for (fields, ip, key, expected) in [
+            ("ip = \"file:blocked.txt\"", "192.0.2.7", "", true),
+            ("ip = \"file:blocked.txt\"", "2001:db8::1", "", true),
+            ("ip = \"file:blocked.txt\"", "198.51.100.1", "", false),
+            (
+                "ip = [\"file:blocked.txt\", \"198.51.100.1\"]",
+                "198.51.100.1",
+                "",
+                true,
+            ),
+            ("ip = \"!file:blocked.txt\"", "192.0.2.7", "", false),
+            ("ip = \"!file:blocked.txt\"", "198.51.100.1", "", true),
+            (
+                "ip = [\"192.0.0.0/8\", \"!file:blocked.txt\"]",
+                "192.0.3.1",
+                "",
+                true,
+            ),
+            ("header.x-key = \"file:keys\"", "::1", "a#b", true),
+            ("header.x-key = \"file:keys\"", "::1", "c d", true),
+            ("header.x-key = \"file:keys\"", "::1", "xyz", true),
+            ("header.x-key = \"file:keys\"", "::1", "a", false),
+            // An empty list has no value that matches, and excludes none.
+            ("ip = \"file:empty.txt\"", "192.0.2.7", "", false),
+            ("ip = \"!file:empty.txt\"", "192.0.2.7", "", true),
+        ] {
+            let policy = policy(fields, blocked).unwrap();
+            let facts = Facts {
+                ip: ip.parse().ok(),
+                headers: &[("x-key", key.as_bytes())],
+                ..Facts::default()
+            };
+            assert_eq!(
+                policy.rules[0].applies_to(&facts),
+                expected,
+                "{fields} {ip} {key}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_changed_list_is_another_policy() {
+        let with = |text: &str| policy("ip = \"file:a\"", |_| Ok(text.into())).unwrap().sha;
+        assert_ne!(with("192.0.2.1"), with("192.0.2.2"));
+        assert_eq!(with("192.0.2.1"), with("192.0.2.1"));
+    }
+
+    #[test]
+    fn wrong_lists_are_refused_with_their_lines() {
+        let lines = |number: u32| {
+            (0..number).map(|n| format!("10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255))
+        };
+        let many = lines(100_001).collect::<String>();
+        let long = "#".repeat(MAX_LIST_BYTES + 1);
+        for (list, expected) in [
+            (
+                Ok("192.0.2.1\n\n10.0.0.300\n"),
+                "a.txt, line 3: `10.0.0.300` is neither an address",
+            ),
+            (
+                Ok("!192.0.2.1"),
+                "a.txt, line 1: `!192.0.2.1` begins with `!` in a list",
+            ),
+            (Ok(&many), "line 100001: `ip` has more than 100000 values"),
+            (
+                Ok(&long),
+                "cannot read the list `a.txt`: it is longer than 4194304 bytes",
+            ),
+            (
+                Err("no such file"),
+                "cannot read the list `a.txt`: no such file",
+            ),
+        ] {
+            let read = |_: &str| list.map(str::to_owned).map_err(str::to_owned);
+            let refused = policy("ip = \"file:a.txt\"", read).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+        let whole = policy("ip = \"file:a\"", |_| Ok(lines(100_000).collect())).unwrap();
+        assert_eq!(whole.rules[0].matcher.fields[0].1.len(), MAX_MATCH_VALUES);
+        let wrong = policy("ip = \"file:a\"", |_| Ok("x\n".repeat(9))).unwrap_err();
+        assert_eq!(wrong.lines().count(), MAX_WRONG);
+    }
+
+    #[test]
+    fn each_list_is_read_once_and_only_so_many() {
+        let names = (0..40)
+            .map(|n| format!("\"file:{n}\", \"!file:{n}\""))
+            .collect::<Vec<_>>();
+        let text = format!("[[exempt]]\nmatch = {{ attr.a = [{}] }}", names.join(", "));
+        let mut read = 0;
+        PolicyFiles::read(&text, |_, _| {
+            read += 1;
+            Ok(String::new())
+        });
+        assert_eq!(read, MAX_LISTS);
+        PolicyFiles::read("password = \"file:secret\"", |name, _| {
+            panic!("{name} is no list")
+        });
+    }
+}

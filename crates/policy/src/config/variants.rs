@@ -1,0 +1,239 @@
+//! Variants: numbers of plans and overrides, compiled as if the limit had been written with them.
+//!
+//! ```text
+//!   limit = "60/1m"                              "600/1m", "5000/day"
+//!   bucket = { size = 40, refill = "20/1s" }     "50/1s burst 100"; without a burst: "50/1s"
+//!   spacing = "200ms"                            "50ms"
+//!   concurrency = { max = 50, lease = "60s" }    200
+//!   all                                          "unlimited", "blocked"
+//! ```
+//!
+//! Everything else of the limit stays: its algorithm, queue, lease and steps.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ratekeeper_core::{Algorithm as _, Limit, LimitId, Origin, Quota};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::codes;
+use super::diagnostic::{Diagnostic, Findings, Severity, shown};
+use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
+use super::forms::quantity;
+use super::limit::{Draft, FileContext};
+use super::numbers::{Written, built};
+use super::quantity::{Quantity, Surroundings};
+use super::read::{self, At, SpannedValue};
+use super::settings::ZoneSpec;
+use crate::{Allowance, Cost, Variant};
+
+/// Compiles the numbers of plans and overrides, each once.
+pub(super) struct VariantReader<'a> {
+    /// The limits of the file, by index.
+    tables: Vec<Option<&'a DeTable<'a>>>,
+    zone: &'a ZoneSpec,
+    origin: Origin,
+    /// By limit and name.
+    known: HashMap<(usize, String), Allowance>,
+    count: usize,
+}
+
+/// Numbers as written.
+#[derive(Clone, Copy)]
+pub(super) struct SetText<'a> {
+    /// Name of the variant behind that of the limit.
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+    /// Field that holds them, for help: `set`; empty in a file of overrides.
+    pub(super) field: &'a str,
+}
+
+impl<'a> VariantReader<'a> {
+    pub(super) fn new(root: &'a DeTable<'a>, shared: &'a FileContext<'_>) -> Self {
+        let mut tables = Vec::new();
+        for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
+            tables.resize(index, None);
+            tables.push(Some(table.value));
+        }
+        Self {
+            tables,
+            zone: &shared.zone,
+            origin: shared.origin,
+            known: HashMap::new(),
+            count: 0,
+        }
+    }
+
+    /// Returns the table of a limit.
+    pub(super) fn table(&self, draft: &Draft) -> Option<&'a DeTable<'a>> {
+        self.tables.get(draft.index).copied().flatten()
+    }
+
+    /// Returns the allowance for numbers of a limit; `None` if they are reported as wrong.
+    pub(super) fn allowance(
+        &mut self,
+        draft: &mut Draft,
+        set: SetText<'_>,
+        at: &Range<usize>,
+        out: &mut Findings<'_>,
+    ) -> Option<Allowance> {
+        match set.text {
+            "unlimited" => return Some(Allowance::Unlimited),
+            "blocked" => return Some(Allowance::Blocked),
+            _ => {}
+        }
+        // No plan has the text of numbers as its name: those are digits, or have a `/`.
+        let known = (draft.index, set.name.to_owned());
+        if let Some(known) = self.known.get(&known) {
+            return Some(*known);
+        }
+        if self.count == MAX_VARIANTS {
+            let message = format!("plans and overrides have more than {MAX_VARIANTS} numbers");
+            let label = "one more than allowed";
+            out.error(codes::TOO_MANY, at.clone(), message, label)
+                .help("give keys equal numbers where possible: those are counted once");
+            return None;
+        }
+        let quantity = self.quantity(draft, set, at, out)?;
+        let index = u32::try_from(draft.rule.variants.numbers.len()).ok()?;
+        let own = &draft.rule.limit;
+        // No name or number of a policy has a `+`.
+        let name = format!("{}={}", own.name, set.name.replace(' ', "+"));
+        draft.rule.variants.numbers.push(Variant {
+            limit: Limit {
+                name: name.into(),
+                id: LimitId::default(),
+                algorithm: quantity.algorithm,
+                ..own.clone()
+            },
+            quota: quantity.quota,
+            window: quantity.window,
+            keeps_to: quantity.keeps_to,
+            text: quantity.text,
+        });
+        self.count += 1;
+        let allowance = Allowance::Variant(index);
+        self.known.insert(known, allowance);
+        Some(allowance)
+    }
+
+    /// Compiles numbers. Errors stand at the numbers, wherever the rest of the limit is.
+    fn quantity(
+        &self,
+        draft: &Draft,
+        set: SetText<'_>,
+        at: &Range<usize>,
+        out: &mut Findings<'_>,
+    ) -> Option<Quantity> {
+        let around = Surroundings {
+            zone: self.zone,
+            origin: self.origin,
+            denials: draft.denials,
+        };
+        let table = self.table(draft)?;
+        let mut findings = Findings::new("");
+        let quantity = written_with(table, set.text, &mut findings)
+            .and_then(|table| quantity(&table, around, &mut findings));
+        let errors = findings.finish().into_iter();
+        let error = errors
+            .into_iter()
+            .find(|one| one.severity == Severity::Error);
+        if let Some(Diagnostic {
+            code,
+            message,
+            label,
+            help,
+            ..
+        }) = error
+        {
+            let help = help.map(|help| in_field(set.field, &help));
+            let found = out.error(code, at.clone(), message, label);
+            found.help(help.unwrap_or_default());
+            return None;
+        }
+        let quantity = quantity?;
+        let capacity = quantity.algorithm.capacity();
+        match draft.rule.cost {
+            Cost::Fixed(cost) if cost > capacity => {
+                let name = &draft.rule.limit.name;
+                let text = shown(set.text);
+                let message =
+                    format!("limit `{name}` with \"{text}\" can never let a request pass");
+                let label = format!("holds {capacity}, and each request costs {cost}");
+                out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
+                    .help(format!("allow at least {cost}, or write \"blocked\""));
+                None
+            }
+            _ => Some(quantity),
+        }
+    }
+}
+
+/// Returns a help about the limit's own field as one about `field`.
+fn in_field(field: &str, help: &str) -> String {
+    let field = if field.is_empty() {
+        String::new()
+    } else {
+        format!("{field} = ")
+    };
+    ["limit = ", "refill = ", "spacing = "]
+        .iter()
+        .fold(help.to_owned(), |help, own| help.replace(own, &field))
+}
+
+/// Returns the table of a limit with other numbers; `None` if their form is reported as wrong.
+fn written_with<'s>(
+    limit: &DeTable<'s>,
+    set: &'s str,
+    out: &mut Findings<'_>,
+) -> Option<DeTable<'s>> {
+    let mut written = limit.clone();
+    let field = QUANTITIES.iter().find(|name| limit.contains_key(**name))?;
+    let node = written.get_mut(*field)?;
+    match *field {
+        "bucket" => {
+            let text = At::new(set, 0..0);
+            built(set.parse::<Quota>(), &text, Written::Refill, out)?;
+            // `50/1s burst 100`, or `50/1s`: a bucket of as many as it refills.
+            let (refill, burst) = set.split_once(" burst ").unwrap_or((set, set));
+            let size = burst.split('/').next().unwrap_or(burst);
+            put(node, "size", number(size)?);
+            put(node, "refill", DeValue::String(refill.into()));
+        }
+        "concurrency" => {
+            let permits = set.parse::<u64>().ok();
+            let permits = permits.filter(|permits| (1..=MAX_AT_ONCE).contains(permits));
+            let Some(permits) = permits.and_then(|_| number(set)) else {
+                let message = format!("\"{}\" is not a valid number of permits", shown(set));
+                let label = format!("expected a number from 1 to {MAX_AT_ONCE}");
+                out.error(codes::QUOTA, 0..0, message, label)
+                    .help("write the maximum number of permits on loan at once, such as 50");
+                return None;
+            };
+            if node.get_ref().is_table() {
+                put(node, "max", permits);
+            } else {
+                *node = Spanned::new(0..0, permits);
+            }
+        }
+        _ => *node = Spanned::new(0..0, DeValue::String(set.into())),
+    }
+    Some(written)
+}
+
+/// Replaces a field of a table.
+fn put<'s>(table: &mut SpannedValue<'s>, name: &'static str, value: DeValue<'s>) {
+    if let DeValue::Table(table) = table.get_mut()
+        && let Some(node) = table.get_mut(name)
+    {
+        *node = Spanned::new(0..0, value);
+    }
+}
+
+/// Returns digits as a number of the document.
+fn number(digits: &str) -> Option<DeValue<'_>> {
+    let digits = digits.trim_start_matches('0');
+    let value = DeValue::parse(digits).ok()?.into_inner();
+    value.is_integer().then_some(value)
+}

@@ -1,0 +1,235 @@
+//! Overrides: numbers for single keys of a rule, found by hash.
+//!
+//! ```text
+//!   { api_key = "acme" }                       exact: by hash of those parts of the key
+//!   { api_key = "acme", path = "/v1" }         exact, and more parts: looked up first
+//!   { attr:tenant = "acme-*" }                 pattern: compared one after the other, the
+//!                                              longest first, after all exact ones
+//! ```
+//!
+//! A part that an override does not name may have any value. The keys come from the policy, so a
+//! client cannot cause collisions.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use foldhash::fast::RandomState;
+use ratekeeper_core::{Key, KeyBuilder};
+
+use crate::KeyBytes;
+use crate::glob::Glob;
+use crate::value::is_hash;
+use crate::variants::{Allowance, KeyAsk};
+
+/// `[[override]]`: an allowance for one key, or for those of a pattern.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// The amount.
+    pub allowance: Allowance,
+    /// End, in nanoseconds since 1970; `None` if it has none.
+    pub until_unix_nanos: Option<u64>,
+    /// Reason, for the record; may be empty.
+    pub reason: Box<str>,
+    /// Line of its file, from 1.
+    pub line: usize,
+    /// True if it stands in the file that `overrides` names, not in the policy.
+    pub from_file: bool,
+}
+
+impl Override {
+    /// Returns true if it has ended.
+    pub fn has_ended(&self, unix_nanos: u64) -> bool {
+        ends_by(self.until_unix_nanos, unix_nanos)
+    }
+}
+
+fn ends_by(until_unix_nanos: Option<u64>, unix_nanos: u64) -> bool {
+    until_unix_nanos.is_some_and(|until| unix_nanos >= until)
+}
+
+/// The key of an override: a value for each part of the rule's key, `None` for any.
+pub(crate) type OverrideKey = Vec<Option<PartPattern>>;
+
+/// The value of a key part.
+#[derive(Clone, Debug)]
+pub(crate) enum PartPattern {
+    /// As it stands in a key.
+    Exact(Box<[u8]>),
+    /// A pattern; its text is as in a request.
+    Glob(Glob),
+}
+
+/// The overrides of a rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    all: Vec<Override>,
+    /// Those with the most parts first.
+    exact: Vec<ExactOverrides>,
+    /// The longest first.
+    patterns: Vec<PatternOverride>,
+}
+
+/// Overrides that name the same parts of the key, each with one value.
+#[derive(Clone, Debug)]
+struct ExactOverrides {
+    /// Bit `n` is set for part `n` of the key.
+    parts: u32,
+    by_key: HashMap<Box<[u8]>, ExactOverride, RandomState>,
+}
+
+/// An override, with copies of the values that a decision needs, to read one place less.
+#[derive(Clone, Copy, Debug)]
+struct ExactOverride {
+    index: u32,
+    allowance: Allowance,
+    until_unix_nanos: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct PatternOverride {
+    key: OverrideKey,
+    length: usize,
+    index: u32,
+}
+
+impl Overrides {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn all(&self) -> &[Override] {
+        &self.all
+    }
+
+    pub(crate) fn pattern_count(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Adds an override.
+    ///
+    /// # Errors
+    /// An earlier one with the same exact key, which hides it.
+    pub(crate) fn add(&mut self, key: OverrideKey, new: Override) -> Result<(), &Override> {
+        let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let mut exact = KeyBytes::default();
+        let (mut parts, mut is_exact) = (0, true);
+        let mut builder = KeyBuilder::new(&mut exact);
+        for (bit, part) in key.iter().enumerate() {
+            match part {
+                Some(PartPattern::Exact(value)) => {
+                    builder.part(value);
+                    parts |= 1 << bit;
+                }
+                Some(PartPattern::Glob(_)) => is_exact = false,
+                None => {}
+            }
+        }
+        if is_exact {
+            match self.exact_of(parts).entry((*exact).into()) {
+                Entry::Occupied(first) => {
+                    let first = first.get().index as usize;
+                    return Err(&self.all[first]);
+                }
+                Entry::Vacant(free) => {
+                    free.insert(ExactOverride {
+                        index,
+                        allowance: new.allowance,
+                        until_unix_nanos: new.until_unix_nanos,
+                    });
+                }
+            }
+        } else {
+            let length = key.iter().flatten().map(PartPattern::length).sum();
+            // After those of the same length, so that the first of them in the file holds.
+            let at = self
+                .patterns
+                .partition_point(|known| known.length >= length);
+            let pattern = PatternOverride { key, length, index };
+            self.patterns.insert(at, pattern);
+        }
+        self.all.push(new);
+        Ok(())
+    }
+
+    fn exact_of(&mut self, parts: u32) -> &mut HashMap<Box<[u8]>, ExactOverride, RandomState> {
+        let rank = |parts: u32| (std::cmp::Reverse(parts.count_ones()), parts);
+        let found = self
+            .exact
+            .binary_search_by_key(&rank(parts), |of| rank(of.parts));
+        let at = found.unwrap_or_else(|at| {
+            let by_key = HashMap::default();
+            self.exact.insert(at, ExactOverrides { parts, by_key });
+            at
+        });
+        &mut self.exact[at].by_key
+    }
+
+    /// Returns the overrides that may be those of a key: the exact ones, and all patterns.
+    pub(crate) fn of_key(&self, key: Key<'_>) -> impl Iterator<Item = &Override> {
+        let exact = self.exact.iter().filter_map(|of| of.find(key));
+        let exact: Vec<_> = exact.map(|found| found.index).collect();
+        let patterns = self.patterns.iter().map(|of| of.index);
+        let each = exact.into_iter().chain(patterns);
+        each.filter_map(|index| self.all.get(index as usize))
+    }
+
+    /// Returns the allowance of a key by the override in force.
+    pub(crate) fn find(&self, ask: &KeyAsk<'_, '_>) -> Option<(Allowance, &Override)> {
+        let exact = self.exact.iter().filter_map(|of| of.find(ask.key));
+        let mut exact = exact.filter(|of| !ends_by(of.until_unix_nanos, ask.unix_nanos));
+        if let Some(found) = exact.next() {
+            return Some((found.allowance, self.all.get(found.index as usize)?));
+        }
+        let patterns = self.patterns.iter().filter(|of| of.matches(ask));
+        let mut patterns = patterns.filter_map(|of| self.all.get(of.index as usize));
+        let found = patterns.find(|found| !found.has_ended(ask.unix_nanos))?;
+        Some((found.allowance, found))
+    }
+}
+
+impl ExactOverrides {
+    fn find(&self, key: Key<'_>) -> Option<ExactOverride> {
+        let count = key.parts().count();
+        let found = if self.parts.count_ones() as usize == count {
+            self.by_key.get(key.as_bytes())
+        } else {
+            let mut named = KeyBytes::default();
+            let mut builder = KeyBuilder::new(&mut named);
+            for (bit, value) in key.parts().enumerate() {
+                if self.parts & (1 << bit) != 0 {
+                    builder.part(value);
+                }
+            }
+            self.by_key.get(&*named)
+        };
+        found.copied()
+    }
+}
+
+impl PatternOverride {
+    fn matches(&self, ask: &KeyAsk<'_, '_>) -> bool {
+        let values = ask.key.parts().zip(ask.parts);
+        self.key.iter().zip(values).all(|(wanted, (value, part))| {
+            match wanted {
+                None => true,
+                Some(PartPattern::Exact(wanted)) => **wanted == *value,
+                Some(PartPattern::Glob(_)) if value.starts_with(b"~") => false, // a stand-in
+                Some(PartPattern::Glob(glob)) if is_hash(value) => {
+                    let value = part.unhashed(ask.request, ask.around);
+                    value.is_some_and(|value| glob.matches(value.as_bytes()))
+                }
+                Some(PartPattern::Glob(glob)) => glob.matches(value),
+            }
+        })
+    }
+}
+
+impl PartPattern {
+    /// Returns the number of bytes that are not `*`.
+    fn length(&self) -> usize {
+        match self {
+            Self::Exact(value) => value.len(),
+            Self::Glob(glob) => glob.length(),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Variants: the numbers of a rule for some of its keys, in place of its own.
+//!
+//! ```text
+//!   key --> override in force? --> plan with numbers of its own? --> the rule's own
+//!            exact key, then the
+//!            longest pattern
+//! ```
+//!
+//! All numbers are compiled when the policy is read, and keys with equal numbers share one limit,
+//! so a decision costs a hash look-up and no allocation.
+//!
+//! Each variant is a limit with a name of its own (`api-minute=pro`), so its counters are its own
+//! in every store: a key that changes its plan, or gets an override, starts there unused. The
+//! trade-off: a key that is moved back and forth may use the quotas of both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ratekeeper_core::{Key, Limit, Nanos, Permits, Quota};
+
+use crate::key_part::Around;
+use crate::overrides::{Override, Overrides};
+use crate::plan::Plans;
+use crate::request::RequestFacts;
+use crate::{KeyPart, Rule};
+
+/// Other numbers of a rule.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The rule's limit with these numbers. Its name is the rule's, then `=`, then the plan or the
+    /// numbers.
+    pub limit: Limit,
+    /// Like [`Rule::quota`].
+    pub quota: Permits,
+    /// Like [`Rule::window`].
+    pub window: Option<Nanos>,
+    /// Like [`Rule::keeps_to`].
+    pub keeps_to: Option<Quota>,
+    /// Like [`Rule::text`].
+    pub text: String,
+}
+
+/// The amount that a key is allowed under a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Allowance {
+    /// The rule's own numbers.
+    #[default]
+    Own,
+    /// The numbers of the variant with this index.
+    Variant(u32),
+    /// No limit.
+    Unlimited,
+    /// Nothing: every request is refused.
+    Blocked,
+}
+
+/// The allowance of a key, and its reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'p> {
+    /// The amount.
+    pub allowance: Allowance,
+    /// The reason.
+    pub by: HeldBy<'p>,
+}
+
+/// The reason for an allowance.
+#[derive(Clone, Copy, Debug)]
+pub enum HeldBy<'p> {
+    /// The rule itself.
+    Rule,
+    /// The plan of the request.
+    Plan(&'p str),
+    /// An override of the key.
+    Override(&'p Override),
+}
+
+/// All variants of a rule, and the keys that they are for.
+#[derive(Clone, Debug, Default)]
+pub struct Variants {
+    pub(crate) numbers: Vec<Variant>,
+    /// By the index of the plan; empty if the rule has no `plans`.
+    pub(crate) plans: Vec<Allowance>,
+    pub(crate) overrides: Arc<Overrides>,
+}
+
+/// A key of a request, for which an allowance is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyAsk<'k, 'r> {
+    pub(crate) key: Key<'k>,
+    pub(crate) parts: &'k [KeyPart],
+    pub(crate) request: &'r RequestFacts<'r>,
+    pub(crate) around: Around<'k>,
+    pub(crate) unix_nanos: u64,
+}
+
+impl Held<'_> {
+    /// The rule's own numbers.
+    pub(crate) const BY_RULE: Self = Self {
+        allowance: Allowance::Own,
+        by: HeldBy::Rule,
+    };
+}
+
+impl Variants {
+    /// Returns true if the rule's own numbers hold for all keys.
+    pub fn is_empty(&self) -> bool {
+        self.plans.is_empty() && self.overrides.is_empty()
+    }
+
+    /// Returns the variants; equal numbers come once.
+    pub fn numbers(&self) -> &[Variant] {
+        &self.numbers
+    }
+
+    /// Returns the overrides, in the order of the file.
+    pub fn overrides(&self) -> &[Override] {
+        self.overrides.all()
+    }
+
+    /// Returns the variants that a key may be charged to, whatever its plan, each once.
+    pub fn of_key<'p>(&'p self, key: Key<'_>) -> impl Iterator<Item = &'p Variant> {
+        let overrides = self.overrides.of_key(key).map(|found| found.allowance);
+        let allowances = overrides.chain(self.plans.iter().copied());
+        let variants = allowances.filter_map(|allowance| match allowance {
+            Allowance::Variant(index) => Some(index),
+            Allowance::Own | Allowance::Unlimited | Allowance::Blocked => None,
+        });
+        let each: BTreeSet<u32> = variants.collect();
+        each.into_iter()
+            .filter_map(|index| self.numbers.get(index as usize))
+    }
+
+    pub(crate) fn held<'p>(&'p self, ask: &KeyAsk<'_, '_>, plans: Option<&'p Plans>) -> Held<'p> {
+        if let Some((allowance, found)) = self.overrides.find(ask) {
+            return Held {
+                allowance,
+                by: HeldBy::Override(found),
+            };
+        }
+        let plan = plans.and_then(|plans| {
+            let index = if self.plans.is_empty() {
+                return None;
+            } else {
+                plans.of(ask)
+            };
+            let allowance = *self.plans.get(index)?;
+            Some((allowance, plans.name(index)))
+        });
+        match plan {
+            Some((allowance, name)) if allowance != Allowance::Own => Held {
+                allowance,
+                by: HeldBy::Plan(name),
+            },
+            _ => Held::BY_RULE,
+        }
+    }
+}
+
+impl Rule {
+    /// Returns the rule as it is for keys with other numbers.
+    #[must_use]
+    pub fn with_numbers(&self, variant: &Variant) -> Self {
+        Self {
+            limit: variant.limit.clone(),
+            quota: variant.quota,
+            window: variant.window,
+            keeps_to: variant.keeps_to,
+            text: variant.text.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the allowance of each plan; empty if the rule has no `plans`.
+    pub fn plans<'p>(&'p self, plans: &'p Plans) -> impl Iterator<Item = (&'p str, Allowance)> {
+        let each = self.variants.plans.iter().enumerate();
+        each.map(|(index, allowance)| (plans.name(index), *allowance))
+    }
+
+    /// Returns its own limit, then those of its variants.
+    pub fn limits(&self) -> impl Iterator<Item = &Limit> {
+        let variants = self.variants.numbers.iter();
+        std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
+    }
+}
