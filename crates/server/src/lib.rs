@@ -48,6 +48,7 @@
 //! # Ok::<(), ratekeeper_server::StartError>(())
 //! ```
 
+mod accept_queue;
 mod addresses;
 mod admin;
 mod body_budget;

@@ -21,11 +21,11 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::accept_queue::{refuse_handshakes, take_queued};
 use crate::connections::{Connections, Seat};
 use crate::pulse::{Pulse, TICK, TickNotes};
 use crate::watched::{Asleep, Wakes, Watched};
@@ -133,12 +134,9 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
     failed: impl Fn(&io::Error),
     stop: watch::Receiver<bool>,
 ) {
-    let start = |stream: TcpStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
+    let start = |stream: StdStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
         let Some(seat) = connections.seat(peer.ip(), open) else {
             return; // dropped, and so closed
-        };
-        let Ok(stream) = stream.into_std() else {
-            return; // only a runtime that is gone refuses
         };
         let (door, stop) = (Arc::clone(&door), stop.clone());
         place().spawn(async move {
@@ -175,17 +173,21 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
             return; // the semaphore is closed: nothing may be accepted any more
         };
         match accepted {
-            Ok((stream, peer)) => start(stream, peer, open),
+            Ok((stream, peer)) => {
+                // An error: the runtime is gone.
+                if let Ok(stream) = stream.into_std() {
+                    start(stream, peer, open);
+                }
+            }
             Err(error) => {
                 failed(&error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    // Closing resets the connections that still queue in the kernel: take them first.
-    let mut queued = Context::from_waker(Waker::noop());
+    refuse_handshakes(listener);
     while let Some(open) = connections.room_now()
-        && let Poll::Ready(Ok((stream, peer))) = listener.poll_accept(&mut queued)
+        && let Some((stream, peer)) = take_queued(listener)
     {
         start(stream, peer, open);
     }
