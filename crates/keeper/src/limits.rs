@@ -27,8 +27,9 @@ use smallvec::SmallVec;
 use crate::limiter::patient;
 use crate::limiter::reservation::unique;
 use crate::{Clock, SystemClock};
+use charge::Charged;
+pub(crate) use charge::KeyText;
 pub use charge::LimitCharge;
-use charge::{Charged, KeyText};
 pub use grant::{CheckError, LimitsGrant};
 pub use named::NamedLimit;
 #[cfg(feature = "redis")]
@@ -270,11 +271,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
         charges
             .iter()
             .map(|charge| {
+                self.owns(charge.limit)?;
                 let limit = charge.limit.current();
-                if !Arc::ptr_eq(&self.0, &charge.limit.limits().0) {
-                    let why = format!("the limit `{}` belongs to other `Limits`", limit.name);
-                    return Err(StoreError::Misconfigured(why).into());
-                }
                 let Some(cost) = charge.cost else {
                     return Err(CheckError::never(&limit.name));
                 };
@@ -282,6 +280,17 @@ impl<S: Store, C: Clock> Limits<S, C> {
                 Ok(Charged::new(limit, key, cost))
             })
             .collect()
+    }
+}
+
+impl<S, C> Limits<S, C> {
+    /// Checks that the limit is one of these.
+    pub(crate) fn owns(&self, limit: &NamedLimit<S, C>) -> Result<(), StoreError> {
+        if Arc::ptr_eq(&self.0, &limit.limits().0) {
+            return Ok(());
+        }
+        let why = format!("the limit `{}` belongs to other `Limits`", limit.name());
+        Err(StoreError::Misconfigured(why))
     }
 }
 

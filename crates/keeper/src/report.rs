@@ -69,7 +69,7 @@ impl LimitReport<'_> {
     }
 
     /// Sort key, the greatest first: longest wait, then the least share left.
-    fn tightness(&self) -> (Nanos, u64) {
+    pub(crate) fn tightness(&self) -> (Nanos, u64) {
         let quota = u64::from(self.quota.get()).max(1);
         let left = u64::from(self.decision.remaining.get());
         let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more

@@ -32,11 +32,9 @@ pub struct LimitCharge<'a, S = MemoryStore, C = SystemClock> {
 
 impl<'a, S, C> LimitCharge<'a, S, C> {
     pub(super) fn new(limit: &'a NamedLimit<S, C>, key: impl LimitKey) -> Self {
-        let mut text = KeyText::default();
-        KeyBuilder::new(&mut text).part(key.key_bytes().as_ref());
         Self {
             limit,
-            key: text,
+            key: KeyText::of(&key),
             cost: Some(Permits::ONE),
         }
     }
@@ -61,7 +59,19 @@ impl<S, C> fmt::Debug for LimitCharge<'_, S, C> {
 
 /// The bytes of a key; most need no place on the heap.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct KeyText(SmallVec<[u8; 32]>);
+pub(crate) struct KeyText(SmallVec<[u8; 32]>);
+
+impl KeyText {
+    pub(crate) fn of(key: &impl LimitKey) -> Self {
+        let mut text = Self::default();
+        KeyBuilder::new(&mut text).part(key.key_bytes().as_ref());
+        text
+    }
+
+    pub(crate) fn as_key(&self) -> Key<'_> {
+        Key::from_bytes(&self.0)
+    }
+}
 
 impl KeySink for KeyText {
     fn extend(&mut self, bytes: &[u8]) {
@@ -110,7 +120,7 @@ impl Charged {
     pub(super) fn charge(&self) -> Charge<'_> {
         Charge {
             limit: self.limit(),
-            key: Key::from_bytes(&self.key.0),
+            key: self.key.as_key(),
             cost: self.cost,
             mode: MODE,
         }

@@ -98,11 +98,11 @@ impl<S, C> NamedLimit<S, C> {
         });
     }
 
-    pub(super) fn current(&self) -> Arc<Limit> {
+    pub(crate) fn current(&self) -> Arc<Limit> {
         self.limit.load_full()
     }
 
-    pub(super) const fn limits(&self) -> &Limits<S, C> {
+    pub(crate) const fn limits(&self) -> &Limits<S, C> {
         &self.limits
     }
 }

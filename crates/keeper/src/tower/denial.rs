@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Nanos, Permits};
+use smallvec::SmallVec;
 
 use super::no_key::NoKey;
 use super::shown::ShownLimit;
@@ -15,16 +16,26 @@ use crate::{Answer, LimitReport, Outcome};
 pub struct Denial(pub(super) DeniedBy);
 
 pub(super) enum DeniedBy {
-    /// The limit of a layer.
-    Limit {
-        limit: Arc<ShownLimit>,
-        decision: Decision,
-        cost: Permits,
-    },
+    /// The limits of a layer, that with the longest wait first.
+    Limits(SmallVec<[ShownDecision; 1]>),
     /// The limits of a policy.
     Policy(Box<Answer>),
     /// The request has no key under a limit.
     NoKey { limit: Arc<str>, reason: NoKey },
+}
+
+/// The decision of a limit of a layer, as clients are shown it.
+#[derive(Clone, Debug)]
+pub(super) struct ShownDecision {
+    pub(super) limit: Arc<ShownLimit>,
+    pub(super) decision: Decision,
+    pub(super) cost: Permits,
+}
+
+impl ShownDecision {
+    pub(super) fn report(&self) -> LimitReport<'_> {
+        self.limit.report(self.decision, self.cost)
+    }
 }
 
 impl Denial {
@@ -32,11 +43,7 @@ impl Denial {
     /// shadow mode last. `None` if the request has no key, so that no limit was asked.
     pub fn by(&self) -> Option<LimitReport<'_>> {
         match &self.0 {
-            DeniedBy::Limit {
-                limit,
-                decision,
-                cost,
-            } => Some(limit.report(*decision, *cost)),
+            DeniedBy::Limits(limits) => limits.first().map(ShownDecision::report),
             DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => {
                 let refused_by = answer.refused_by();
@@ -49,21 +56,23 @@ impl Denial {
     /// Returns the names of all limits that deny the request.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let denies = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
-        let (own, answer) = match &self.0 {
-            DeniedBy::Limit { .. } => (self.by().map(|limit| limit.name), None),
-            DeniedBy::NoKey { limit, .. } => (Some(&**limit), None),
-            DeniedBy::Policy(answer) => (None, Some(answer)),
+        let (own, limit, answer) = match &self.0 {
+            DeniedBy::Limits(limits) => (&limits[..], None, None),
+            DeniedBy::NoKey { limit, .. } => (&[][..], Some(&**limit), None),
+            DeniedBy::Policy(answer) => (&[][..], None, Some(answer)),
         };
         let outcomes = answer.into_iter().flat_map(|answer| answer.outcomes());
         let names = outcomes.filter(denies);
-        own.into_iter()
+        own.iter()
+            .map(|shown| shown.report().name)
+            .chain(limit)
             .chain(names.map(|outcome| &*outcome.rule.limit.name))
     }
 
     /// Returns the answer of the policy; `None` for the limit of a layer without a policy.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.0 {
-            DeniedBy::Limit { .. } | DeniedBy::NoKey { .. } => None,
+            DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => Some(answer),
         }
     }
@@ -72,7 +81,7 @@ impl Denial {
     pub const fn no_key(&self) -> Option<&NoKey> {
         match &self.0 {
             DeniedBy::NoKey { reason, .. } => Some(reason),
-            DeniedBy::Limit { .. } | DeniedBy::Policy(_) => None,
+            DeniedBy::Limits(_) | DeniedBy::Policy(_) => None,
         }
     }
 
@@ -80,7 +89,7 @@ impl Denial {
     /// shadow mode deny the request.
     pub fn retry_after(&self) -> Option<Nanos> {
         match &self.0 {
-            DeniedBy::Limit { decision, .. } => decision.verdict.retry_after(),
+            DeniedBy::Limits(limits) => limits.first()?.decision.verdict.retry_after(),
             DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => answer.retry_after(),
         }
@@ -89,7 +98,7 @@ impl Denial {
     /// Returns the HTTP status of the refusal; 200 if only limits in shadow mode deny the request.
     pub fn status(&self) -> u16 {
         match &self.0 {
-            DeniedBy::Limit { .. } => self.by().map_or(200, |limit| limit.refusal.status),
+            DeniedBy::Limits(_) => self.by().map_or(200, |limit| limit.refusal.status),
             DeniedBy::NoKey { reason, .. } => reason.status(),
             DeniedBy::Policy(answer) => answer.status(),
         }
@@ -107,9 +116,9 @@ impl Denial {
 
     pub(super) fn body(&self) -> Option<RefusalBody<'_>> {
         match &self.0 {
-            DeniedBy::Limit { .. } => {
+            DeniedBy::Limits(_) => {
                 let limit = self.by()?;
-                problem::body(&limit, std::iter::once(limit.name), limit.refusal.status)
+                problem::body(&limit, self.names(), limit.refusal.status)
             }
             DeniedBy::Policy(answer) => answer.body(),
             DeniedBy::NoKey { limit, reason } => Some(reason.body(limit)),
@@ -120,7 +129,7 @@ impl Denial {
     pub(super) fn detail(&self) -> String {
         match &self.0 {
             DeniedBy::NoKey { limit, reason } => reason.detail(limit),
-            DeniedBy::Limit { .. } | DeniedBy::Policy(_) => self
+            DeniedBy::Limits(_) | DeniedBy::Policy(_) => self
                 .by()
                 .map_or_else(String::new, |limit| problem::detail(&limit)),
         }

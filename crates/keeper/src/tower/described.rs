@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
 use ratekeeper_policy::{Body, HeaderStyle, Refusal};
+use smallvec::smallvec;
 
-use super::denial::{Denial, DeniedBy};
+use super::denial::{Denial, DeniedBy, ShownDecision};
 use super::gate::{Denied, Ruling};
 use super::hold::RequestHold;
 use super::no_key::NoKey;
@@ -86,7 +87,7 @@ impl Described {
             Verdict::AllowAfter(wait) => wait,
             _ => Nanos::ZERO,
         };
-        let silent = self.look.headers == HeaderStyle::Off;
+        let silent = self.is_silent();
         if silent && delay == Nanos::ZERO && hold.is_none() {
             return Ruling::Free;
         }
@@ -105,16 +106,31 @@ impl Described {
     /// Returns the ruling for a request that is denied.
     #[cold]
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
-        let limit = self.shown(limited);
+        let shown = self.decided(limited, decision, cost);
         Ruling::Denied(Denied {
-            fields: FieldsToSend::Limit(Arc::clone(&limit), decision),
-            denial: Denial(DeniedBy::Limit {
-                limit,
-                decision,
-                cost,
-            }),
+            fields: FieldsToSend::Limit(Arc::clone(&shown.limit), decision),
+            denial: Denial(DeniedBy::Limits(smallvec![shown])),
             hold: None,
         })
+    }
+
+    /// Returns a decision as clients are shown it.
+    pub(super) fn decided(
+        &self,
+        limited: Limited,
+        decision: Decision,
+        cost: Permits,
+    ) -> ShownDecision {
+        ShownDecision {
+            limit: self.shown(limited),
+            decision,
+            cost,
+        }
+    }
+
+    /// Returns true if responses have no fields about the limit.
+    pub(super) fn is_silent(&self) -> bool {
+        self.look.headers == HeaderStyle::Off
     }
 
     /// Returns the ruling for a request that has no key.

@@ -23,6 +23,7 @@ use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
 use super::shown::Limited;
 use super::single::Single;
+use super::together::Together;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Keeper, KeyedLimiter, Limiter, Timer};
 
@@ -247,20 +248,27 @@ impl<G: OneLimit> RateLimitLayer<G> {
         self.gate.described().set_name(name);
         self
     }
+}
 
+/// The appearance of limits without a policy.
+impl<G: WithoutPolicy> RateLimitLayer<G> {
     /// Sets status and body of a refusal, by default 429 with a problem document (503 for an
     /// [adaptive](RateLimitLayer::adaptive) limit); a status that is no refusal (400 to 599)
     /// becomes 429. gRPC has its own form: `UNAVAILABLE` for 503, else `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn refusal(mut self, status: u16, body: Body) -> Self {
-        self.gate.described().set_refusal(status, body);
+        for described in self.gate.all_described() {
+            described.set_refusal(status, body.clone());
+        }
         self
     }
 
     /// Sets which header fields show the limit to clients.
     #[must_use]
     pub fn headers(mut self, style: HeaderStyle) -> Self {
-        self.gate.described().set_headers(style);
+        for described in self.gate.all_described() {
+            described.set_headers(style);
+        }
         self
     }
 }
@@ -278,16 +286,37 @@ impl<S, G: Gate> Layer<S> for RateLimitLayer<G> {
     }
 }
 
-use one_limit::OneLimit;
+use without_policy::{OneLimit, WithoutPolicy};
 
-mod one_limit {
-    use super::{Counted, Described, Keyed, LimiterAlgorithm, Single};
+mod without_policy {
+    use std::slice;
+
+    use super::{Counted, Described, Keyed, LimiterAlgorithm, Single, Together};
+
+    /// Gates of limits without a policy.
+    #[expect(unnameable_types, reason = "gates are made in this module only")]
+    pub trait WithoutPolicy {
+        /// Returns the appearance of each limit.
+        fn all_described(&mut self) -> &mut [Described];
+    }
 
     /// Gates of one limit without a policy.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub trait OneLimit {
         /// Returns its appearance.
         fn described(&mut self) -> &mut Described;
+    }
+
+    impl<G: OneLimit> WithoutPolicy for G {
+        fn all_described(&mut self) -> &mut [Described] {
+            slice::from_mut(self.described())
+        }
+    }
+
+    impl<S, C> WithoutPolicy for Together<S, C> {
+        fn all_described(&mut self) -> &mut [Described] {
+            &mut self.described
+        }
     }
 
     impl<A: LimiterAlgorithm, C> OneLimit for Single<A, C> {

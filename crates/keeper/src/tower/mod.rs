@@ -14,6 +14,7 @@
 //! |---|---|
 //! | one limit for all requests, refusing or with a line | [`RateLimitLayer::new`], [`queue`](RateLimitLayer::queue) |
 //! | a limit for each user, token, address | [`RateLimitLayer::keyed`], with a [`KeySource`]: [`by_address`], [`by_header`] |
+//! | several of these, charged together, also on Redis | [`RateLimitLayer::together`], with [`Limits`](crate::Limits) |
 //! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
 //! | requests at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
 //! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
@@ -40,6 +41,7 @@
 //! ```
 
 mod adaptive;
+mod admit;
 mod body;
 mod by_address;
 mod by_part;
@@ -66,6 +68,7 @@ mod settle;
 mod shown;
 mod single;
 mod source;
+mod together;
 
 pub use adaptive::Adaptive;
 pub use body::LimitedBody;
@@ -86,6 +89,7 @@ pub use service::RateLimited;
 pub use settle::Counts;
 pub use single::Single;
 pub use source::PolicyError;
+pub use together::{LimitBy, Together};
 
 /// The parts of an [adaptive](RateLimitLayer::adaptive) limit.
 pub use ratekeeper_resilience::{

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{Decision, Nanos};
+use smallvec::SmallVec;
 
+use super::denial::ShownDecision;
 use super::hold::RequestHold;
 use super::shown::{ShownLimit, put};
 use crate::Answer;
@@ -34,6 +36,8 @@ pub(super) enum FieldsToSend {
     Nothing,
     /// The state of one limit.
     Limit(Arc<ShownLimit>, Decision),
+    /// The states of several limits, that with the longest wait first.
+    Limits(SmallVec<[ShownDecision; 2]>),
     /// Anything else, by name.
     Fields(Vec<(&'static str, HeaderValue)>),
 }
@@ -56,7 +60,9 @@ impl FieldsToSend {
         match self {
             Self::Fields(fields) => fields.push((name, value)),
             // A limit without a policy is in shadow mode with its layer, and adds no fields then.
-            Self::Nothing | Self::Limit(..) => *self = Self::Fields(vec![(name, value)]),
+            Self::Nothing | Self::Limit(..) | Self::Limits(_) => {
+                *self = Self::Fields(vec![(name, value)])
+            }
         }
     }
 
@@ -65,6 +71,14 @@ impl FieldsToSend {
         match self {
             Self::Nothing => {}
             Self::Limit(limit, decision) => limit.put_into(*decision, headers),
+            Self::Limits(limits) => {
+                for ShownDecision {
+                    limit, decision, ..
+                } in limits
+                {
+                    limit.put_into(*decision, headers);
+                }
+            }
             Self::Fields(fields) => {
                 for (name, value) in fields.drain(..) {
                     put(headers, name, value);

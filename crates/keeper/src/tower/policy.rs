@@ -7,29 +7,22 @@
 //!   method, host, path, query, headers, address (client_ip of the policy), attributes
 //! ```
 //!
-//! * A store that cannot answer causes no error of the server. Behind a `Fallback` it always
-//!   answers. Alone, the `on_store_error` of each limit decides: `allow` passes, uncounted; `deny`
-//!   refuses as the limit refuses; and so does `local`, because there is no memory that could hold
-//!   a share. The error is passed to [`on_store_error`](super::RateLimitLayer::on_store_error).
-//! * A client that goes away while a store is asked for permits leaves nothing on loan: a task
-//!   completes the call, and the loan is given back.
+//! * A store that cannot answer causes no error of the server: the `on_store_error` of each limit
+//!   decides, and the error is passed to
+//!   [`on_store_error`](super::RateLimitLayer::on_store_error).
 //! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
 //!   behind it.
 
 use std::fmt;
-use std::future::pending;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use http::request::Parts;
-use ratekeeper_core::{
-    Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
-};
+use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
-use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
+use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 
+use super::admit::{Admitted, admit, completed};
 use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
@@ -40,9 +33,6 @@ use super::peer::PeerSource;
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
-
-/// Retry time of a refusal while the store does not answer.
-const RETRY: Nanos = Nanos::SECOND;
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
 pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
@@ -156,19 +146,11 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
             let admitted = gate.keeper.admit(&asked).await;
             gate.ruling(asked, admitted)
         };
-        match Handle::try_current() {
-            Ok(runtime) if lends => {
-                let task = runtime.spawn(asking);
-                Asked::Later(Box::pin(async move {
-                    match task.await {
-                        Ok(ruling) => ruling,
-                        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-                        Err(_) => pending().await, // the runtime ends, and this with it
-                    }
-                }))
-            }
-            _ => Asked::Later(Box::pin(asking)),
-        }
+        Asked::Later(if lends {
+            completed(asking)
+        } else {
+            Box::pin(asking)
+        })
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
@@ -195,14 +177,6 @@ struct StoreQuestion {
     now: Time,
 }
 
-/// The result of a question.
-struct Admitted {
-    decisions: Decisions,
-    lease: Option<LeaseId>,
-    /// Set if the store could not answer.
-    error: Option<StoreError>,
-}
-
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// Charges the rates that match and takes permits, all or none; if the store cannot answer,
     /// follows the limits' settings for that case.
@@ -213,58 +187,15 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             now,
         } = asked;
         let list = list(charges, policy);
+        if !refused_at_once(charges, policy) {
+            return admit(self.store(), &list, *now).await;
+        }
         let lease = list.iter().any(lends).then(new_lease);
-        let refused = refused_at_once(charges, policy);
         let lend = lease.map_or(Lend::Nothing, Lend::To);
-        let result = match lease {
-            _ if refused => self.refused_unasked(&list, lend, *now).await,
-            Some(_) => self.store().acquire(&list, lend, *now).await,
-            None => self.store().decide(&list, *now).await,
-        };
-        match result {
-            Ok(decisions) => Admitted {
-                decisions,
-                lease,
-                error: None,
-            },
-            Err(error) => {
-                let mut decisions = without_store(&list);
-                decisions.admitted &= !refused;
-                Admitted {
-                    decisions,
-                    lease: None,
-                    error: Some(error),
-                }
-            }
-        }
-    }
-}
-
-/// Returns the decisions of limits for a store that cannot answer.
-fn without_store(charges: &[Charge<'_>]) -> Decisions {
-    let refusal = Decision {
-        verdict: Verdict::Deny { retry_after: RETRY },
-        remaining: Permits::ZERO,
-        reset_after: RETRY,
-        more_after: RETRY,
-    };
-    let passes = |charge: &Charge<'_>| charge.limit.outage == Outage::Allow;
-    let each = charges.iter().map(|charge| {
-        if passes(charge) {
-            Decision {
-                verdict: Verdict::Allow,
-                remaining: charge.limit.algorithm.capacity(),
-                reset_after: Nanos::ZERO,
-                more_after: Nanos::ZERO,
-            }
-        } else {
-            refusal
-        }
-    });
-    let mut enforced = charges.iter().filter(|it| it.mode == Mode::Enforce);
-    Decisions {
-        each: each.collect(),
-        admitted: enforced.all(passes),
+        let result = self.refused_unasked(&list, lend, *now).await;
+        let mut admitted = Admitted::of(result, lease, &list);
+        admitted.decisions.admitted = false;
+        admitted
     }
 }
 

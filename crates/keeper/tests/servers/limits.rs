@@ -4,17 +4,24 @@
 //!   process 1 .. 6, 8 tasks each --> redis-server --> together exactly one limit
 //! ```
 
+use std::collections::HashMap;
 use std::env;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderName, Request};
 use ratekeeper::core::{
     AnyAlgorithm, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Outage,
     Permits, Quota, QuotaReset, SubBuckets, WarmUp, Window,
 };
 use ratekeeper::policy::Facts;
+use ratekeeper::tower::{RateLimitLayer, by_header, by_path};
 use ratekeeper::{CheckError, Clock, Keeper, Limits, Refused, Scope, SharedStore, SystemClock};
 use tokio::time::{sleep, timeout};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::redis::Redis;
 
@@ -242,6 +249,60 @@ async fn without_its_server_each_limit_decides_as_it_chose() {
         }
     };
     timeout(Duration::from_secs(20), debited).await.unwrap();
+}
+
+/// Two services, each with the limits of one layer over the same server.
+#[tokio::test]
+async fn a_layer_of_several_limits_holds_for_all_processes_together() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let user = || by_header(HeaderName::from_static("x-user"));
+    let services = [(); 2].map(|()| {
+        let limits = limits(&redis.url());
+        let users = limits.token_bucket("users", "10/24h".parse().unwrap());
+        let all = limits.token_bucket("all", "12/24h".parse().unwrap());
+        let lends = Concurrency::new(Permits::new(3), Nanos::from_secs(60)).unwrap();
+        let at_work = limits.limit("at-work", lends).unwrap();
+        let members = [
+            users.unwrap().by(user()),
+            all.unwrap().by(by_path()),
+            at_work.by(user()),
+        ];
+        let layer = RateLimitLayer::together(members).unwrap();
+        layer.layer(Router::new().fallback(async || "done"))
+    });
+    let ask = async |service: usize, user: &str| {
+        let request = Request::get("/").header("x-user", user);
+        let request = request.body(Body::empty()).unwrap();
+        services[service].clone().call(request).await.unwrap()
+    };
+    // Permits come back with the response, through a task.
+    let mut held = Vec::new();
+    for (service, expected) in [(0, 200), (1, 200), (0, 200), (1, 429)] {
+        let answer = ask(service, "ann").await;
+        assert_eq!(answer.status(), expected);
+        held.push(answer);
+    }
+    drop(held);
+    let mut admitted = HashMap::from([("ann", 3), ("bob", 0)]);
+    let asked = async {
+        while admitted != HashMap::from([("ann", 10), ("bob", 2)]) {
+            for service in [0, 1] {
+                for user in ["ann", "bob"] {
+                    // Bob comes when ann has used her share, and finds the rest of the whole.
+                    if user == "ann" || admitted["ann"] == 10 {
+                        let passed = ask(service, user).await.status() == 200;
+                        *admitted.get_mut(user).unwrap() += u32::from(passed);
+                    }
+                }
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), asked).await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(ask(0, "bob").await.status(), 429);
+    }
 }
 
 #[tokio::test]

@@ -11,3 +11,4 @@ mod readiness;
 mod refusals;
 mod stage;
 mod stores;
+mod together;

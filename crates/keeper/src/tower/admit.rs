@@ -1,0 +1,108 @@
+//! Admit: the charges of a request, made at a store that may be far away.
+//!
+//! * A store that cannot answer causes no error of the server. Behind a `Fallback` it always
+//!   answers. Alone, the `on_store_error` of each limit decides: `allow` passes, uncounted; `deny`
+//!   refuses as the limit refuses; and so does `local`, because there is no memory that could hold
+//!   a share.
+//! * A client that goes away while a store is asked for permits leaves nothing on loan: a task
+//!   completes the call, and the loan is given back.
+
+use std::future::{Future, pending};
+use std::panic::resume_unwind;
+
+use ratekeeper_core::{
+    Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+};
+use ratekeeper_store::{Decisions, Store, StoreError};
+use tokio::runtime::Handle;
+
+use super::gate::{Boxed, Ruling};
+use super::ledger::new_lease;
+use crate::keeper::lends;
+
+/// Retry time of a refusal while the store does not answer.
+const RETRY: Nanos = Nanos::SECOND;
+
+/// The result of a question to a store.
+pub(super) struct Admitted {
+    pub(super) decisions: Decisions,
+    pub(super) lease: Option<LeaseId>,
+    /// Set if the store could not answer.
+    pub(super) error: Option<StoreError>,
+}
+
+/// Charges the rates and takes permits, all or none; if the store cannot answer, follows the
+/// limits' settings for that case.
+pub(super) async fn admit<S: Store>(store: &S, charges: &[Charge<'_>], now: Time) -> Admitted {
+    let lease = charges.iter().any(lends).then(new_lease);
+    let result = match lease {
+        Some(lease) => store.acquire(charges, Lend::To(lease), now).await,
+        None => store.decide(charges, now).await,
+    };
+    Admitted::of(result, lease, charges)
+}
+
+impl Admitted {
+    /// Returns the result of a store's answer.
+    pub(super) fn of(
+        result: Result<Decisions, StoreError>,
+        lease: Option<LeaseId>,
+        charges: &[Charge<'_>],
+    ) -> Self {
+        match result {
+            Ok(decisions) => Self {
+                decisions,
+                lease,
+                error: None,
+            },
+            Err(error) => Self {
+                decisions: without_store(charges),
+                lease: None,
+                error: Some(error),
+            },
+        }
+    }
+}
+
+/// Returns the decisions of limits for a store that cannot answer.
+fn without_store(charges: &[Charge<'_>]) -> Decisions {
+    let refusal = Decision {
+        verdict: Verdict::Deny { retry_after: RETRY },
+        remaining: Permits::ZERO,
+        reset_after: RETRY,
+        more_after: RETRY,
+    };
+    let passes = |charge: &Charge<'_>| charge.limit.outage == Outage::Allow;
+    let each = charges.iter().map(|charge| {
+        if passes(charge) {
+            Decision {
+                verdict: Verdict::Allow,
+                remaining: charge.limit.algorithm.capacity(),
+                reset_after: Nanos::ZERO,
+                more_after: Nanos::ZERO,
+            }
+        } else {
+            refusal
+        }
+    });
+    let mut enforced = charges.iter().filter(|it| it.mode == Mode::Enforce);
+    Decisions {
+        each: each.collect(),
+        admitted: enforced.all(passes),
+    }
+}
+
+/// Completes a call for permits even if its client goes away, so that they come back.
+pub(super) fn completed(asking: impl Future<Output = Ruling> + Send + 'static) -> Boxed<Ruling> {
+    let Ok(runtime) = Handle::try_current() else {
+        return Box::pin(asking);
+    };
+    let task = runtime.spawn(asking);
+    Box::pin(async move {
+        match task.await {
+            Ok(ruling) => ruling,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_) => pending().await, // the runtime ends, and this with it
+        }
+    })
+}
