@@ -18,6 +18,7 @@ mod password;
 mod paths;
 mod permits;
 mod readme;
+mod recipes;
 mod reload;
 mod sentinel;
 mod soak;
