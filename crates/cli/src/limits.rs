@@ -70,6 +70,21 @@ pub(crate) fn active(rule: &Rule, wall: WallTime) -> Option<String> {
     Some(format!("{active}, {state}"))
 }
 
+/// Returns when an alert of a key starts and ends: `starts once more than 240 of 300 are used, or
+/// requests are refused, for 2 min; ends when no longer`. `None` without an alert.
+pub(crate) fn alert(rule: &Rule) -> Option<String> {
+    let alert = rule.alert?;
+    let level = alert.level(rule.quota).get();
+    Some(format!(
+        "starts once more than {} of {} ({}%) are used, or requests are refused, for {}; ends when \
+         no longer",
+        words::count(level.into()),
+        words::count(rule.quota.get().into()),
+        alert.above_percent,
+        words::span(alert.hold)
+    ))
+}
+
 /// Returns when a limit begins or ceases to apply next, in its time zone.
 pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     let second = i64::try_from(active.next_change(wall)?.unix_seconds()?).ok()?;

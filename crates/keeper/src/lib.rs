@@ -164,7 +164,7 @@ pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
 #[cfg(all(feature = "policy", feature = "redis"))]
-pub use redis_settings::redis_config;
+pub use redis_settings::{read_secret, redis_config};
 #[cfg(feature = "policy")]
 pub use report::LimitReport;
 pub use smooth::SmoothRateLimiter;

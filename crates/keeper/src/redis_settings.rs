@@ -33,7 +33,7 @@ pub fn redis_config(
     login: Option<(String, String)>,
 ) -> Result<RedisConfig, StoreError> {
     let secret = |name, secret: &Option<Secret>| {
-        let found = secret.as_ref().map(|secret| look_up(name, secret));
+        let found = secret.as_ref().map(|secret| read_secret(name, secret));
         found.transpose()
     };
     let (username, password) = if let Some((username, password)) = login {
@@ -100,8 +100,12 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
     })
 }
 
-/// Reads a secret that the policy names; errors never show its value.
-fn look_up(name: &str, secret: &Secret) -> Result<String, StoreError> {
+/// Reads the secret of the field `name` from the place that the policy names; a line end at its
+/// end does not count. Errors never show its value.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if it is missing or empty.
+pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
     let absent = |place: String, why: String| {
         StoreError::Misconfigured(format!("cannot read `{name}` from {place}: {why}"))
     };
@@ -204,7 +208,7 @@ mod tests {
         let path = directory.path().join("password");
         std::fs::write(&path, "hunter2\n").unwrap();
         assert_eq!(
-            look_up("password", &Secret::File(path.clone())).unwrap(),
+            read_secret("password", &Secret::File(path.clone())).unwrap(),
             "hunter2"
         );
         std::fs::write(&path, "\n").unwrap();
@@ -213,7 +217,7 @@ mod tests {
             Secret::File(directory.path().join("other")),
             Secret::Env("RATEKEEPER_TEST_IS_NOT_SET".into()),
         ] {
-            let error = look_up("password", &absent).unwrap_err().to_string();
+            let error = read_secret("password", &absent).unwrap_err().to_string();
             assert!(
                 error.contains("cannot read `password` from the "),
                 "{error}"

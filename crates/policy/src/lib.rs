@@ -9,6 +9,7 @@
 //! Pure: no I/O, no clock.
 
 mod active;
+mod alert;
 pub mod calendar;
 mod common_part;
 pub mod config;
@@ -41,6 +42,7 @@ mod variants;
 mod zone;
 
 pub use active::{Active, WallTime};
+pub use alert::Alert;
 pub use descriptor::{Descriptor, EntryName, Numbers};
 pub use error::ValueError;
 pub use facts::Facts;
@@ -56,7 +58,8 @@ pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
-    AdminWrites, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
-    Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
+    AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
+    HeaderStyle, Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
+    WebhookSettings,
 };
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

@@ -9,7 +9,8 @@ use ratekeeper_core::{
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers, Variants, WallTime,
+    Active, Alert, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers, Variants,
+    WallTime,
 };
 
 /// One limit of the policy.
@@ -23,6 +24,8 @@ pub struct Rule {
     pub matcher: Matcher,
     /// Times at which it applies; `None` for all.
     pub active: Option<Box<Active>>,
+    /// When the usage of a key is reported; `None` for never.
+    pub alert: Option<Alert>,
     /// Parts of its key; empty for one counter for all requests.
     pub key: Vec<KeyPart>,
     /// Behaviour when a key part is missing.

@@ -39,6 +39,29 @@ pub struct Settings {
     /// `[store.redis]`: store of the counters that several processes share; `None` to keep them
     /// in the memory of this one.
     pub redis: Option<RedisSettings>,
+    /// `[alerts]`: where alerts go beside the log, the metrics and the admin listener.
+    pub alerts: AlertSettings,
+}
+
+/// `[alerts]`
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct AlertSettings {
+    /// `webhook`: receiver of alerts; `None` for no such.
+    pub webhook: Option<WebhookSettings>,
+    /// `reveal_keys`: the log and the webhook show the key of an alert.
+    pub reveal_keys: bool,
+}
+
+/// `webhook` of `[alerts]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookSettings {
+    /// `http://HOST[:PORT]/PATH` or `https://`; without login and fragment.
+    pub url: String,
+    /// Secret that signs each message: `whsec_` and base64.
+    pub secret: Secret,
+    /// PEM file of the authorities of the receiver's certificate; `None` for those that the
+    /// system trusts. The path is as written.
+    pub ca: Option<PathBuf>,
 }
 
 /// `[store.redis]`: how to reach the store, and the number of processes that share it.

@@ -3,6 +3,7 @@
 //! On loopback it needs no token to read unless one is set; beyond loopback it does not open
 //! without. Health needs none: probes have no secrets. See `doors/access.rs`.
 
+mod alerts;
 mod keys;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,13 +21,14 @@ use ratekeeper_store::{LimitUsage, Loans, Usage};
 use serde_json::{Value, json};
 
 use crate::Trigger;
+use crate::alerts::webhook::WebhookQueue;
 use crate::context::ServiceContext;
 use crate::doors::answer::mode;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
 use crate::doors::{self, AccessAct};
 use crate::listener::{Caller, Handle, Reply};
-use crate::metrics::{Format, SharedStore};
+use crate::metrics::{AlertMetrics, Format, SharedStore};
 use crate::reload::Reloaded;
 
 /// Metrics, health, keys, reload.
@@ -61,6 +63,7 @@ async fn answer<C: Clock + 'static>(
         "/metrics" => get(&request).map(|()| metrics(shared, Format::accepted(request.headers()))),
         "/v1/policy" => get(&request).map(|()| policy(shared)),
         "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
+        "/v1/alerts" => get(&request).map(|()| alerts::alerts(shared)),
         "/v1/limits" => get(&request).map(|()| limits(shared)),
         "/v1/keys" => {
             get(&request)?;
@@ -153,9 +156,16 @@ fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Rep
         clock_offset_nanos,
     });
     let usage = with_variants(&policy, store.usage());
-    let scraped = shared
-        .metrics
-        .scrape(usage, loans.collect(), shared.hold.standing(), of_shared);
+    let alerts = AlertMetrics {
+        limits: shared.alerts.counts(),
+        webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
+    };
+    let scraped = shared.metrics.scrape(
+        usage,
+        loans.collect(),
+        shared.hold.standing(),
+        (of_shared, alerts),
+    );
     let mut response = Response::new(Full::from(format.written(scraped)));
     let content_type = HeaderValue::from_static(format.content_type());
     response
@@ -229,6 +239,9 @@ fn about(rule: &Rule) -> Value {
         "status": rule.refusal.status,
         "line": rule.line,
     });
+    if let Some(alert) = rule.alert {
+        limit["alert"] = json!(alert.to_string());
+    }
     if let Some(active) = rule.active.as_deref() {
         limit["active"] = json!(active.to_string());
     }

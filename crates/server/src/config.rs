@@ -257,6 +257,9 @@ pub enum StartError {
     /// The certificates of the gRPC door cannot be used.
     #[error("[envoy.tls]: {0}")]
     Certificates(String),
+    /// The webhook of `[alerts]` cannot be used.
+    #[error("[alerts]: {0}")]
+    Alerts(String),
     /// The gRPC door is configured, but this build has none.
     #[error(
         "this build has no grpc listener\nhint: build with the feature `grpc`, or pass --listen grpc=off"

@@ -10,6 +10,7 @@ use ratekeeper_policy::envoy;
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
+use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
@@ -23,6 +24,7 @@ use crate::regular_file::FileReader;
 pub(crate) struct ServiceContext<C> {
     pub(crate) keeper: Keeper<AnyStore, C>,
     pub(crate) metrics: Metrics,
+    pub(crate) alerts: Alerts,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
     pub(crate) envoy_files: envoy_files::ConfigSource,
@@ -50,15 +52,17 @@ impl<C: Clock> ServiceContext<C> {
         (path, envoy_files): (Option<PathBuf>, envoy_files::ConfigSource),
         last_seen: LastSeen,
         (access, hold): (Access, HoldQueue),
-        sink: Sink,
+        (alerts, sink): (Alerts, Sink),
     ) -> Self {
         let metrics = Metrics::default();
         let origin = keeper.clock().origin();
         let now = origin.unix_nanos(keeper.clock().now());
         metrics.install(&keeper.policy(), now / NANOS);
+        alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
         Self {
             keeper,
             metrics,
+            alerts,
             path,
             envoy_files,
             last_seen,
@@ -98,6 +102,7 @@ impl<C: Clock> ServiceContext<C> {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
         self.metrics.record(protocol, answer, took, now);
+        self.alerts.note(answer);
     }
 
     pub(crate) fn ready(&self) -> bool {

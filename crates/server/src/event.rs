@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::Door;
+use crate::doors::answer::mode;
+use crate::{AlertChange, AlertNotice, Door};
 
 /// An event of the service as a whole. `Display` is one line for a terminal.
 #[derive(Clone, Debug)]
@@ -80,6 +81,8 @@ pub enum Event {
         /// Its address.
         server: String,
     },
+    /// A key of a limit with an `alert` has stayed above its level, or does no more.
+    Alert(AlertNotice),
     /// No more connections are accepted; requests in flight are finished.
     Stopping,
     /// The service has ended.
@@ -157,6 +160,7 @@ impl fmt::Display for Event {
                 "the store decides the keys of {server} again: it is back, or other servers \
                  hold them"
             ),
+            Self::Alert(notice) => notice.fmt(f),
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -211,11 +215,32 @@ impl Sink {
             Event::StoreServerUp { server } => {
                 tracing::warn!(event = "store.server", active = true, %server);
             }
+            Event::Alert(notice) => log_alert(notice),
             Event::Stopping => tracing::info!(event = "stopping"),
             Event::Stopped => tracing::info!(event = "stopped"),
         }
         (self.0)(event);
     }
+}
+
+fn log_alert(notice: &AlertNotice) {
+    let key = notice.key.as_ref().map(|key| key.join(", "));
+    let reason = match notice.change {
+        AlertChange::Started => None,
+        AlertChange::Ended(why) => Some(why.name()),
+    };
+    tracing::warn!(
+        event = "alert",
+        change = notice.change.name(),
+        reason,
+        limit = &*notice.limit,
+        mode = mode(notice.mode),
+        key,
+        above_percent = notice.alert.above_percent,
+        for_ms = notice.alert.hold.as_millis_ceil(),
+        usage_percent = notice.usage_percent,
+        id = &*notice.id,
+    );
 }
 
 impl fmt::Debug for Sink {

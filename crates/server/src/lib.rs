@@ -51,6 +51,7 @@
 mod accept_queue;
 mod addresses;
 mod admin;
+mod alerts;
 mod body_budget;
 mod capacity;
 mod config;
@@ -85,6 +86,7 @@ mod watch;
 mod watched;
 mod workers;
 
+pub use alerts::{AlertChange, AlertEnd, AlertNotice};
 pub use config::{Config, Door, ListenAddress, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
 pub use envoy_files::{EnvoyFile, read_envoy_files};

@@ -13,6 +13,7 @@
 //! If one limit of several refuses, only that one counts, as `denied`. The others would
 //! have allowed, but nothing was charged, so they count nothing.
 
+mod alerts;
 mod family;
 mod format;
 mod offset;
@@ -21,6 +22,7 @@ mod rules;
 mod scrape;
 mod shared_store;
 
+pub(crate) use alerts::AlertMetrics;
 pub(crate) use format::Format;
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;

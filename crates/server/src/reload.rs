@@ -262,6 +262,7 @@ impl<C: Clock> ServiceContext<C> {
         let to = self.keeper.install(loaded.policy);
         let policy = self.keeper.policy();
         self.metrics.install(&policy, self.unix_seconds());
+        self.alerts.install(&policy, |notice| self.report(notice));
         self.metrics.reload_applied();
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {
@@ -346,7 +347,8 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
     let listen = (before.listen != now.listen).then_some("[listen]");
     let budget = (before.memory_budget != now.memory_budget).then_some("the memory budget");
     let redis = (before.redis != now.redis).then_some("[store.redis]");
-    listen.into_iter().chain(budget).chain(redis)
+    let alerts = (before.alerts != now.alerts).then_some("[alerts]");
+    listen.into_iter().chain(budget).chain(redis).chain(alerts)
 }
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {

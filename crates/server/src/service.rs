@@ -20,6 +20,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::addresses::Doors;
 use crate::admin::AdminDoor;
+use crate::alerts::webhook::{self, Delivery, LAST_MESSAGES, Webhook};
+use crate::alerts::{self, Alerts};
 use crate::capacity::Capacity;
 use crate::connections::Connections;
 use crate::context::{ServiceContext, Token};
@@ -107,6 +109,11 @@ impl Service {
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
+        let webhook = settings.alerts.webhook.as_ref();
+        let webhook = webhook
+            .map(|webhook| Webhook::new(webhook, home))
+            .transpose()?;
+        let (alerts, delivery) = Alerts::new(&settings.alerts, webhook)?;
         let doors = doors.bind()?;
         let capacity = Capacity::of(settings);
 
@@ -115,7 +122,7 @@ impl Service {
             (policy, envoy_files),
             last_seen,
             (access, hold),
-            config.sink.clone(),
+            (alerts, config.sink.clone()),
         ));
         let _ = shared
             .metrics
@@ -140,6 +147,7 @@ impl Service {
             envoy: RateLimitService::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
+            delivery,
             doors,
             capacity,
         };
@@ -227,6 +235,8 @@ impl Drop for Service {
 struct Open<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     store_secrets: Option<StoreSecrets>,
+    /// Messages to the webhook of `[alerts]`.
+    delivery: Option<Delivery>,
     doors: Doors<StdListener>,
     capacity: Capacity,
     #[cfg(feature = "grpc")]
@@ -290,6 +300,19 @@ impl<C: Clock + 'static> ServiceRun<C> {
         keep(&shared, "wall clock", move || {
             wall_clock::watch(Arc::clone(&kept))
         });
+        let kept = again();
+        keep(&shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+        let (close_webhook, webhook_closes) = watch::channel(false);
+        let webhook = self.open.delivery.map(|delivery| {
+            let (kept, delivery) = (again(), Arc::new(delivery));
+            keep(&shared, "webhook", move || {
+                webhook::deliver(
+                    Arc::clone(&kept),
+                    Arc::clone(&delivery),
+                    webhook_closes.clone(),
+                )
+            })
+        });
         let secrets = self.open.store_secrets;
         tokio::spawn(store_secrets::keep_fresh(Arc::clone(&shared), secrets));
         shared.set_ready(true);
@@ -314,6 +337,16 @@ impl<C: Clock + 'static> ServiceRun<C> {
         }
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
+        }
+        shared.end_alerts();
+        close_webhook.send_replace(true);
+        if let Some(webhook) = webhook
+            && timeout(LAST_MESSAGES, webhook).await.is_err()
+        {
+            tracing::warn!(
+                event = "webhook.stopped",
+                "messages to the webhook were not delivered"
+            );
         }
         close_admin.send_replace(true);
         let drained = async {

@@ -229,6 +229,9 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     ))?;
     output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
     output.line(format!("    at least  {}", limits::at_least(rule)))?;
+    if let Some(alert) = limits::alert(rule) {
+        output.line(format!("    alert     {alert}"))?;
+    }
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
@@ -317,6 +320,13 @@ fn document(
             limit["store"] = json!({
                 "deadline_ms": redis.deadline.as_millis_ceil(),
                 "on_store_error": limits::on_store_error(rule),
+            });
+        }
+        if let Some(alert) = rule.alert {
+            limit["alert"] = json!({
+                "above_percent": alert.above_percent,
+                "above": alert.level(rule.quota).get(),
+                "for_ms": alert.hold.as_millis_ceil(),
             });
         }
         if let Some(active) = rule.active.as_deref() {

@@ -4,6 +4,7 @@
 //! A proxy that is not installed skips its tests with a printed line, unless `CI=true`, which makes
 //! them fail.
 
+mod alerts;
 mod browser;
 mod caddy;
 mod doctor;

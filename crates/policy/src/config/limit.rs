@@ -8,6 +8,7 @@ use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage, Permits};
 use toml::de::DeTable;
 
 use super::active::{Zones, active};
+use super::alert::alert;
 use super::check::place;
 use super::codes;
 use super::descriptors::separate;
@@ -43,6 +44,7 @@ pub(super) struct LimitPlaces {
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
     pub(super) active: Option<Range<usize>>,
+    pub(super) alert: Option<Range<usize>>,
     /// True if the limit or the defaults set the behaviour for a missing key.
     pub(super) missing_key_set: bool,
 }
@@ -107,6 +109,7 @@ pub(super) fn limit<'a>(
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     let here = place("limit", index, written);
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
+    let alert = alert(written, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let Defaults {
@@ -144,6 +147,7 @@ pub(super) fn limit<'a>(
     let (active_at, active) = active
         .map(|active| (active.at, Box::new(active.value)))
         .unzip();
+    let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
     let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
     Some(Draft {
         rule: Rule {
@@ -159,6 +163,7 @@ pub(super) fn limit<'a>(
             mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
             matcher: requests.matcher,
             active,
+            alert,
             key: counted(key),
             missing_key,
             cost: cost.value,
@@ -181,6 +186,7 @@ pub(super) fn limit<'a>(
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.at).filter(|at| !at.is_empty()),
             active: active_at,
+            alert: alert_at,
             missing_key_set: is_set,
         },
     })

@@ -19,6 +19,7 @@
 //! Only the text is read, and the files that the caller hands over: time zones are compiled in, so that a policy means the same on every machine.
 
 mod active;
+mod alert;
 mod algorithm;
 mod check;
 pub(crate) mod codes;
@@ -226,12 +227,14 @@ fn policy(
     );
     overrides.install(&mut drafts);
     lints::impossible(&drafts, &settings, out);
+    alert::impossible(&drafts, out);
     if out.has_errors() {
         return None;
     }
     lints::lints(&drafts, &shared.responses, &settings, out);
     active::lints(&drafts, context.origin, out);
     turns::turns(&drafts, out);
+    alert::unused(root, &drafts, out);
     Some(Policy {
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),

@@ -14,6 +14,7 @@ use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
 use super::numbers::{Written, span};
 use super::read::{self, At, SpannedValue, whole};
+use super::secrets::secret;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Ten times what a server beside this process needs at its slowest, and less than a caller
@@ -287,7 +288,8 @@ fn login(
     owner: &str,
     out: &mut Findings<'_>,
 ) -> Option<(Option<Secret>, Option<Secret>)> {
-    let [username, password] = ["username", "password"].map(|name| secret(table, name, owner, out));
+    let [username, password] =
+        ["username", "password"].map(|name| secret(table, name, (codes::REDIS, owner), out));
     if let (Some(Ok(_)), None) = (&username, &password) {
         let at = table.get("username").map_or(0..0, toml::Spanned::span);
         let label = "a login needs a name and a password";
@@ -296,32 +298,6 @@ fn login(
         return None;
     }
     Some((username.transpose().ok()?, password.transpose().ok()?))
-}
-
-/// Reads `env:NAME` or `file:PATH`; an error is reported.
-fn secret(
-    table: &DeTable<'_>,
-    name: &str,
-    owner: &str,
-    out: &mut Findings<'_>,
-) -> Option<Result<Secret, ()>> {
-    let text = read::text(table, name)?;
-    let place = text.value.split_once(':').filter(|(_, at)| !at.is_empty());
-    match place {
-        Some(("env", variable)) if !variable.contains(['=', '\0']) => {
-            return Some(Ok(Secret::Env(variable.into())));
-        }
-        Some(("file", path)) => return Some(Ok(Secret::File(path.into()))),
-        _ => {}
-    }
-    let message = format!("`{name}` must name the source of the secret");
-    let label = "expected env:NAME or file:PATH";
-    let variable = name.to_ascii_uppercase();
-    out.error(codes::REDIS, text.at, message, label)
-        .help(format!(
-            "write for example {name} = \"env:{owner}_{variable}\""
-        ));
-    Some(Err(()))
 }
 
 fn prefix(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<String> {

@@ -1,4 +1,5 @@
-//! Secrets: values that a finding must not repeat, because findings end up in logs.
+//! Secrets: where the policy finds them, and values that a finding must not repeat, because
+//! findings end up in logs.
 //!
 //! ```text
 //!   url = "redis://:hunter2@127.0.0.1"    url = "redis://********@127.0.0.1"
@@ -12,8 +13,40 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use toml::de::DeTable;
+
+use super::diagnostic::Findings;
+use super::read;
+use crate::Secret;
+
 /// Parts of the names of fields that hold a secret.
 const NAMES: [&str; 3] = ["pass", "secret", "token"];
+
+/// Reads `env:NAME` or `file:PATH`; an error is reported under `code`. The prefix `owner` begins
+/// the name of a variable that could hold the secret.
+pub(super) fn secret(
+    table: &DeTable<'_>,
+    name: &str,
+    (code, owner): (&'static str, &str),
+    out: &mut Findings<'_>,
+) -> Option<Result<Secret, ()>> {
+    let text = read::text(table, name)?;
+    let place = text.value.split_once(':').filter(|(_, at)| !at.is_empty());
+    match place {
+        Some(("env", variable)) if !variable.contains(['=', '\0']) => {
+            return Some(Ok(Secret::Env(variable.into())));
+        }
+        Some(("file", path)) => return Some(Ok(Secret::File(path.into()))),
+        _ => {}
+    }
+    let message = format!("`{name}` must name the source of the secret");
+    let label = "expected env:NAME or file:PATH";
+    let variable = name.to_ascii_uppercase();
+    out.error(code, text.at, message, label).help(format!(
+        "write for example {name} = \"env:{owner}_{variable}\""
+    ));
+    Some(Err(()))
+}
 
 /// Returns `text` with its secrets as stars, of the same length so that positions stay valid.
 pub(super) fn masked(text: &str) -> Cow<'_, str> {

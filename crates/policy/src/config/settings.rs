@@ -10,6 +10,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use ratekeeper_core::Nanos;
 use toml::de::DeTable;
 
+use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_CONNECTIONS, MAX_HELD};
@@ -212,6 +213,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     let store = read::table(root, "store");
     let redis = store.and_then(|store| read::table(store.value, "redis"));
     settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
+    settings.alerts = alert::alerts(root, out);
     settings
 }
 

@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
 use ratekeeper_store::{LimitUsage, Loans, Usage};
 
+use super::alerts::AlertMetrics;
 use super::family::{
     DurationsSnapshot, counter, gauge, level, put, put_durations, put_gauge, seconds,
 };
@@ -36,7 +37,7 @@ impl Metrics {
         usage: Usage,
         loans: Vec<(Arc<str>, Loans)>,
         held: HeldAnswers,
-        shared: Option<SharedStore>,
+        (shared, alerts): (Option<SharedStore>, AlertMetrics),
     ) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let snapshot = Snapshot {
@@ -51,6 +52,7 @@ impl Metrics {
             loans,
             held,
             shared,
+            alerts,
             process: Arc::clone(&self.process),
         };
         let mut registry = Registry::with_prefix("ratekeeper");
@@ -79,6 +81,7 @@ struct Snapshot {
     loans: Vec<(Arc<str>, Loans)>,
     held: HeldAnswers,
     shared: Option<SharedStore>,
+    alerts: AlertMetrics,
     process: Arc<Process>,
 }
 
@@ -101,6 +104,7 @@ impl Collector for Snapshot {
         let encoder = &mut encoder;
         self.requests(encoder)?;
         self.limits(encoder)?;
+        self.alerts.encode(encoder)?;
         self.loans(encoder)?;
         self.held(encoder)?;
         self.rules(encoder)?;

@@ -4,18 +4,22 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::Fixture;
+use super::alerts::with_secret;
 
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
-/// A shared store that is not there, and a limit of concurrency: every metric is shown but the
-/// one below.
+/// A shared store that is not there, a limit of concurrency, and a webhook: every metric is shown
+/// but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
 url = "redis://127.0.0.1:1"
+[alerts]
+webhook = { url = "http://127.0.0.1:1/", secret = "file:SECRET" }
 [[limit]]
 name = "busy"
 key = ["all"]
+alert = { above = "80%", for = "2m" }
 concurrency = { max = 1, lease = "1s" }
 "#;
 
@@ -37,9 +41,11 @@ fn named_in_tables() -> BTreeSet<String> {
 
 #[test]
 fn every_metric_is_documented() {
-    let fixture = Fixture::new(POLICY);
+    let directory = tempfile::tempdir().unwrap();
+    let policy = with_secret(POLICY, directory.path());
+    let fixture = Fixture::new(&policy);
     let memory =
-        Fixture::new(&POLICY.replace("[store.redis]\nurl = \"redis://127.0.0.1:1\"\n", ""));
+        Fixture::new(&policy.replace("[store.redis]\nurl = \"redis://127.0.0.1:1\"\n", ""));
     let scraped = fixture.admin().get("/metrics").body + &memory.admin().get("/metrics").body;
     let types = scraped
         .lines()

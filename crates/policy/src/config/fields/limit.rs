@@ -1,6 +1,7 @@
 //! Fields of a limit, and of `[defaults]`.
 
 use super::active::ACTIVE;
+use super::alert::ALERT;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::plan::PLANS;
 use super::requests::MATCH;
@@ -220,6 +221,12 @@ pub(super) static LIMIT: TableSpec = TableSpec {
             "{ hours = \"01:00-06:00\", timezone = \"Europe/Oslo\" }",
             "Hours, days and dates at which the limit applies (default: always).",
         ),
+        optional(
+            "alert",
+            Shape::Table(&ALERT),
+            "{ above = \"80%\", for = \"2m\" }",
+            "Reports keys that stay above a part of the limit.",
+        ),
         MODE,
         MISSING_KEY,
         RESPONSE_NAME,
@@ -276,7 +283,7 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "replaces" => "take requests out of the wider limit with `!`, because all matching limits \
         apply: match = { path = \"!/login\" }",
     "distinct" => "leave it out: events are counted, not different values",
-    "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
+    "alerts" => "write alert = { above = \"80%\", for = \"2m\" }",
     "anchor" => "leave it out: calendar periods begin at the same time for all keys",
     "when" => "use `match`: match = { method = \"POST\", path = \"/login\" }",
     "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \

@@ -14,6 +14,7 @@ macro_rules! hints {
 }
 
 mod active;
+mod alert;
 mod algorithm;
 mod limit;
 mod plan;
@@ -22,6 +23,7 @@ mod requests;
 mod response;
 mod store;
 
+use self::alert::ALERTS;
 use self::limit::{DEFAULTS, LIMIT};
 pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
 use self::plan::{OVERRIDE, PLAN};
@@ -171,6 +173,13 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Store of the counters.",
         ),
         optional(
+            "alerts",
+            Shape::Table(&ALERTS),
+            "{ webhook = { url = \"https://hooks.example.com/ratekeeper\", secret = \
+             \"env:RATEKEEPER_WEBHOOK_SECRET\" } }",
+            "Where alerts go beside the log, the metrics and the admin listener.",
+        ),
+        optional(
             "defaults",
             Shape::Table(&DEFAULTS),
             "{ mode = \"shadow\" }",
@@ -227,6 +236,9 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
     ],
     hints: hints! {
         "geo" => "match addresses by block today: match = { ip = [\"192.0.2.0/24\"] }",
+        "alert" => "write `alert` in each [[limit]], and [alerts] for where alerts go",
+        "webhook" => "move it under [alerts]: webhook = { url = \"https://hooks.example.com/\", secret = \
+            \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
         "plans" => "write [plan] with from and default, and `plans` in each [[limit]]",
         "secrets" => "leave it out: no supported field needs it",
         "limits" => "write each limit as a table of its own: [[limit]]",

@@ -1,0 +1,211 @@
+//! Alert: reads when a key is reported, and where to.
+//!
+//! ```text
+//!   [[limit]]   alert = { above = "80%", for = "2m" }
+//!   [alerts]    webhook = { url = "https://..", secret = "env:..", ca = "ca.pem" }
+//!               reveal_keys = true
+//! ```
+
+use std::ops::{Range, RangeInclusive};
+
+use ratekeeper_core::{Algorithm as _, Nanos};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::limit::Draft;
+use super::read::{self, At};
+use super::secrets::secret;
+use crate::{Alert, AlertSettings, WebhookSettings};
+
+/// `for`: keys are looked at once a second, and a day is longer than an operator waits.
+const HOLDS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
+/// Maximum length of `url`.
+const MAX_URL_BYTES: usize = 2_048;
+
+/// Reads `alert` of a limit, if it is written and right.
+pub(super) fn alert(limit: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<Alert>> {
+    let At { value: table, at } = read::table(limit, "alert")?;
+    let above = read::text(table, "above").and_then(|text| percent(&text, out));
+    let hold = read::text(table, "for").and_then(|text| hold(&text, out));
+    let (above_percent, hold) = (above?, hold?);
+    Some(At::new(
+        Alert {
+            above_percent,
+            hold,
+        },
+        at,
+    ))
+}
+
+/// Reads `1%` to `99%`.
+fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
+    let digits = text.value.strip_suffix('%');
+    let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse::<u8>().ok());
+    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+        return Some(percent);
+    }
+    let message = format!("\"{}\" is not a valid `above`", shown(text.value));
+    let label = "expected a whole percentage from 1% to 99%";
+    let like = text.value.trim().trim_end_matches(['%', ' ']);
+    let help = match like.parse::<f64>() {
+        Ok(part) if part > 0.0 && part < 1.0 => format!("above = \"{:.0}%\"", part * 100.0),
+        Ok(all) if (1.0..100.0).contains(&all) => format!("above = \"{all:.0}%\""),
+        Ok(all) if all >= 100.0 => {
+            "above = \"99%\", because nothing is above the whole limit, and a refused request \
+             counts as 100%"
+                .into()
+        }
+        _ => "above = \"80%\"".into(),
+    };
+    out.error(codes::ALERT, text.at.clone(), message, label)
+        .help(format!("write {help}"));
+    None
+}
+
+fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
+    let span = text.value.parse().ok();
+    if let Some(span) = span.filter(|span| HOLDS.contains(span)) {
+        return Some(span);
+    }
+    let message = format!("\"{}\" is not a valid `for`", shown(text.value));
+    let label = format!(
+        "expected a duration from {} to {}",
+        HOLDS.start(),
+        HOLDS.end()
+    );
+    out.error(codes::ALERT, text.at.clone(), message, label)
+        .help("write a whole number and a unit, as in for = \"2m\"");
+    None
+}
+
+/// Reports alerts that can never start: no key is above for as long as a window that empties at
+/// once.
+pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
+    for draft in drafts {
+        let (Some(alert), Some(at)) = (draft.rule.alert, draft.places.alert.clone()) else {
+            continue;
+        };
+        let Some(window) = draft.rule.window.filter(|_| empties_at_once(draft)) else {
+            continue;
+        };
+        if alert.hold < window {
+            continue;
+        }
+        let name = &draft.rule.limit.name;
+        let message = format!("the alert of limit `{name}` can never start");
+        let label = format!("the limit begins anew every {window}, so no key is above for longer");
+        out.error(codes::ALERT, at, message, label)
+            .related(draft.places.quantity.clone())
+            .help(format!(
+                "write a `for` below {window}, or an algorithm that does not begin anew: \
+                 algorithm = \"token-bucket\""
+            ));
+    }
+}
+
+/// Returns true if the whole quota comes back in one moment, once in each window.
+fn empties_at_once(draft: &Draft) -> bool {
+    let name = draft.rule.limit.algorithm.name();
+    matches!(name, "fixed window" | "calendar window" | "quota reset")
+}
+
+/// Warns of `[alerts]` without a limit that has an `alert`.
+pub(super) fn unused(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<'_>) {
+    if drafts.iter().any(|draft| draft.rule.alert.is_some()) {
+        return;
+    }
+    if let Some(node) = root.get("alerts") {
+        let message = "no limit has an `alert`";
+        let label = "nothing is ever reported";
+        out.warning(codes::ALERTS_UNUSED, node.span(), message, label)
+            .help("add to a limit: alert = { above = \"80%\", for = \"2m\" }");
+    }
+}
+
+/// Reads `[alerts]`.
+pub(super) fn alerts(root: &DeTable<'_>, out: &mut Findings<'_>) -> AlertSettings {
+    let Some(table) = read::table(root, "alerts") else {
+        return AlertSettings::default();
+    };
+    AlertSettings {
+        webhook: read::table(table.value, "webhook").and_then(|table| webhook(table.value, out)),
+        reveal_keys: read::flag(table.value, "reveal_keys") == Some(true),
+    }
+}
+
+fn webhook(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
+    let url = read::text(table, "url").and_then(|text| url(&text, out));
+    let secret = secret(table, "secret", (codes::ALERTS, "RATEKEEPER_WEBHOOK"), out);
+    let ca = read::text(table, "ca");
+    if let (Some(url), Some(ca)) = (&url, &ca)
+        && url.starts_with("http:")
+    {
+        let message = "`ca` has no effect on a webhook without TLS";
+        out.error(
+            codes::ALERTS,
+            ca.at.clone(),
+            message,
+            "the URL begins with http://",
+        )
+        .help("write url = \"https://..\", or leave `ca` out");
+        return None;
+    }
+    Some(WebhookSettings {
+        url: url?,
+        secret: secret?.ok()?,
+        ca: ca.map(|ca| ca.value.into()),
+    })
+}
+
+/// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
+fn url(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let refuse = |out: &mut Findings<'_>, label: &str, help: &str| {
+        let message = "this is not the URL of a webhook";
+        let at: Range<usize> = text.at.clone();
+        out.error(codes::ALERTS, at, message, label).help(help);
+        None
+    };
+    let example = "write for example url = \"https://hooks.example.com/ratekeeper\"";
+    let rest = text.value.strip_prefix("https://");
+    let Some(rest) = rest.or_else(|| text.value.strip_prefix("http://")) else {
+        return refuse(out, "expected https:// or http://", example);
+    };
+    if text.value.len() > MAX_URL_BYTES {
+        let label = format!("longer than {MAX_URL_BYTES} bytes");
+        return refuse(out, &label, example);
+    }
+    if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return refuse(
+            out,
+            "expected ASCII without spaces",
+            "percent-encode other characters",
+        );
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if authority.contains('@') {
+        let help = "leave the login out: the receiver checks the signature of each message";
+        return refuse(out, "the URL holds a login", help);
+    }
+    if path.contains('#') {
+        return refuse(
+            out,
+            "a fragment is not sent",
+            "leave out `#` and what follows",
+        );
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, "443"),
+    };
+    if host.is_empty() || !matches!(port.parse::<u16>(), Ok(1..)) {
+        return refuse(
+            out,
+            "expected a host, and a port from 1 to 65535 if there is one",
+            example,
+        );
+    }
+    Some(text.value.to_owned())
+}

@@ -1,0 +1,35 @@
+//! Alerts: the active ones.
+
+use http::Response;
+use ratekeeper::Clock;
+use serde_json::{Value, json};
+
+use super::reply;
+use crate::alerts::AlertNotice;
+use crate::alerts::message::rfc3339;
+use crate::context::ServiceContext;
+use crate::doors::answer::mode;
+use crate::listener::Reply;
+
+/// Maximum number of alerts listed.
+const MAX_LISTED: usize = 1_000;
+
+/// `GET /v1/alerts`: the active alerts of this process, the oldest first, with their keys.
+pub(super) fn alerts<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
+    let active = shared.alerts.active();
+    let about = |notice: &AlertNotice| -> Value {
+        json!({
+            "id": &*notice.id,
+            "limit": &*notice.limit,
+            "mode": mode(notice.mode),
+            "key": notice.key,
+            "above_percent": notice.alert.above_percent,
+            "for_ms": notice.alert.hold.as_millis_ceil(),
+            "usage_percent": notice.usage_percent,
+            "since": rfc3339(shared.unix_millis(notice.since)),
+        })
+    };
+    let listed: Vec<Value> = active.iter().take(MAX_LISTED).map(about).collect();
+    let more = active.len() - listed.len();
+    reply(&json!({ "alerts": listed, "more": more }))
+}

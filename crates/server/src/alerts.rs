@@ -1,0 +1,278 @@
+//! Alerts: keys that stay above a part of their limit, reported at their start and their end.
+//!
+//! ```text
+//!   decision --note--> watch of its limit: at most 1,000 keys --look, once a second--> notices
+//!                                                                                        |
+//!                               log, metrics, GET /v1/alerts, webhook (a queue of 1,000) <
+//! ```
+//!
+//! When a key is above, and for how long, is defined by [`ratekeeper_policy::Alert`].
+//!
+//! * Each process watches its own decisions. With a shared store the usage is that of all
+//!   processes, so each of them reports the key; the id of an alert is the same for those that
+//!   found the key above within the same `for` (see [`Identity`]).
+//! * A key below the level costs a comparison and one load while its limit watches nothing. Only
+//!   while a key of the limit is watched do decisions take its lock, for one look-up.
+//! * Memory: a watched key takes about 250 bytes and twice the length of the key, which is at
+//!   most 1,040 bytes. 10,000 keys of the whole process are watched at most: 3 MB with short keys,
+//!   24 MB with the longest. Decisions above the level that find no place are counted.
+//! * Nothing is kept across a restart: a key must be above for all of `for` again. A stop ends
+//!   all alerts; a crash does not.
+
+mod identity;
+pub(crate) mod message;
+mod notice;
+mod watch;
+pub(crate) mod webhook;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ratekeeper::{Answer, Clock};
+use ratekeeper_core::Time;
+use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::identity::Identity;
+pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
+use self::watch::{Finding, LimitWatch};
+use self::webhook::{Delivery, Webhook, WebhookQueue};
+use crate::context::ServiceContext;
+use crate::metrics::Counter;
+use crate::{Event, StartError};
+
+/// Maximum number of keys of one limit that are watched.
+pub(crate) const MAX_WATCHED: usize = 1_000;
+/// Maximum number of keys of all limits that are watched.
+const MAX_WATCHED_IN_ALL: usize = 10_000;
+/// How often the watched keys are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The watched keys of all limits with an `alert`.
+#[derive(Debug)]
+pub(crate) struct Alerts {
+    /// True if a limit of the policy has an `alert`.
+    any: AtomicBool,
+    /// By [`LimitId`](ratekeeper_core::LimitId).
+    watches: ArcSwap<Vec<Option<Arc<LimitWatch>>>>,
+    /// Number of watched keys of all limits.
+    watched: Arc<AtomicUsize>,
+    /// Held while changes are found and reported, so that an end never overtakes its start.
+    reporting: Mutex<()>,
+    identity: Identity,
+    reveal_keys: bool,
+    pub(crate) webhook: Option<WebhookQueue>,
+}
+
+/// The counts of one limit with an `alert`.
+#[derive(Clone, Debug)]
+pub(crate) struct AlertCounts {
+    pub(crate) limit: Arc<str>,
+    pub(crate) active: u64,
+    pub(crate) started: u64,
+    pub(crate) unwatched: u64,
+}
+
+impl Alerts {
+    /// Creates alerts, and the deliveries of their messages if they go to a webhook.
+    ///
+    /// # Errors
+    /// [`StartError::Alerts`] if the system gives no random bytes.
+    pub(crate) fn new(
+        settings: &AlertSettings,
+        webhook: Option<Webhook>,
+    ) -> Result<(Self, Option<Delivery>), StartError> {
+        let identity = Identity::new(webhook.as_ref().map(Webhook::secret))?;
+        let (queue, delivery) = webhook.map(webhook::queue).unzip();
+        let alerts = Self {
+            any: AtomicBool::new(false),
+            watches: ArcSwap::default(),
+            watched: Arc::default(),
+            reporting: Mutex::new(()),
+            identity,
+            reveal_keys: settings.reveal_keys,
+            webhook: queue,
+        };
+        Ok((alerts, delivery))
+    }
+
+    /// Watches the limits of `policy`. A limit with the `alert`, mode and key that it had keeps its
+    /// watched keys; the alerts of all others end.
+    pub(crate) fn install(&self, policy: &Policy, report: impl FnMut(AlertNotice)) {
+        let _reporting = self.reporting.lock();
+        let old = self.watches.load_full();
+        let mut watches: Vec<Option<Arc<LimitWatch>>> = Vec::new();
+        for rule in policy
+            .rules
+            .iter()
+            .filter(|rule| rule.mode != RuleMode::Off)
+        {
+            let Some(alert) = rule.alert else { continue };
+            let index = rule.limit.id.index();
+            let kept = old.get(index).cloned().flatten();
+            let kept = kept.filter(|watch| watch.is_of(rule, alert));
+            let watch = kept.unwrap_or_else(|| {
+                Arc::new(LimitWatch::new(rule, alert, Arc::clone(&self.watched)))
+            });
+            if watches.len() <= index {
+                watches.resize(index + 1, None);
+            }
+            watches[index] = Some(watch);
+        }
+        self.any.store(!watches.is_empty(), Ordering::Relaxed);
+        let goes_on = |(index, watch): &(usize, &Arc<LimitWatch>)| {
+            let new = watches.get(*index).and_then(Option::as_ref);
+            new.is_some_and(|new| Arc::ptr_eq(new, watch))
+        };
+        let all = old.iter().enumerate();
+        let all = all.filter_map(|(index, watch)| Some((index, watch.as_ref()?)));
+        let gone = all.filter(|watch| !goes_on(watch));
+        let gone: Vec<_> = gone.map(|(_, watch)| Arc::clone(watch)).collect();
+        self.watches.store(Arc::new(watches));
+        self.end(&gone, AlertEnd::Removed, report);
+    }
+
+    /// Ends all alerts, because the service stops.
+    pub(crate) fn close(&self, report: impl FnMut(AlertNotice)) {
+        let _reporting = self.reporting.lock();
+        self.any.store(false, Ordering::Relaxed);
+        let all = self.watches.swap(Arc::default());
+        let all: Vec<_> = all.iter().flatten().map(Arc::clone).collect();
+        self.end(&all, AlertEnd::Stopped, report);
+    }
+
+    fn end(&self, watches: &[Arc<LimitWatch>], why: AlertEnd, mut report: impl FnMut(AlertNotice)) {
+        for watch in watches {
+            for finding in watch.close() {
+                report(self.notice(watch, finding, AlertChange::Ended(why)));
+            }
+        }
+    }
+
+    /// Notes the decisions of an answer.
+    #[inline]
+    pub(crate) fn note(&self, answer: &Answer) {
+        if self.any.load(Ordering::Relaxed) {
+            self.note_limits(answer);
+        }
+    }
+
+    fn note_limits(&self, answer: &Answer) {
+        let watches = self.watches.load();
+        for outcome in answer
+            .outcomes()
+            .filter(|outcome| outcome.rule.alert.is_some())
+        {
+            let watch = watches.get(outcome.rule.limit.id.index());
+            if let Some(watch) = watch.and_then(Option::as_ref) {
+                watch.note(&outcome, answer.decided_at());
+            }
+        }
+    }
+
+    /// Reports the alerts that have started or ended by `now`.
+    pub(crate) fn look(
+        &self,
+        now: Time,
+        wall: impl Fn(Time) -> u64,
+        mut report: impl FnMut(AlertNotice),
+    ) {
+        let _reporting = self.reporting.lock();
+        for watch in self.watches.load_full().iter().flatten() {
+            let name = |key: &[u8], since: Time| {
+                let span = wall(since) / watch.alert().hold.as_nanos().max(1);
+                self.identity.id(watch.name(), key, span)
+            };
+            for (change, finding) in watch.look(now, name) {
+                report(self.notice(watch, finding, change));
+            }
+        }
+    }
+
+    fn notice(&self, watch: &LimitWatch, found: Finding, change: AlertChange) -> AlertNotice {
+        AlertNotice {
+            change,
+            id: found.id,
+            limit: Arc::clone(watch.name()),
+            mode: watch.mode(),
+            key: self.reveal_keys.then_some(found.key),
+            alert: watch.alert(),
+            usage_percent: found.usage_percent,
+            since: found.since,
+        }
+    }
+
+    /// Returns the active alerts, with their keys, those that began first at the front.
+    pub(crate) fn active(&self) -> Vec<AlertNotice> {
+        let watches = self.watches.load_full();
+        let of = |watch: &Arc<LimitWatch>| {
+            let active = watch.active().into_iter();
+            let notice = |found: Finding| AlertNotice {
+                key: Some(found.key.clone()),
+                ..self.notice(watch, found, AlertChange::Started)
+            };
+            active.map(notice).collect::<Vec<_>>()
+        };
+        let mut active: Vec<_> = watches.iter().flatten().flat_map(of).collect();
+        active.sort_by_key(|notice| notice.since);
+        active
+    }
+
+    /// Returns the counts of each limit with an `alert`.
+    pub(crate) fn counts(&self) -> Vec<AlertCounts> {
+        let watches = self.watches.load_full();
+        watches
+            .iter()
+            .flatten()
+            .map(|watch| watch.counts())
+            .collect()
+    }
+}
+
+impl<C: Clock> ServiceContext<C> {
+    /// Shows a start or an end to the operator and to the webhook.
+    pub(crate) fn report(&self, notice: AlertNotice) {
+        if let Some(webhook) = &self.alerts.webhook {
+            let now = self.keeper.clock().now();
+            webhook.send(&notice, &|time| self.unix_millis(time), now);
+        }
+        self.sink.emit(&Event::Alert(notice));
+    }
+
+    /// Ends all alerts, because the service stops.
+    pub(crate) fn end_alerts(&self) {
+        self.alerts.close(|notice| self.report(notice));
+    }
+
+    /// Returns milliseconds since 1970.
+    pub(crate) fn unix_millis(&self, time: Time) -> u64 {
+        self.origin().unix_nanos(time) / 1_000_000
+    }
+}
+
+/// Looks at the watched keys until the service ends.
+pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(LOOK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let (now, origin) = (shared.keeper.clock().now(), shared.origin());
+        let wall = |time| origin.unix_nanos(time);
+        shared
+            .alerts
+            .look(now, wall, |notice| shared.report(notice));
+    }
+}
+
+/// Counts, for the metrics.
+#[derive(Debug, Default)]
+struct WatchCounters {
+    started: Counter,
+    unwatched: Counter,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Identity: names an alert by its limit, its key and its start.
+//!
+//! ```text
+//!   id = HMAC-SHA256(secret, limit, key, start / `for`), the first 16 bytes
+//! ```
+//!
+//! A key cannot start twice within `for`, so that no two alerts of a process have one id. Processes
+//! with the same secret that share a store, and found the key above within the same span of `for`,
+//! give its alert the same id: receivers may drop the second. A start at the border of two spans
+//! has two ids.
+//!
+//! The hash is keyed, because an address could otherwise be found from its hash in the log by
+//! trying all of them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
+
+use crate::StartError;
+
+/// Bytes of an id: two of them are equal by chance once in 2^64 alerts.
+const ID_BYTES: usize = 16;
+
+/// Names alerts.
+#[derive(Debug)]
+pub(super) struct Identity(Key);
+
+impl Identity {
+    /// Creates the names of processes with that secret; of this process alone without one.
+    pub(super) fn new(secret: Option<&[u8]>) -> Result<Self, StartError> {
+        let mut own = [0; 32];
+        let secret = match secret {
+            Some(secret) => secret,
+            None => {
+                getrandom::fill(&mut own).map_err(|why| StartError::Alerts(why.to_string()))?;
+                &own
+            }
+        };
+        Ok(Self(Key::new(HMAC_SHA256, secret)))
+    }
+
+    pub(super) fn id(&self, limit: &str, key: &[u8], span: u64) -> Arc<str> {
+        let mut context = Context::with_key(&self.0);
+        // Names have no zero byte and the span has eight bytes, so no two triples are one text.
+        for part in [
+            b"alert\0",
+            limit.as_bytes(),
+            b"\0",
+            &span.to_le_bytes(),
+            key,
+        ] {
+            context.update(part);
+        }
+        let mut id = String::with_capacity(2 * ID_BYTES);
+        for byte in context.sign().as_ref().iter().take(ID_BYTES) {
+            let _ = write!(id, "{byte:02x}"); // a string takes everything
+        }
+        id.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_depends_on_secret_limit_key_and_span() {
+        let identity = |secret: &[u8]| Identity::new(Some(secret)).unwrap();
+        let id = identity(b"s").id("l", b"k", 7);
+        assert_eq!(id.len(), 2 * ID_BYTES);
+        assert_eq!(id, identity(b"s").id("l", b"k", 7));
+        for other in [
+            identity(b"t").id("l", b"k", 7),
+            identity(b"s").id("m", b"k", 7),
+            identity(b"s").id("l", b"j", 7),
+            identity(b"s").id("l", b"k", 8),
+            Identity::new(None).unwrap().id("l", b"k", 7),
+        ] {
+            assert_ne!(id, other);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Watch: the keys of one limit that are above, or were at the last look.
+//!
+//! ```text
+//!              above             above for `for`            no longer above
+//!   (no entry) -----> waiting -------------------> active ------------------> (no entry)
+//!                        |                                                      ^
+//!                        +------------------ no longer above -------------------+
+//! ```
+//!
+//! Decisions move the end of the time for which a key is above; the looks, once a second, find
+//! starts and ends. An active key that falls and rises again between two looks stays active.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use ratekeeper::Outcome;
+use ratekeeper_core::{Nanos, Time, Verdict};
+use ratekeeper_policy::{KeyPart, Rule};
+
+use super::{
+    Alert, AlertChange, AlertCounts, AlertEnd, MAX_WATCHED, MAX_WATCHED_IN_ALL, RuleMode,
+    WatchCounters,
+};
+
+/// The watched keys of a limit.
+#[derive(Debug)]
+pub(super) struct LimitWatch {
+    name: Arc<str>,
+    alert: Alert,
+    mode: RuleMode,
+    parts: Vec<KeyPart>,
+    /// Number of watched keys, so that a decision below the level needs no lock to find none.
+    len: AtomicUsize,
+    /// Number of watched keys of all limits.
+    in_all: Arc<AtomicUsize>,
+    keys: Mutex<WatchedKeys>,
+    counters: WatchCounters,
+}
+
+#[derive(Debug, Default)]
+struct WatchedKeys {
+    /// True once a newer policy watches in its place.
+    is_closed: bool,
+    by_key: HashMap<Box<[u8]>, WatchedKey>,
+}
+
+#[derive(Debug)]
+struct WatchedKey {
+    /// The key in words.
+    words: Vec<String>,
+    since: Time,
+    /// The key is above before this time, and not from it on.
+    until: Time,
+    /// Time of the last decision.
+    decided_at: Time,
+    usage_percent: u8,
+    /// Id of its alert; `None` before the alert starts.
+    id: Option<Arc<str>>,
+}
+
+/// A key with an alert.
+pub(super) struct Finding {
+    pub(super) id: Arc<str>,
+    pub(super) key: Vec<String>,
+    pub(super) usage_percent: u8,
+    pub(super) since: Time,
+}
+
+impl LimitWatch {
+    pub(super) fn new(rule: &Rule, alert: Alert, in_all: Arc<AtomicUsize>) -> Self {
+        Self {
+            name: Arc::clone(&rule.limit.name),
+            alert,
+            mode: rule.mode,
+            parts: rule.key.clone(),
+            len: AtomicUsize::new(0),
+            in_all,
+            keys: Mutex::default(),
+            counters: WatchCounters::default(),
+        }
+    }
+
+    /// Returns true if it watches what that rule asks for.
+    pub(super) fn is_of(&self, rule: &Rule, alert: Alert) -> bool {
+        self.alert == alert && self.mode == rule.mode && self.parts == rule.key
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn alert(&self) -> Alert {
+        self.alert
+    }
+
+    pub(super) fn mode(&self) -> RuleMode {
+        self.mode
+    }
+
+    /// Notes a decision. One with numbers of the caller is about another counter, and one that
+    /// refuses forever shows nothing about the usage: neither is noted.
+    pub(super) fn note(&self, outcome: &Outcome<'_>, at: Time) {
+        if outcome.numbers.is_some() || outcome.decision.verdict == Verdict::DenyForever {
+            return;
+        }
+        let above_for = self.alert.above_for(outcome.quota(), &outcome.decision);
+        if above_for == Nanos::ZERO && self.len.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let usage_percent = Alert::usage_percent(outcome.quota(), &outcome.decision);
+        let mut keys = self.keys.lock();
+        if let Some(known) = keys.by_key.get_mut(outcome.key.as_bytes()) {
+            return known.decide(at, above_for, usage_percent);
+        }
+        if above_for == Nanos::ZERO || keys.is_closed {
+            return;
+        }
+        if !self.takes_place(keys.by_key.len()) {
+            return self.counters.unwatched.add(1);
+        }
+        let new = WatchedKey {
+            words: outcome.rule.describe_key(outcome.key).collect(),
+            since: at,
+            until: at + above_for,
+            decided_at: at,
+            usage_percent,
+            id: None,
+        };
+        keys.by_key.insert(outcome.key.as_bytes().into(), new);
+        self.len.store(keys.by_key.len(), Ordering::Relaxed);
+    }
+
+    /// Takes a place for one more key, if there is one.
+    fn takes_place(&self, watched: usize) -> bool {
+        let one_more = |all: usize| (all < MAX_WATCHED_IN_ALL).then_some(all + 1);
+        let in_all = &self.in_all;
+        watched < MAX_WATCHED
+            && in_all
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+                .is_ok()
+    }
+
+    /// Returns the alerts that have started or ended by `now`; `name` gives a new one its id.
+    pub(super) fn look(
+        &self,
+        now: Time,
+        name: impl Fn(&[u8], Time) -> Arc<str>,
+    ) -> Vec<(AlertChange, Finding)> {
+        let mut changes = Vec::new();
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return changes;
+        }
+        let mut keys = self.keys.lock();
+        let before = keys.by_key.len();
+        keys.by_key.retain(|key, watched| {
+            if watched.until <= now {
+                let ended = watched.finding();
+                changes.extend(ended.map(|ended| (AlertChange::Ended(AlertEnd::Fell), ended)));
+                return false;
+            }
+            if watched.id.is_none() && now.since(watched.since) >= self.alert.hold {
+                watched.id = Some(name(key, watched.since));
+                self.counters.started.add(1);
+                let started = watched.finding();
+                changes.extend(started.map(|started| (AlertChange::Started, started)));
+            }
+            true
+        });
+        self.gave_up(before - keys.by_key.len(), &keys);
+        changes
+    }
+
+    /// Watches no more, and returns the active alerts.
+    pub(super) fn close(&self) -> Vec<Finding> {
+        let mut keys = self.keys.lock();
+        keys.is_closed = true;
+        let all = std::mem::take(&mut keys.by_key);
+        self.gave_up(all.len(), &keys);
+        all.into_values().filter_map(|key| key.finding()).collect()
+    }
+
+    fn gave_up(&self, places: usize, keys: &WatchedKeys) {
+        self.in_all.fetch_sub(places, Ordering::Relaxed);
+        self.len.store(keys.by_key.len(), Ordering::Relaxed);
+    }
+
+    /// Returns the active alerts.
+    pub(super) fn active(&self) -> Vec<Finding> {
+        let keys = self.keys.lock();
+        keys.by_key
+            .values()
+            .filter_map(WatchedKey::finding)
+            .collect()
+    }
+
+    pub(super) fn counts(&self) -> AlertCounts {
+        let keys = self.keys.lock();
+        let active = keys.by_key.values().filter(|key| key.id.is_some());
+        AlertCounts {
+            limit: Arc::clone(&self.name),
+            active: active.count() as u64,
+            started: self.counters.started.count(),
+            unwatched: self.counters.unwatched.count(),
+        }
+    }
+}
+
+impl WatchedKey {
+    /// Notes a decision, unless a later one has been noted: an answer may have been held back.
+    fn decide(&mut self, at: Time, above_for: Nanos, usage_percent: u8) {
+        if at < self.decided_at {
+            return;
+        }
+        if self.id.is_none() && self.until <= at {
+            self.since = at;
+        }
+        self.decided_at = at;
+        self.until = at + above_for;
+        self.usage_percent = usage_percent;
+    }
+
+    fn finding(&self) -> Option<Finding> {
+        Some(Finding {
+            id: Arc::clone(self.id.as_ref()?),
+            key: self.words.clone(),
+            usage_percent: self.usage_percent,
+            since: self.since,
+        })
+    }
+}
