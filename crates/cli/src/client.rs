@@ -11,6 +11,9 @@ use crate::Failure;
 /// Maximum time for one answer of the service.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Variable with the token that admin calls present.
+pub(crate) const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
+
 /// Maximum size of an answer; a check answers with about 200 bytes for each limit.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
@@ -23,10 +26,21 @@ pub(crate) struct ServerArgs {
     pub(crate) server: String,
 }
 
+/// Where the admin listener of the service is.
+#[derive(Args)]
+pub(crate) struct AdminArgs {
+    /// URL of the admin listener of the running service
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    #[arg(env = "RATEKEEPER_ADMIN_SERVER", hide_env_values = true)]
+    pub(crate) server: String,
+}
+
 /// A client of a running service.
 pub(crate) struct Client {
     agent: Agent,
     server: String,
+    /// Presented with each call, if there is one.
+    token: Option<String>,
 }
 
 impl Client {
@@ -51,7 +65,51 @@ impl Client {
         Ok(Self {
             agent: config.into(),
             server: url.trim_end_matches('/').to_owned(),
+            token: None,
         })
+    }
+
+    /// Creates a client of the admin listener, with the token of the environment.
+    pub(crate) fn of_admin(admin: &AdminArgs) -> Result<Self, Failure> {
+        let token = std::env::var(TOKEN_VARIABLE).ok();
+        let client = Self::new(&admin.server)?;
+        Ok(Self { token, ..client })
+    }
+
+    /// Gets `path` with a query; returns as [`post`](Self::post).
+    pub(crate) fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.without_body("GET", path, query)
+    }
+
+    /// Posts a query to `path`; returns as [`post`](Self::post).
+    pub(crate) fn post_query(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.without_body("POST", path, query)
+    }
+
+    /// Deletes the subject of a query; returns as [`post`](Self::post).
+    pub(crate) fn delete(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.without_body("DELETE", path, query)
+    }
+
+    fn without_body(
+        &self,
+        method: &str,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Value, Failure> {
+        let pairs = query
+            .iter()
+            .map(|(name, value)| format!("{name}={}", percent_encoded(value)));
+        let pairs: Vec<_> = pairs.collect();
+        let url = format!("{}{path}?{}", self.server, pairs.join("&"));
+        let mut request = ureq::http::Request::builder().method(method).uri(&url);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request
+            .body(())
+            .map_err(|why| Failure::new(format!("`{url}` is not a URL: {why}")))?;
+        self.read(&url, self.agent.run(request))
     }
 
     /// Posts `body` to `path`; returns the JSON of a 200.
@@ -66,6 +124,14 @@ impl Client {
             .post(&url)
             .header("content-type", "application/json")
             .send(body.to_string());
+        self.read(&url, sent)
+    }
+
+    fn read(
+        &self,
+        url: &str,
+        sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Value, Failure> {
         let mut response = sent.map_err(|why| self.unreachable(&why))?;
         let status = response.status();
         let text = response
@@ -106,6 +172,19 @@ impl Client {
         Failure::new(format!("nothing listens at {}", self.server))
             .hint("start the service with `ratekeeper run`, or name another with --server")
     }
+}
+
+/// Encodes all bytes but letters, digits and `-._~`.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
 }
 
 /// Returns the service's own words: `detail`, and `hint: ..` where it has one.

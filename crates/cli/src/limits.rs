@@ -85,6 +85,49 @@ pub(crate) fn alert(rule: &Rule) -> Option<String> {
     ))
 }
 
+/// Returns when a limit bans a key, and for how long: `the third refusal within 24 h bans the key
+/// for 1 h, then 2 h, 4 h, .. up to 24 h`. `None` if it bans none.
+pub(crate) fn ban(rule: &Rule) -> Option<String> {
+    let terms = rule.limit.algorithm.bans()?;
+    let strikes = terms.strikes.permits().get();
+    let within = words::span(terms.strikes.per());
+    let begins = match strikes {
+        1 => "each refusal".into(),
+        _ => format!("the {} refusal within {within}", words::ordinal(strikes)),
+    };
+    let mut lengths = vec![words::span(terms.first)];
+    let mut last = terms.first;
+    for _ in 0..MAX_BANS_SHOWN {
+        let next = terms.after_ban_of(last);
+        if next >= terms.longest {
+            break;
+        }
+        lengths.push(words::span(next));
+        last = next;
+    }
+    let grows = terms.after_ban_of(terms.first) > terms.first;
+    let then = match lengths.split_first() {
+        Some((_, [])) if grows => format!(", then {}", words::span(terms.longest)),
+        Some((_, more)) if grows => {
+            let longest = words::span(terms.longest);
+            format!(", then {}, .. up to {longest}", more.join(", "))
+        }
+        _ => String::new(),
+    };
+    let again = if grows {
+        format!(" (longer if it begins within {within} of the last one's end)")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{begins} bans the key for {}{then}{again}",
+        words::span(terms.first)
+    ))
+}
+
+/// Maximum number of growing lengths of bans that are shown after the first.
+const MAX_BANS_SHOWN: usize = 2;
+
 /// Returns when a limit begins or ceases to apply next, in its time zone.
 pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     let second = i64::try_from(active.next_change(wall)?.unix_seconds()?).ok()?;

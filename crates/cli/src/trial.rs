@@ -123,7 +123,7 @@ impl Mark {
         match verdict {
             Verdict::Allow => Self::Allowed,
             Verdict::AllowAfter(_) => Self::Delayed,
-            Verdict::Deny { .. } | Verdict::DenyForever => Self::Refused,
+            _ => Self::Refused,
         }
     }
 }
@@ -132,8 +132,8 @@ impl NextPass {
     fn of(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Allow => Self::After(Nanos::ZERO),
-            Verdict::AllowAfter(wait) | Verdict::Deny { retry_after: wait } => Self::After(wait),
-            Verdict::DenyForever => Self::Never,
+            Verdict::AllowAfter(wait) => Self::After(wait),
+            denied => denied.retry_after().map_or(Self::Never, Self::After),
         }
     }
 }

@@ -111,6 +111,27 @@ pub(crate) fn near<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
+/// Returns `third`, `10th`, `21st`.
+pub(crate) fn ordinal(number: u32) -> String {
+    const FIRST: [&str; 9] = [
+        "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
+    ];
+    let index = number
+        .checked_sub(1)
+        .and_then(|at| usize::try_from(at).ok());
+    if let Some(word) = index.and_then(|index| FIRST.get(index)) {
+        return (*word).to_owned();
+    }
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,8 @@
 //! `testing`) checks them for every algorithm; the file of an algorithm names the laws that it
 //! breaks, and why.
 //!
-//! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`]).
+//! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`], and
+//!   [strikes](Algorithm::counts_strikes)).
 //! * **Looking is free.** `look` and cost 0 change nothing.
 //! * **Exact wait.** Denied with `retry_after = r`: denied at `now + r - 1 ns`, allowed at
 //!   `now + r`.
@@ -72,6 +73,12 @@ pub trait Algorithm {
     /// The cost of a denial.
     fn denials(&self) -> Denials {
         Denials::Free
+    }
+
+    /// Returns true if the limit remembers its own denials, although they cost nothing, because
+    /// they lead to a ban.
+    fn counts_strikes(&self) -> bool {
+        false
     }
 
     /// The period in which the [`capacity`](Self::capacity) is granted anew: `w` of the

@@ -20,9 +20,9 @@
 mod listed;
 
 use crate::{
-    Algorithm, Concurrency, Decision, Denials, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Permits, Quota, QuotaReset, Refund, Reserve, Share, SubBuckets, Time, WarmUp,
-    Window,
+    Algorithm, Banning, Concurrency, Decision, Denials, Exponential, Gcra, Hybrid, Interval,
+    LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Refund, Reserve, Share, SubBuckets,
+    Time, WarmUp, Window,
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
@@ -43,6 +43,26 @@ macro_rules! call {
             max_wait: Nanos,
         ) -> Option<Decision> {
             Some(self.reserve(state, now, cost, max_wait))
+        }
+    };
+    (bans) => {
+        fn try_refund(&self, state: &mut Self::State, now: Time, cost: Permits) -> Option<()> {
+            self.refund_any(state, now, cost)
+        }
+
+        fn try_reserve(
+            &self,
+            state: &mut Self::State,
+            now: Time,
+            cost: Permits,
+            max_wait: Nanos,
+        ) -> Option<Decision> {
+            self.reserve_any(state, now, cost, max_wait)
+        }
+
+        fn try_ban(&self, state: &mut Self::State, now: Time, span: Nanos) -> Option<()> {
+            self.ban(state, now, span);
+            Some(())
         }
     };
     (lend) => {
@@ -210,6 +230,8 @@ closed_set! {
     WarmUp: reserve;
     /// Permits on loan: a maximum number at work at once.
     Concurrency: refund, lend;
+    /// Any of the others, with bans of keys that it refuses too often.
+    Banning: bans;
 }
 
 // After the list, because they dispatch over it.
@@ -246,6 +268,10 @@ impl Algorithm for AnyAlgorithm {
 
     fn denials(&self) -> Denials {
         dispatch!(self, algorithm => algorithm.denials())
+    }
+
+    fn counts_strikes(&self) -> bool {
+        dispatch!(self, algorithm => algorithm.counts_strikes())
     }
 
     fn window(&self) -> Option<Nanos> {
@@ -311,6 +337,12 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(self, algorithm => if let Some(old) = like(algorithm, old) {
             algorithm.rescale(own(algorithm, state), old, now);
         });
+    }
+
+    fn usage(&self, state: &AnyState, now: Time) -> Permits {
+        dispatch!(self, algorithm => with(algorithm, state, |state| {
+            algorithm.usage(state, now)
+        }))
     }
 
     fn bound(&self, window: Nanos) -> u64 {

@@ -1,9 +1,9 @@
 //! Calls that only some algorithms have, and the error of the others.
 //!
 //! ```text
-//!             | Refund             | Reserve
-//!   ----------+--------------------+----------------------
-//!   not by    | hybrid, post-paid  | all but GCRA, post-paid
+//!             | Refund             | Reserve                 | Ban
+//!   ----------+--------------------+-------------------------+-------------------
+//!   not by    | post-paid          | all but GCRA, post-paid | limits without one
 //! ```
 
 use core::fmt;
@@ -15,6 +15,8 @@ pub enum Call {
     Refund,
     /// Charging now for a later moment: [`Reserve`](crate::Reserve).
     Reserve,
+    /// Banning a key by hand, and lifting a ban: [`WithBans::ban`](crate::WithBans::ban).
+    Ban,
 }
 
 /// The algorithm that was configured does not have the call.
@@ -44,6 +46,7 @@ impl fmt::Display for Unsupported {
                 "does not support reservations; hint: wait in the queue with `acquire`, or choose \
                  `token-bucket`"
             }
+            Call::Ban => "does not support bans; hint: add `ban` to the limit",
         })
     }
 }

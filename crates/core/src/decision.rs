@@ -36,6 +36,17 @@ pub enum Verdict {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,
     },
+    /// Do not pass: the limit denies, and with this denial a ban of the key begins. `retry_after` is
+    /// as for [`Verdict::Deny`], not before the ban ends.
+    Ban {
+        /// The least wait after which the same cost is allowed.
+        retry_after: Nanos,
+    },
+    /// Do not pass: the key is banned. `retry_after` is as for [`Verdict::Deny`].
+    Banned {
+        /// The least wait after which the same cost is allowed.
+        retry_after: Nanos,
+    },
     /// Never: the cost is above the capacity of the limit.
     DenyForever,
 }
@@ -58,15 +69,33 @@ impl Verdict {
         match self {
             Self::Allow => Some(Nanos::ZERO),
             Self::AllowAfter(wait) => Some(wait),
-            Self::Deny { .. } | Self::DenyForever => None,
+            _ => None,
         }
     }
 
     /// The wait of a denied request; `None` if allowed, or if no wait helps.
     pub const fn retry_after(self) -> Option<Nanos> {
         match self {
-            Self::Deny { retry_after } => Some(retry_after),
-            _ => None,
+            Self::Deny { retry_after }
+            | Self::Ban { retry_after }
+            | Self::Banned { retry_after } => Some(retry_after),
+            Self::Allow | Self::AllowAfter(_) | Self::DenyForever => None,
+        }
+    }
+
+    /// Returns true for [`Verdict::Ban`] and [`Verdict::Banned`].
+    pub const fn is_ban(self) -> bool {
+        matches!(self, Self::Ban { .. } | Self::Banned { .. })
+    }
+
+    /// The same denial with another wait; unchanged if it has none.
+    #[must_use]
+    pub const fn with_retry_after(self, retry_after: Nanos) -> Self {
+        match self {
+            Self::Deny { .. } => Self::Deny { retry_after },
+            Self::Ban { .. } => Self::Ban { retry_after },
+            Self::Banned { .. } => Self::Banned { retry_after },
+            Self::Allow | Self::AllowAfter(_) | Self::DenyForever => self,
         }
     }
 }

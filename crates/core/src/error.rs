@@ -36,6 +36,8 @@ pub enum Error {
     Rate,
     /// More than 10,000 permits on loan.
     TooManyLeases,
+    /// Terms of a ban that are out of their bounds, or a limit that counts denials under a ban.
+    Ban,
 }
 
 impl fmt::Display for Error {
@@ -56,6 +58,7 @@ impl fmt::Display for Error {
             Self::DecayTooLong => "the time in which the quota grants its burst exceeds 4.5 years",
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
             Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",
+            Self::Ban => "a ban takes 1 to 100 strikes, lasts longer than zero and at most 365 days, and stands on a limit with free denials",
         })
     }
 }

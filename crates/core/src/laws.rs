@@ -103,7 +103,10 @@ pub fn decide<A: Algorithm + Debug>(
     let writes = match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
         // A cost that never fits is recorded as well.
-        Verdict::Deny { .. } | Verdict::DenyForever => denials == Denials::Counted,
+        Verdict::DenyForever => denials == Denials::Counted,
+        Verdict::Deny { .. } => denials == Denials::Counted || algorithm.counts_strikes(),
+        Verdict::Ban { .. } => true,
+        Verdict::Banned { .. } => false,
     };
     if !writes && *state != before {
         // Only a debt that is too long after the clock was set back is cut, and only once.

@@ -140,6 +140,11 @@ impl<'a> StateReader<'a> {
         Some(*bytes)
     }
 
+    /// The bytes left.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// Number of bytes left.
     pub(crate) const fn left(&self) -> usize {
         self.0.len()

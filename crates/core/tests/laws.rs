@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, LifeEvent, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, Log, Nanos, Origin, Permits, Quota, QuotaReset, Refund, Reserve, SubBuckets, Tat,
-    Time, Window,
+    Algorithm, BanTerms, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra,
+    Hybrid, Interval, Log, Nanos, Origin, Permits, Quota, QuotaReset, Refund, Reserve, SubBuckets,
+    Tat, Time, Window, WithBans,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -208,6 +208,27 @@ fn loans_keep_the_laws_everywhere() {
     }
 }
 
+fn ban_terms(after: u32, within: u64, first: u64, longest: u64) -> BanTerms {
+    BanTerms {
+        strikes: quota(after, within),
+        first: nanos(first),
+        growth_thousandths: 1_500,
+        longest: nanos(longest),
+    }
+}
+
+#[test]
+fn bans_keep_the_laws_everywhere() {
+    for terms in [ban_terms(1, 3, 2, 3), ban_terms(2, 2, 1, 1)] {
+        let bucket = Gcra::token_bucket(quota(2, 3)).unwrap();
+        let bucket = WithBans::new(bucket, terms).unwrap();
+        explore(&bucket, Denials::Free, 4, 30);
+        let window = Window::fixed(quota(2, 3), nanos(1)).unwrap();
+        let window = WithBans::new(window, terms).unwrap();
+        explore(&window, Denials::Free, 4, 30);
+    }
+}
+
 #[test]
 fn the_stricter_of_two_states_is_as_strict_as_both() {
     let calendar = Arc::new(Uneven {
@@ -225,6 +246,8 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
             stricter(&interval, seed);
         }
         stricter(&Log::sliding(quota).unwrap(), seed);
+        let bucket = Gcra::token_bucket(quota).unwrap();
+        stricter(&WithBans::new(bucket, ban_terms(2, 6, 3, 5)).unwrap(), seed);
         stricter(&Hybrid::quota_linear(quota).unwrap(), seed);
         stricter(&Exponential::new(quota).unwrap(), seed);
         for denials in DENIALS {
@@ -376,6 +399,13 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Lif
             events,
             Reach::Edges,
         );
+    }
+    let half = quota.per().as_nanos() / 2 + 1;
+    let terms = ban_terms(3, quota.per().as_nanos(), half, half.saturating_mul(3));
+    if let Ok(gcra) = Gcra::token_bucket(quota)
+        && let Ok(bans) = WithBans::new(gcra, terms)
+    {
+        laws::live(&bans, Denials::Free, start, events, Reach::Edges);
     }
     if let Ok(queue) = Gcra::leaky_queue(quota, Permits::new(quota.permits().get() / 2)) {
         laws::live(

@@ -6,9 +6,9 @@ use std::fmt::Debug;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm, SubBuckets, Time, UnixMicros,
-    WarmUp, Window,
+    AnyAlgorithm, BanTerms, Banning, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
+    Interval, LeaseId, Lend, Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm,
+    SubBuckets, Time, UnixMicros, WarmUp, Window,
 };
 
 /// 2026, in microseconds since 1970.
@@ -104,6 +104,15 @@ fn stored_states_are_read_back_bit_for_bit() {
         let concurrency = Concurrency::new(six, Nanos::from_secs(5)).unwrap();
         check(&concurrency.with_denials(denials));
     }
+    let terms = BanTerms {
+        strikes: quota("3/2s"),
+        first: Nanos::from_millis(900),
+        growth_thousandths: 1_500,
+        longest: Nanos::from_secs(2),
+    };
+    check(&Banning::new(Log::sliding(quota("2/1s")).unwrap().into(), terms).unwrap());
+    let counter = Window::two_window(quota("2/1s"), phase).unwrap();
+    check(&Banning::new(counter.into(), terms).unwrap());
     check(&Window::fixed(quota("9/2s"), phase).unwrap());
     check(&Window::two_window(quota("9/2s"), phase).unwrap());
     check(&QuotaReset::new(quota("9/2s")).unwrap());

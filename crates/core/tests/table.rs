@@ -84,10 +84,12 @@ impl Numbers {
         let at = |spans: u64| Time::from_nanos(self.p.as_nanos() * spans);
         while now < at(400) {
             match algorithm.decide(&mut state, now, Permits::ONE).verdict {
-                Verdict::Deny { retry_after } => now = now + retry_after,
-                Verdict::DenyForever => panic!("a cost of one permit never exceeds the capacity"),
                 Verdict::Allow | Verdict::AllowAfter(_) if now >= at(100) => taken += 1,
                 Verdict::Allow | Verdict::AllowAfter(_) => {}
+                denied => {
+                    let wait = denied.retry_after();
+                    now = now + wait.expect("a cost of one permit never exceeds the capacity");
+                }
             }
         }
         f64::from(taken) / 300.0

@@ -53,6 +53,14 @@ impl Observer for Events {
                 retry_after_ms = retry_after.as_millis_ceil(),
                 "refused"
             ),
+            Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => tracing::debug!(
+                target: "ratekeeper",
+                limit,
+                %mode,
+                cost,
+                retry_after_ms = retry_after.as_millis_ceil(),
+                "refused: the key is banned"
+            ),
             Verdict::DenyForever => tracing::debug!(
                 target: "ratekeeper",
                 limit,
@@ -120,7 +128,7 @@ impl LimitCounters {
         let outcome = match decision.verdict {
             Verdict::Allow => &outcomes[0],
             Verdict::AllowAfter(_) => &outcomes[1],
-            Verdict::Deny { .. } | Verdict::DenyForever => &outcomes[2],
+            _ => &outcomes[2],
         };
         outcome.increment(1);
     }

@@ -17,6 +17,10 @@ pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-type
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
+/// The problem type for a banned client.
+const ABNORMAL_USAGE: &str =
+    "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
+
 /// Room for a problem document.
 const USUAL_BYTES: usize = 384;
 
@@ -73,6 +77,7 @@ fn problem<'a>(
     status: u16,
 ) -> String {
     let (r#type, title) = match refused_by.refusal.status {
+        _ if refused_by.decision.verdict.is_ban() => (ABNORMAL_USAGE, "Banned for abnormal usage"),
         503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
         _ => (QUOTA_EXCEEDED, "Too many requests"),
     };
@@ -141,6 +146,15 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
             text.extend(["The request costs ", number.format(report.cost.get())]);
             text.extend([", more than limit ", name, " can ever allow ("]);
             text.extend([number.format(report.quota.get()), ")."]);
+        }
+        Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => {
+            let seconds = number.format(retry_after_secs(retry_after));
+            text.extend([
+                "Limit ",
+                name,
+                " has refused too many requests of this client, and bans",
+            ]);
+            text.extend([" it. Try again in ", seconds, " s."]);
         }
         Verdict::Deny { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));

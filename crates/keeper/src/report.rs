@@ -99,8 +99,7 @@ impl<'a> LimitReport<'a> {
 pub(crate) fn wait(decision: &Decision) -> Nanos {
     match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
-        Verdict::Deny { retry_after } => retry_after,
-        Verdict::DenyForever => Nanos::MAX,
+        denied => denied.retry_after().unwrap_or(Nanos::MAX),
     }
 }
 

@@ -168,7 +168,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
         match limit.reserve(state, now, permits.into(), patience).verdict {
             Verdict::Allow => Some(Nanos::ZERO),
             Verdict::AllowAfter(wait) => Some(wait),
-            Verdict::Deny { .. } | Verdict::DenyForever => None,
+            _ => None,
         }
     }
 }

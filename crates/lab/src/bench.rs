@@ -146,9 +146,11 @@ impl Bench {
             for _ in 0..MAX_FILLS {
                 let before = state.clone();
                 match limit.decide(&mut state, now, all).verdict {
-                    Verdict::Deny { .. } => return state != before,
-                    Verdict::DenyForever => return true,
                     Verdict::Allow | Verdict::AllowAfter(_) => {}
+                    Verdict::DenyForever => return true,
+                    Verdict::Deny { .. } | Verdict::Ban { .. } | Verdict::Banned { .. } => {
+                        return state != before;
+                    }
                 }
             }
             true

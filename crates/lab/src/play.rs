@@ -204,8 +204,7 @@ impl<'a> Play<'a> {
         let wait = match verdict {
             Verdict::Allow => Nanos::ZERO,
             Verdict::AllowAfter(wait) => wait,
-            Verdict::Deny { retry_after } => return Some(retry_after),
-            Verdict::DenyForever => return Some(Nanos::MAX),
+            denied => return Some(denied.retry_after().unwrap_or(Nanos::MAX)),
         };
         let passes = now + wait;
         let waited = passes.since(client.came);

@@ -4,6 +4,7 @@
 //! without. Health needs none: probes have no secrets. See `doors/access.rs`.
 
 mod alerts;
+mod bans;
 mod keys;
 
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +50,9 @@ async fn answer<C: Clock + 'static>(
     doors::one_host(&request)?;
     let path = request.uri().path();
     if !matches!(path, "/healthz" | "/readyz") {
-        let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund");
+        let reads_bans = matches!(*request.method(), Method::GET | Method::HEAD);
+        let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund")
+            || path == "/v1/bans" && !reads_bans;
         let act = if writes {
             AccessAct::Write
         } else {
@@ -68,6 +71,15 @@ async fn answer<C: Clock + 'static>(
         "/v1/keys" => {
             get(&request)?;
             keys::keys(shared, request.uri().query().unwrap_or_default())
+        }
+        "/v1/bans" => {
+            let query = request.uri().query().unwrap_or_default();
+            match *request.method() {
+                Method::GET | Method::HEAD => bans::list(shared, query),
+                Method::POST => bans::add(shared, query).await,
+                Method::DELETE => bans::lift(shared, query).await,
+                _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),
+            }
         }
         "/v1/reload" => {
             post(&request)?;

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Policy, RuleMode, envoy};
+use ratekeeper_policy::{Policy, Rule, RuleMode, envoy};
 
 /// Percentage of a limit above which an allowed request counts as near it.
 const NEAR_PERCENT: u64 = 80;
@@ -144,7 +144,12 @@ struct LimitRow {
     units: [Counter; 3],
     near: Counter,
     key_missing: Counter,
+    /// True if the limit bans keys.
+    has_ban: bool,
+    /// Bans that began, by mode.
+    bans: [Counter; 2],
     log: LogGate,
+    ban_log: LogGate,
 }
 
 #[derive(Debug, Default)]
@@ -173,9 +178,9 @@ impl Metrics {
             }
             let kept = old.get(index).cloned().flatten();
             let row = match kept {
-                Some(row) if row.mode == rule.mode => row,
-                Some(row) => Arc::new(row.in_mode(rule.mode)),
-                None => Arc::new(LimitRow::new(Arc::clone(&rule.limit.name), rule.mode)),
+                Some(row) if row.is_of(rule) => row,
+                Some(row) => Arc::new(row.under(rule)),
+                None => Arc::new(LimitRow::new(rule)),
             };
             if let Some(place) = rows.get_mut(index) {
                 *place = Some(row);
@@ -243,10 +248,13 @@ impl Metrics {
 }
 
 impl LimitRow {
-    fn new(name: Arc<str>, mode: RuleMode) -> Self {
+    fn new(rule: &Rule) -> Self {
         Self {
-            name,
-            mode,
+            name: Arc::clone(&rule.limit.name),
+            mode: rule.mode,
+            has_ban: rule.limit.algorithm.bans().is_some(),
+            bans: Default::default(),
+            ban_log: LogGate::default(),
             decisions: Default::default(),
             units: Default::default(),
             near: Counter::default(),
@@ -255,19 +263,22 @@ impl LimitRow {
         }
     }
 
-    /// Returns the same counts under another mode. A request that is being counted right now may
+    fn is_of(&self, rule: &Rule) -> bool {
+        self.mode == rule.mode && self.has_ban == rule.limit.algorithm.bans().is_some()
+    }
+
+    /// Returns the same counts under a changed rule. A request that is being counted right now may
     /// be lost; decisions themselves are not touched.
-    fn in_mode(&self, mode: RuleMode) -> Self {
+    fn under(&self, rule: &Rule) -> Self {
         let copy = |counter: &Counter| Counter(AtomicU64::new(counter.count()));
         let copies = |counters: &[Counter; 3]| counters.each_ref().map(copy);
         Self {
-            name: Arc::clone(&self.name),
-            mode,
             decisions: self.decisions.each_ref().map(copies),
             units: copies(&self.units),
             near: copy(&self.near),
             key_missing: copy(&self.key_missing),
-            log: LogGate::default(),
+            bans: self.bans.each_ref().map(copy),
+            ..Self::new(rule)
         }
     }
 
@@ -276,18 +287,34 @@ impl LimitRow {
             self.key_missing.add(1);
         }
         let did = match outcome.decision.verdict {
-            Verdict::Deny { .. } | Verdict::DenyForever => Did::Denied,
-            _ if !admitted => return,
+            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return,
             Verdict::Allow => Did::Allowed,
             Verdict::AllowAfter(_) => Did::Queued,
+            _ => Did::Denied,
         };
         let shadow = usize::from(outcome.rule.mode == RuleMode::Shadow);
         self.decisions[shadow][did as usize].add(1);
         self.units[did as usize].add(u64::from(outcome.cost.get()));
-        if matches!(did, Did::Denied) {
+        if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
+            self.bans[shadow].add(1);
+            self.log_ban(outcome, now);
+        } else if matches!(did, Did::Denied) {
             self.log_denial(outcome, now);
         } else if near(outcome.quota(), outcome.decision.remaining) {
             self.near.add(1);
+        }
+    }
+
+    fn log_ban(&self, outcome: &Outcome<'_>, now: Time) {
+        if let Some(suppressed) = self.ban_log.opens(now) {
+            let wait = outcome.decision.verdict.retry_after();
+            tracing::warn!(
+                event = "ban.began",
+                limit = &*self.name,
+                shadow = outcome.rule.mode == RuleMode::Shadow,
+                retry_after_ms = wait.map(Nanos::as_millis_ceil),
+                suppressed,
+            );
         }
     }
 

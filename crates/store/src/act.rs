@@ -8,6 +8,7 @@
 //!   Reset      forget the states               -> had one? for each
 //!   Release    take back a name's permits      -> permits, for each
 //!   Renew      restart a name's lease          -> its length, for each
+//!   Ban        ban keys, or lift their bans    -> the decisions that now stand
 //! ```
 //!
 //! An act is written once, over [`RequestStates`]: the memory store gives it locked shards, the
@@ -22,7 +23,7 @@ mod item;
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Call, Charge, Lend, Nanos, Permits};
+use ratekeeper_core::{Call, Charge, Decision, Lend, Nanos, Permits};
 use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
@@ -30,14 +31,16 @@ use crate::{Decisions, StoreError};
 pub use item::{ActItem, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
-/// [`Settle`], [`Reset`], [`Release`] or [`Renew`].
+/// [`Settle`], [`Reset`], [`Release`],
+/// [`Renew`] or [`Ban`].
 #[cfg(feature = "redis")]
 pub trait StoreAct: Act + crate::fallback::FallbackAct {}
 #[cfg(feature = "redis")]
 impl<A: Act + crate::fallback::FallbackAct> StoreAct for A {}
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
-/// [`Settle`], [`Reset`], [`Release`] or [`Renew`].
+/// [`Settle`], [`Reset`], [`Release`],
+/// [`Renew`] or [`Ban`].
 #[cfg(not(feature = "redis"))]
 pub trait StoreAct: Act {}
 #[cfg(not(feature = "redis"))]
@@ -131,6 +134,8 @@ pub enum ActKind {
     Release,
     /// [`Renew`].
     Renew,
+    /// [`Ban`].
+    Ban,
 }
 
 impl ActKind {
@@ -368,5 +373,33 @@ impl Act for Renew {
 
     fn run(self, states: &mut impl RequestStates) -> Self::Answer {
         (0..states.count()).map(|at| states.renew(at)).collect()
+    }
+}
+
+/// Bans keys for this span from now, in place of a ban that stands; a span of zero lifts a ban.
+#[derive(Clone, Copy, Debug)]
+pub struct Ban(pub Nanos);
+
+impl Act for Ban {
+    type Item<'a> = Charge<'a>;
+    type Answer = SmallVec<[Decision; 4]>;
+
+    fn kind(self) -> ActKind {
+        ActKind::Ban
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
+        (0..states.count())
+            .map(|at| states.ban(at, self.0))
+            .collect()
+    }
+
+    fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {
+        charges.iter().try_for_each(|charge| {
+            let supported = charge.limit.algorithm.supports(Call::Ban);
+            supported.map_err(|why| {
+                StoreError::Unsupported(format!("the limit `{}`: {why}", charge.limit.name))
+            })
+        })
     }
 }

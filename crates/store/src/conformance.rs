@@ -225,6 +225,10 @@ enum StoryOutcome {
     AllowAfter(u64, u32),
     /// Milliseconds until a retry, and the remaining quota.
     Deny(u64, u32),
+    /// As `Deny`, and a ban of the key begins.
+    Ban(u64),
+    /// As `Deny`, because the key is banned.
+    Banned(u64),
     Never(u32),
 }
 
@@ -235,6 +239,8 @@ impl From<Decision> for StoryOutcome {
             Verdict::Allow => Self::Allow(remaining),
             Verdict::AllowAfter(wait) => Self::AllowAfter(wait.as_millis_ceil(), remaining),
             Verdict::Deny { retry_after } => Self::Deny(retry_after.as_millis_ceil(), remaining),
+            Verdict::Ban { retry_after } => Self::Ban(retry_after.as_millis_ceil()),
+            Verdict::Banned { retry_after } => Self::Banned(retry_after.as_millis_ceil()),
             Verdict::DenyForever => Self::Never(remaining),
         }
     }

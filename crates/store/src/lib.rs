@@ -16,7 +16,7 @@ mod settle;
 mod store;
 
 pub use act::{
-    ActItem, ActKind, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled,
+    ActItem, ActKind, Ban, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled,
     StoreAct,
 };
 #[cfg(feature = "redis")]

@@ -56,6 +56,10 @@ pub trait RequestStates {
     /// Restarts the lease of the item's name; returns its length, or `None` if it has ended.
     fn renew(&mut self, at: usize) -> Option<Nanos>;
 
+    /// Bans a key for `span` from now, or lifts its ban if it is zero; returns the decision about
+    /// a cost of zero afterwards.
+    fn ban(&mut self, at: usize, span: Nanos) -> Decision;
+
     /// Decides and charges the only item, where the store has a shorter way for that; the result
     /// is the same.
     fn decide_alone(&mut self) -> Option<Decision> {

@@ -6,7 +6,9 @@ use std::future::Future;
 use ratekeeper_core::{Charge, Decision, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
-use crate::act::{Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled, StoreAct};
+use crate::act::{
+    Ban, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled, StoreAct,
+};
 
 /// The decisions of one request, one for each charge, in the order of the charges.
 ///
@@ -110,6 +112,17 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send {
         self.settle(Reset, charges, now)
+    }
+
+    /// Bans these keys for `span` from now, in place of bans that stand; zero lifts their bans.
+    /// Returns the decisions about a cost of zero that now stand.
+    fn ban(
+        &self,
+        charges: &[Charge<'_>],
+        span: Nanos,
+        now: Time,
+    ) -> impl Future<Output = Result<SmallVec<[Decision; 4]>, StoreError>> + Send {
+        self.settle(Ban(span), charges, now)
     }
 
     /// Takes back the permits that these names hold, each on its own; returns for each the number

@@ -232,6 +232,9 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     if let Some(alert) = limits::alert(rule) {
         output.line(format!("    alert     {alert}"))?;
     }
+    if let Some(ban) = limits::ban(rule) {
+        output.line(format!("    ban       {ban}"))?;
+    }
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
@@ -327,6 +330,15 @@ fn document(
                 "above_percent": alert.above_percent,
                 "above": alert.level(rule.quota).get(),
                 "for_ms": alert.hold.as_millis_ceil(),
+            });
+        }
+        if let Some(terms) = rule.limit.algorithm.bans() {
+            limit["ban"] = json!({
+                "after": terms.strikes.permits().get(),
+                "within_ms": terms.strikes.per().as_millis_ceil(),
+                "for_ms": terms.first.as_millis_ceil(),
+                "grow": f64::from(terms.growth_thousandths) / 1_000.0,
+                "max_ms": terms.longest.as_millis_ceil(),
             });
         }
         if let Some(active) = rule.active.as_deref() {

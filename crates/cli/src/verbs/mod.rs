@@ -1,5 +1,6 @@
 //! The verbs, one per file: arguments, implementation and help.
 
+pub(crate) mod bans;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod explain;

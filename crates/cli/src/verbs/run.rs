@@ -14,6 +14,7 @@ use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
+use crate::client::TOKEN_VARIABLE;
 use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
@@ -80,9 +81,6 @@ const DEFAULT_LOG: &str = "info,h2=error,notify=error";
 
 /// Maximum time for writing the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// Variable with the token that admin calls from beyond loopback must present.
-const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
 
 impl Run {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {

@@ -5,6 +5,7 @@
 //! them fail.
 
 mod alerts;
+mod bans;
 mod browser;
 mod caddy;
 mod doctor;

@@ -84,6 +84,19 @@ pub struct Log {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LogState(VecDeque<Time>);
 
+impl LogState {
+    /// The state with these moments, oldest first; `None` if they are in another order.
+    pub(crate) fn of_moments(moments: VecDeque<Time>) -> Option<Self> {
+        let ordered = moments.iter().is_sorted();
+        ordered.then_some(Self(moments))
+    }
+
+    /// The moments, oldest first.
+    pub(crate) fn moments(&self) -> impl ExactSizeIterator<Item = Time> {
+        self.0.iter().copied()
+    }
+}
+
 impl Log {
     /// A log of `quota.permits()` in any span of `quota.per()`.
     ///

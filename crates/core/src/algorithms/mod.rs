@@ -84,6 +84,7 @@
 //! key acts as one never seen. In GCRA the first grows and the last shrinks steadily; in
 //! windows both change when a window ends, and under a weighted edge in between.
 
+pub mod bans;
 pub mod concurrency;
 pub mod exponential;
 pub mod gcra;

@@ -8,8 +8,8 @@
 
 use super::{AnyAlgorithm, AnyState, Listed, Reconfigure, own};
 use crate::{
-    Algorithm, Call, Concurrency, Decision, Denials, Error, Gcra, LeaseId, Lend, Nanos, Origin,
-    Permits, Quota, Time, Unsupported,
+    Algorithm, BanTerms, Banning, Call, Concurrency, Decision, Denials, Error, Gcra, LeaseId, Lend,
+    Nanos, Origin, Permits, Quota, Time, Unsupported,
 };
 
 /// The same limit with other parameters.
@@ -112,6 +112,20 @@ impl AnyAlgorithm {
         .ok_or_else(|| self.unsupported(Call::Reserve))
     }
 
+    /// As [`WithBans::ban`](crate::WithBans::ban), if the limit has a ban.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it has none: then nothing was changed.
+    pub fn try_ban(&self, state: &mut AnyState, now: Time, span: Nanos) -> Result<(), Unsupported> {
+        dispatch!(self, algorithm => algorithm.try_ban(own(algorithm, state), now, span))
+            .ok_or_else(|| self.unsupported(Call::Ban))
+    }
+
+    /// The terms of its bans; `None` if it bans no key.
+    pub fn bans(&self) -> Option<BanTerms> {
+        Banning::of(self).map(Banning::terms)
+    }
+
     /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not lend.
     pub fn release(&self, state: &mut AnyState, now: Time, id: LeaseId) -> Permits {
         dispatch!(self, algorithm => algorithm.try_release(own(algorithm, state), now, id))
@@ -139,6 +153,7 @@ impl AnyAlgorithm {
             Call::Reserve => self
                 .try_reserve(&mut state, now, none, Nanos::ZERO)
                 .map(drop),
+            Call::Ban => self.try_ban(&mut state, now, Nanos::ZERO),
         }
     }
 

@@ -72,6 +72,11 @@ pub trait Listed:
         None
     }
 
+    /// As [`WithBans::ban`](crate::WithBans::ban); `None` if the limit has no ban.
+    fn try_ban(&self, _state: &mut Self::State, _now: Time, _span: Nanos) -> Option<()> {
+        None
+    }
+
     /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not lend.
     fn try_release(&self, _state: &mut Self::State, _now: Time, _id: LeaseId) -> Permits {
         Permits::ZERO

@@ -32,7 +32,7 @@ impl Caller {
         let wait = match decision.verdict {
             Verdict::Allow => 0,
             Verdict::AllowAfter(wait) => wait.as_nanos() / 1_000,
-            Verdict::Deny { .. } | Verdict::DenyForever => return None,
+            _ => return None,
         };
         if self.sleeps {
             self.now_us += wait;

@@ -6,7 +6,7 @@
 //!   used   |==============|#####>   the excess is owed: the key pays it by waiting
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported, Verdict};
+use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported};
 
 use super::{KeyLimit, KeyedLimiter, LimitKey};
 use crate::limiter::{debt, settles};
@@ -81,8 +81,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 self.store.reserve(charge, now, Nanos::MAX)
             });
             match owed.map(|owed| (owed.decision.verdict, owed.decision.remaining)) {
-                Ok((Verdict::Deny { .. } | Verdict::DenyForever, fits)) => most = fits,
-                Ok(_) => return most == cost,
+                Ok((verdict, _)) if verdict.allows() => return most == cost,
+                Ok((_, fits)) => most = fits,
                 Err(_) => break, // the algorithm was changed to one that cannot owe
             }
         }

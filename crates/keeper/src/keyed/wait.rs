@@ -208,7 +208,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             match verdict {
                 Verdict::Allow => return Some(TurnStep::Granted(Nanos::ZERO)),
                 Verdict::DenyForever => return None, // the desk says why
-                Verdict::AllowAfter(_) | Verdict::Deny { .. } => {}
+                _ => {}
             }
             let too_late = self.store.at_least(charge, now) > until.patience(now);
             too_late.then_some(TurnStep::Refused)

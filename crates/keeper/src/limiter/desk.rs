@@ -152,7 +152,7 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
                 let passes = match verdict {
                     Verdict::Allow => true,
                     Verdict::AllowAfter(wait) => at + wait <= by,
-                    Verdict::Deny { .. } | Verdict::DenyForever => false,
+                    _ => false,
                 };
                 if !passes {
                     return verdict;

@@ -41,8 +41,10 @@ impl Grant {
     pub(crate) fn of(decision: Decision, cost: u64) -> Result<Self, Refused> {
         match decision.verdict {
             Verdict::Allow | Verdict::AllowAfter(_) => Ok(Self { cost, decision }),
-            Verdict::Deny { retry_after } => Err(Refused::Until(retry_after.into())),
-            Verdict::DenyForever => Err(Refused::Never),
+            denied => Err(match denied.retry_after() {
+                Some(wait) => Refused::Until(wait.into()),
+                None => Refused::Never,
+            }),
         }
     }
 

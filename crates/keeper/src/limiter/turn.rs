@@ -157,7 +157,9 @@ impl<D: Waitable> Turn<D> {
                     let wait = retry_after.min(left);
                     return TurnStep::Wait((wait < Nanos::MAX).then_some(wait));
                 }
-                Verdict::Deny { retry_after } => retry_after,
+                Verdict::Deny { retry_after }
+                | Verdict::Ban { retry_after }
+                | Verdict::Banned { retry_after } => retry_after,
                 Verdict::DenyForever => {
                     drop(queue);
                     return self.leave(TurnStep::Useless(self.too_large()));

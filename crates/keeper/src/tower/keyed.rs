@@ -176,7 +176,7 @@ where
             )));
         }
         let decision = self.limiter.key(key).decide(cost.get().into());
-        let waits = matches!(decision.verdict, Verdict::Deny { .. }) && patience > Nanos::ZERO;
+        let waits = decision.verdict.retry_after().is_some() && patience > Nanos::ZERO;
         if !waits {
             return Asked::Now(self.ruling(decision, cost, None));
         }

@@ -122,6 +122,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
     match (shape, node.get_ref()) {
         (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
         | (Shape::Flag, DeValue::Boolean(_))
+        | (Shape::Factor { .. }, DeValue::Integer(_) | DeValue::Float(_))
         | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
         (Shape::Word(words), DeValue::String(text)) => word(text, node.span(), words, here, out),
         (Shape::Whole { least, most }, DeValue::Integer(_)) => {
@@ -169,6 +170,10 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
             | (Shape::Whole { .. }, DeValue::Integer(_))
             | (Shape::Flag, DeValue::Boolean(_))
+            | (
+                Shape::Factor { .. },
+                DeValue::Integer(_) | DeValue::Float(_)
+            )
             | (Shape::Table(_) | Shape::Map { .. }, DeValue::Table(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )

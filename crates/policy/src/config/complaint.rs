@@ -191,6 +191,9 @@ pub(super) fn wrong_type(
         (Shape::List { .. }, DeValue::String(_), Some(text)) => {
             format!("write it as a list: {field} = [\"{text}\"]")
         }
+        (Shape::Factor { .. }, DeValue::String(_), Some(text)) if text.parse::<f64>().is_ok() => {
+            format!("write it without quotes: {field} = {text}")
+        }
         (Shape::Whole { .. }, DeValue::String(_), Some(text)) if text.parse::<u64>().is_ok() => {
             format!("write it without quotes: {field} = {text}")
         }

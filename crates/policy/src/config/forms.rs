@@ -19,6 +19,7 @@ use ratekeeper_core::{
 use toml::de::DeTable;
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
+use super::ban::with_ban;
 use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::diagnostic::Findings;
@@ -29,8 +30,17 @@ use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::{QueueSpec, queue};
 use super::read::{self, At};
 
-/// Returns the quantity of one `[[limit]]`; `None` if it is reported as missing or wrong.
+/// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
+/// wrong.
 pub(super) fn quantity(
+    table: &DeTable<'_>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    with_ban(table, plain_quantity(table, around, out)?, out)
+}
+
+fn plain_quantity(
     table: &DeTable<'_>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,

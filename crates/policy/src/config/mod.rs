@@ -21,6 +21,7 @@
 mod active;
 mod alert;
 mod algorithm;
+mod ban;
 mod check;
 pub(crate) mod codes;
 mod complaint;

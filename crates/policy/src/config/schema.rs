@@ -71,6 +71,11 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("minimum", json!(least)),
             ("maximum", json!(most)),
         ]),
+        Shape::Factor { most } => object([
+            ("type", json!("number")),
+            ("minimum", json!(1)),
+            ("maximum", json!(most)),
+        ]),
         Shape::Flag => object([("type", json!("boolean"))]),
         // Tools that read TOML hand dates on as text.
         Shape::Moment => object([("type", json!("string")), ("pattern", json!(MOMENT))]),

@@ -68,6 +68,8 @@ pub(super) enum Shape {
     Text { pattern: Option<&'static str> },
     /// A whole number.
     Whole { least: u64, most: u64 },
+    /// A number from 1, whole or with decimals; the parser reports how many.
+    Factor { most: u64 },
     /// `true` or `false`.
     Flag,
     /// A date, or a date and a time, also as a string: JSON has no dates.
@@ -109,6 +111,7 @@ impl Shape {
         match self {
             Self::Text { .. } => "a string".into(),
             Self::Whole { .. } => "a whole number".into(),
+            Self::Factor { .. } => "a number".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Moment => "a date, or a date and a time".into(),
             Self::Word(words) => format!("one of {}", quoted(words.known)),

@@ -231,7 +231,7 @@ fn verdicts(lines: &str, moments: &[u64]) -> String {
             match algorithm.decide(&mut state, now, Permits::ONE).verdict {
                 Verdict::Allow => "0".to_owned(),
                 Verdict::AllowAfter(wait) => wait.as_millis_ceil().to_string(),
-                Verdict::Deny { .. } | Verdict::DenyForever => "-".to_owned(),
+                _ => "-".to_owned(),
             }
         };
         moments.iter().map(one).collect::<Vec<_>>().join(" ")

@@ -3,11 +3,11 @@
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{KeyBytes, Rule, Variant};
+use ratekeeper_policy::{KeyBytes, Policy, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
-use super::reply;
+use super::{bans, reply};
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::answer::key_parts;
@@ -17,7 +17,7 @@ use crate::doors::problem::{
 use crate::listener::Reply;
 
 /// Default number of keys listed.
-const DEFAULT_TOP: usize = 20;
+pub(super) const DEFAULT_TOP: usize = 20;
 /// Maximum number of keys listed.
 const MAX_TOP: usize = 1000;
 
@@ -26,21 +26,12 @@ pub(super) fn keys<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let (mut name, mut top) = (None, DEFAULT_TOP);
+    let (mut name, mut count) = (None, DEFAULT_TOP);
     for (parameter, value) in parameters(query)? {
         match parameter {
             "limit" => name = Some(value),
-            "top" => {
-                let number = value.parse().ok();
-                top = number
-                    .filter(|top| (1..=MAX_TOP).contains(top))
-                    .ok_or_else(|| {
-                        let value = shown(&value);
-                        let detail = format!("`top={value}` must be a number from 1 to {MAX_TOP}");
-                        Problem::new(WRONG_QUERY, detail)
-                    })?;
-            }
-            other => return Err(unknown_parameter(other, "`limit` or `top`")),
+            "top" => count = top(&value)?,
+            other => return Err(unknown(other, "`limit` or `top`")),
         }
     }
     let name =
@@ -55,11 +46,11 @@ pub(super) fn keys<C: Clock>(
     let local = shared.keeper.store().local();
     let mut entries = Vec::new();
     for (limit, quota) in numbers(rule, rule.variants.numbers()) {
-        let keys = local.keys(limit, top, now).into_iter();
+        let keys = local.keys(limit, count, now).into_iter();
         entries.extend(keys.map(|entry| (quota, entry)));
         // One after the other, so that no more than twice the keys are held.
         entries.sort_by_key(|(_, entry)| entry.decision.remaining);
-        entries.truncate(top);
+        entries.truncate(count);
     }
     let keys: Vec<Value> = entries
         .iter()
@@ -77,21 +68,14 @@ pub(super) async fn key<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
-    let mut bytes = KeyBytes::default();
-    let mut parts = key_parts(rule);
+    let mut values = Vec::new();
     for (parameter, value) in parameters(query)? {
-        match (parameter, parts.next()) {
-            ("key", Some(part)) => {
-                part.write_plain(&value, policy.client_ip.ipv6_prefix, &mut bytes);
-            }
-            ("key", None) => {
-                let most = key_parts(rule).count();
-                let detail = format!("the key of `{}` has {most} parts", rule.limit.name);
-                return Err(Problem::new(WRONG_QUERY, detail));
-            }
-            (other, _) => return Err(unknown_parameter(other, "`key`")),
+        match parameter {
+            "key" => values.push(value),
+            other => return Err(unknown(other, "`key`")),
         }
     }
+    let bytes = key_of(&policy, rule, &values)?;
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     let store = shared.keeper.store();
@@ -142,7 +126,7 @@ async fn shared_key(
 }
 
 /// Returns the limits of a rule, its own and those of variants, with their quotas.
-fn numbers<'a>(
+pub(super) fn numbers<'a>(
     rule: &'a Rule,
     variants: impl IntoIterator<Item = &'a Variant>,
 ) -> impl Iterator<Item = (&'a Limit, Permits)> {
@@ -152,21 +136,54 @@ fn numbers<'a>(
 }
 
 fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value {
+    let mut state = json!({
+        "key": key_in_words(rule, key),
+        "quota": quota.get(),
+        "remaining": decision.remaining.get(),
+        "reset_after_ms": decision.reset_after.as_millis_ceil(),
+    });
+    bans::mention(&mut state, &decision);
+    state
+}
+
+/// Returns the parts of a key with their names: `ip=192.0.2.1`.
+pub(super) fn key_in_words(rule: &Rule, key: Key<'_>) -> Vec<String> {
     let mut names = key_parts(rule);
     let part = |value| match names.next() {
         Some(name) => format!("{name}={value}"),
         None => String::from(value),
     };
-    let parts: Vec<String> = key.display_parts().map(part).collect();
-    json!({
-        "key": parts,
-        "quota": quota.get(),
-        "remaining": decision.remaining.get(),
-        "reset_after_ms": decision.reset_after.as_millis_ceil(),
-    })
+    key.display_parts().map(part).collect()
 }
 
-fn find<'a>(policy: &'a ratekeeper_policy::Policy, name: &str) -> Result<&'a Rule, Problem> {
+/// Returns the key of a rule with these values of its parts, each as a request brings it or as
+/// the list of keys shows it.
+pub(super) fn key_of(policy: &Policy, rule: &Rule, values: &[String]) -> Result<KeyBytes, Problem> {
+    let parts = key_parts(rule).count();
+    if values.len() > parts {
+        let detail = format!("the key of `{}` has {parts} parts", rule.limit.name);
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    let mut bytes = KeyBytes::default();
+    for (part, value) in key_parts(rule).zip(values) {
+        part.write_plain(value, policy.client_ip.ipv6_prefix, &mut bytes);
+    }
+    Ok(bytes)
+}
+
+/// Reads the number of keys to list.
+pub(super) fn top(value: &str) -> Result<usize, Problem> {
+    let number = value.parse().ok();
+    number
+        .filter(|top| (1..=MAX_TOP).contains(top))
+        .ok_or_else(|| {
+            let value = shown(value);
+            let detail = format!("`top={value}` must be a number from 1 to {MAX_TOP}");
+            Problem::new(WRONG_QUERY, detail)
+        })
+}
+
+pub(super) fn find<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Problem> {
     policy.rule(name).ok_or_else(|| {
         let names = policy.rules.iter().map(|rule| &*rule.limit.name);
         let near = near_spelling(name, names);
@@ -177,7 +194,7 @@ fn find<'a>(policy: &'a ratekeeper_policy::Policy, name: &str) -> Result<&'a Rul
     })
 }
 
-fn unknown_parameter(name: &str, known: &str) -> Problem {
+pub(super) fn unknown(name: &str, known: &str) -> Problem {
     let name = shown(name);
     Problem::new(
         WRONG_QUERY,
@@ -186,7 +203,7 @@ fn unknown_parameter(name: &str, known: &str) -> Problem {
 }
 
 /// Returns the parameters of a query, with decoded values.
-fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
+pub(super) fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {

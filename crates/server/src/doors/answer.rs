@@ -102,6 +102,16 @@ fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
             push(json, ",\"retry_after_ms\":");
             push_number(json, wait.as_millis_ceil());
         }
+        if let Some(refused) = answer.refused_by() {
+            push_banned(json, &refused);
+        }
+    }
+}
+
+/// `,"banned":true` if the limit denies because the key is banned.
+fn push_banned(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+    if outcome.decision.verdict.is_ban() {
+        push(json, ",\"banned\":true");
     }
 }
 
@@ -122,8 +132,12 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     let (verdict, retry_after, delay) = match outcome.decision.verdict {
         Verdict::Allow => ("allow", Some(0), None),
         Verdict::AllowAfter(delay) => ("allow_after", Some(0), Some(delay.as_millis_ceil())),
-        Verdict::Deny { retry_after } => ("deny", Some(retry_after.as_millis_ceil()), None),
         Verdict::DenyForever => ("deny_forever", None, None),
+        denied => (
+            "deny",
+            denied.retry_after().map(Nanos::as_millis_ceil),
+            None,
+        ),
     };
     push(json, ",\"verdict\":\"");
     push(json, verdict);
@@ -135,6 +149,7 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push(json, ",\"retry_after_ms\":");
         push_number(json, retry_after);
     }
+    push_banned(json, outcome);
     if let Some(delay) = delay {
         push(json, ",\"delay_ms\":");
         push_number(json, delay);

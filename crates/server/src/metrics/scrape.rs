@@ -185,6 +185,18 @@ impl Snapshot {
         for row in self.rows() {
             put(&mut family, &[("limit", &*row.name)], row.near.count())?;
         }
+        if self.rows().any(|row| row.has_ban) {
+            let help = "Bans that began";
+            let mut family = counter(encoder, "bans", help)?;
+            for row in self.rows().filter(|row| row.has_ban) {
+                for (mode, count) in ["enforce", "shadow"].iter().zip(&row.bans) {
+                    if *mode == mode_name(row.mode) || count.count() > 0 {
+                        let labels = [("limit", &*row.name), ("mode", mode)];
+                        put(&mut family, &labels, count.count())?;
+                    }
+                }
+            }
+        }
         let help = "Requests without a part of the limit's key";
         let mut family = counter(encoder, "key_missing", help)?;
         for row in self.rows() {

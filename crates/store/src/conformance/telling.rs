@@ -1,7 +1,8 @@
 //! Telling: the helper functions that build the steps of stories.
 
 use ratekeeper_core::{
-    AnyAlgorithm, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits, SubBuckets, Time, Window,
+    AnyAlgorithm, BanTerms, Banning, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits,
+    SubBuckets, Time, Window,
 };
 
 use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
@@ -20,6 +21,17 @@ const QUOTA: &str = "the quota is within bounds";
 
 pub(super) fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
+}
+
+/// A bucket of `quota`, with a ban of two seconds after `strikes`, and then of four.
+pub(super) fn banning(quota: &str, strikes: &str) -> Banning {
+    let terms = BanTerms {
+        strikes: strikes.parse().expect(QUOTA),
+        first: Nanos::from_secs(2),
+        growth_thousandths: 2_000,
+        longest: Nanos::from_secs(4),
+    };
+    Banning::new(bucket(quota).into(), terms).expect(QUOTA)
 }
 
 pub(super) fn fixed(quota: &str) -> Window {

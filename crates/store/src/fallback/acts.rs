@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Nanos, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Decision, Nanos, Outage, Permits, Time};
 use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, Decide, GiveBack, Look, Release, Renew, Reset, Settle, Settled,
+    Act, ActItem as _, Ban, Decide, GiveBack, Look, Release, Renew, Reset, Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
@@ -123,6 +123,20 @@ impl FallbackAct for Reset {
         for (there, here) in there.iter_mut().zip(here) {
             *there |= here;
         }
+        Ok(there)
+    }
+}
+
+/// Fails if the store does. The ban holds here as well, for the time without the store.
+impl FallbackAct for Ban {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Decision; 4]>, StoreError> {
+        let there = store.ask(self, charges, now).await?;
+        store.local.settle_now(self, charges, now);
         Ok(there)
     }
 }

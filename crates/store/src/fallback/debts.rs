@@ -50,6 +50,9 @@ impl<S: Remote> FallbackInner<S> {
                 self.owes.store(true, Ordering::Relaxed); // there may be more
             }
             for entry in entries {
+                if entry.decision.verdict.is_ban() {
+                    continue; // its usage is not shown
+                }
                 let key = Key::from_bytes(&entry.key);
                 let whole = limit.algorithm.capacity().get();
                 let used = whole.saturating_sub(entry.decision.remaining.get());
@@ -82,6 +85,16 @@ impl<S: Remote> FallbackInner<S> {
     async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<(), StoreError> {
         // Other processes charge too, so a cost that fitted may fit no more.
         const TRIES: usize = 3;
+        if charge.limit.algorithm.counts_strikes() {
+            // A debit that does not fit is not the client's fault, and must not be a strike.
+            let free = Charge {
+                cost: Permits::ZERO,
+                ..charge
+            };
+            let stands = self.main.look(&[free], now).await?;
+            let left = stands.each.first().map(|decision| decision.remaining);
+            charge.cost = left.unwrap_or_default().min(charge.cost);
+        }
         for _ in 0..TRIES {
             if charge.cost == Permits::ZERO {
                 return Ok(());

@@ -175,6 +175,12 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         }
     }
 
+    fn ban(&mut self, at: usize, span: Nanos) -> Decision {
+        self.with(at, Permits::ZERO, |shard, limit, ask| {
+            shard.ban(limit, ask, span)
+        })
+    }
+
     fn forget(&mut self, at: usize) -> bool {
         self.with(at, self.cost(at), Shard::reset)
     }

@@ -113,6 +113,19 @@ impl Shard {
         }
     }
 
+    /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards.
+    pub(super) fn ban(&mut self, limit: &Limit, ask: &TableAsk<'_>, span: Nanos) -> Decision {
+        let ban = |shard: &mut Self| {
+            let id = shard.prepare(limit, ask.now)?;
+            let slot = shard.slots.get_mut(id)?.as_deref_mut()?;
+            slot.ban(ask, span, &shard.budget)
+        };
+        match ban(self) {
+            Some(decision) => decision,
+            None => self.when_full(limit, ask, &ban),
+        }
+    }
+
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);

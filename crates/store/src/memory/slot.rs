@@ -135,6 +135,8 @@ pub(super) trait AnySlot: fmt::Debug + Send {
         max_wait: Nanos,
         budget: &MemoryBudget,
     ) -> Option<Decision>;
+    /// See [`Table::ban`].
+    fn ban(&mut self, ask: &TableAsk<'_>, span: Nanos, budget: &MemoryBudget) -> Option<Decision>;
     /// See [`Table::cancel`].
     fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool;
     /// See [`Table::at_least`].
@@ -259,6 +261,10 @@ impl<A: Listed> AnySlot for Slot<A> {
         budget: &MemoryBudget,
     ) -> Option<Decision> {
         with_table!(self, ask, table => table.reserve(ask, max_wait, budget))
+    }
+
+    fn ban(&mut self, ask: &TableAsk<'_>, span: Nanos, budget: &MemoryBudget) -> Option<Decision> {
+        with_table!(self, ask, table => table.ban(ask, span, budget))
     }
 
     fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {

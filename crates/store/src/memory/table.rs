@@ -28,7 +28,7 @@ mod promise;
 mod room;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Decision, Lend, Listed, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Decision, Lend, Listed, Nanos, Permits, Time};
 
 use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
@@ -182,6 +182,24 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         later(decision, start.lag)
     }
 
+    /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards, or
+    /// `None` if the key is new and `budget` has no room for it.
+    pub(super) fn ban(
+        &mut self,
+        ask: &TableAsk<'_>,
+        span: Nanos,
+        budget: &MemoryBudget,
+    ) -> Option<Decision> {
+        let ban = |algorithm: &A, state: &mut A::State, now| {
+            let _ = algorithm.try_ban(state, now, span); // checked by the act
+            algorithm.look(state, now, Permits::ZERO)
+        };
+        match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
+            Some(entry) => Some(ban(&self.algorithm, &mut entry.state, ask.now)),
+            None => self.begin(ask, budget, ban),
+        }
+    }
+
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let removed = self.find(ask).and_then(|at| self.remove(at, budget));
@@ -324,11 +342,9 @@ fn later(decision: Decision, lag: Nanos) -> Decision {
         return decision;
     }
     Decision {
-        verdict: match decision.verdict {
-            Verdict::Deny { retry_after } => Verdict::Deny {
-                retry_after: retry_after + lag,
-            },
-            verdict => verdict,
+        verdict: match decision.verdict.retry_after() {
+            Some(wait) => decision.verdict.with_retry_after(wait + lag),
+            None => decision.verdict,
         },
         reset_after: decision.reset_after + lag,
         more_after: match decision.more_after {

@@ -8,7 +8,8 @@
 //! Only a refund or a reset can end a denial sooner. Those of this process take effect at once
 //! unless they cross the denial on the network, others within a second, because no denial is
 //! kept for longer. `remaining` is that of the refusal. Denials are kept for limits with free
-//! denials and a retry time that is exact whatever other requests do: GCRA and logs.
+//! denials and a retry time that is exact whatever other requests do: GCRA and logs; and for keys
+//! that are banned.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -62,13 +63,9 @@ impl DenialCache {
         }
         let passed = Nanos::from(now.duration_since(denial.at));
         let decision = denial.decision;
-        let Verdict::Deny { retry_after } = decision.verdict else {
-            return None;
-        };
+        let wait = decision.verdict.retry_after()?.saturating_sub(passed);
         let decision = Decision {
-            verdict: Verdict::Deny {
-                retry_after: retry_after.saturating_sub(passed),
-            },
+            verdict: decision.verdict.with_retry_after(wait),
             reset_after: decision.reset_after.saturating_sub(passed),
             more_after: decision.more_after.saturating_sub(passed),
             ..decision
@@ -85,10 +82,8 @@ impl DenialCache {
         let ([item], [decision]) = (items, &*decisions.each) else {
             return;
         };
-        let Verdict::Deny { retry_after } = decision.verdict else {
-            return;
-        };
-        if retry_after < SHORTEST || !lasts(&item.limit.algorithm) {
+        let retry_after = decision.verdict.retry_after().unwrap_or_default();
+        if retry_after < SHORTEST || !lasts(&item.limit.algorithm, decision.verdict) {
             return;
         }
         let mut keys = self.keys.lock();
@@ -114,8 +109,12 @@ impl DenialCache {
     }
 }
 
-/// Returns true if a denial of the limit stands until its wait is over, whatever other callers do.
-fn lasts(algorithm: &AnyAlgorithm) -> bool {
+/// Returns true if a denial stands until its wait is over, whatever other callers do. A ban does;
+/// other denials of a limit with bans must reach the store, because each is a strike.
+fn lasts(algorithm: &AnyAlgorithm, verdict: Verdict) -> bool {
+    if algorithm.counts_strikes() {
+        return matches!(verdict, Verdict::Banned { .. });
+    }
     let only_time_heals = matches!(algorithm, AnyAlgorithm::Gcra(_) | AnyAlgorithm::Log(_));
     only_time_heals && algorithm.denials() == Denials::Free
 }

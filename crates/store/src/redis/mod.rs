@@ -60,7 +60,7 @@ use ratekeeper_core::{Charge, Key, Origin, Time, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::act::{Act, ActItem, ActKind};
+use crate::act::{Act, ActAnswer as _, ActItem, ActKind};
 use crate::{Store, StoreAct, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
@@ -247,7 +247,16 @@ impl RedisStore {
                 })
             }
             // Rare and large: boxed to keep it out of the future of every decision.
-            _ => Box::pin(self.by_exchange(&ask, keys, slot, given)).await,
+            _ => {
+                let answer = Box::pin(self.by_exchange(&ask, keys, slot, given)).await;
+                let decides = matches!(ask.act.kind(), ActKind::Decide(_));
+                if let Ok(answer) = &answer
+                    && let Some(decisions) = answer.decisions().filter(|_| decides && remembers)
+                {
+                    self.denied.note(&ask.items, decisions, sent);
+                }
+                answer
+            }
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));

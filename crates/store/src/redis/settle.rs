@@ -148,6 +148,13 @@ impl RequestStates for ItemStates<'_> {
             .renew(state, self.now.time(), item.lease?)
     }
 
+    fn ban(&mut self, at: usize, span: Nanos) -> Decision {
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        let (algorithm, now) = (&item.limit.algorithm, self.now.time());
+        let _ = algorithm.try_ban(state, now, span); // checked by the act
+        algorithm.look(state, now, Permits::ZERO)
+    }
+
     fn forget(&mut self, at: usize) -> bool {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
         let now = self.now.time();

@@ -47,9 +47,10 @@ pub(super) fn carried(
     new: &AnyAlgorithm,
     now: UnixMicros,
 ) -> AnyState {
+    let (mut state, now) = (state, now.time());
     if new.keeps_state_of(old) {
+        new.rescale(&mut state, old, now);
         return state;
     }
-    let now = now.time();
     new.state_with_usage(old.usage(&state, now), now)
 }

@@ -17,7 +17,7 @@ pub(super) fn write(event: &InputEvent<'_>, decision: &Decision, line: usize, ou
     let verdict = match decision.verdict {
         Verdict::Allow => "allow",
         Verdict::AllowAfter(_) => "allow_after",
-        Verdict::Deny { .. } => "deny",
+        Verdict::Deny { .. } | Verdict::Ban { .. } | Verdict::Banned { .. } => "deny",
         Verdict::DenyForever => "deny_forever",
     };
     let waited = match decision.verdict {

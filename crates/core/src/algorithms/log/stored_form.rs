@@ -23,16 +23,10 @@ impl StoredForm for Log {
             return None;
         }
         let mut moments = VecDeque::with_capacity(count);
-        let mut newest = Time::ZERO;
         for _ in 0..count {
-            let moment = Time::from_nanos(reader.u64()?);
-            if moment < newest {
-                return None;
-            }
-            newest = moment;
-            moments.push_back(moment);
+            moments.push_back(Time::from_nanos(reader.u64()?));
         }
-        reader.end(LogState(moments))
+        reader.end(LogState::of_moments(moments)?)
     }
 
     fn write(&self, logged: &LogState, _now: UnixMicros, out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@
 use super::active::ACTIVE;
 use super::alert::ALERT;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
+use super::ban::BAN;
 use super::plan::PLANS;
 use super::requests::MATCH;
 use super::{
@@ -235,6 +236,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         COUNT_DENIED,
         PATH_CASE,
         PLANS,
+        BAN,
     ],
     hints: LIMIT_HINTS,
     one_of: QUANTITIES,
@@ -265,7 +267,8 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "soft" => "add a second limit with the lower number and mode = \"shadow\", which \
         reports and never refuses",
     "elastic" => "leave it out, and set `limit` to the rate that the server always sustains",
-    "ban" => "write count_denied = true, which keeps out a client that goes on trying",
+    "block" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
+    "lockout" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "count" => "leave `count` out, and call only when the event has happened: every request that \
         matches is counted",
     "reset_on" => "leave it out, and let the application call POST /v1/reset",

@@ -16,6 +16,7 @@ macro_rules! hints {
 mod active;
 mod alert;
 mod algorithm;
+mod ban;
 mod limit;
 mod plan;
 mod process;
@@ -71,6 +72,8 @@ pub(in crate::config) const MAX_NAME: usize = 40;
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
 /// Largest ratio of the price of a cold permit to that of a warm one.
 pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
+/// Largest factor by which a ban is longer than the last one.
+pub(in crate::config) const MAX_GROWTH: u64 = 100;
 /// Maximum number of sub-buckets of a window.
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 

@@ -123,10 +123,8 @@ fn draft_03(reports: &[LimitReport<'_>], names: &EnvoyHeaderNames) -> Option<[He
 
 /// Returns the wait that helps after a refusal, else the time until the whole limit is free again.
 pub(super) fn until_reset(decision: &Decision) -> Nanos {
-    match decision.verdict {
-        Verdict::Deny { retry_after } => retry_after,
-        _ => decision.reset_after,
-    }
+    let wait = decision.verdict.retry_after();
+    wait.unwrap_or(decision.reset_after)
 }
 
 /// Adds the body of a refusal.

@@ -17,7 +17,7 @@ impl Shard {
         let passes = match looked.verdict {
             Verdict::Allow => true,
             Verdict::AllowAfter(wait) => ask.now + wait <= by,
-            Verdict::Deny { .. } | Verdict::DenyForever => false,
+            _ => false,
         };
         if passes {
             self.decide(limit, ask)

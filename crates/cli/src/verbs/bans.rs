@@ -1,0 +1,175 @@
+//! `bans`: lists, adds and lifts the bans of a limit, in a running service.
+
+use clap::{Args, Subcommand};
+use ratekeeper_core::Nanos;
+use serde_json::Value;
+
+use crate::client::{AdminArgs, Client};
+use crate::output::{BAD, GOOD, NAME, paint};
+use crate::{Exit, Failure, Output, words};
+
+/// List, add and lift the bans of a limit in a running service
+#[derive(Args)]
+#[command(after_help = HELP, arg_required_else_help = true)]
+pub(crate) struct Bans {
+    #[command(subcommand)]
+    act: BanAct,
+}
+
+#[derive(Subcommand)]
+enum BanAct {
+    /// List the banned keys of a limit, those with the longest bans first
+    List {
+        /// Name of the limit in the policy
+        limit: String,
+        /// Maximum number of keys
+        #[arg(long, value_name = "COUNT", default_value = "20")]
+        top: u32,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+    /// Ban a key from now on, in place of a ban that stands
+    Add {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        /// Length of the ban: 30m, 1h, 7d
+        #[arg(long, value_name = "DURATION")]
+        r#for: Nanos,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+    /// Lift the ban of a key, and forget its refusals
+    Lift {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+}
+
+#[derive(Args)]
+struct SubjectArgs {
+    /// Name of the limit in the policy
+    limit: String,
+    /// Value of each part of its key, in the order of the policy
+    #[arg(value_name = "VALUE")]
+    key: Vec<String>,
+}
+
+#[derive(Args)]
+struct CallArgs {
+    #[command(flatten)]
+    server: AdminArgs,
+    /// Print the service's JSON answer unchanged
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper bans list login
+  ratekeeper bans add login 192.0.2.1 --for 24h
+  ratekeeper bans lift login 192.0.2.1
+  ratekeeper bans list login --top 100 --json --server http://127.0.0.1:9090
+
+These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Bans in
+Redis are not listed: look up one key at /v1/keys/LIMIT?key=VALUE.
+
+Exit codes: 0 done; 1 no key is banned, or was; 2 usage, or no service.";
+
+impl Bans {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        match self.act {
+            BanAct::List { limit, top, call } => {
+                let top = top.to_string();
+                let query = [("limit", &*limit), ("top", &*top)];
+                let answer = call.client()?.get("/v1/bans", &query)?;
+                let bans = answer["bans"].as_array().map_or(&[][..], Vec::as_slice);
+                if call.json {
+                    output.json(&answer)?;
+                } else {
+                    bans.iter().try_for_each(|ban| output.line(line(ban)))?;
+                    output.talk(format!(
+                        "{} of {}",
+                        words::counted(bans.len(), "ban"),
+                        paint(NAME, &limit)
+                    ));
+                }
+                Ok(found(!bans.is_empty()))
+            }
+            BanAct::Add {
+                subject,
+                r#for: span,
+                call,
+            } => {
+                let span = span.to_string();
+                let mut query = subject.query();
+                query.push(("for", &span));
+                let answer = call.client()?.post_query("/v1/bans", &query)?;
+                call.show(&answer, output, line(&answer))?;
+                Ok(Exit::Done)
+            }
+            BanAct::Lift { subject, call } => {
+                let answer = call.client()?.delete("/v1/bans", &subject.query())?;
+                let was_banned = answer["was_banned"] == true;
+                let done = if was_banned {
+                    "lifted"
+                } else {
+                    "was not banned"
+                };
+                let text = format!("{}: {done}", key(&answer));
+                call.show(&answer, output, text)?;
+                Ok(found(was_banned))
+            }
+        }
+    }
+}
+
+impl SubjectArgs {
+    fn query(&self) -> Vec<(&str, &str)> {
+        let values = self.key.iter().map(|value| ("key", &**value));
+        std::iter::once(("limit", &*self.limit))
+            .chain(values)
+            .collect()
+    }
+}
+
+impl CallArgs {
+    fn client(&self) -> Result<Client, Failure> {
+        Client::of_admin(&self.server)
+    }
+
+    fn show(&self, answer: &Value, output: &mut Output, text: String) -> Result<(), Failure> {
+        if self.json {
+            output.json(answer)
+        } else {
+            output.line(text)
+        }
+    }
+}
+
+fn found(any: bool) -> Exit {
+    if any { Exit::Done } else { Exit::Denied }
+}
+
+/// `ip=192.0.2.1  banned for another 59 min`
+fn line(ban: &Value) -> String {
+    match ban["ends_after_ms"].as_u64() {
+        Some(ends) => format!(
+            "{}  {} for another {}",
+            key(ban),
+            paint(BAD, "banned"),
+            words::span(Nanos::from_millis(ends))
+        ),
+        None => format!("{}  {}", key(ban), paint(GOOD, "not banned")),
+    }
+}
+
+fn key(ban: &Value) -> String {
+    let parts = ban["key"].as_array().into_iter().flatten();
+    let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
+    match parts.as_slice() {
+        [] => "all requests".into(),
+        parts => parts.join(", "),
+    }
+}

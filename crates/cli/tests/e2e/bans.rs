@@ -1,0 +1,159 @@
+//! Bans through the real service: behind nginx, by hand, and in a Redis that several processes
+//! share.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::Stage;
+use crate::harness::proxy::Kind;
+use crate::harness::redis::Redis;
+use crate::harness::service::Service;
+use crate::harness::visitor::Visitor;
+use crate::store::start;
+
+const LOGIN: &str = r#"
+[[limit]]
+name  = "login"
+match = { path = "/login" }
+key   = ["ip"]
+limit = "2/30m"
+ban   = { after = 3, within = "24h", for = "1h", grow = 2.0, max = "24h" }
+"#;
+
+/// Runs `ratekeeper bans ..` against a service; returns its exit code, stdout and stderr.
+fn bans(service: &Service, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let server = format!("http://localhost:{}", service.admin().port());
+    let ran = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+        .arg("bans")
+        .args(arguments)
+        .args(["--server", &server])
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the command runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (ran.status.code(), text(ran.stdout), text(ran.stderr))
+}
+
+/// Checks a stated wait; some seconds may have passed since the ban began.
+fn about(wait: Option<Duration>, seconds: u64) {
+    let wait = wait.expect("the wait is stated").as_secs();
+    assert!(
+        (seconds - 60..=seconds).contains(&wait),
+        "{wait} s, not {seconds}"
+    );
+}
+
+#[test]
+fn nginx_refuses_a_banned_client_until_the_ban_is_lifted() {
+    let Some(stage) = Stage::open(Kind::Nginx, LOGIN) else {
+        return;
+    };
+    let (client, other) = (Visitor::at(7), Visitor::at(8));
+    let ask = |visitor: &Visitor| visitor.get(stage.address(), "/login");
+    let statuses: Vec<u16> = (0..4).map(|_| ask(&client).status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    let refused = ask(&client);
+    assert_eq!(refused.status, 429);
+    about(refused.retry_after(), 3_600);
+    let problem: Value = serde_json::from_str(&refused.body).expect("a problem document");
+    let kind = problem["type"].as_str().expect("a type");
+    assert!(kind.ends_with("#abnormal-usage-detected"), "{kind}");
+    assert_eq!(ask(&other).status, 200, "another client is not banned");
+    let begun = stage
+        .service
+        .metric(r#"ratekeeper_bans_total{limit="login",mode="enforce"}"#);
+    assert!((begun - 1.0).abs() < f64::EPSILON, "{begun} bans");
+    let log = stage.service.process.log();
+    assert!(
+        log.contains("ban.began") && !log.contains("127.0.0.7"),
+        "{log}"
+    );
+
+    let (code, listed, _) = bans(&stage.service, &["list", "login"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        listed.starts_with("ip=127.0.0.7  banned for another "),
+        "{listed}"
+    );
+    let (code, lifted, _) = bans(&stage.service, &["lift", "login", "127.0.0.7"]);
+    assert_eq!((code, &*lifted), (Some(0), "ip=127.0.0.7: lifted\n"));
+    let (code, listed, talk) = bans(&stage.service, &["list", "login"]);
+    assert_eq!((code, &*listed), (Some(1), ""), "{talk}");
+    let refused = ask(&client);
+    assert!(
+        !refused.body.contains("abnormal"),
+        "the quota is still used: {}",
+        refused.body
+    );
+
+    let (code, banned, _) = bans(
+        &stage.service,
+        &["add", "login", "127.0.0.8", "--for", "30m"],
+    );
+    assert_eq!(
+        (code, &*banned),
+        (Some(0), "ip=127.0.0.8  banned for another 30 min\n")
+    );
+    about(ask(&other).retry_after(), 1_800);
+    let (code, _, why) = bans(
+        &stage.service,
+        &["add", "login", "127.0.0.8", "--for", "366d"],
+    );
+    assert_eq!(code, Some(2));
+    assert!(why.contains("must be a duration of at most"), "{why}");
+}
+
+/// Returns the answer about one request of `run`.
+fn check(to: SocketAddr, run: &str) -> Value {
+    let body = format!(r#"{{"request":{{"path":"/login"}},"attributes":{{"run":"{run}"}}}}"#);
+    let answer = Visitor::at(2).post_json(to, "/v1/check", &body);
+    serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{}", answer.body))
+}
+
+#[test]
+fn six_processes_count_strikes_exactly_and_a_restart_keeps_the_ban() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+    let limits = LOGIN
+        .replace("[\"ip\"]", "[\"attr:run\"]\nmissing_key = \"skip\"")
+        .replace("after = 3", "after = 50");
+    let node = |number: usize| start(dir.path(), &format!("node-{number}"), &store, &limits);
+    let nodes: Vec<Service> = (0..6).map(node).collect();
+    let answers: Vec<Value> = thread::scope(|scope| {
+        let ask = |service: &Service| {
+            let to = service.http();
+            scope.spawn(move || (0..20).map(|_| check(to, "one")).collect::<Vec<_>>())
+        };
+        let asking: Vec<_> = nodes.iter().map(ask).collect();
+        let each = asking.into_iter().map(thread::ScopedJoinHandle::join);
+        each.flat_map(|each| each.expect("no caller panics"))
+            .collect()
+    });
+    let count = |is: &dyn Fn(&Value) -> bool| answers.iter().filter(|answer| is(answer)).count();
+    assert_eq!(count(&|answer| answer["allowed"] == true), 2);
+    assert_eq!(count(&|answer| answer["banned"] == true), 120 - 2 - 49);
+    let series = r#"ratekeeper_bans_total{limit="login",mode="enforce"}"#;
+    let begun: f64 = nodes.iter().map(|node| node.metric(series)).sum();
+    assert!((begun - 1.0).abs() < f64::EPSILON, "{begun} bans");
+
+    drop(nodes); // killed
+    let again = node(6);
+    let refused = check(again.http(), "one");
+    assert_eq!(refused["banned"], true, "{refused}");
+    let (code, _, why) = bans(&again, &["list", "login"]);
+    assert_eq!(code, Some(2));
+    assert!(why.contains("/v1/keys/LIMIT?key=VALUE"), "{why}");
+    let (code, lifted, _) = bans(&again, &["lift", "login", "one"]);
+    assert_eq!((code, &*lifted), (Some(0), "attr:run=one: lifted\n"));
+    assert!(check(again.http(), "one").get("banned").is_none());
+    let (code, _, _) = bans(&again, &["add", "login", "two", "--for", "1h"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(check(again.http(), "two")["banned"], true);
+}

@@ -1,0 +1,62 @@
+//! Fields of `ban`: when a limit bans a key, and for how long.
+
+use super::{MAX_GROWTH, SPAN, optional, pattern, required};
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+
+pub(super) const BAN: FieldSpec = optional(
+    "ban",
+    Shape::Table(&TABLE),
+    "{ after = 3, within = \"24h\", for = \"1h\" }",
+    "Bans a key after some refusals by this limit: it is refused until the ban ends.",
+);
+
+static TABLE: TableSpec = TableSpec {
+    what: "`ban`",
+    fields: &[
+        required(
+            "after",
+            Shape::Whole {
+                least: 1,
+                most: ratekeeper_core::MAX_STRIKES as u64,
+            },
+            "3",
+            "Number of refusals by this limit that begin a ban.",
+        ),
+        required(
+            "within",
+            pattern(SPAN),
+            "\"24h\"",
+            "Time within which the refusals count; also how long after its end a ban makes the next \
+             one longer.",
+        ),
+        required("for", pattern(SPAN), "\"1h\"", "Length of the first ban."),
+        optional(
+            "grow",
+            Shape::Factor { most: MAX_GROWTH },
+            "2.0",
+            "Factor by which each further ban is longer (default 1).",
+        ),
+        optional(
+            "max",
+            pattern(SPAN),
+            "\"24h\"",
+            "Maximum length of a ban; needed with `grow`.",
+        ),
+    ],
+    hints: hints! {
+        "strikes" => "write after = 3",
+        "maxretry" => "write after = 3",
+        "count" => "write after = 3",
+        "findtime" => "write within = \"24h\"",
+        "window" => "write within = \"24h\"",
+        "period" => "write within = \"24h\"",
+        "duration" => "write for = \"1h\"",
+        "bantime" => "write for = \"1h\"",
+        "length" => "write for = \"1h\"",
+        "factor" => "write grow = 2.0",
+        "growth" => "write grow = 2.0",
+        "multiplier" => "write grow = 2.0",
+        "longest" => "write max = \"24h\"",
+    },
+    ..TableSpec::EMPTY
+};

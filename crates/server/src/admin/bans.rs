@@ -1,0 +1,188 @@
+//! Bans: the banned keys of a limit; banning a key by hand, and lifting its ban.
+
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits};
+use ratekeeper_policy::Rule;
+use ratekeeper_store::Store;
+use serde_json::{Value, json};
+
+use super::keys::{DEFAULT_TOP, find, key_in_words, key_of, numbers, parameters, top, unknown};
+use super::reply;
+use crate::context::ServiceContext;
+use crate::doors;
+use crate::doors::answer::key_parts;
+use crate::doors::problem::{NOT_LISTED, Problem, WRONG_QUERY, shown};
+use crate::listener::Reply;
+
+/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20`.
+struct BanQuery {
+    limit: String,
+    key: Vec<String>,
+    span: Option<Nanos>,
+    top: Option<usize>,
+}
+
+impl BanQuery {
+    /// Reads the parameters, of which a call knows those in `known`.
+    fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
+        let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, None);
+        for (parameter, value) in parameters(query)? {
+            if !known.contains(&parameter) {
+                let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+                return Err(unknown(parameter, &known.join(" or ")));
+            }
+            match parameter {
+                "limit" => limit = Some(value),
+                "top" => listed = Some(top(&value)?),
+                "for" => span = Some(ban_length(&value)?),
+                _ => key.push(value),
+            }
+        }
+        let missing = "the limit is missing; add `?limit=NAME`";
+        Ok(Self {
+            limit: limit.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?,
+            key,
+            span,
+            top: listed,
+        })
+    }
+}
+
+/// Reads the length of a ban by hand.
+fn ban_length(text: &str) -> Result<Nanos, Problem> {
+    let span = text.parse::<Nanos>().ok();
+    span.filter(|span| (Nanos::from_nanos(1)..=MAX_BAN).contains(span))
+        .ok_or_else(|| {
+            let text = shown(text);
+            let detail = format!(
+                "`for={text}` must be a duration of at most {MAX_BAN}, for example `for=1h`"
+            );
+            Problem::new(WRONG_QUERY, detail)
+        })
+}
+
+/// `GET /v1/bans?limit=NAME&top=20`: the banned keys.
+pub(super) fn list<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let query = BanQuery::read(query, &["limit", "top"])?;
+    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
+    let rule = banning(find(&policy, &query.limit)?)?;
+    if shared.keeper.store().shared().is_some() {
+        let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
+        return Err(Problem::new(NOT_LISTED, detail));
+    }
+    let (local, top) = (
+        shared.keeper.store().local(),
+        query.top.unwrap_or(DEFAULT_TOP),
+    );
+    let mut entries = Vec::new();
+    for (limit, _) in numbers(rule, rule.variants.numbers()) {
+        entries.extend(local.bans(limit, top, now));
+        // One after the other, so that no more than twice the keys are held.
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.decision.verdict.retry_after()));
+        entries.truncate(top);
+    }
+    let bans = entries.iter().map(|entry| {
+        let key = Key::from_bytes(&entry.key);
+        json!({
+            "key": key_in_words(rule, key),
+            "ends_after_ms": ends_after_ms(&entry.decision),
+        })
+    });
+    Ok(reply(&json!({
+        "limit": &*rule.limit.name,
+        "bans": bans.collect::<Vec<_>>(),
+    })))
+}
+
+/// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, in place of a ban that
+/// stands.
+pub(super) async fn add<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let query = BanQuery::read(query, &["limit", "key", "for"])?;
+    let span = query.span.ok_or_else(|| {
+        let detail = "the length of the ban is missing; add `&for=1h`";
+        Problem::new(WRONG_QUERY, detail)
+    })?;
+    set(shared, &query, span).await
+}
+
+/// `DELETE /v1/bans?limit=NAME&key=VALUE`: lifts a ban, and forgets the strikes.
+pub(super) async fn lift<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let query = BanQuery::read(query, &["limit", "key"])?;
+    set(shared, &query, Nanos::ZERO).await
+}
+
+async fn set<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &BanQuery,
+    span: Nanos,
+) -> Result<Response<Reply>, Problem> {
+    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
+    let rule = banning(find(&policy, &query.limit)?)?;
+    let parts = key_parts(rule).count();
+    if query.key.len() < parts {
+        let detail = format!(
+            "the key of `{}` has {parts} parts; add `&key=VALUE` for each",
+            rule.limit.name
+        );
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    let bytes = key_of(&policy, rule, &query.key)?;
+    let key = Key::from_bytes(&bytes);
+    let store = shared.keeper.store();
+    let (mut was_banned, mut standing) = (false, None);
+    // The plan of the key is not known here: it is banned under each of its numbers.
+    for (limit, _) in numbers(rule, rule.variants.of_key(key)) {
+        let charge = Charge {
+            limit,
+            key,
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        };
+        let down = |error| doors::store_down(&error);
+        let before = store.look(&[charge], now).await.map_err(down)?;
+        was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
+        let after = store.ban(&[charge], span, now).await.map_err(down)?;
+        standing = after.first().copied().or(standing);
+    }
+    let ends = standing.as_ref().and_then(ends_after_ms);
+    Ok(reply(&json!({
+        "limit": &*rule.limit.name,
+        "key": key_in_words(rule, key),
+        "was_banned": was_banned,
+        "ends_after_ms": ends,
+    })))
+}
+
+/// Returns the milliseconds until a ban ends; `None` if the key is not banned.
+fn ends_after_ms(decision: &Decision) -> Option<u64> {
+    let wait = decision.verdict.retry_after();
+    wait.filter(|_| decision.verdict.is_ban())
+        .map(Nanos::as_millis_ceil)
+}
+
+/// Returns the rule, if it bans keys.
+fn banning(rule: &Rule) -> Result<&Rule, Problem> {
+    if rule.limit.algorithm.bans().is_some() {
+        return Ok(rule);
+    }
+    let name = &rule.limit.name;
+    let detail = format!("the limit `{name}` has no `ban` in the policy");
+    Err(Problem::new(WRONG_QUERY, detail))
+}
+
+/// Adds the end of the ban to the state of a key.
+pub(super) fn mention(state: &mut Value, decision: &Decision) {
+    if let Some(ends) = ends_after_ms(decision) {
+        state["ban_ends_after_ms"] = json!(ends);
+    }
+}
