@@ -14,11 +14,12 @@ use std::time::Duration;
 use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
 use ratekeeper_policy::{
-    Allowance, Charges, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy, Rule, RuleMode,
-    WallTime,
+    Allowance, Asn, Charges, Country, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy,
+    Rule, RuleMode, WallTime,
 };
 
 use crate::limits;
+use crate::place::located;
 use crate::request::CliRequest;
 
 /// Answer of one limit to a request.
@@ -56,6 +57,7 @@ pub(crate) fn answers(
 ) -> Vec<LimitAnswer> {
     let mut charges = Charges::default();
     request.with_facts(|facts| {
+        let facts = &located(policy, facts);
         policy.charges(facts, wall, &mut charges);
         let answer = |(index, rule): (u32, &Rule)| {
             if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
@@ -155,7 +157,7 @@ fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) 
         return format!("it is for {}; this one has {found}", limits::requests(rule));
     }
     if let Some(field) = rule.matcher.mismatch(facts) {
-        return mismatch(&rule.matcher, field, request);
+        return mismatch(&rule.matcher, field, (request, facts));
     }
     let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(facts);
     if let Some(exemption) = rule.exemptions.iter().find(exempt) {
@@ -168,7 +170,11 @@ fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) 
 }
 
 /// `path is /login, not /signup`
-fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest) -> String {
+fn mismatch(
+    matcher: &Matcher,
+    field: &Field,
+    (request, facts): (&CliRequest, &Facts<'_>),
+) -> String {
     let patterns = matcher.fields.iter().find(|(found, _)| found == field);
     let wanted = patterns.map(|(_, patterns)| limits::values(patterns));
     let wanted = wanted.unwrap_or_default();
@@ -186,6 +192,12 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest) -> String {
         Field::Host => request.host.clone(),
         Field::Path => request.path.clone(),
         Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        Field::Country => facts.country.unwrap_or(Country::UNKNOWN).to_string(),
+        Field::Continent => {
+            let country = facts.country.unwrap_or(Country::UNKNOWN);
+            country.continent().to_owned()
+        }
+        Field::Asn => facts.network.unwrap_or(Asn::UNKNOWN).to_string(),
         Field::Header(name) => values(&request.headers, name),
         Field::Attribute(name) => values(&request.attributes, name),
         Field::Domain => match &request.descriptor {

@@ -16,6 +16,7 @@ mod doctor;
 mod exit;
 mod limits;
 mod output;
+mod place;
 mod request;
 mod simulation;
 mod source;

@@ -195,6 +195,8 @@ impl CliRequest {
             path: &self.path,
             query: &self.query,
             ip: self.ip,
+            country: None,
+            network: None,
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,

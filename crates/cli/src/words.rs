@@ -1,6 +1,6 @@
 //! Words: spans, counts and names as text for people.
 
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use ratekeeper_core::Nanos;
 
 /// Units of spans, largest first, with their nanoseconds.
@@ -17,6 +17,16 @@ const UNITS: [(&str, u64); 7] = [
 /// Formats date, time and offset, without the name of the zone.
 pub(crate) fn clock_time(moment: &Zoned) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+}
+
+/// Formats the day of a moment, in UTC: `2026-11-01`.
+pub(crate) fn day(unix_seconds: u64) -> String {
+    let second = i64::try_from(unix_seconds).unwrap_or(i64::MAX);
+    let day = Timestamp::from_second(second);
+    day.map_or_else(
+        |_| "an unknown day".into(),
+        |day| day.strftime("%Y-%m-%d").to_string(),
+    )
 }
 
 /// Formats a span in its two largest units: `50 ms`, `1 min 30 s`, `10 h 54 min`. Rounded up,

@@ -7,7 +7,7 @@ use std::path::Path;
 use ratekeeper_policy::config::PolicyFiles;
 
 /// Reads the files that a policy names, relative to `home`, the directory of the policy: lists of
-/// values (`"file:NAME"`) and overrides. Those that cannot be read are errors of the policy when it
+/// values (`"file:NAME"`), overrides and the databases of `[geo]`. Those that cannot be read are errors of the policy when it
 /// is parsed.
 ///
 /// ```
@@ -23,10 +23,10 @@ use ratekeeper_policy::config::PolicyFiles;
 /// ```
 pub fn read_policy_files(policy: &str, home: &Path) -> PolicyFiles {
     PolicyFiles::read(policy, |name, most| {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         File::open(home.join(name))
-            .and_then(|file| file.take(most as u64 + 1).read_to_string(&mut text))
+            .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes))
             .map_err(|error| error.to_string())?;
-        Ok(text)
+        Ok(bytes)
     })
 }

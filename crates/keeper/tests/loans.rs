@@ -50,6 +50,8 @@ const ANN: Facts<'static> = Facts {
     path: "",
     query: "",
     ip: None,
+    country: None,
+    network: None,
     headers: &[],
     cost: None,
     attributes: &[("user", "ann")],

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ratekeeper_core::Permits;
 
-use crate::Descriptor;
+use crate::{Asn, Country, Descriptor};
 
 /// The known values of one request. An empty value counts as missing.
 ///
@@ -30,6 +30,10 @@ pub struct Facts<'a> {
     pub query: &'a str,
     /// The client's address, already identified (see [`crate::ClientIp`]).
     pub ip: Option<IpAddr>,
+    /// The client's country, if the caller knows it; `None`: `[geo]` of the policy finds it.
+    pub country: Option<Country>,
+    /// The client's network, if the caller knows it; `None`: `[geo]` of the policy finds it.
+    pub network: Option<Asn>,
     /// In the order received; the case of names does not matter.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// Cost of the request, from the caller; `None` means 1.

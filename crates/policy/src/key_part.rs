@@ -13,6 +13,9 @@
 //!   route        the value of `match.path` that     never
 //!                matched, else the normal path
 //!   method host  upper case; lower case, no port    unknown
+//!   country      NO, or that of unknown addresses   never
+//!   continent    EU, or ZZ
+//!   asn          AS3320, or AS0
 //!   header:X     the first, no space around it      absent or empty
 //!   cookie:X     the first, hashed                  absent or empty
 //!   query:X      the first, decoded                 absent or empty
@@ -29,6 +32,7 @@
 //! A request with two credentials has two keys under `api_key`, and is charged under both,
 //! because the application may read either of them and a made-up one must gain nothing.
 
+mod plain;
 mod unhashed;
 mod unknown;
 
@@ -79,6 +83,12 @@ pub enum KeyPart {
     Method,
     /// `host`
     Host,
+    /// `country`: its code.
+    Country,
+    /// `continent`: its code.
+    Continent,
+    /// `asn`: the number of the network.
+    Asn,
     /// `header:X`
     Header(String),
     /// `cookie:X`
@@ -117,6 +127,9 @@ impl KeyPart {
             "route" => Ok(Self::Route),
             "method" => Ok(Self::Method),
             "host" => Ok(Self::Host),
+            "country" => Ok(Self::Country),
+            "continent" => Ok(Self::Continent),
+            "asn" => Ok(Self::Asn),
             "bearer" => Ok(Self::Bearer),
             "api_key" => Ok(Self::ApiKey),
             "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
@@ -204,6 +217,9 @@ impl KeyPart {
             Self::Route => Some(route.map_or_else(|| request.path(path_case), str::as_bytes)),
             Self::Method => Some(request.method()),
             Self::Host => Some(request.host()),
+            Self::Country => Some(request.country().code().as_bytes()),
+            Self::Continent => Some(request.country().continent().as_bytes()),
+            Self::Asn => Some(request.network()),
             Self::Header(name) => request.headers(name).next(),
             Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
             Self::Descriptor(name) => {
@@ -246,32 +262,6 @@ impl Credential {
 }
 
 impl KeyPart {
-    /// Appends a value that an operator writes: either as in a request (the API key itself, any
-    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`).
-    ///
-    /// ```
-    /// use ratekeeper_policy::{KeyBytes, KeyPart};
-    /// let written = |value| {
-    ///     let mut key = KeyBytes::default();
-    ///     KeyPart::ApiKey.write_plain(value, 64, &mut key);
-    ///     key
-    /// };
-    /// assert_eq!(written("abc"), written("sha256:ba7816bf8f01cfea414140de5dae2223"));
-    /// ```
-    pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
-        if value::is_as_shown(value.as_bytes()) {
-            return value::write_as_shown(value.as_bytes(), out);
-        }
-        match self {
-            Self::Ip { bits } => match value.parse::<std::net::IpAddr>() {
-                Ok(ip) => value::write_ip(ip.to_canonical(), prefix(*bits, ipv6_prefix), out),
-                Err(_) => value::write_text(value.as_bytes(), out),
-            },
-            _ if self.is_secret() => value::write_hashed(value.as_bytes(), out),
-            _ => value::write_text(value.as_bytes(), out),
-        }
-    }
-
     /// Appends the value of a part that a key holds in one spelling.
     pub(crate) fn write_fact(&self, facts: &Facts<'_>, path_case: PathCase, out: &mut KeyBytes) {
         let around = Around {
@@ -343,6 +333,9 @@ impl fmt::Display for KeyPart {
             Self::Route => f.write_str("route"),
             Self::Method => f.write_str("method"),
             Self::Host => f.write_str("host"),
+            Self::Country => f.write_str("country"),
+            Self::Continent => f.write_str("continent"),
+            Self::Asn => f.write_str("asn"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),

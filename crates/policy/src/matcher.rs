@@ -159,6 +159,9 @@ impl Field {
                 readings.any(|reading| holds(FieldValue::Path(reading)))
             }
             Self::Ip => request.ip.is_some_and(|ip| holds(FieldValue::Address(ip))),
+            Self::Country => known(request.country().code().as_bytes()),
+            Self::Continent => known(request.country().continent().as_bytes()),
+            Self::Asn => known(request.network()),
             Self::Query(name) => request
                 .queries(name)
                 .any(|value| known(decoded(value).as_bytes())),
@@ -191,6 +194,9 @@ impl fmt::Display for Field {
             Self::Header(name) => write!(f, "header.{name}"),
             Self::Cookie(name) => write!(f, "cookie.{name}"),
             Self::Ip => f.write_str("ip"),
+            Self::Country => f.write_str("country"),
+            Self::Continent => f.write_str("continent"),
+            Self::Asn => f.write_str("asn"),
             Self::Attribute(name) => write!(f, "attr.{name}"),
             Self::Domain => f.write_str("domain"),
             Self::Descriptor(name) => write!(f, "descriptor.{name}"),

@@ -10,6 +10,8 @@
 //!     and attr          "!*"                       no value
 //!   domain descriptor   "edge", "user-*", "*"      as above; an empty value is one, too
 //!   ip                  "10.0.0.0/8", "192.0.2.1"  a block; one address
+//!   country continent   "NO", "EU", "AS3320"       this one, in any case; ZZ, AS0: unknown
+//!     and asn
 //!   any                 "!VALUE"                   anything but
 //! ```
 //!
@@ -23,6 +25,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::common_part::{CommonPart, leading_bits};
+use crate::geo::normal_place;
 use crate::glob::{Glob, GlobPiece};
 use crate::path::{PathCase, Reading};
 use crate::path_pattern::PathPattern;
@@ -48,6 +51,12 @@ pub enum Field {
     Cookie(String),
     /// `ip`
     Ip,
+    /// `country`
+    Country,
+    /// `continent`
+    Continent,
+    /// `asn`
+    Asn,
     /// `attr.X`
     Attribute(String),
     /// `domain` of a descriptor.
@@ -57,6 +66,11 @@ pub enum Field {
 }
 
 impl Field {
+    /// Returns true if its value is looked up by the address.
+    pub fn is_located(&self) -> bool {
+        matches!(self, Self::Country | Self::Continent | Self::Asn)
+    }
+
     /// Returns true if only descriptors have this field.
     pub fn is_of_descriptors(&self) -> bool {
         matches!(self, Self::Domain | Self::Descriptor(_))
@@ -126,6 +140,9 @@ impl Pattern {
                 folded: PathPattern::parse(value, PathCase::Insensitive)?,
             },
             Field::Ip => Form::Network(network(value)?),
+            Field::Country | Field::Continent | Field::Asn => {
+                Form::Text(Glob::new(&normal_place(field, value)?))
+            }
             Field::Header(_) | Field::Cookie(_) => Form::Text(trimmed(value)?),
             Field::Descriptor(_) if text == "!*" => {
                 return Err(ValueError::new(

@@ -1,5 +1,6 @@
 //! Policy: the rules of one file, and the selection of those that a request must pass.
 
+use std::net::IpAddr;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
-    ClientIp, Facts, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Variant, WallTime,
+    ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Variant,
+    WallTime,
 };
 
 /// The rules of one policy file. The default has none, so that every request passes.
@@ -27,6 +29,8 @@ pub struct Policy {
     pub origin: Origin,
     /// Source of client addresses.
     pub client_ip: ClientIp,
+    /// Source of countries and networks; `None` without `[geo]`.
+    pub geo: Option<Geo>,
     /// Source of plans; `None` if no limit depends on one.
     pub plans: Option<Plans>,
     /// Headers that report limits to clients.
@@ -126,7 +130,7 @@ impl Policy {
     /// Adds charges like [`charges`](Self::charges), after those in `out`, because one call may
     /// ask about several descriptors.
     pub fn add_charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
-        let request = RequestFacts::new(facts);
+        let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         match &facts.descriptor {
             None => {
@@ -250,7 +254,7 @@ impl Policy {
         facts: &Facts<'_>,
         wall: WallTime,
     ) -> Option<Held<'p>> {
-        let request = RequestFacts::new(facts);
+        let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         let mut bytes = KeyBytes::default();
         match keys.write(of, Credential::First, &mut bytes) {
@@ -259,6 +263,27 @@ impl Policy {
                 let key = Key::from_bytes(&bytes);
                 Some(self.held(of, key, Credential::First, &keys))
             }
+        }
+    }
+
+    /// Returns the country that a trusted proxy states in the header of `[geo]`; `None` if there is
+    /// no such header, or `peer` is no trusted proxy. For [`Facts::country`].
+    #[inline]
+    pub fn stated_country(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> Option<Country> {
+        let geo = self.geo.as_ref().filter(|geo| geo.header().is_some())?;
+        self.client_ip.trusts(peer).then(|| geo.stated(headers))?
+    }
+
+    /// Returns the facts with their country and network looked up, as
+    /// [`Rule::applies_to`](crate::Rule::applies_to) needs them.
+    pub fn located<'a>(&self, facts: &Facts<'a>) -> Facts<'a> {
+        let Some(geo) = &self.geo else {
+            return *facts;
+        };
+        Facts {
+            country: Some(facts.country.unwrap_or_else(|| geo.country(facts.ip))),
+            network: Some(facts.network.unwrap_or_else(|| geo.network(facts.ip))),
+            ..*facts
         }
     }
 

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use crate::geo::AsnText;
 use crate::path::{self, Normal, PathCase, Readings};
-use crate::{Facts, pattern};
+use crate::{Asn, Country, Facts, Geo, pattern};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {
@@ -16,6 +17,9 @@ pub(crate) struct RequestFacts<'a> {
     readings: OnceCell<Readings<'a>>,
     host: OnceCell<Normal<'a>>,
     method: OnceCell<Normal<'a>>,
+    geo: Option<&'a Geo>,
+    country: OnceCell<Country>,
+    network: OnceCell<AsnText>,
 }
 
 impl<'a> RequestFacts<'a> {
@@ -26,7 +30,15 @@ impl<'a> RequestFacts<'a> {
             readings: OnceCell::new(),
             host: OnceCell::new(),
             method: OnceCell::new(),
+            geo: None,
+            country: OnceCell::new(),
+            network: OnceCell::new(),
         }
+    }
+
+    /// Sets the source of the country and the network, unless the facts have them.
+    pub(crate) fn located_by(self, geo: Option<&'a Geo>) -> Self {
+        Self { geo, ..self }
     }
 
     /// Returns the normal path; never empty.
@@ -63,6 +75,32 @@ impl<'a> RequestFacts<'a> {
             }
         };
         self.method.get_or_init(normal).as_bytes()
+    }
+
+    /// Returns true if an address was looked up.
+    #[cfg(test)]
+    pub(crate) fn is_located(&self) -> bool {
+        self.country.get().is_some() || self.network.get().is_some()
+    }
+
+    /// Returns the country, looked up once.
+    pub(crate) fn country(&self) -> Country {
+        let found = || match (self.facts.country, self.geo) {
+            (Some(known), _) => known,
+            (None, Some(geo)) => geo.country(self.ip),
+            (None, None) => Country::UNKNOWN,
+        };
+        *self.country.get_or_init(found)
+    }
+
+    /// Returns the number of the network as text, `AS3320`, looked up once.
+    pub(crate) fn network(&self) -> &[u8] {
+        let found = || match (self.facts.network, self.geo) {
+            (Some(known), _) => known.text(),
+            (None, Some(geo)) => geo.network(self.ip).text(),
+            (None, None) => Asn::UNKNOWN.text(),
+        };
+        self.network.get_or_init(found)
     }
 
     /// Returns the values of all headers of that name, trimmed; empty ones are left out.

@@ -117,9 +117,16 @@ impl<'r> Usage<'r> {
 
 /// Returns the fields by which a limit can be found.
 fn choices<'r>(rule: &'r Rule, hasher: &RandomState) -> impl Iterator<Item = FieldChoice<'r>> {
+    // A look-up of an address is left to limits whose other fields hold.
+    let has_others = rule
+        .matcher
+        .fields
+        .iter()
+        .any(|(field, _)| !field.is_located());
     rule.matcher
         .fields
         .iter()
+        .filter(move |(field, _)| !(has_others && field.is_located()))
         .filter_map(move |(field, patterns)| {
             let positive = patterns.iter().filter(|pattern| !pattern.negated);
             let parts = positive.take(MAX_PLACES + 1).map(|pattern| {

@@ -115,7 +115,9 @@ fn ended_and_hidden_overrides_are_warned_of() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
-    let files = PolicyFiles::read(POLICY, |_, _| Err("there is no such file".to_owned()));
+    let files = PolicyFiles::read(POLICY, |_, _| {
+        Err::<String, _>("there is no such file".to_owned())
+    });
     let errors = parse_file(POLICY, &files, Context::default(), Time::ZERO).unwrap_err();
     assert_eq!(errors[0].code, "RK0252");
     assert!(parse(POLICY, Context::default()).is_err());

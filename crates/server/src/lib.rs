@@ -67,6 +67,7 @@ mod listener;
 mod log_writer;
 mod memory;
 mod metrics;
+mod old_databases;
 mod opening;
 mod policy_file;
 mod policy_text;

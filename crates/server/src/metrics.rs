@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Policy, Rule, RuleMode, envoy};
+use ratekeeper_policy::{Geo, Policy, Rule, RuleMode, envoy};
 
 /// Percentage of a limit above which an allowed request counts as near it.
 const NEAR_PERCENT: u64 = 80;
@@ -98,6 +98,8 @@ struct ConfigInfo {
     sha: Arc<str>,
     version: u32,
     applied_at_seconds: u64,
+    /// Fields of `[geo]`, and the seconds since 1970 at which their databases were made.
+    databases: Vec<(&'static str, u64)>,
 }
 
 /// The protocol of a request.
@@ -187,10 +189,13 @@ impl Metrics {
             }
         }
         self.rows.store(Arc::new(rows));
+        let databases = policy.geo.iter().flat_map(Geo::files);
+        let databases = databases.map(|file| (file.field, file.built_unix_seconds));
         self.config.store(Some(Arc::new(ConfigInfo {
             sha: Arc::clone(&policy.sha),
             version: policy.version,
             applied_at_seconds: now_seconds,
+            databases: databases.collect(),
         })));
     }
 

@@ -19,6 +19,7 @@ impl PolicyText {
     /// changed, to find the files that it names.
     pub(crate) fn read(path: &Path, before: Option<&Arc<Self>>) -> Result<Self, String> {
         let text = read(path, config::MAX_BYTES)?;
+        let text = String::from_utf8(text).map_err(|_| "the file is not text in UTF-8")?;
         if text.len() > config::MAX_BYTES {
             let most = config::MAX_BYTES;
             return Err(format!("the file is longer than {most} bytes"));
@@ -46,12 +47,12 @@ fn beside(path: &Path, name: &str) -> PathBuf {
 }
 
 /// Reads a file; of one that is too long, one byte more than `most`.
-fn read(path: &Path, most: usize) -> Result<String, String> {
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     use std::io::Read;
     let file = open_regular(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     file.take(most as u64 + 1)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .map_err(|error| error.to_string())?;
-    Ok(text)
+    Ok(bytes)
 }

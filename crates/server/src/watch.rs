@@ -27,6 +27,7 @@ use ratekeeper::Clock;
 use crate::Trigger;
 use crate::context::ServiceContext;
 use crate::envoy_files::files_of;
+use crate::old_databases::DailyNotice;
 
 /// Silence after which a burst of events is over.
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -58,10 +59,12 @@ impl Watcher {
         let run = move || {
             let _alive = alive;
             let mut directories = Directories::new(events);
+            let mut notice = DailyNotice::new(shared.unix_seconds());
             // Armed before the first look: a change in between is seen by one of the two.
             directories.arm(&watched(&shared));
             loop {
                 reload(&shared);
+                notice.give(&shared);
                 changed(&woken);
                 if stop.load(Ordering::Relaxed) {
                     return;

@@ -13,6 +13,7 @@
 
 mod cluster;
 pub(crate) mod conformance;
+pub(crate) mod geo;
 mod measure;
 mod reach;
 mod settings;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::Origin;
 use ratekeeper_server::{StoreChoice, StoreSettings, redis_config};
 use ratekeeper_store::conformance::Difference;
@@ -63,9 +64,9 @@ impl Doctor {
             return self.conform(url, output);
         }
         let chosen = self.store.choice()?;
-        let settings = self.settings(chosen.as_ref(), output)?;
+        let (settings, mut findings) = self.settings(chosen.as_ref(), output)?;
         let Some(settings) = settings else {
-            return self.in_memory(output);
+            return self.in_memory(&findings, output);
         };
         let mut config = redis_config(&settings, Origin::UNIX)?;
         config.prefix = doctor::scratch_prefix();
@@ -84,37 +85,42 @@ impl Doctor {
             cluster: settings.redis.cluster,
             deadline,
         };
-        let findings = examine(config, expected, output)?;
+        findings.splice(0..0, examine(config, expected, output)?);
         self.write_report(&place, &findings, output)
     }
 
-    /// Returns the store to check; `None` if the counters are in memory.
+    /// Returns the store to check, `None` if the counters are in memory, and the findings for the
+    /// databases of the policy.
     fn settings(
         &self,
         chosen: Option<&StoreChoice>,
         output: &mut Output,
-    ) -> Result<Option<StoreSettings>, Failure> {
+    ) -> Result<(Option<StoreSettings>, Vec<Finding>), Failure> {
         let named = self.policy.is_some() || Path::new(source::DEFAULT_FILE).exists();
         if chosen.is_some() && !named {
-            return Ok(StoreSettings::of(None, chosen));
+            return Ok((StoreSettings::of(None, chosen), Vec::new()));
         }
         let path = source::path_or_default(self.policy.clone())?;
         let policy = PolicySource::read(&path)?.policy(Origin::UNIX, output)?;
         let settings = StoreSettings::of(policy.settings.redis.as_ref(), chosen);
         let home = path.parent().unwrap_or(Path::new(""));
-        Ok(settings.map(|settings| settings.at_home(home)))
+        let settings = settings.map(|settings| settings.at_home(home));
+        let clock = SystemClock::new();
+        let unix_seconds = clock.origin().unix_nanos(clock.now()) / 1_000_000_000;
+        Ok((
+            settings,
+            doctor::geo::ages(policy.geo.as_ref(), unix_seconds),
+        ))
     }
 
-    fn in_memory(&self, output: &mut Output) -> Result<Exit, Failure> {
-        if self.json {
-            output.json(&json!({ "store": "memory", "result": "ok", "checks": [] }))?;
-        } else {
-            output.line("memory: each process counts on its own, and there is nothing to check")?;
-            output.talk(
-                "  hint: set [store.redis] to share counters, or check another store with --store \
-                 URL",
-            );
+    fn in_memory(&self, findings: &[Finding], output: &mut Output) -> Result<Exit, Failure> {
+        if self.json || !findings.is_empty() {
+            return self.write_report("memory", findings, output);
         }
+        output.line("memory: each process counts on its own, and there is nothing to check")?;
+        output.talk(
+            "  hint: set [store.redis] to share counters, or check another store with --store URL",
+        );
         Ok(Exit::Done)
     }
 

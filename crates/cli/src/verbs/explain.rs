@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
 use crate::{Exit, Failure, Output, limits, words};
@@ -134,6 +135,9 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
         numbers(policy, rule, output)?;
         others(policy, rule, output)?;
     }
+    for source in policy.geo.iter().flat_map(place::sources) {
+        output.line(format!("{}  {source}", paint(NAME, "[geo]")))?;
+    }
     output.talk(format!(
         "{}; use --request or --descriptor to see which apply",
         words::counted(policy.rules.len(), "limit")
@@ -162,6 +166,9 @@ fn write_text(
     output: &mut Output,
 ) -> Result<(), Failure> {
     output.talk(request.to_string());
+    if let Some(place) = Place::of(policy, request) {
+        output.line(format!("{}  {place}", paint(NAME, "[geo]")))?;
+    }
     for (rule, answer) in policy.rules.iter().zip(answers) {
         let name = paint(NAME, &rule.limit.name);
         match answer {
@@ -354,11 +361,15 @@ fn document(
         }
         limit
     });
-    json!({
+    let mut document = json!({
         "request": request.map(CliRequest::to_string),
         "sha": &*policy.sha,
         "limits": limits.collect::<Vec<_>>(),
-    })
+    });
+    if let Some(geo) = &policy.geo {
+        document["geo"] = place::document(geo, request.and_then(|it| Place::of(policy, it)));
+    }
+    document
 }
 
 fn field_document((field, patterns): &(Field, Patterns)) -> Value {

@@ -13,8 +13,11 @@ mod envoy;
 mod every_proxy;
 mod ext_authz;
 mod founding;
+mod geo;
 mod guide;
 mod harness;
+#[path = "../../../policy/tests/mmdb/mod.rs"]
+mod mmdb;
 mod outage;
 mod password;
 mod paths;

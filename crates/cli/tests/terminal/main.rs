@@ -5,8 +5,11 @@ mod broken;
 mod desk;
 mod envoy;
 mod explain;
+mod geo;
 mod help;
 mod init;
+#[path = "../../../policy/tests/mmdb/mod.rs"]
+mod mmdb;
 mod obstacles;
 mod pictures;
 mod service;

@@ -38,7 +38,7 @@ pub(super) fn facts<'a>(
         headers,
         cost,
         attributes,
-        descriptor: None,
+        ..Facts::default()
     }
 }
 

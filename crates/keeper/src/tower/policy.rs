@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
+use ratekeeper_policy::{Charges, Facts, KeyPart, MissingKey, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -73,11 +73,16 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
         let peer = self.peer.find(&parts.extensions);
-        let ip = peer.map(|peer| {
+        let client = peer.map(|peer| {
             let policy = self.keeper.look_at_policy();
-            client_address(parts, peer, &policy.client_ip)
+            let country = policy.stated_country(peer.ip(), &headers);
+            (client_address(parts, peer, &policy.client_ip), country)
         });
-        let facts = facts(parts, ip, &headers, &attributes, cost);
+        let ip = client.map(|(ip, _)| ip);
+        let facts = Facts {
+            country: client.and_then(|(_, country)| country),
+            ..facts(parts, ip, &headers, &attributes, cost)
+        };
         let (policy, charges) = self.keeper.charges(&facts, Scope::All, now);
         if ip.is_none()
             && let Some(rule) = counts_without_address(&policy, &charges)

@@ -121,6 +121,7 @@ fn exactly_one(
 fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findings<'_>) {
     match (shape, node.get_ref()) {
         (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
+        | (Shape::Numbers { .. }, DeValue::String(_) | DeValue::Integer(_))
         | (Shape::Flag, DeValue::Boolean(_))
         | (Shape::Factor { .. }, DeValue::Integer(_) | DeValue::Float(_))
         | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
@@ -131,7 +132,11 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             }
         }
         (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
-            list(node, *most, here, out);
+            list(node, (*most, |value| value.is_str()), here, out);
+        }
+        (Shape::Numbers { most }, DeValue::Array(_)) => {
+            let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
+            list(node, (*most, accepts), here, out);
         }
         (Shape::Named { most }, DeValue::Table(names)) => {
             named(node, names, &TEXTS, *most, here, out);
@@ -179,8 +184,13 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     )
 }
 
-/// Checks a list of strings.
-fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
+/// Checks a list of at most `most` values that are accepted.
+fn list(
+    node: &SpannedValue<'_>,
+    (most, accepts): (usize, fn(&DeValue<'_>) -> bool),
+    here: Here<'_>,
+    out: &mut Findings<'_>,
+) {
     let Some(values) = node.get_ref().as_array() else {
         return;
     };
@@ -207,7 +217,7 @@ fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings
     for value in values
         .iter()
         .take(most)
-        .filter(|value| !value.get_ref().is_str())
+        .filter(|value| !accepts(value.get_ref()))
     {
         let message = format!(
             "`{field}` of {place} must hold strings, not {}",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   RK01..  the shape of the file      RK02..  values      RK03..  lints
-//!   RK04..  the rate limit service's configuration files
+//!   RK036.  geography  RK04..  the rate limit service's configuration files
 //! ```
 //!
 //! A page is a paragraph, a file that shows the finding, and the same file put right. Both
@@ -93,6 +93,11 @@ codes! {
     ALERTS_UNUSED = "RK0353";
     BAN = "RK0380";
     BAN_BESIDE = "RK0381";
+    NO_GEO = "RK0360";
+    PLACE = "RK0361";
+    GEO_HEADER = "RK0362";
+    DATABASE = "RK0363";
+    DATABASE_OLD = "RK0364";
 
     ENVOY_YAML = "RK0401";
     ENVOY_KEY_TYPE = "RK0402";

@@ -12,6 +12,7 @@
 //!   or of the wrong type.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `refusal`, `exempt`, `settings`:
 //!   one part of a limit each, from values of the right shape to the model.
+//! * `geo`: the databases of countries and networks, and whether limits have the ones they need.
 //! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.
@@ -33,6 +34,7 @@ mod exempt;
 mod fields;
 mod foreign;
 mod forms;
+mod geo;
 mod limit;
 mod limit_text;
 mod lints;
@@ -191,6 +193,7 @@ fn policy(
 ) -> Option<Policy> {
     let zone = settings::zone(root, out);
     let client_ip = settings::client_ip(root, out);
+    let geo = geo::geo(root, (files, &client_ip), unix_nanos, out);
     let settings = settings::process(root, out);
     let mut responses = refusal::responses(root, out);
     let defaults = limit::defaults(root, &mut responses, out);
@@ -239,6 +242,7 @@ fn policy(
     Some(Policy {
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),
+        geo,
         rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
         origin: context.origin,
         client_ip,
@@ -249,7 +253,7 @@ fn policy(
 }
 
 /// Returns the SHA-256 of texts, one after the other, in hexadecimal.
-pub(crate) fn sha<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+pub(crate) fn sha<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> String {
     let mut digest = Sha256::new();
     for text in texts {
         digest.update(text);

@@ -344,6 +344,15 @@ pub(super) fn exact_value(
                 return None;
             }
         }
+        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
+            if let Some(Err(error)) = part.normal_place(text.value) {
+                let label = format!("not a value of `{part}`");
+                out.error(codes::PLACE, text.at.clone(), error.reason, label)
+                    .help(error.help);
+                return None;
+            }
+            part.write_plain(text.value, ipv6_prefix, &mut bytes);
+        }
         // The other parts have one spelling in a key, as a request brings them.
         KeyPart::Host | KeyPart::Method | KeyPart::Path => {
             let facts = Facts {

@@ -6,9 +6,10 @@
 //!                                 192.0.2.0/24
 //!                                 198.51.100.7     # scraper
 //!   overrides = "overrides.csv"   see `overrides_file`
+//!   [geo] country_db = "c.mmdb"   see `geo`; compiled, and not kept
 //! ```
 //!
-//! This crate reads no file: the caller does, and hands the texts over. An empty list is valid: it
+//! This crate reads no file: the caller does, and hands the bytes over. An empty list is valid: it
 //! has no value that matches.
 
 use std::collections::BTreeMap;
@@ -21,8 +22,9 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES};
 use super::read::{self, At};
-use super::syntax;
-use crate::{Field, Pattern};
+use super::{sha, syntax};
+use crate::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
+use crate::{Asn, Country, Field, Pattern};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
@@ -32,7 +34,8 @@ const MAX_LISTS: usize = 32;
 const MAX_WRONG: usize = 5;
 
 /// The files that a policy names, each with its text, or the reason why it could not be read: the
-/// lists of values (`"file:NAME"`), and the overrides (`overrides = "NAME"`).
+/// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`) and the databases of
+/// `[geo]`, which are compiled.
 ///
 /// ```
 /// use ratekeeper_core::Time;
@@ -57,7 +60,11 @@ const MAX_WRONG: usize = 5;
 /// assert!(!policy.rules[0].applies_to(&from("198.51.100.7")));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PolicyFiles(BTreeMap<String, PolicyFile>);
+pub struct PolicyFiles {
+    texts: BTreeMap<String, PolicyFile>,
+    countries: Option<DatabaseFile<Country>>,
+    networks: Option<DatabaseFile<Asn>>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PolicyFile {
@@ -68,26 +75,83 @@ struct PolicyFile {
 
 impl PolicyFile {
     /// Calls `read` with the name, as written, and the maximum size.
-    fn read(
+    fn read<B: Into<Vec<u8>>>(
         name: &str,
         most: usize,
-        read: &mut impl FnMut(&str, usize) -> Result<String, String>,
+        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
-        let text = match read(name, most) {
-            Ok(text) if text.len() > most => Err(format!("it is longer than {most} bytes")),
-            result => result.map(Into::into),
-        };
+        let text = bytes(name, most, read).and_then(|bytes| {
+            let text = String::from_utf8(bytes);
+            text.map(Into::into)
+                .map_err(|_| "it is not text in UTF-8".to_owned())
+        });
         Self { most, text }
     }
 }
 
+/// A database of `[geo]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DatabaseFile<V> {
+    pub(super) name: String,
+    pub(super) database: Result<Arc<GeoDatabase<V>>, String>,
+}
+
+impl<V: GeoValue> DatabaseFile<V> {
+    /// Reads and compiles the file; one that was compiled before is compiled again only if it
+    /// has changed.
+    fn read<B: Into<Vec<u8>>>(
+        name: &str,
+        before: Option<&Arc<GeoDatabase<V>>>,
+        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let database = bytes(name, MAX_DATABASE_BYTES, read).and_then(|bytes| {
+            let sha = sha([&bytes]);
+            match before.filter(|before| before.sha == sha) {
+                Some(before) => Ok(Arc::clone(before)),
+                None => GeoDatabase::compile(&bytes, sha).map(Arc::new),
+            }
+        });
+        Self {
+            name: name.to_owned(),
+            database,
+        }
+    }
+
+    fn read_again<B: Into<Vec<u8>>>(
+        &self,
+        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        Self::read(&self.name, self.database.as_ref().ok(), read)
+    }
+}
+
+/// Returns the content of a file, or why there is none.
+fn bytes<B: Into<Vec<u8>>>(
+    name: &str,
+    most: usize,
+    read: &mut impl FnMut(&str, usize) -> Result<B, String>,
+) -> Result<Vec<u8>, String> {
+    let bytes = read(name, most)?.into();
+    if bytes.len() > most {
+        return Err(format!("it is longer than {most} bytes"));
+    }
+    Ok(bytes)
+}
+
 impl PolicyFiles {
     /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
-    /// bytes: a longer text is refused, so one byte more is enough. Keeps the text that it returns,
-    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, and overrides of 16 MiB.
-    pub fn read(text: &str, mut read: impl FnMut(&str, usize) -> Result<String, String>) -> Self {
+    /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
+    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, and two
+    /// databases, which may have 128 MiB each and are compiled.
+    pub fn read<B: Into<Vec<u8>>>(
+        text: &str,
+        mut read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
         let mut files = Self::default();
-        if !text.contains("file:") && !text.contains("overrides") {
+        if !["file:", "overrides", "_db"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
             return files; // most policies: not parsed twice
         }
         // Errors of the text are reported when it is parsed.
@@ -100,48 +164,80 @@ impl PolicyFiles {
             let Some((_, name)) = list_name(value) else {
                 return;
             };
-            if files.0.len() < MAX_LISTS && !files.0.contains_key(name) {
+            if files.texts.len() < MAX_LISTS && !files.texts.contains_key(name) {
                 let file = PolicyFile::read(name, MAX_LIST_BYTES, &mut read);
-                files.0.insert(name.to_owned(), file);
+                files.texts.insert(name.to_owned(), file);
             }
         });
         if let Some(name) = read::text(root, "overrides") {
             let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
-            files.0.insert(name.value.to_owned(), file);
+            files.texts.insert(name.value.to_owned(), file);
+        }
+        if let Some(geo) = read::table(root, "geo") {
+            let name = |field| read::text(geo.value, field).map(|name| name.value);
+            files.countries =
+                name("country_db").map(|name| DatabaseFile::read(name, None, &mut read));
+            files.networks = name("asn_db").map(|name| DatabaseFile::read(name, None, &mut read));
         }
         files
     }
 
     /// Reads the same files again, for a text that has not changed.
     #[must_use]
-    pub fn read_again(&self, mut read: impl FnMut(&str, usize) -> Result<String, String>) -> Self {
-        let files = self.0.iter();
-        let again = |(name, file): (&String, &PolicyFile)| {
-            (name.clone(), PolicyFile::read(name, file.most, &mut read))
-        };
-        Self(files.map(again).collect())
+    pub fn read_again<B: Into<Vec<u8>>>(
+        &self,
+        mut read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let texts = self.texts.iter().map(|(name, file)| {
+            let file = PolicyFile::read(name, file.most, &mut read);
+            (name.clone(), file)
+        });
+        let texts = texts.collect();
+        let (countries, networks) = (self.countries.as_ref(), self.networks.as_ref());
+        Self {
+            texts,
+            countries: countries.map(|file| file.read_again(&mut read)),
+            networks: networks.map(|file| file.read_again(&mut read)),
+        }
     }
 
     /// Returns the names of the files, as the policy writes them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        let countries = self.countries.as_ref().map(|file| &*file.name);
+        let networks = self.networks.as_ref().map(|file| &*file.name);
+        let texts = self.texts.keys().map(String::as_str);
+        texts.chain(countries).chain(networks)
+    }
+
+    /// Returns the database of countries, if the policy names one.
+    pub(super) fn countries(&self) -> Option<&DatabaseFile<Country>> {
+        self.countries.as_ref()
+    }
+
+    /// Returns the database of networks, if the policy names one.
+    pub(super) fn networks(&self) -> Option<&DatabaseFile<Asn>> {
+        self.networks.as_ref()
     }
 
     /// Returns the text of the file with overrides, or the reason why there is none.
     pub(super) fn overrides(&self, name: &str) -> Result<&str, &str> {
-        match self.0.get(name) {
+        match self.texts.get(name) {
             Some(file) => file.text.as_deref().map_err(String::as_str),
             None => Err("it is not read with this policy"),
         }
     }
 
-    /// Returns the texts that could be read, each after its name.
+    /// Returns the texts that could be read, each after its name; the hashes of databases.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
-        let read = self.0.iter().filter_map(|(name, file)| {
+        let read = self.texts.iter().filter_map(|(name, file)| {
             let text: &str = file.text.as_ref().ok()?;
             Some([name.as_str(), text])
         });
-        read.flatten()
+        let countries = self.countries.iter().flat_map(|file| &file.database);
+        let networks = self.networks.iter().flat_map(|file| &file.database);
+        let databases = countries.map(|database| &*database.sha);
+        let databases = databases.chain(networks.map(|database| &*database.sha));
+        read.flatten().chain(databases)
     }
 
     /// Appends the values of the list called `name`, all negated or none; reports an error if
@@ -154,7 +250,7 @@ impl PolicyFiles {
         patterns: &mut Vec<Pattern>,
         out: &mut Findings<'_>,
     ) {
-        let file = self.0.get(name);
+        let file = self.texts.get(name);
         let text = match file.map(|file| &file.text) {
             Some(Ok(text)) => text,
             unreadable => {
@@ -209,7 +305,7 @@ impl PolicyFiles {
                 format!("cannot read the list `{name}`: {reason}"),
                 "write the path of a file with one value a line, relative to the policy file",
             ),
-            None if self.0.len() >= MAX_LISTS => (
+            None if self.texts.len() >= MAX_LISTS => (
                 format!("the policy names more than {MAX_LISTS} lists"),
                 "put the values of several lists into one",
             ),
@@ -389,8 +485,7 @@ mod tests {
             Ok(String::new())
         });
         assert_eq!(read, MAX_LISTS);
-        PolicyFiles::read("password = \"file:secret\"", |name, _| {
-            panic!("{name} is no list")
-        });
+        let none = |name: &str, _| -> Result<String, String> { panic!("{name} is no list") };
+        PolicyFiles::read("password = \"file:secret\"", none);
     }
 }

@@ -69,6 +69,19 @@ pub(super) fn texts_up_to<'a>(most: usize, node: &'a SpannedValue<'_>) -> Vec<At
     }
 }
 
+/// Returns the first `most` strings and whole numbers of a list, or a single one, as text.
+pub(super) fn numbers_up_to(most: usize, node: &SpannedValue<'_>) -> Vec<At<String>> {
+    let text = |node: &SpannedValue<'_>| {
+        let number = || whole(node).map(|number| number.to_string());
+        let text = node.get_ref().as_str().map(str::to_owned).or_else(number);
+        Some(At::new(text?, node.span()))
+    };
+    match node.get_ref() {
+        DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
+        _ => text(node).into_iter().collect(),
+    }
+}
+
 /// Returns the tables of `[[name]]`, with their index.
 pub(super) fn tables<'a, 't>(
     table: &'a DeTable<'t>,

@@ -22,11 +22,6 @@ const MAX_FIELD_NAME: usize = 100;
 
 /// Key parts that people try, by the word before `:`, and what to write instead.
 const PART_HINTS: &[NameHint] = &[
-    ("country", "count by address: key = [\"ip\"]"),
-    (
-        "asn",
-        "count by address, key = [\"ip\"], or by block, key = [\"ip/24\"]",
-    ),
     (
         "jwt",
         "let the application verify the token and send its claim: key = [\"attr:user_id\"]",
@@ -136,6 +131,20 @@ pub(super) fn requests(
             all.add((&path, field(name)), &values(node), files, out);
         }
     }
+    // Last, because a look-up is saved where another field does not hold.
+    for (name, field) in [("country", Field::Country), ("continent", Field::Continent)] {
+        if let Some(node) = written.get(name) {
+            all.add((name, field), &values(node), files, out);
+        }
+    }
+    if let Some(node) = written.get("asn") {
+        let numbers = read::numbers_up_to(MAX_MATCH_VALUES, node);
+        let texts = numbers
+            .iter()
+            .map(|number| At::new(&*number.value, number.at.clone()));
+        let texts: Vec<_> = texts.collect();
+        all.add(("asn", Field::Asn), &texts, files, out);
+    }
     all.same.sort();
     all
 }
@@ -186,7 +195,12 @@ impl Requests {
                             );
                         }
                         let label = format!("not a valid value of `{name}`");
-                        value_error(codes::MATCH_VALUE, text, label, error, out);
+                        let code = if field.is_located() {
+                            codes::PLACE
+                        } else {
+                            codes::MATCH_VALUE
+                        };
+                        value_error(code, text, label, error, out);
                     }
                 }
             }

@@ -82,6 +82,7 @@ fn shape(of: &Shape) -> Map<String, Value> {
         Shape::Word(words) => object([("enum", json!(words.known))]),
         Shape::List { most } => list(*most),
         Shape::Texts { most } => texts(*most),
+        Shape::Numbers { most } => numbers(*most),
         Shape::Named { most } => object([
             ("type", json!("object")),
             (
@@ -128,6 +129,13 @@ fn list(most: usize) -> Map<String, Value> {
     ])
 }
 
+fn numbers(most: usize) -> Map<String, Value> {
+    let number = json!({ "type": ["string", "integer"] });
+    let mut list = list(most);
+    list.insert("items".into(), number.clone());
+    object([("anyOf", json!([number, list]))])
+}
+
 fn texts(most: usize) -> Map<String, Value> {
     object([("anyOf", json!([{ "type": "string" }, list(most)]))])
 }
@@ -148,9 +156,11 @@ mod tests {
     use ratekeeper_core::Time;
 
     use crate::config::{Context, PolicyFiles, parse_file};
+    use crate::geo::tests::mmdb_writer;
 
     /// Other values for fields with an example that equals the default, so that they take effect.
-    const OTHER_VALUES: [(&str, &str); 10] = [
+    const OTHER_VALUES: [(&str, &str); 11] = [
+        ("unknown", "\"NO\""),
         ("on_store_error", "\"deny\""),
         ("lease", "\"30s\""),
         ("cold_factor", "4"),
@@ -187,7 +197,13 @@ mod tests {
 
     /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.
     fn read(text: &str) -> Result<String, Vec<&'static str>> {
-        let files = PolicyFiles::read(text, |_, _| Ok("limit,key,set\n".to_owned()));
+        let files = PolicyFiles::read(text, |name, _| {
+            Ok(match name {
+                "GeoLite2-Country.mmdb" => mmdb_writer::countries(0, &[("192.0.2.0/24", "NO")]),
+                "GeoLite2-ASN.mmdb" => mmdb_writer::networks(0, &[("192.0.2.0/24", 3_320)]),
+                _ => "limit,key,set\n".into(),
+            })
+        });
         let loaded = parse_file(text, &files, Context::default(), Time::ZERO);
         let mut policy = loaded
             .map_err(|errors| errors.iter().map(|error| error.code).collect::<Vec<_>>())?
@@ -295,6 +311,11 @@ mod tests {
             for (name, value) in [
                 ("response", "{ slow-down = { status = 431 } }"),
                 ("limit", READY),
+                ("client_ip", "{ trusted_proxies = [\"192.0.2.1\"] }"),
+                (
+                    "geo",
+                    "{ country_db = \"GeoLite2-Country.mmdb\", asn_db = \"GeoLite2-ASN.mmdb\" }",
+                ),
                 ("plan", "{ from = \"attr:plan\", default = \"free\" }"),
             ] {
                 if !root.contains_key(name) {

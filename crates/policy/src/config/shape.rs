@@ -80,6 +80,8 @@ pub(super) enum Shape {
     List { most: usize },
     /// A string, or a list of them.
     Texts { most: usize },
+    /// A string or a number, or a list of them: `asn = ["AS3320", 15169]`.
+    Numbers { most: usize },
     /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
     Named { most: usize },
     /// Names of the writer's choice, each with a value of one shape: `plans`.
@@ -117,6 +119,7 @@ impl Shape {
             Self::Word(words) => format!("one of {}", quoted(words.known)),
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
+            Self::Numbers { .. } => "a string, a number, or a list of them".into(),
             Self::Named { .. } | Self::Map { .. } => "a table of names and their values".into(),
             Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),

@@ -22,6 +22,9 @@ impl KeyPart {
             Self::Path => request.path(around.path_case),
             Self::Method => request.method(),
             Self::Host => request.host(),
+            Self::Country => request.country().code().as_bytes(),
+            Self::Continent => request.country().continent().as_bytes(),
+            Self::Asn => request.network(),
             Self::Attribute(name) => request.attribute(name)?.as_bytes(),
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref()?;

@@ -4,13 +4,16 @@ use crate::ValueError;
 
 pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
     /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 16] = [
         "all",
         "ip",
         "path",
         "route",
         "method",
         "host",
+        "country",
+        "continent",
+        "asn",
         "bearer",
         "api_key",
         "header:",
@@ -32,8 +35,8 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), Some(name)) if near.ends_with(':') => format!("did you mean `{near}{name}`?"),
         (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
         (Some(near), _) => format!("did you mean `{near}`?"),
-        (None, _) => "write one of: all, ip, ip/24, path, route, method, host, header:X, \
-                      cookie:X, query:X, bearer, api_key, attr:X, descriptor:X"
+        (None, _) => "write one of: all, ip, ip/24, path, route, method, host, country, \
+                      continent, asn, header:X, cookie:X, query:X, bearer, api_key, attr:X, descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)

@@ -89,10 +89,9 @@ pub(super) async fn auth<C: Clock + 'static>(
         path: &original.path,
         query: &original.query,
         ip: Some(policy.client_ip.identify(peer, &headers)),
+        country: policy.stated_country(peer, &headers),
         headers: &headers,
-        cost: None,
-        attributes: &[],
-        descriptor: None,
+        ..Facts::default()
     };
     let answer = shared.keeper.check(&facts, Scope::All).await;
     let answer = answer.map_err(|error| store_down(&error))?;

@@ -236,6 +236,10 @@ pub(super) async fn ask<C: Clock>(
         ip: request
             .ip
             .map(|peer| policy.client_ip.identify(peer, &headers)),
+        country: request
+            .ip
+            .and_then(|peer| policy.stated_country(peer, &headers)),
+        network: None,
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,

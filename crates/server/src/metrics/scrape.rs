@@ -286,6 +286,14 @@ impl Snapshot {
             let help = "Time at which the policy in force was loaded";
             let since = gauge(encoder, name, help)?;
             level(config.applied_at_seconds).encode(since)?;
+            let name = "geo_database_built_timestamp_seconds";
+            let help = "Time at which a database of [geo] was made";
+            if !config.databases.is_empty() {
+                let mut family = gauge(encoder, name, help)?;
+                for (field, seconds) in &config.databases {
+                    put_gauge(&mut family, &[("database", *field)], *seconds)?;
+                }
+            }
         }
         let mut family = counter(encoder, "config_reload", "Policies read after the start")?;
         for (result, count) in ["applied", "rejected"].iter().zip(&self.reloads) {

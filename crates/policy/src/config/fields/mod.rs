@@ -17,6 +17,7 @@ mod active;
 mod alert;
 mod algorithm;
 mod ban;
+mod geo;
 mod limit;
 mod plan;
 mod process;
@@ -25,6 +26,7 @@ mod response;
 mod store;
 
 use self::alert::ALERTS;
+use self::geo::GEO;
 use self::limit::{DEFAULTS, LIMIT};
 pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
 use self::plan::{OVERRIDE, PLAN};
@@ -158,6 +160,12 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Source of client addresses.",
         ),
         optional(
+            "geo",
+            Shape::Table(&GEO),
+            "{ country_db = \"GeoLite2-Country.mmdb\" }",
+            "Source of the country and the network of a client.",
+        ),
+        optional(
             "listen",
             Shape::Table(&LISTEN),
             "{ http = \"127.0.0.1:8080\" }",
@@ -238,10 +246,12 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
         ),
     ],
     hints: hints! {
-        "geo" => "match addresses by block today: match = { ip = [\"192.0.2.0/24\"] }",
         "alert" => "write `alert` in each [[limit]], and [alerts] for where alerts go",
         "webhook" => "move it under [alerts]: webhook = { url = \"https://hooks.example.com/\", secret = \
             \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
+        "geoip" => "write [geo] with country_db = \"GeoLite2-Country.mmdb\"",
+        "country_db" => "move it under [geo]: country_db = \"GeoLite2-Country.mmdb\"",
+        "asn_db" => "move it under [geo]: asn_db = \"GeoLite2-ASN.mmdb\"",
         "plans" => "write [plan] with from and default, and `plans` in each [[limit]]",
         "secrets" => "leave it out: no supported field needs it",
         "limits" => "write each limit as a table of its own: [[limit]]",

@@ -57,6 +57,31 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
             "Client addresses, as blocks.",
         ),
         optional(
+            "country",
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"NO\"",
+            "Countries of clients, by [geo]: two letters of ISO 3166-1, or ZZ for unknown.",
+        ),
+        optional(
+            "continent",
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"EU\"",
+            "Continents of clients, by [geo]: AF, AN, AS, EU, NA, OC, SA, or ZZ for unknown.",
+        ),
+        optional(
+            "asn",
+            Shape::Numbers {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"AS3320\"",
+            "Networks of clients, by [geo]: the numbers of their autonomous systems; AS0 for \
+             unknown.",
+        ),
+        optional(
             "attr",
             Shape::Named { most: MAX_NAMES },
             "{ risky = \"true\" }",
@@ -78,8 +103,10 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
         ),
     ],
     hints: hints! {
-        "country" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
-        "asn" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
+        "countries" => "write country = [\"NO\", \"SE\"]",
+        "region" => "write continent = \"EU\", or country = [\"NO\", \"SE\"]",
+        "network" => "write asn = \"AS3320\", or ip = \"192.0.2.0/24\"",
+        "as" => "write asn = \"AS3320\"",
         "plan" => "let the application send it as an attribute: match = { attr.plan = \"pro\" }",
         "protocol" => "leave it out: all requests come by HTTP",
         "url" => "write path = \"/login\", and host = \"api.example.com\" if it matters",

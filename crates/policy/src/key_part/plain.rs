@@ -1,0 +1,52 @@
+//! Plain: values of key parts as an operator writes them.
+
+use std::net::IpAddr;
+
+use super::{KeyPart, prefix};
+use crate::geo::{AsnText, normal_place};
+use crate::value;
+use crate::{Field, KeyBytes, ValueError};
+
+impl KeyPart {
+    /// Appends a value that an operator writes: either as in a request (the API key itself, any
+    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`).
+    ///
+    /// ```
+    /// use ratekeeper_policy::{KeyBytes, KeyPart};
+    /// let written = |value| {
+    ///     let mut key = KeyBytes::default();
+    ///     KeyPart::ApiKey.write_plain(value, 64, &mut key);
+    ///     key
+    /// };
+    /// assert_eq!(written("abc"), written("sha256:ba7816bf8f01cfea414140de5dae2223"));
+    /// ```
+    pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
+        if value::is_as_shown(value.as_bytes()) {
+            return value::write_as_shown(value.as_bytes(), out);
+        }
+        match self {
+            Self::Ip { bits } => match value.parse::<IpAddr>() {
+                Ok(ip) => value::write_ip(ip.to_canonical(), prefix(*bits, ipv6_prefix), out),
+                Err(_) => value::write_text(value.as_bytes(), out),
+            },
+            Self::Country | Self::Continent | Self::Asn => match self.normal_place(value) {
+                Some(Ok(normal)) => value::write_text(&normal, out),
+                _ => value::write_text(value.as_bytes(), out),
+            },
+            _ if self.is_secret() => value::write_hashed(value.as_bytes(), out),
+            _ => value::write_text(value.as_bytes(), out),
+        }
+    }
+
+    /// Returns a value of a part that is found by the address, as a key holds it; `None` for
+    /// other parts.
+    pub(crate) fn normal_place(&self, value: &str) -> Option<Result<AsnText, ValueError>> {
+        let field = match self {
+            Self::Country => Field::Country,
+            Self::Continent => Field::Continent,
+            Self::Asn => Field::Asn,
+            _ => return None,
+        };
+        Some(normal_place(&field, value))
+    }
+}
