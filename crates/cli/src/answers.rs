@@ -55,33 +55,45 @@ pub(crate) fn answers(
     wall: WallTime,
     at: Option<&Zoned>,
 ) -> Vec<LimitAnswer> {
-    let mut charges = Charges::default();
     request.with_facts(|facts| {
         let facts = &located(policy, facts);
-        policy.charges(facts, wall, &mut charges);
-        let answer = |(index, rule): (u32, &Rule)| {
-            if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
-                return applies(policy, rule, (&charges, entry), (facts, wall), at);
-            }
-            if charges.missing.contains(&index) {
-                let part = keys_in_words(rule);
-                return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
-            }
-            let held = rule.applies_to(facts) && rule.is_active(wall) && rule.mode != RuleMode::Off;
-            let held = held.then(|| policy.allowance(rule, facts, wall)).flatten();
-            match held.map(|held| (held.allowance, held_by(policy, held.by))) {
-                Some((Allowance::Blocked, by)) => {
-                    return LimitAnswer::Refuses(format!("the key is blocked by {by}"));
-                }
-                Some((Allowance::Unlimited, by)) => {
-                    return LimitAnswer::Not(format!("unlimited by {by}"));
-                }
-                _ => {}
-            }
-            LimitAnswer::Not(reason(rule, request, facts, wall))
-        };
-        (0..).zip(policy.rules.iter()).map(answer).collect()
+        policy.with_claims(facts, wall, |facts| {
+            answers_to(policy, request, (facts, wall), at)
+        })
     })
+}
+
+/// Returns the answers to a request with the claims of its token.
+fn answers_to(
+    policy: &Policy,
+    request: &CliRequest,
+    (facts, wall): (&Facts<'_>, WallTime),
+    at: Option<&Zoned>,
+) -> Vec<LimitAnswer> {
+    let mut charges = Charges::default();
+    policy.charges(facts, wall, &mut charges);
+    let answer = |(index, rule): (u32, &Rule)| {
+        if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
+            return applies(policy, rule, (&charges, entry), (facts, wall), at);
+        }
+        if charges.missing.contains(&index) {
+            let part = keys_in_words(rule);
+            return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
+        }
+        let held = rule.applies_to(facts) && rule.is_active(wall) && rule.mode != RuleMode::Off;
+        let held = held.then(|| policy.allowance(rule, facts, wall)).flatten();
+        match held.map(|held| (held.allowance, held_by(policy, held.by))) {
+            Some((Allowance::Blocked, by)) => {
+                return LimitAnswer::Refuses(format!("the key is blocked by {by}"));
+            }
+            Some((Allowance::Unlimited, by)) => {
+                return LimitAnswer::Not(format!("unlimited by {by}"));
+            }
+            _ => {}
+        }
+        LimitAnswer::Not(reason(rule, request, facts, wall))
+    };
+    (0..).zip(policy.rules.iter()).map(answer).collect()
 }
 
 fn applies(
@@ -200,6 +212,10 @@ fn mismatch(
         Field::Asn => facts.network.unwrap_or(Asn::UNKNOWN).to_string(),
         Field::Header(name) => values(&request.headers, name),
         Field::Attribute(name) => values(&request.attributes, name),
+        Field::Claim(name) => {
+            let claim = facts.claims.and_then(|claims| claims.claim(name));
+            claim.unwrap_or_default().to_owned()
+        }
         Field::Domain => match &request.descriptor {
             Some(asked) => asked.domain.clone(),
             None => String::new(),
@@ -216,6 +232,7 @@ fn mismatch(
     let place = match field {
         Field::Query(_) => format!("{field}: the query"),
         Field::Cookie(_) => format!("{field}: the cookie field"),
+        Field::Claim(_) => format!("{field} of a verified token"),
         field => field.to_string(),
     };
     let found = if found.is_empty() {

@@ -200,6 +200,7 @@ impl CliRequest {
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
+            claims: None,
             descriptor: self.descriptor.as_ref().map(|asked| Descriptor {
                 domain: &asked.domain,
                 entries: &entries,

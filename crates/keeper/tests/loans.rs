@@ -55,6 +55,7 @@ const ANN: Facts<'static> = Facts {
     headers: &[],
     cost: None,
     attributes: &[("user", "ann")],
+    claims: None,
     descriptor: None,
 };
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use ratekeeper_core::{Origin, Time};
-use ratekeeper_policy::calendar::{Word, calendar};
+use ratekeeper_policy::calendar::{MonthDay, Word, YearDay, calendar};
 use ratekeeper_policy::config::{Context, parse};
 use ratekeeper_policy::{Charges, ClientIp, Facts, Policy, WallTime, network};
 
@@ -80,7 +80,12 @@ fn main() {
     measure("identify behind two proxies", || {
         black_box(client_ip.identify(black_box([10, 0, 0, 1].into()), black_box(&chain)));
     });
-    for word in [Word::Hour, Word::Day, Word::Month, Word::Year] {
+    for word in [
+        Word::Hour,
+        Word::Day,
+        Word::Month(MonthDay::FIRST),
+        Word::Year(YearDay::FIRST),
+    ] {
         for zone in ["UTC", "Europe/Oslo"] {
             let Ok(zone) = TimeZone::get(zone) else {
                 continue;

@@ -13,6 +13,14 @@
 //! * a day that a zone skips whole (Apia, 30 December 2011) has no window;
 //! * a midnight that is shown twice begins one day, the first time.
 //!
+//! A week, month or year may begin on another day than its first. In a month without that day it
+//! begins on the last one:
+//!
+//! ```text
+//!   from day 31   31 January    28 February    31 March    30 April    31 May
+//!                 |-- 28 days --|-- 31 days ---|- 30 days -|- 31 days -|
+//! ```
+//!
 //! An hour begins whenever the clocks show a full hour: the hour that is repeated counts
 //! twice, and a change by half an hour makes one longer or shorter hour.
 //!
@@ -26,6 +34,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::civil::{self, Weekday};
 use jiff::tz::TimeZone;
 use ratekeeper_core::{Calendar, CalendarWindow, Nanos, Origin, Time};
 
@@ -38,12 +47,36 @@ pub enum Word {
     Hour,
     /// From midnight to midnight.
     Day,
-    /// From Monday, ISO 8601.
-    Week,
-    /// From the first.
-    Month,
-    /// From 1 January.
-    Year,
+    /// From a day of the week; ISO 8601 says Monday.
+    Week(Weekday),
+    /// From a day of the month.
+    Month(MonthDay),
+    /// From a day of the year.
+    Year(YearDay),
+}
+
+/// A day of each month: 1 to 31. In a month without that day it is the last one.
+///
+/// ```
+/// use ratekeeper_policy::calendar::MonthDay;
+/// assert_eq!(MonthDay::new(1), Some(MonthDay::FIRST));
+/// assert_eq!(MonthDay::new(32), None);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MonthDay(u8);
+
+/// A day of each year. 29 February is 28 February in other years than leap years.
+///
+/// ```
+/// use jiff::civil::date;
+/// use ratekeeper_policy::calendar::YearDay;
+/// assert_eq!(YearDay::from(date(2026, 4, 6)), YearDay::from(date(1999, 4, 6)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct YearDay {
+    /// 1 to 12.
+    month: u8,
+    day: MonthDay,
 }
 
 /// Returns the windows of `word` in `zone`, on a clock with its zero at `origin`.
@@ -64,27 +97,50 @@ pub enum Word {
     reason = "a caller that names a zone for a calendar has no further use for it"
 )]
 pub fn calendar(word: Word, zone: TimeZone, origin: Origin) -> Arc<dyn Calendar> {
-    let name = format!("{word} in {}", zone_name(&zone));
-    // The window that the origin lies in began before it, maybe on other clocks.
-    let table = Zone::new(&zone, seconds(origin.as_unix_nanos()) - LOOK_BACK);
-    let shortest = shortest(word, &table);
-    Arc::new(Windows {
-        word,
-        zone: table,
-        origin,
-        name,
-        shortest,
-    })
+    Arc::new(Windows::new(word, &zone, origin))
+}
+
+/// Returns the windows of months from each day of the month, the first to the 31st, which share
+/// the table of the zone.
+pub(crate) fn months(zone: &TimeZone, origin: Origin) -> Vec<Arc<dyn Calendar>> {
+    let first = Windows::new(Word::Month(MonthDay::FIRST), zone, origin);
+    let each = MonthDay::all().map(|day| first.with_word(Word::Month(day), zone));
+    each.map(|windows| Arc::new(windows) as Arc<dyn Calendar>)
+        .collect()
 }
 
 /// Windows of a word in a zone.
 #[derive(Clone, Debug)]
 struct Windows {
     word: Word,
-    zone: Zone,
+    zone: Arc<Zone>,
     origin: Origin,
     name: String,
     shortest: Nanos,
+}
+
+impl Windows {
+    fn new(word: Word, zone: &TimeZone, origin: Origin) -> Self {
+        // The window that the origin lies in began before it, maybe on other clocks.
+        let table = Zone::new(zone, seconds(origin.as_unix_nanos()) - LOOK_BACK);
+        Self {
+            word,
+            shortest: shortest(word, &table),
+            zone: Arc::new(table),
+            origin,
+            name: format!("{word} in {}", zone_name(zone)),
+        }
+    }
+
+    /// Returns the windows of another word in the same zone.
+    fn with_word(&self, word: Word, zone: &TimeZone) -> Self {
+        Self {
+            word,
+            shortest: shortest(word, &self.zone),
+            name: format!("{word} in {}", zone_name(zone)),
+            ..self.clone()
+        }
+    }
 }
 
 impl Calendar for Windows {
@@ -157,12 +213,17 @@ impl Word {
 
     /// Returns the number of the day, week, month or year that holds a day.
     fn period(self, day: i64) -> i64 {
-        match self {
+        let begun = match self {
             Self::Hour | Self::Day => day,
             // 1970 began on a Thursday.
-            Self::Week => (day + 3).div_euclid(WEEK),
-            Self::Month => month_of(day),
-            Self::Year => month_of(day).div_euclid(12),
+            Self::Week(_) => (day + 3).div_euclid(WEEK),
+            Self::Month(_) => month_of(day),
+            Self::Year(_) => month_of(day).div_euclid(12),
+        };
+        if day < self.first_day(begun) {
+            begun - 1
+        } else {
+            begun
         }
     }
 
@@ -170,9 +231,9 @@ impl Word {
     fn first_day(self, period: i64) -> i64 {
         match self {
             Self::Hour | Self::Day => period,
-            Self::Week => period * WEEK - 3,
-            Self::Month => first_of_month(period),
-            Self::Year => first_of_month(period * 12),
+            Self::Week(from) => period * WEEK - 3 + i64::from(from.to_monday_zero_offset()),
+            Self::Month(from) => from.in_month(period),
+            Self::Year(from) => from.day.in_month(period * 12 + i64::from(from.month) - 1),
         }
     }
 
@@ -181,22 +242,82 @@ impl Word {
         match self {
             Self::Hour => HOUR,
             Self::Day => DAY,
-            Self::Week => WEEK * DAY,
-            Self::Month => 28 * DAY,
-            Self::Year => 365 * DAY,
+            Self::Week(_) => WEEK * DAY,
+            Self::Month(_) => 28 * DAY, // 29 from day 29 or 30
+            Self::Year(_) => 365 * DAY,
         }
     }
 }
 
+impl MonthDay {
+    /// The first of the month.
+    pub const FIRST: Self = Self(1);
+    /// Largest number of a day.
+    const MAX: u8 = 31;
+
+    /// Returns the day with that number; `None` if no month has it.
+    pub const fn new(number: u8) -> Option<Self> {
+        match number {
+            1..=Self::MAX => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// Returns its number, from 1.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Returns each day, from the first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (1..=Self::MAX).map(Self)
+    }
+
+    /// Returns the day, since 1970, in a month counted from the year 0.
+    fn in_month(self, month: i64) -> i64 {
+        let last = first_of_month(month + 1) - 1;
+        last.min(first_of_month(month) + i64::from(self.0) - 1)
+    }
+}
+
+impl YearDay {
+    /// 1 January.
+    pub const FIRST: Self = Self {
+        month: 1,
+        day: MonthDay::FIRST,
+    };
+}
+
+/// Keeps the day of the month.
+impl From<civil::Date> for MonthDay {
+    fn from(date: civil::Date) -> Self {
+        Self(date.day().unsigned_abs())
+    }
+}
+
+/// Leaves out the year.
+impl From<civil::Date> for YearDay {
+    fn from(date: civil::Date) -> Self {
+        Self {
+            month: date.month().unsigned_abs(),
+            day: date.into(),
+        }
+    }
+}
+
+/// `month`, `month from day 15`, `week from Sunday`, `year from 04-06`
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-            Self::Year => "year",
-        })
+        match self {
+            Self::Hour => f.write_str("hour"),
+            Self::Day => f.write_str("day"),
+            Self::Week(Weekday::Monday) => f.write_str("week"),
+            Self::Week(from) => write!(f, "week from {from:?}"),
+            Self::Month(MonthDay::FIRST) => f.write_str("month"),
+            Self::Month(from) => write!(f, "month from day {}", from.0),
+            Self::Year(YearDay::FIRST) => f.write_str("year"),
+            Self::Year(from) => write!(f, "year from {:02}-{:02}", from.month, from.day.0),
+        }
     }
 }
 

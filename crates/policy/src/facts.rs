@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ratekeeper_core::Permits;
 
-use crate::{Asn, Country, Descriptor};
+use crate::{Asn, Claims, Country, Descriptor};
 
 /// The known values of one request. An empty value counts as missing.
 ///
@@ -40,6 +40,9 @@ pub struct Facts<'a> {
     pub cost: Option<Permits>,
     /// Attributes of the request, from the application.
     pub attributes: &'a [(&'a str, &'a str)],
+    /// Claims of a token that the caller has verified; `None` to let `[jwt]` of the policy verify
+    /// the token in `headers`.
+    pub claims: Option<&'a dyn Claims>,
     /// Descriptor to decide. With one, only limits on descriptors apply, and of the fields above
     /// only `cost` is read; without one, only the other limits apply.
     pub descriptor: Option<Descriptor<'a>>,

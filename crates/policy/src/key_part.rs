@@ -24,6 +24,7 @@
 //!   api_key      `x-api-key`, and the bearer        both absent or empty
 //!                token; hashed
 //!   attr:X       the first                          absent or empty
+//!   jwt:X        the claim of a verified token      no valid token, or not in it
 //!   descriptor:X the value of the entry             absent or empty
 //! ```
 //!
@@ -102,6 +103,8 @@ pub enum KeyPart {
     ApiKey,
     /// `attr:X`
     Attribute(String),
+    /// `jwt:X`: a claim of the verified token.
+    Claim(String),
     /// `descriptor:X`: the value of an entry.
     Descriptor(EntryName),
 }
@@ -132,7 +135,7 @@ impl KeyPart {
             "asn" => Ok(Self::Asn),
             "bearer" => Ok(Self::Bearer),
             "api_key" => Ok(Self::ApiKey),
-            "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
+            "header" | "cookie" | "query" | "attr" | "jwt" | "descriptor" => Err(ValueError::new(
                 format!("key part `{text}` needs a name"),
                 format!("write \"{text}:NAME\""),
             )),
@@ -152,6 +155,7 @@ impl KeyPart {
             "cookie" => Self::Cookie,
             "query" => Self::Query,
             "attr" => Self::Attribute,
+            "jwt" => Self::Claim,
             _ => return Err(unknown(text, kind)),
         };
         let is_wire_name = matches!(kind, "header" | "cookie");
@@ -222,6 +226,7 @@ impl KeyPart {
             Self::Asn => Some(request.network()),
             Self::Header(name) => request.headers(name).next(),
             Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
+            Self::Claim(name) => request.claim(name).map(str::as_bytes),
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref();
                 descriptor.and_then(|d| name.of(d)).map(str::as_bytes)
@@ -342,6 +347,7 @@ impl fmt::Display for KeyPart {
             Self::Bearer => f.write_str("bearer"),
             Self::ApiKey => f.write_str("api_key"),
             Self::Attribute(name) => write!(f, "attr:{name}"),
+            Self::Claim(name) => write!(f, "jwt:{name}"),
             Self::Descriptor(name) => write!(f, "descriptor:{name}"),
         }
     }

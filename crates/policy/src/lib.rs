@@ -11,6 +11,7 @@
 mod active;
 mod alert;
 pub mod calendar;
+mod claims;
 mod common_part;
 pub mod config;
 mod descriptor;
@@ -38,12 +39,15 @@ mod request_index;
 mod rule;
 mod rules;
 mod settings;
+#[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
+mod tokens;
 mod value;
 mod variants;
 mod zone;
 
 pub use active::{Active, WallTime};
 pub use alert::Alert;
+pub use claims::Claims;
 pub use descriptor::{Descriptor, EntryName, Numbers};
 pub use error::ValueError;
 pub use facts::Facts;
@@ -64,4 +68,5 @@ pub use settings::{
     HeaderStyle, Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
     WebhookSettings,
 };
+pub use tokens::Tokens;
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

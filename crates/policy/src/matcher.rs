@@ -170,6 +170,9 @@ impl Field {
             Self::Attribute(name) => request
                 .attribute(name)
                 .is_some_and(|value| known(value.as_bytes())),
+            Self::Claim(name) => request
+                .claim(name)
+                .is_some_and(|value| known(value.as_bytes())),
             Self::Domain => {
                 let descriptor = request.facts.descriptor;
                 descriptor.is_some_and(|d| holds(FieldValue::Text(d.domain.as_bytes())))
@@ -198,6 +201,7 @@ impl fmt::Display for Field {
             Self::Continent => f.write_str("continent"),
             Self::Asn => f.write_str("asn"),
             Self::Attribute(name) => write!(f, "attr.{name}"),
+            Self::Claim(name) => write!(f, "jwt.{name}"),
             Self::Domain => f.write_str("domain"),
             Self::Descriptor(name) => write!(f, "descriptor.{name}"),
         }

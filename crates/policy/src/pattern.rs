@@ -59,6 +59,8 @@ pub enum Field {
     Asn,
     /// `attr.X`
     Attribute(String),
+    /// `jwt.X`: a claim of the verified token.
+    Claim(String),
     /// `domain` of a descriptor.
     Domain,
     /// `descriptor.X`: the value of an entry.
@@ -150,9 +152,11 @@ impl Pattern {
                     "leave it out: a limit is for descriptors with exactly the entries it names",
                 ));
             }
-            Field::Query(_) | Field::Attribute(_) | Field::Domain | Field::Descriptor(_) => {
-                Form::Text(Glob::new(value.as_bytes()))
-            }
+            Field::Query(_)
+            | Field::Attribute(_)
+            | Field::Claim(_)
+            | Field::Domain
+            | Field::Descriptor(_) => Form::Text(Glob::new(value.as_bytes())),
         };
         Ok(Self {
             negated,

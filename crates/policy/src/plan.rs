@@ -29,6 +29,8 @@ pub(crate) enum PlanSource {
     Attribute(String),
     /// `header:NAME`
     Header(String),
+    /// `jwt:NAME`
+    Claim(String),
     /// A table in the policy: the plan of each value of a key part, by index.
     Keys {
         part: KeyPart,
@@ -44,6 +46,10 @@ impl Plans {
         let index = match &self.from {
             PlanSource::Attribute(name) => {
                 let plan = ask.request.attribute(name);
+                plan.and_then(|plan| named(plan.as_bytes()))
+            }
+            PlanSource::Claim(name) => {
+                let plan = ask.request.claim(name);
                 plan.and_then(|plan| named(plan.as_bytes()))
             }
             PlanSource::Header(name) => ask.request.headers(name).next().and_then(named),

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use ratekeeper_core::{Charge, Key, KeySink, Limit, Nanos, Origin, Permits};
 use smallvec::SmallVec;
 
+use crate::claims::LazyClaims;
 use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
-    ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Variant,
-    WallTime,
+    ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
+    Variant, WallTime,
 };
 
 /// The rules of one policy file. The default has none, so that every request passes.
@@ -33,6 +34,8 @@ pub struct Policy {
     pub geo: Option<Geo>,
     /// Source of plans; `None` if no limit depends on one.
     pub plans: Option<Plans>,
+    /// The tokens that are valid; `None` without `[jwt]`.
+    pub tokens: Option<Arc<Tokens>>,
     /// Headers that report limits to clients.
     pub headers: HeaderStyle,
     /// Settings of the process.
@@ -130,6 +133,32 @@ impl Policy {
     /// Adds charges like [`charges`](Self::charges), after those in `out`, because one call may
     /// ask about several descriptors.
     pub fn add_charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
+        self.with_claims(facts, wall, |facts| self.add_verified(facts, wall, out));
+    }
+
+    /// Calls `decide` with the facts and the claims of their token. Without `[jwt]`, or if the
+    /// caller has verified the token, the facts are as they were. The token is verified when the
+    /// first claim is asked for.
+    pub fn with_claims<R>(
+        &self,
+        facts: &Facts<'_>,
+        wall: WallTime,
+        decide: impl FnOnce(&Facts<'_>) -> R,
+    ) -> R {
+        match &self.tokens {
+            Some(tokens) if facts.claims.is_none() => {
+                let claims = LazyClaims::new(tokens, facts, wall);
+                decide(&Facts {
+                    claims: Some(&claims),
+                    ..*facts
+                })
+            }
+            _ => decide(facts),
+        }
+    }
+
+    /// Adds charges of facts that have their claims.
+    fn add_verified(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         match &facts.descriptor {
@@ -249,6 +278,17 @@ impl Policy {
     /// Returns the allowance of a request under a rule that applies to it, and its reason; of
     /// two keys, that of the first. `None` if a part of the key is missing and the rule says so.
     pub fn allowance<'p>(
+        &'p self,
+        of: &'p Rule,
+        facts: &Facts<'_>,
+        wall: WallTime,
+    ) -> Option<Held<'p>> {
+        self.with_claims(facts, wall, |facts| {
+            self.verified_allowance(of, facts, wall)
+        })
+    }
+
+    fn verified_allowance<'p>(
         &'p self,
         of: &'p Rule,
         facts: &Facts<'_>,

@@ -105,11 +105,13 @@ impl<'a> RequestFacts<'a> {
 
     /// Returns the values of all headers of that name, trimmed; empty ones are left out.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let named = self.facts.headers.iter();
-        named
-            .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| trim(value))
-            .filter(|value| !value.is_empty())
+        values_of(self.facts.headers, name)
+    }
+
+    /// Returns a claim of the request's verified token, unless empty.
+    pub(crate) fn claim(&self, name: &str) -> Option<&'a str> {
+        let claim = self.facts.claims?.claim(name);
+        claim.filter(|value| !value.is_empty())
     }
 
     /// Returns the values of all cookies of that name, without quotes; empty ones are left out.
@@ -138,6 +140,18 @@ impl<'a> RequestFacts<'a> {
     pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
         self.facts.attribute(name).filter(|value| !value.is_empty())
     }
+}
+
+/// Returns the values of all headers of that name, trimmed; empty ones are left out.
+pub(crate) fn values_of<'a>(
+    headers: &'a [(&'a str, &'a [u8])],
+    name: &str,
+) -> impl Iterator<Item = &'a [u8]> {
+    headers
+        .iter()
+        .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
+        .map(|(_, value)| trim(value))
+        .filter(|value| !value.is_empty())
 }
 
 /// Feeds a query name or value, decoded, to `take`, run by run.

@@ -127,6 +127,8 @@ fn choices<'r>(rule: &'r Rule, hasher: &RandomState) -> impl Iterator<Item = Fie
         .fields
         .iter()
         .filter(move |(field, _)| !(has_others && field.is_located()))
+        // Looking one up would verify the token of every request.
+        .filter(|(field, _)| !matches!(field, Field::Claim(_)))
         .filter_map(move |(field, patterns)| {
             let positive = patterns.iter().filter(|pattern| !pattern.negated);
             let parts = positive.take(MAX_PLACES + 1).map(|pattern| {

@@ -12,12 +12,22 @@
 //! Each variant is a limit with a name of its own (`api-minute=pro`), so its counters are its own
 //! in every store: a key that changes its plan, or gets an override, starts there unused. The
 //! trade-off: a key that is moved back and forth may use the quotas of both.
+//!
+//! A limit of months with a day for each key is 31 limits, one for each day on which a month may
+//! begin, and so is each of its variants. They stand one after the other:
+//!
+//! ```text
+//!   day        1       2  3 ..  31     1   2  3  ..  31      1 ..
+//!              rule    0  1 ..  29     30  31 32 ..  60      61 ..
+//!              |---- the rule's own ---|----- plan pro ------|
+//! ```
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratekeeper_core::{Key, Limit, Nanos, Permits, Quota};
 
+use crate::calendar::MonthDay;
 use crate::key_part::Around;
 use crate::overrides::{Override, Overrides};
 use crate::plan::Plans;
@@ -81,6 +91,9 @@ pub struct Variants {
     /// By the index of the plan; empty if the rule has no `plans`.
     pub(crate) plans: Vec<Allowance>,
     pub(crate) overrides: Arc<Overrides>,
+    /// Attribute of a request with the day of the month on which the months of its key begin;
+    /// `None` if they begin on the same day for all keys.
+    pub(crate) day_attribute: Option<Box<str>>,
 }
 
 /// A key of a request, for which an allowance is wanted.
@@ -104,7 +117,12 @@ impl Held<'_> {
 impl Variants {
     /// Returns true if the rule's own numbers hold for all keys.
     pub fn is_empty(&self) -> bool {
-        self.plans.is_empty() && self.overrides.is_empty()
+        self.plans.is_empty() && self.overrides.is_empty() && self.day_attribute.is_none()
+    }
+
+    /// Returns the attribute with the day of the month on which the months of a key begin.
+    pub fn day_attribute(&self) -> Option<&str> {
+        self.day_attribute.as_deref()
     }
 
     /// Returns the variants; equal numbers come once.
@@ -117,11 +135,17 @@ impl Variants {
         self.overrides.all()
     }
 
-    /// Returns the variants that a key may be charged to, whatever its plan, each once.
+    /// Returns the variants that a key may be charged to, whatever its plan and its day, each once.
     pub fn of_key<'p>(&'p self, key: Key<'_>) -> impl Iterator<Item = &'p Variant> {
         let overrides = self.overrides.of_key(key).map(|found| found.allowance);
         let allowances = overrides.chain(self.plans.iter().copied());
-        let variants = allowances.filter_map(|allowance| match allowance {
+        let days = self.day_attribute.iter().flat_map(|_| MonthDay::all());
+        let days: Vec<_> = days.collect();
+        let variants = allowances.chain([Allowance::Own]).flat_map(|allowance| {
+            let on_days = days.iter().map(move |day| allowance.on_day(*day));
+            on_days.chain([allowance])
+        });
+        let variants = variants.filter_map(|allowance| match allowance {
             Allowance::Variant(index) => Some(index),
             Allowance::Own | Allowance::Unlimited | Allowance::Blocked => None,
         });
@@ -131,6 +155,18 @@ impl Variants {
     }
 
     pub(crate) fn held<'p>(&'p self, ask: &KeyAsk<'_, '_>, plans: Option<&'p Plans>) -> Held<'p> {
+        let held = self.held_on_the_first(ask, plans);
+        let Some(attribute) = &self.day_attribute else {
+            return held;
+        };
+        let day = ask.request.attribute(attribute).and_then(month_day);
+        Held {
+            allowance: held.allowance.on_day(day.unwrap_or(MonthDay::FIRST)),
+            ..held
+        }
+    }
+
+    fn held_on_the_first<'p>(&'p self, ask: &KeyAsk<'_, '_>, plans: Option<&'p Plans>) -> Held<'p> {
         if let Some((allowance, found)) = self.overrides.find(ask) {
             return Held {
                 allowance,
@@ -154,6 +190,24 @@ impl Variants {
             _ => Held::BY_RULE,
         }
     }
+}
+
+impl Allowance {
+    /// Returns the same numbers in months that begin on `day`.
+    fn on_day(self, day: MonthDay) -> Self {
+        let later = u32::from(day.number() - 1);
+        match self {
+            Self::Own if later > 0 => Self::Variant(later - 1),
+            Self::Variant(first) => Self::Variant(first + later),
+            _ => self,
+        }
+    }
+}
+
+/// Reads a day of the month: digits, without signs or spaces.
+fn month_day(text: &str) -> Option<MonthDay> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    MonthDay::new(text.parse().ok().filter(|_| is_number)?)
 }
 
 impl Rule {

@@ -234,6 +234,11 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
         rule.text,
         rule.limit.algorithm.name()
     ))?;
+    if let Some(attribute) = rule.variants.day_attribute() {
+        output.line(format!(
+            "    months    begin on the day of the key in attr:{attribute}, on day 1 without one"
+        ))?;
+    }
     output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
     output.line(format!("    at least  {}", limits::at_least(rule)))?;
     if let Some(alert) = limits::alert(rule) {
@@ -347,6 +352,9 @@ fn document(
                 "grow": f64::from(terms.growth_thousandths) / 1_000.0,
                 "max_ms": terms.longest.as_millis_ceil(),
             });
+        }
+        if let Some(attribute) = rule.variants.day_attribute() {
+            limit["day_attribute"] = attribute.into();
         }
         if let Some(active) = rule.active.as_deref() {
             let change = limits::next_change(active, wall);

@@ -30,3 +30,4 @@ mod soak;
 mod store;
 mod store_faults;
 mod tls;
+mod tokens;

@@ -13,7 +13,7 @@ use crate::harness::visitor::Visitor;
 use crate::harness::{Stage, clock};
 
 /// Maximum time until a reload is in force, however the file changed.
-const RELOADED_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const RELOADED_WITHIN: Duration = Duration::from_secs(10);
 
 /// `scarce` holds the balance that must not be lost: `size` permits and practically no refill.
 /// `wide` never refuses; its number identifies the policy that answered.

@@ -6,7 +6,26 @@ use proptest::prelude::*;
 use super::*;
 use crate::zone::tests::database;
 
-const WORDS: [Word; 5] = [Word::Hour, Word::Day, Word::Week, Word::Month, Word::Year];
+const WEEK: Word = Word::Week(Weekday::Monday);
+const MONTH: Word = Word::Month(MonthDay::FIRST);
+const YEAR: Word = Word::Year(YearDay::FIRST);
+
+const WORDS: [Word; 11] = [
+    Word::Hour,
+    Word::Day,
+    WEEK,
+    MONTH,
+    YEAR,
+    Word::Week(Weekday::Sunday),
+    Word::Month(MonthDay(15)),
+    Word::Month(MonthDay(29)),
+    Word::Month(MonthDay(30)),
+    Word::Month(MonthDay(31)),
+    Word::Year(YearDay {
+        month: 2,
+        day: MonthDay(29),
+    }),
+];
 
 const ZONES: [&str; 14] = [
     "UTC",
@@ -51,9 +70,9 @@ fn each_word_has_its_windows() {
     for (word, start, end) in [
         (Word::Hour, "2026-03-18T13:00Z", "2026-03-18T14:00Z"),
         (Word::Day, "2026-03-18T00:00Z", "2026-03-19T00:00Z"),
-        (Word::Week, "2026-03-16T00:00Z", "2026-03-23T00:00Z"),
-        (Word::Month, "2026-03-01T00:00Z", "2026-04-01T00:00Z"),
-        (Word::Year, "2026-01-01T00:00Z", "2027-01-01T00:00Z"),
+        (WEEK, "2026-03-16T00:00Z", "2026-03-23T00:00Z"),
+        (MONTH, "2026-03-01T00:00Z", "2026-04-01T00:00Z"),
+        (YEAR, "2026-01-01T00:00Z", "2027-01-01T00:00Z"),
     ] {
         check(word, "UTC", ["2026-03-18T13:14:15.5Z", start, end]);
     }
@@ -75,31 +94,31 @@ fn edges_belong_to_the_following_window() {
             "2026-03-18T00:00Z",
         ),
         (
-            Word::Week,
+            WEEK,
             "2026-01-01T00:00Z",
             "2025-12-29T00:00Z",
             "2026-01-05T00:00Z",
         ),
         (
-            Word::Month,
+            MONTH,
             "2024-02-29T12:00Z",
             "2024-02-01T00:00Z",
             "2024-03-01T00:00Z",
         ),
         (
-            Word::Month,
+            MONTH,
             "2100-02-28T12:00Z",
             "2100-02-01T00:00Z",
             "2100-03-01T00:00Z",
         ),
         (
-            Word::Month,
+            MONTH,
             "2026-12-31T23:59Z",
             "2026-12-01T00:00Z",
             "2027-01-01T00:00Z",
         ),
         (
-            Word::Year,
+            YEAR,
             "2024-12-31T23:59Z",
             "2024-01-01T00:00Z",
             "2025-01-01T00:00Z",
@@ -222,9 +241,9 @@ fn a_skipped_day_has_no_window() {
     );
     check(Word::Day, "Pacific/Apia", [day, day, after]);
     let (monday, next) = ("2011-12-26T10:00Z", "2012-01-01T10:00Z");
-    check(Word::Week, "Pacific/Apia", [day, monday, next]);
+    check(WEEK, "Pacific/Apia", [day, monday, next]);
     let (first, next) = ("2011-12-01T10:00Z", "2011-12-31T10:00Z");
-    check(Word::Month, "Pacific/Apia", [day, first, next]);
+    check(MONTH, "Pacific/Apia", [day, first, next]);
     let [day, next] = ["1993-08-20T12:00Z", "1993-08-21T12:00Z"];
     check(Word::Day, "Pacific/Kwajalein", [day, day, next]);
 }
@@ -300,19 +319,19 @@ fn the_shortest_window_is_known() {
     for (word, zone, expected) in [
         (Word::Hour, "UTC", "1h"),
         (Word::Day, "UTC", "24h"),
-        (Word::Week, "UTC", "7d"),
-        (Word::Month, "UTC", "28d"),
-        (Word::Year, "UTC", "365d"),
+        (WEEK, "UTC", "7d"),
+        (MONTH, "UTC", "28d"),
+        (YEAR, "UTC", "365d"),
         (Word::Hour, "Europe/Oslo", "1h"),
         (Word::Hour, "Australia/Lord_Howe", "1h"),
         (Word::Day, "Europe/Oslo", "23h"),
-        (Word::Week, "Europe/Oslo", "167h"),
-        (Word::Month, "Europe/Oslo", "28d"),
-        (Word::Year, "Europe/Oslo", "365d"),
+        (WEEK, "Europe/Oslo", "167h"),
+        (MONTH, "Europe/Oslo", "28d"),
+        (YEAR, "Europe/Oslo", "365d"),
         (Word::Day, "Antarctica/Troll", "22h"),
         // Since 1985 it moves by half an hour, in 1981 it was a whole one.
         (Word::Day, "Australia/Lord_Howe", "23h"),
-        (Word::Week, "Pacific/Apia", "6d"),
+        (WEEK, "Pacific/Apia", "6d"),
     ] {
         let calendar = windows(word, zone, Origin::UNIX);
         let expected: Nanos = expected.parse().unwrap();
@@ -323,7 +342,7 @@ fn the_shortest_window_is_known() {
 #[test]
 fn the_shortest_window_is_a_lower_bound() {
     for zone in ZONES {
-        for word in [Word::Day, Word::Week, Word::Month, Word::Year] {
+        for word in WORDS.into_iter().filter(|word| *word != Word::Hour) {
             let calendar = windows(word, zone, Origin::UNIX);
             let mut now = Time::ZERO;
             // The first window begins before 1970.
@@ -348,6 +367,155 @@ fn days_and_months_agree_with_the_calendar() {
             assert_eq!(first_of_month(months), day, "{date}");
         }
         date = date.checked_add(1.day()).unwrap();
+    }
+}
+
+/// Returns true if a period of `word` begins on `date`: by the date alone, without the arithmetic
+/// of the module.
+fn begins(word: Word, date: civil::Date) -> bool {
+    let on = |wanted: MonthDay| {
+        let last = date.tomorrow().map_or(true, |next| next.day() == 1);
+        let number = date.day().unsigned_abs();
+        number == wanted.0 || last && number < wanted.0
+    };
+    match word {
+        Word::Hour | Word::Day => true,
+        Word::Week(from) => date.weekday() == from,
+        Word::Month(from) => on(from),
+        Word::Year(from) => date.month().unsigned_abs() == from.month && on(from.day),
+    }
+}
+
+/// Every day of the week and of the month, and days of the year around the leap day.
+fn anchored() -> Vec<Word> {
+    let weekdays = Weekday::Monday.cycle_forward().take(7).map(Word::Week);
+    let months = MonthDay::all().map(Word::Month);
+    let dates = [(1, 1), (2, 28), (2, 29), (3, 1), (4, 6), (12, 31)];
+    let years = dates.map(|(month, day)| Word::Year(civil::date(2028, month, day).into()));
+    weekdays.chain(months).chain(years).collect()
+}
+
+#[test]
+fn periods_begin_on_their_days_for_400_years() {
+    for word in anchored() {
+        let mut date = civil::date(1968, 1, 1);
+        let mut start = None;
+        for day in -731..146_097 {
+            if begins(word, date) {
+                start = Some(day);
+            }
+            if let Some(start) = start {
+                assert_eq!(word.first_day(word.period(day)), start, "{word} on {date}");
+            }
+            date = date.tomorrow().unwrap();
+        }
+    }
+}
+
+#[test]
+fn periods_begin_where_the_clocks_first_show_their_days() {
+    for zone in [
+        "Europe/Oslo",
+        "America/New_York",
+        "Africa/Cairo",
+        "America/Havana",
+        "Australia/Lord_Howe",
+    ] {
+        let tz = database(zone);
+        for word in anchored() {
+            let calendar = windows(word, zone, Origin::UNIX);
+            let mut date = civil::date(1971, 1, 1);
+            let mut starts = Vec::new();
+            while date.year() < 2199 {
+                if begins(word, date) {
+                    let first = date.to_zoned(tz.clone()).unwrap().start_of_day().unwrap();
+                    starts.push(Time::from_nanos(
+                        first.timestamp().as_nanosecond().try_into().unwrap(),
+                    ));
+                }
+                date = date.tomorrow().unwrap();
+            }
+            for pair in starts.windows(2) {
+                let window = CalendarWindow {
+                    start: pair[0],
+                    end: pair[1],
+                };
+                let last = Time::from_nanos(window.end.as_nanos() - 1);
+                assert_eq!(calendar.window_at(window.start), window, "{word} in {zone}");
+                assert_eq!(calendar.window_at(last), window, "{word} in {zone}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_month_without_the_day_begins_on_its_last() {
+    let from = |day| Word::Month(MonthDay(day));
+    for (word, at, start, end) in [
+        (
+            from(31),
+            "2026-02-10T00:00Z",
+            "2026-01-31T00:00Z",
+            "2026-02-28T00:00Z",
+        ),
+        (
+            from(31),
+            "2026-02-28T00:00Z",
+            "2026-02-28T00:00Z",
+            "2026-03-31T00:00Z",
+        ),
+        (
+            from(31),
+            "2024-03-01T00:00Z",
+            "2024-02-29T00:00Z",
+            "2024-03-31T00:00Z",
+        ),
+        (
+            from(31),
+            "2100-03-01T00:00Z",
+            "2100-02-28T00:00Z",
+            "2100-03-31T00:00Z",
+        ),
+        (
+            from(30),
+            "2026-04-29T00:00Z",
+            "2026-03-30T00:00Z",
+            "2026-04-30T00:00Z",
+        ),
+        (
+            from(15),
+            "2026-01-14T23:59:59Z",
+            "2025-12-15T00:00Z",
+            "2026-01-15T00:00Z",
+        ),
+    ] {
+        check(word, "UTC", [at, start, end]);
+    }
+    // Midnight in Oslo, before and after clocks go forward.
+    check(
+        from(29),
+        "Europe/Oslo",
+        [
+            "2026-03-29T12:00Z",
+            "2026-03-28T23:00Z",
+            "2026-04-28T22:00Z",
+        ],
+    );
+}
+
+#[test]
+fn months_from_each_day_share_a_zone() {
+    let oslo = database("Europe/Oslo");
+    let each = months(&oslo, Origin::UNIX);
+    assert_eq!(each.len(), 31);
+    let noon = time("2026-03-18T12:00Z");
+    for (day, months) in MonthDay::all().zip(&each) {
+        let alone = calendar(Word::Month(day), oslo.clone(), Origin::UNIX);
+        assert_eq!(months.window_at(noon), alone.window_at(noon), "{day:?}");
+        assert_eq!(
+            (months.name(), months.shortest()),
+            (alone.name(), alone.shortest())
+        );
     }
 }
 
@@ -394,8 +562,19 @@ fn names_distinguish_calendars() {
         windows(Word::Hour, "UTC", Origin::UNIX).name(),
         "hour in UTC"
     );
+    let date = |month, day| civil::date(2026, month, day);
+    for (word, name) in [
+        (Word::Week(Weekday::Sunday), "week from Sunday in UTC"),
+        (Word::Week(Weekday::Monday), "week in UTC"),
+        (Word::Month(date(1, 31).into()), "month from day 31 in UTC"),
+        (Word::Month(date(1, 1).into()), "month in UTC"),
+        (Word::Year(date(4, 6).into()), "year from 04-06 in UTC"),
+        (Word::Year(date(1, 1).into()), "year in UTC"),
+    ] {
+        assert_eq!(windows(word, "UTC", Origin::UNIX).name(), name);
+    }
     let posix = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap();
-    let name = calendar(Word::Week, posix, Origin::UNIX).name().to_owned();
+    let name = calendar(WEEK, posix, Origin::UNIX).name().to_owned();
     assert!(name.contains("EST5EDT"), "{name}");
 }
 

@@ -205,6 +205,13 @@ impl Moment {
     }
 }
 
+/// Returns a date of the file; `None` if the month has no such day.
+pub(super) fn civil_date(date: toml::value::Date) -> Option<civil::Date> {
+    let year = i16::try_from(date.year).ok()?;
+    let [month, day] = [date.month, date.day].map(u8::cast_signed);
+    civil::Date::new(year, month, day).ok()
+}
+
 /// Reads a date, or a date and a time in whole seconds; reports anything else.
 fn moment(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Moment>> {
     let node = table.get(name)?;
@@ -214,10 +221,7 @@ fn moment(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<
         _ => return None, // reported as of the wrong type
     };
     let seconds = written.and_then(|Datetime { date, time, .. }| {
-        let date = date?;
-        let year = i16::try_from(date.year).ok()?;
-        let [month, day] = [date.month, date.day].map(u8::cast_signed);
-        let date = civil::Date::new(year, month, day).ok()?;
+        let date = civil_date(date?)?;
         let (hour, minute, second) = match time {
             Some(time) if time.nanosecond.unwrap_or(0) > 0 => return None,
             Some(time) => (time.hour, time.minute, time.second.unwrap_or(0)),

@@ -68,11 +68,13 @@ codes! {
     SAME_ADDRESS = "RK0232";
     LIST = "RK0233";
     ACTIVE = "RK0240";
+    ANCHOR = "RK0241";
     PLAN = "RK0250";
     OVERRIDE = "RK0251";
     OVERRIDES_FILE = "RK0252";
     ALERT = "RK0253";
     ALERTS = "RK0254";
+    TOKENS = "RK0260";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

@@ -68,6 +68,7 @@ pub(super) fn concurrency(
             permits,
             per: lease,
         },
+        by_day: None,
         text: words,
     })
 }

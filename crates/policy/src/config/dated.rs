@@ -3,17 +3,20 @@
 //! Such limits are fixed windows in the policy's time zone; a duration (`20/24h`) rolls.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use ratekeeper_core::{Error, Nanos, Permits, Window};
+use jiff::civil::Weekday;
+use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Nanos, Permits, Window};
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm};
+use super::anchor::{AnchorSpec, FirstDay};
 use super::codes;
 use super::diagnostic::Findings;
 use super::numbers::{Written, built, rolling};
-use super::quantity::{Quantity, QuantityKind, Surroundings};
+use super::quantity::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use super::read::At;
 use super::settings::ZoneSpec;
-use crate::calendar::{Word, calendar};
+use crate::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// The words of the calendar.
 const WORDS: [CalendarSpec; 5] = [
@@ -29,17 +32,17 @@ const WORDS: [CalendarSpec; 5] = [
     },
     CalendarSpec {
         name: "week",
-        word: Word::Week,
+        word: Word::Week(Weekday::Monday),
         nominal: Some(7 * 86_400),
     },
     CalendarSpec {
         name: "month",
-        word: Word::Month,
+        word: Word::Month(MonthDay::FIRST),
         nominal: None,
     },
     CalendarSpec {
         name: "year",
-        word: Word::Year,
+        word: Word::Year(YearDay::FIRST),
         nominal: None,
     },
 ];
@@ -79,10 +82,10 @@ impl<'a> Dated<'a> {
         &self,
         text: &At<&str>,
         named: Option<NamedAlgorithm>,
+        anchor: Option<&At<AnchorSpec>>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
-        let word = self.word;
         let permits = built(permits(self.number), text, Written::Limit, out)?;
         if let Some(named) = named.filter(|named| named.value != AlgorithmSpec::Fixed) {
             self.no_algorithm(permits, named.at, out);
@@ -95,16 +98,41 @@ impl<'a> Dated<'a> {
                 return None;
             }
         };
-        let window = Window::calendar(permits, calendar(word.word, zone, around.origin));
-        let window = built(window, text, Written::Limit, out)?.with_denials(around.denials);
+        let first_day = match anchor {
+            Some(anchor) => anchor.first_day(self.word.word, out)?,
+            None => FirstDay::Shared(self.word.word),
+        };
+        let mut window = |calendar: Arc<dyn Calendar>| {
+            let window = built(
+                Window::calendar(permits, calendar),
+                text,
+                Written::Limit,
+                out,
+            )?;
+            Some(AnyAlgorithm::from(window.with_denials(around.denials)))
+        };
+        let nominal = self.word.word;
+        let (algorithm, word, by_day) = match first_day {
+            FirstDay::Shared(word) => (window(calendar(word, zone, around.origin))?, word, None),
+            FirstDay::OfKey(attribute) => {
+                let mut days = months(&zone, around.origin).into_iter();
+                let first = window(days.next()?)?;
+                let others = days.zip(MonthDay::all().skip(1)).map(|(calendar, day)| {
+                    Some((window(calendar)?, text_from(text.value, Word::Month(day))))
+                });
+                let others = others.collect::<Option<_>>()?;
+                (first, nominal, Some(QuantityByDay { attribute, others }))
+            }
+        };
         Some(Quantity {
-            algorithm: window.into(),
+            algorithm,
             quota: permits,
-            window: word.nominal.map(Nanos::from_secs),
+            window: self.word.nominal.map(Nanos::from_secs),
             keeps_to: None,
-            text: text.value.to_owned(),
+            text: text_from(text.value, word),
             at: text.at.clone(),
-            kind: QuantityKind::Calendar(word.word),
+            kind: QuantityKind::Calendar(word),
+            by_day,
         })
     }
 
@@ -130,6 +158,12 @@ impl<'a> Dated<'a> {
                  rolling {name}"
             ));
     }
+}
+
+/// Returns the limit in words: `10000/month from day 15`.
+fn text_from(written: &str, word: Word) -> String {
+    let number = written.split('/').next().unwrap_or(written);
+    format!("{number}/{word}")
 }
 
 fn permits(number: &str) -> Result<Permits, Error> {

@@ -74,6 +74,11 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
         report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
     }
+    let anchor = read::text(table, "anchor").filter(|text| text.value.starts_with("attr:"));
+    if let Some(text) = anchor {
+        let help = "write a day for all keys, such as anchor = 15".to_owned();
+        report(format!("anchor = \"{}\"", shown(text.value)), text.at, help);
+    }
     if let Some(queue) = read::table(table, "queue") {
         let message = format!("`queue` cannot be used in {place}, which is for descriptors");
         let label = "Envoy waits 20 ms for an answer and cannot hold a request back";

@@ -6,6 +6,7 @@
 //!                          quota-reset, hybrid, exponential, smooth-bursty
 //!   warmup = { .. }        beside such a limit: a rested key is served slowly at first
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
+//!   anchor = ..            beside such a limit: the day on which they begin
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
 //!   concurrency = { .. }   permits on loan, which come back
@@ -19,6 +20,7 @@ use ratekeeper_core::{
 use toml::de::DeTable;
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
+use super::anchor::{AnchorSpec, anchor};
 use super::ban::with_ban;
 use super::concurrency::concurrency;
 use super::dated::Dated;
@@ -48,13 +50,27 @@ fn plain_quantity(
     let named = algorithm(table, out);
     let queue = queue(table, out);
     let warming = warming(table, out);
+    let anchor = anchor(table, out);
     if let Some(text) = read::text(table, "limit") {
         if table.contains_key("warmup") {
+            if let Some(anchor) = anchor {
+                anchor.stray(out);
+            }
             return warming?.quantity(&text, named, queue.as_ref(), around, out);
         }
         // A request that costs more than one takes several places of a log at once.
         let ones = !table.contains_key("cost");
+        if let Some(dated) = Dated::read(text.value) {
+            return calendar(&dated, &text, (named, anchor), queue.as_ref(), around, out);
+        }
+        if let Some(anchor) = anchor {
+            anchor.stray(out);
+            return None;
+        }
         return limit(&text, ones, named, queue.as_ref(), around, out);
+    }
+    if let Some(anchor) = anchor {
+        anchor.stray(out);
     }
     if table.contains_key("concurrency") {
         if let Some(warming) = warming {
@@ -79,7 +95,23 @@ fn plain_quantity(
     spacing(&text, queue.as_ref(), around, out)
 }
 
-/// `limit = "N/period"`
+/// `limit = "N/month"`
+fn calendar(
+    dated: &Dated<'_>,
+    text: &At<&str>,
+    (named, anchor): (Option<NamedAlgorithm>, Option<At<AnchorSpec>>),
+    queue: Option<&QueueSpec>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    if let Some(queue) = queue {
+        let help = format!("write limit = \"{}\"", dated.rolling());
+        queue.stray("a calendar limit", help, out);
+    }
+    dated.quantity(text, named, anchor.as_ref(), around, out)
+}
+
+/// `limit = "N/duration"`
 fn limit(
     text: &At<&str>,
     ones: bool,
@@ -88,13 +120,6 @@ fn limit(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    if let Some(dated) = Dated::read(text.value) {
-        if let Some(queue) = queue {
-            let help = format!("write limit = \"{}\"", dated.rolling());
-            queue.stray("a calendar limit", help, out);
-        }
-        return dated.quantity(text, named, around, out);
-    }
     let quota = built(rate(text.value), text, Written::Limit, out)?;
     let phase = around.origin.phase(quota.per());
     let denials = around.denials;
@@ -167,6 +192,7 @@ fn limit(
         text: words,
         at: text.at.clone(),
         kind: QuantityKind::Windows(named),
+        by_day: None,
     })
 }
 
@@ -247,6 +273,7 @@ fn steps(
         text: format!("bucket of {size}, {} {moments}", refill.value),
         at: refill.at,
         kind: QuantityKind::Steps { permits, per },
+        by_day: None,
     })
 }
 
@@ -306,5 +333,6 @@ fn paced(
             per: quota.per(),
             queue: queue.is_some(),
         },
+        by_day: None,
     })
 }

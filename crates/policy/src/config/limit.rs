@@ -13,7 +13,7 @@ use super::check::place;
 use super::codes;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_NAME;
+use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
@@ -21,6 +21,7 @@ use super::read::{self, At, whole};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::ZoneSpec;
+use super::variants::{too_many, variants_by_day};
 use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode, Variants};
 
 /// A rule, and where its parts stand in the file.
@@ -70,6 +71,8 @@ pub(super) struct FileContext<'a> {
     pub(super) responses: Responses,
     pub(super) files: &'a PolicyFiles,
     pub(super) zones: Zones,
+    /// Number of variants of the limits so far: those for the days of their keys.
+    pub(super) variants: usize,
     /// Name and first place of every limit with a name, including refused ones.
     pub(super) names: HashMap<&'a str, Range<usize>>,
 }
@@ -142,24 +145,35 @@ pub(super) fn limit<'a>(
     let quantity = quantity(written, around, out);
     let cost = cost(written, &here, out);
 
-    let (quantity, key, cost, named) = (quantity?, key?, cost?, named?);
+    let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
     let (active_at, active) = active
         .map(|active| (active.at, Box::new(active.value)))
         .unzip();
     let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
     let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
+    let by_day = quantity.by_day.take();
+    let limit = Limit {
+        name: named.into(),
+        id: LimitId::default(),
+        version: 0,
+        outage: outage(written)
+            .or(shared.defaults.outage)
+            .unwrap_or_default(),
+        algorithm: quantity.algorithm.clone(),
+    };
+    let variants = match by_day {
+        Some(by_day) => variants_by_day(&limit, &quantity, by_day),
+        None => Variants::default(),
+    };
+    shared.variants += variants.numbers.len();
+    if shared.variants > MAX_VARIANTS {
+        too_many(quantity.at, out);
+        return None;
+    }
     Some(Draft {
         rule: Rule {
-            limit: Limit {
-                name: named.into(),
-                id: LimitId::default(),
-                version: 0,
-                outage: outage(written)
-                    .or(shared.defaults.outage)
-                    .unwrap_or_default(),
-                algorithm: quantity.algorithm,
-            },
+            limit,
             mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
             matcher: requests.matcher,
             active,
@@ -174,7 +188,7 @@ pub(super) fn limit<'a>(
             keeps_to: quantity.keeps_to,
             text: quantity.text,
             line: 0,
-            variants: Variants::default(),
+            variants,
         },
         index,
         same: requests.same,

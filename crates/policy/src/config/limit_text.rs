@@ -19,13 +19,13 @@ use super::diagnostic::{Diagnostic, Findings};
 use super::forms::quantity;
 use super::quantity::Surroundings;
 use super::render::{Colour, render};
-use super::{Context, check, fields, read, settings, syntax};
+use super::{Context, check, codes, fields, read, settings, syntax};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";
 
 /// Reads how much a limit allows in the policy's words: the fields `limit`, `bucket`,
-/// `spacing`, `concurrency`, `algorithm`, `queue`, `warmup`, `count_denied` and `timezone` of a
+/// `spacing`, `concurrency`, `algorithm`, `anchor`, `queue`, `warmup`, `count_denied` and `timezone` of a
 /// `[[limit]]`, or only the number, `100/1m`.
 ///
 /// ```
@@ -92,7 +92,15 @@ fn algorithm(
         origin: context.origin,
         denials,
     };
-    quantity(table, around, out).map(|quantity| quantity.algorithm)
+    let quantity = quantity(table, around, out)?;
+    if quantity.by_day.is_some() {
+        let at = table.get("anchor").map_or(0..0, toml::Spanned::span);
+        let label = "a limit by itself has no requests with attributes";
+        out.error(codes::ANCHOR, at, "this `anchor` names an attribute", label)
+            .help("write a day, such as anchor = 15, or a policy with this limit");
+        return None;
+    }
+    Some(quantity.algorithm)
 }
 
 /// A text that is no valid limit.
@@ -142,6 +150,10 @@ mod tests {
             ("spacing = \"200ms\"", "leaky bucket"),
             ("timezone = \"UTC\"\nlimit = \"10/day\"", "calendar window"),
             (
+                "{ timezone = \"UTC\", limit = \"10/month\", anchor = 15 }",
+                "calendar window",
+            ),
+            (
                 "bucket = { size = 5, refill = \"1/1s\", step = true }",
                 "interval bucket",
             ),
@@ -186,6 +198,12 @@ mod tests {
             ("limit = \"10/1m\"\nkey = [\"ip\"]", "RK0103", 2, 1),
             ("limit = \"10/1m\"\nspacing = \"1s\"", "RK0204", 2, 1),
             ("{ limit = \"10/1m\"", "RK0101", 1, 28),
+            (
+                "timezone = \"UTC\"\nlimit = \"10/month\"\nanchor = \"attr:day\"",
+                "RK0241",
+                3,
+                10,
+            ),
             ("algorithm = \"sliding-window-log\"", "RK0203", 1, 1),
         ] {
             let error = parse_limit(text, Context::default()).unwrap_err();

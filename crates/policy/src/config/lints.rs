@@ -107,6 +107,7 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
         KeyPart::Cookie(name) => !asked(&Field::Cookie(name.clone())),
         KeyPart::Query(name) => !asked(&Field::Query(name.clone())),
         KeyPart::ApiKey => !header("x-api-key"),
+        KeyPart::Claim(name) => !asked(&Field::Claim(name.clone())),
         KeyPart::Bearer => true,
         _ => false,
     };
@@ -348,9 +349,9 @@ fn longest(word: Word) -> Nanos {
     Nanos::from_secs(match word {
         Word::Hour => 2 * HOUR,
         Word::Day => DAY + HOUR,
-        Word::Week => 7 * DAY + HOUR,
-        Word::Month => 31 * DAY + HOUR,
-        Word::Year => 366 * DAY + HOUR,
+        Word::Week(_) => 7 * DAY + HOUR,
+        Word::Month(_) => 31 * DAY + HOUR,
+        Word::Year(_) => 366 * DAY + HOUR,
     })
 }
 
@@ -359,9 +360,9 @@ fn shortest(word: Word) -> Nanos {
     Nanos::from_secs(match word {
         Word::Hour => HOUR / 2,
         Word::Day => DAY - HOUR,
-        Word::Week => 7 * DAY - HOUR,
-        Word::Month => 28 * DAY - HOUR,
-        Word::Year => 365 * DAY - HOUR,
+        Word::Week(_) => 7 * DAY - HOUR,
+        Word::Month(_) => 28 * DAY - HOUR,
+        Word::Year(_) => 365 * DAY - HOUR,
     })
 }
 

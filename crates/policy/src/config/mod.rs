@@ -13,6 +13,7 @@
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `refusal`, `exempt`, `settings`:
 //!   one part of a limit each, from values of the right shape to the model.
 //! * `geo`: the databases of countries and networks, and whether limits have the ones they need.
+//! * `jwt.rs` reads the keys of valid tokens.
 //! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.
@@ -22,6 +23,7 @@
 mod active;
 mod alert;
 mod algorithm;
+mod anchor;
 mod ban;
 mod check;
 pub(crate) mod codes;
@@ -35,6 +37,7 @@ mod fields;
 mod foreign;
 mod forms;
 mod geo;
+mod jwt;
 mod limit;
 mod limit_text;
 mod lints;
@@ -204,6 +207,7 @@ fn policy(
         defaults,
         responses,
         zones: HashMap::new(),
+        variants: 0,
         names: HashMap::new(),
     };
     let mut lines = LineCounter::new(text);
@@ -216,6 +220,8 @@ fn policy(
         }
     }
     exempt::exempt(root, files, &mut drafts, out);
+    let tokens = jwt::tokens(root, files, out);
+    jwt::required(root, &drafts, out);
     let mut variants = VariantReader::new(root, &shared);
     let prefix = client_ip.ipv6_prefix;
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
@@ -247,6 +253,7 @@ fn policy(
         origin: context.origin,
         client_ip,
         plans,
+        tokens,
         headers: settings::headers(root),
         settings,
     })

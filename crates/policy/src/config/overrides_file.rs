@@ -41,7 +41,7 @@ pub(super) fn read(
         return;
     };
     let name = shown(path.value);
-    let text = match files.overrides(path.value) {
+    let text = match files.text(path.value) {
         Ok(text) => text,
         Err(reason) => {
             let message = format!("cannot read the overrides `{name}`: {reason}");

@@ -7,6 +7,7 @@ use toml::de::DeTable;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_PLAN_KEYS, MAX_PLANS};
+use super::jwt::has_tokens;
 use super::limit::Draft;
 use super::overrides::exact_value;
 use super::read::{self, At, SpannedValue};
@@ -46,7 +47,7 @@ pub(super) fn plans(
         }
         return None;
     };
-    let from = from(table.value, ipv6_prefix, out);
+    let from = from(root, table.value, ipv6_prefix, out);
     let default = read::text(table.value, "default");
     let default = default.filter(|text| plan_name(text, out))?;
     let mut names: Vec<Box<str>> = vec![default.value.into()];
@@ -165,6 +166,7 @@ pub(super) fn set_text(node: &SpannedValue<'_>) -> Option<At<String>> {
 
 /// Reads `from`; `None` if it is reported as wrong.
 fn from<'a>(
+    root: &DeTable<'_>,
     table: &'a DeTable<'_>,
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
@@ -175,6 +177,9 @@ fn from<'a>(
     let text = read::text(table, "from")?;
     match KeyPart::parse(text.value) {
         Ok(KeyPart::Attribute(name)) => Some(FromText::Value(PlanSource::Attribute(name))),
+        Ok(KeyPart::Claim(name)) => {
+            has_tokens(root, &text, out).then_some(FromText::Value(PlanSource::Claim(name)))
+        }
         Ok(part @ KeyPart::Header(_)) if part.is_secret() => no_source(&text, out),
         Ok(KeyPart::Header(name)) => Some(FromText::Value(PlanSource::Header(name))),
         _ => no_source(&text, out),
@@ -183,12 +188,8 @@ fn from<'a>(
 
 fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
     let message = format!("a plan cannot come from \"{}\"", shown(text.value));
-    let label = "expected \"attr:NAME\", \"header:NAME\" or a table of keys";
-    let help = if text.value.starts_with("jwt:") {
-        "verify the token before, and send its plan as an attribute: from = \"attr:plan\""
-    } else {
-        "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }"
-    };
+    let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
+    let help = "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }";
     out.error(codes::PLAN, text.at.clone(), message, label)
         .help(help);
     None

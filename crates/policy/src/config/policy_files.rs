@@ -13,6 +13,7 @@
 //! has no value that matches.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
@@ -21,6 +22,7 @@ use super::MAX_BYTES;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES};
+use super::jwt::keys_file;
 use super::read::{self, At};
 use super::{sha, syntax};
 use crate::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
@@ -28,14 +30,16 @@ use crate::{Asn, Country, Field, Pattern};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
+/// Maximum size of a file with keys of tokens in bytes.
+const MAX_KEYS_BYTES: usize = 1 << 20;
 /// Maximum number of lists that one policy names.
 const MAX_LISTS: usize = 32;
 /// Maximum number of wrong lines of one list that are reported.
 const MAX_WRONG: usize = 5;
 
 /// The files that a policy names, each with its text, or the reason why it could not be read: the
-/// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`) and the databases of
-/// `[geo]`, which are compiled.
+/// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`), the keys of tokens (`keys`
+/// of `[jwt]`), and the databases of `[geo]`, which are compiled.
 ///
 /// ```
 /// use ratekeeper_core::Time;
@@ -66,11 +70,19 @@ pub struct PolicyFiles {
     networks: Option<DatabaseFile<Asn>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct PolicyFile {
     /// Maximum size in bytes.
     most: usize,
     text: Result<Arc<str>, String>,
+}
+
+/// Leaves out the text, which may be a shared secret.
+impl fmt::Debug for PolicyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.text.as_ref().map(|text| text.len());
+        f.debug_tuple("PolicyFile").field(&bytes).finish()
+    }
 }
 
 impl PolicyFile {
@@ -141,8 +153,8 @@ fn bytes<B: Into<Vec<u8>>>(
 impl PolicyFiles {
     /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
     /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
-    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, and two
-    /// databases, which may have 128 MiB each and are compiled.
+    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, keys
+    /// of 1 MiB, and two databases, which may have 128 MiB each and are compiled.
     pub fn read<B: Into<Vec<u8>>>(
         text: &str,
         mut read: impl FnMut(&str, usize) -> Result<B, String>,
@@ -178,6 +190,10 @@ impl PolicyFiles {
             files.countries =
                 name("country_db").map(|name| DatabaseFile::read(name, None, &mut read));
             files.networks = name("asn_db").map(|name| DatabaseFile::read(name, None, &mut read));
+        }
+        if let Some(name) = keys_file(root) {
+            let file = PolicyFile::read(name, MAX_KEYS_BYTES, &mut read);
+            files.texts.insert(name.to_owned(), file);
         }
         files
     }
@@ -219,8 +235,8 @@ impl PolicyFiles {
         self.networks.as_ref()
     }
 
-    /// Returns the text of the file with overrides, or the reason why there is none.
-    pub(super) fn overrides(&self, name: &str) -> Result<&str, &str> {
+    /// Returns the text of a file, or the reason why there is none.
+    pub(super) fn text(&self, name: &str) -> Result<&str, &str> {
         match self.texts.get(name) {
             Some(file) => file.text.as_deref().map_err(String::as_str),
             None => Err("it is not read with this policy"),

@@ -214,5 +214,6 @@ fn post_paid(
             permits: quota.permits(),
             per: quota.per(),
         },
+        by_day: None,
     })
 }

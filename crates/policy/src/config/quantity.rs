@@ -23,6 +23,17 @@ pub(super) struct Quantity {
     pub(super) at: Range<usize>,
     /// How it counts, for comparing two quantities.
     pub(super) kind: QuantityKind,
+    /// Where each key has a first day of the month: the same limit from the other days.
+    pub(super) by_day: Option<QuantityByDay>,
+}
+
+/// A limit of months that begin on a day of the key.
+#[derive(Clone, Debug)]
+pub(super) struct QuantityByDay {
+    /// Attribute of a request with the day.
+    pub(super) attribute: String,
+    /// From day 2 to day 31, each with its text.
+    pub(super) others: Vec<(AnyAlgorithm, String)>,
 }
 
 /// How a quantity counts.

@@ -23,10 +23,6 @@ const MAX_FIELD_NAME: usize = 100;
 /// Key parts that people try, by the word before `:`, and what to write instead.
 const PART_HINTS: &[NameHint] = &[
     (
-        "jwt",
-        "let the application verify the token and send its claim: key = [\"attr:user_id\"]",
-    ),
-    (
         "form",
         "let the application send the field: key = [\"attr:username\"]",
     ),
@@ -118,6 +114,8 @@ pub(super) fn requests(
         ("descriptor", |name| {
             Field::Descriptor(EntryName::new(&name))
         }),
+        // Last, so that no token is verified for a request that another field leaves out.
+        ("jwt", Field::Claim),
     ] {
         let Some(names) = read::table(written, group) else {
             continue;

@@ -180,7 +180,8 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 8] = [
+    const BESIDE: [(&str, &str, &str); 9] = [
+        ("anchor", "limit", "\"100/month\""),
         ("hours", "timezone", "\"UTC\""),
         ("days", "timezone", "\"UTC\""),
         ("username", "password", "\"env:P\""),
@@ -201,6 +202,7 @@ mod tests {
             Ok(match name {
                 "GeoLite2-Country.mmdb" => mmdb_writer::countries(0, &[("192.0.2.0/24", "NO")]),
                 "GeoLite2-ASN.mmdb" => mmdb_writer::networks(0, &[("192.0.2.0/24", 3_320)]),
+                "jwks.json" => include_bytes!("../../tests/keys/jwks.json").to_vec(),
                 _ => "limit,key,set\n".into(),
             })
         });
@@ -309,6 +311,7 @@ mod tests {
                 writeln!(text, "{name} = {value}").unwrap();
             }
             for (name, value) in [
+                ("timezone", "\"UTC\""),
                 ("response", "{ slow-down = { status = 431 } }"),
                 ("limit", READY),
                 ("client_ip", "{ trusted_proxies = [\"192.0.2.1\"] }"),
@@ -317,6 +320,10 @@ mod tests {
                     "{ country_db = \"GeoLite2-Country.mmdb\", asn_db = \"GeoLite2-ASN.mmdb\" }",
                 ),
                 ("plan", "{ from = \"attr:plan\", default = \"free\" }"),
+                (
+                    "jwt",
+                    "{ keys = \"file:jwks.json\", algorithms = [\"RS256\"] }",
+                ),
             ] {
                 if !root.contains_key(name) {
                     writeln!(text, "{name} = {value}").unwrap();

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ratekeeper_core::{Algorithm as _, Limit, LimitId, Origin, Quota};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin, Quota};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -23,10 +23,10 @@ use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
 use super::numbers::{Written, built};
-use super::quantity::{Quantity, Surroundings};
+use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::read::{self, At, SpannedValue};
 use super::settings::ZoneSpec;
-use crate::{Allowance, Cost, Variant};
+use crate::{Allowance, Cost, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
 pub(super) struct VariantReader<'a> {
@@ -61,7 +61,7 @@ impl<'a> VariantReader<'a> {
             zone: &shared.zone,
             origin: shared.origin,
             known: HashMap::new(),
-            count: 0,
+            count: shared.variants,
         }
     }
 
@@ -88,31 +88,18 @@ impl<'a> VariantReader<'a> {
         if let Some(known) = self.known.get(&known) {
             return Some(*known);
         }
-        if self.count == MAX_VARIANTS {
-            let message = format!("plans and overrides have more than {MAX_VARIANTS} numbers");
-            let label = "one more than allowed";
-            out.error(codes::TOO_MANY, at.clone(), message, label)
-                .help("give keys equal numbers where possible: those are counted once");
-            return None;
-        }
         let quantity = self.quantity(draft, set, at, out)?;
         let index = u32::try_from(draft.rule.variants.numbers.len()).ok()?;
         let own = &draft.rule.limit;
         // No name or number of a policy has a `+`.
         let name = format!("{}={}", own.name, set.name.replace(' ', "+"));
-        draft.rule.variants.numbers.push(Variant {
-            limit: Limit {
-                name: name.into(),
-                id: LimitId::default(),
-                algorithm: quantity.algorithm,
-                ..own.clone()
-            },
-            quota: quantity.quota,
-            window: quantity.window,
-            keeps_to: quantity.keeps_to,
-            text: quantity.text,
-        });
-        self.count += 1;
+        let variants = variants(own, &name, quantity);
+        self.count += variants.len();
+        if self.count > MAX_VARIANTS {
+            too_many(at.clone(), out);
+            return None;
+        }
+        draft.rule.variants.numbers.extend(variants);
         let allowance = Allowance::Variant(index);
         self.known.insert(known, allowance);
         Some(allowance)
@@ -167,6 +154,64 @@ impl<'a> VariantReader<'a> {
             }
             _ => Some(quantity),
         }
+    }
+}
+
+/// Reports more variants than a policy may have.
+pub(super) fn too_many(at: Range<usize>, out: &mut Findings<'_>) {
+    let message =
+        format!("plans, overrides and days of keys have more than {MAX_VARIANTS} numbers");
+    out.error(codes::TOO_MANY, at, message, "more than allowed")
+        .help("give keys equal numbers where possible; days of keys make 31 of each");
+}
+
+/// Returns the variants of a limit for the days on which the months of its keys may begin.
+pub(super) fn variants_by_day(own: &Limit, quantity: &Quantity, by_day: QuantityByDay) -> Variants {
+    Variants {
+        numbers: later_days(own, &format!("{}=", own.name), quantity, by_day.others),
+        day_attribute: Some(by_day.attribute.into()),
+        ..Variants::default()
+    }
+}
+
+/// Returns the variants of a limit for a quantity: one, or one for each day on which the months
+/// of its keys may begin.
+fn variants(own: &Limit, name: &str, mut quantity: Quantity) -> Vec<Variant> {
+    let by_day = quantity.by_day.take();
+    let later = by_day.map(|by_day| later_days(own, name, &quantity, by_day.others));
+    let first = variant(own, name.to_owned(), &quantity);
+    std::iter::once(first)
+        .chain(later.into_iter().flatten())
+        .collect()
+}
+
+/// Returns the variants from day 2 on, with `@2` to `@31` behind the name.
+fn later_days(
+    own: &Limit,
+    name: &str,
+    quantity: &Quantity,
+    others: Vec<(AnyAlgorithm, String)>,
+) -> Vec<Variant> {
+    let each = (2..).zip(others).map(|(day, (algorithm, text))| {
+        let mut variant = variant(own, format!("{name}@{day}"), quantity);
+        variant.limit.algorithm = algorithm;
+        Variant { text, ..variant }
+    });
+    each.collect()
+}
+
+fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
+    Variant {
+        limit: Limit {
+            name: name.into(),
+            id: LimitId::default(),
+            algorithm: quantity.algorithm.clone(),
+            ..own.clone()
+        },
+        quota: quantity.quota,
+        window: quantity.window,
+        keeps_to: quantity.keeps_to,
+        text: quantity.text.clone(),
     }
 }
 

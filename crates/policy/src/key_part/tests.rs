@@ -67,7 +67,7 @@ fn invalid_key_parts_are_refused_with_a_correction() {
         ("countries", "unknown key part", "write one of: all"),
         ("contry", "unknown key part", "`country`"),
         ("as", "unknown key part", "`asn`"),
-        ("jwt:sub", "unknown key part", ""),
+        ("jwts:sub", "unknown key part", "did you mean `jwt:sub`?"),
         ("form:username", "unknown key part", ""),
         ("descriptor", "needs a name", "\"descriptor:NAME\""),
     ] {

@@ -26,6 +26,7 @@ impl KeyPart {
             Self::Continent => request.country().continent().as_bytes(),
             Self::Asn => request.network(),
             Self::Attribute(name) => request.attribute(name)?.as_bytes(),
+            Self::Claim(name) => request.claim(name)?.as_bytes(),
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref()?;
                 name.of(descriptor)?.as_bytes()

@@ -4,7 +4,7 @@ use crate::ValueError;
 
 pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
     /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 16] = [
+    const KNOWN: [&str; 17] = [
         "all",
         "ip",
         "path",
@@ -20,6 +20,7 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         "cookie:",
         "query:",
         "attr:",
+        "jwt:",
         "descriptor:",
     ];
     /// Maximum number of edits of a near spelling.
@@ -36,7 +37,8 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, _) => "write one of: all, ip, ip/24, path, route, method, host, country, \
-                      continent, asn, header:X, cookie:X, query:X, bearer, api_key, attr:X, descriptor:X"
+                      continent, asn, header:X, cookie:X, query:X, bearer, api_key, attr:X, jwt:X, \
+                      descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)

@@ -57,6 +57,7 @@ fn facts() -> Facts<'static> {
         headers: &[("x-device", b"d1"), ("x-internal", b"yes")],
         cost: None,
         attributes: &[("user", "u1"), ("amount", "7"), ("odd", "7.5")],
+        claims: None,
         descriptor: None,
     }
 }
@@ -463,6 +464,7 @@ proptest! {
             headers: &[(name, &header)],
             cost: None,
             attributes: &[("a", &attribute)],
+            claims: None,
             descriptor: None,
         };
         let mut charges = Charges::default();

@@ -243,6 +243,7 @@ pub(super) async fn ask<C: Clock>(
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,
+        claims: None,
         descriptor: asked.map(|asked| Descriptor {
             domain: &asked.domain,
             entries: &entries,

@@ -7,8 +7,8 @@ use super::ban::BAN;
 use super::plan::PLANS;
 use super::requests::MATCH;
 use super::{
-    ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
-    pattern, required,
+    ANCHOR, ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE,
+    optional, pattern, required,
 };
 use crate::config::shape::{FieldSpec, NameHint, Shape, TableSpec, Words};
 
@@ -160,6 +160,20 @@ const WARMUP_FIELD: FieldSpec = optional(
     "{ period = \"10s\", cold_factor = 3 }",
     "Warm-up beside `limit`: after a rest, requests are admitted slowly at first, as in Guava.",
 );
+const ANCHOR_FIELD: FieldSpec = optional(
+    "anchor",
+    Shape::Either(ANCHORS),
+    "15",
+    "Beside a calendar limit: the day on which its periods begin. For a month a number (in a shorter \
+     month, its last day), a date or attr:NAME, an attribute with the day of each key; for a week \
+     mon to sun; for a year a date.",
+);
+/// `anchor`: a day of the month, a word or an attribute, or a date.
+const ANCHORS: &[Shape] = &[
+    Shape::Whole { least: 1, most: 31 },
+    pattern(ANCHOR),
+    Shape::Moment,
+];
 /// `concurrency`: a number, or a table.
 const CONCURRENCIES: &[Shape] = &[
     Shape::Whole {
@@ -201,6 +215,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         BUCKET_FIELD,
         SPACING_FIELD,
         CONCURRENCY_FIELD,
+        ANCHOR_FIELD,
         ALGORITHM_FIELD,
         QUEUE_FIELD,
         WARMUP_FIELD,
@@ -250,6 +265,7 @@ pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
         BUCKET_FIELD,
         SPACING_FIELD,
         CONCURRENCY_FIELD,
+        ANCHOR_FIELD,
         ALGORITHM_FIELD,
         QUEUE_FIELD,
         WARMUP_FIELD,
@@ -287,7 +303,7 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
         apply: match = { path = \"!/login\" }",
     "distinct" => "leave it out: events are counted, not different values",
     "alerts" => "write alert = { above = \"80%\", for = \"2m\" }",
-    "anchor" => "leave it out: calendar periods begin at the same time for all keys",
+    "billing_day" => "write anchor = \"attr:billing_day\"",
     "when" => "use `match`: match = { method = \"POST\", path = \"/login\" }",
     "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \
         }",

@@ -18,6 +18,7 @@ mod alert;
 mod algorithm;
 mod ban;
 mod geo;
+mod jwt;
 mod limit;
 mod plan;
 mod process;
@@ -27,6 +28,7 @@ mod store;
 
 use self::alert::ALERTS;
 use self::geo::GEO;
+use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};
 pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
 use self::plan::{OVERRIDE, PLAN};
@@ -76,6 +78,8 @@ pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
 pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
 /// Largest factor by which a ban is longer than the last one.
 pub(in crate::config) const MAX_GROWTH: u64 = 100;
+/// Maximum number of algorithms of tokens: all that there are.
+pub(in crate::config) const MAX_ALGORITHMS: usize = 12;
 /// Maximum number of sub-buckets of a window.
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 
@@ -86,6 +90,7 @@ const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";
 const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
+const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
 const ATTRIBUTE: &str = "^attr:.+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
 const STATUS: Shape = Shape::Whole {
@@ -204,6 +209,12 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             },
             "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
             "The limits; all that match apply.",
+        ),
+        optional(
+            "jwt",
+            Shape::Table(&JWT),
+            "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
+            "Valid tokens, for key parts jwt:X and matches jwt.X.",
         ),
         optional(
             "plan",

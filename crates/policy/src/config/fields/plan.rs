@@ -41,7 +41,7 @@ pub(super) static PLAN: TableSpec = TableSpec {
                 },
             ]),
             "\"attr:plan\"",
-            "Source of the plan: an attribute, a header, or a table of keys and their plans.",
+            "Source of the plan: an attribute, a claim, a header, or a table of keys and their plans.",
         ),
         required(
             "default",

@@ -88,6 +88,12 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
             "Attributes that the application sends.",
         ),
         optional(
+            "jwt",
+            Shape::Named { most: MAX_NAMES },
+            "{ plan = \"pro\" }",
+            "Claims of the verified token.",
+        ),
+        optional(
             "domain",
             Shape::Texts {
                 most: MAX_MATCH_VALUES,
@@ -119,6 +125,8 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
         "user-agent" => "write it as a header: header.user-agent = \"*bot*\"",
         "attribute" => "write attr.NAME = \"value\"",
         "descriptors" => "write descriptor.NAME = \"value\" for each entry",
+        "claim" => "write jwt.NAME = \"value\"",
+        "claims" => "write jwt.NAME = \"value\"",
         "entries" => "write descriptor.NAME = \"value\" for each entry",
         "entry" => "write descriptor.NAME = \"value\"",
         "generic_key" => "write it as an entry: descriptor.generic_key = \"value\"",

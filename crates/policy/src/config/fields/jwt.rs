@@ -1,0 +1,58 @@
+//! Fields of `[jwt]`: the tokens that are valid.
+
+use super::{MAX_ALGORITHMS, optional, pattern, required};
+use crate::config::shape::{Shape, TableSpec};
+
+pub(super) static JWT: TableSpec = TableSpec {
+    what: "`[jwt]`",
+    fields: &[
+        required(
+            "keys",
+            pattern("^file:.+$"),
+            "\"file:jwks.json\"",
+            "File with the keys: a JWK set, a public key in PEM, or a shared secret; read again when \
+             it changes.",
+        ),
+        required(
+            "algorithms",
+            Shape::List {
+                most: MAX_ALGORITHMS,
+            },
+            "[\"ES256\"]",
+            "Algorithms of valid signatures: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, \
+             EdDSA, or HS256, HS384, HS512 with a shared secret.",
+        ),
+        optional(
+            "issuer",
+            Shape::TEXT,
+            "\"https://issuer.example\"",
+            "Value of `iss` that a token must have (default: any).",
+        ),
+        optional(
+            "audience",
+            Shape::TEXT,
+            "\"api\"",
+            "Value that `aud` of a token must be or hold (default: any).",
+        ),
+        optional(
+            "header",
+            Shape::TEXT,
+            "\"x-token\"",
+            "Header with the token (default authorization, behind Bearer).",
+        ),
+    ],
+    hints: hints! {
+        "key" => "write keys = \"file:key.pem\"",
+        "secret" => "write keys = \"file:secret\", a file with at least 32 bytes",
+        "jwks" => "write keys = \"file:jwks.json\"",
+        "jwks_uri" => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
+        "jwks_url" => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
+        "algorithm" => "write algorithms = [\"RS256\"]",
+        "alg" => "write algorithms = [\"RS256\"]",
+        "iss" => "write issuer = \"https://issuer.example\"",
+        "aud" => "write audience = \"api\"",
+        "leeway" => "leave it out: clocks may differ by 60 s",
+        "cookie" => "let the proxy copy the cookie into a header, and write header = \"x-token\"",
+    },
+    ..TableSpec::EMPTY
+};
