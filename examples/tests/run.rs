@@ -122,6 +122,11 @@ fn examples_print_the_expected_output() {
         &shared_by_processes(0),
     );
     check(
+        env!("CARGO_BIN_EXE_login_failures"),
+        "wrong: 401\nmaintenance: 503\nwrong: 401\nright: 200\n\
+         wrong: 401\nwrong: 401\nwrong: 401\nright: 429\n",
+    );
+    check(
         env!("CARGO_BIN_EXE_keyed_by_user"),
         "ann: served, 1 left\nann: served, 0 left\nbob: served, 1 left\n\
          ann: the limit is used up; try again in 30 min\nann: 2 left\n",

@@ -128,6 +128,28 @@ pub(crate) fn ban(rule: &Rule) -> Option<String> {
 /// Maximum number of growing lengths of bans that are shown after the first.
 const MAX_BANS_SHOWN: usize = 2;
 
+/// Returns how reports correct the charges of a limit, in words; empty if none does.
+pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
+    let Some(correction) = rule.correction.as_deref() else {
+        return Vec::new();
+    };
+    let count = correction.count.as_ref();
+    let count = count.map(|count| format!("only {count} counts: any other gives the charge back"));
+    let cost = correction
+        .is_estimate
+        .then(|| "the estimate is charged first, and becomes the actual cost".to_owned());
+    let reset = correction.reset_on.as_ref();
+    let reset = reset.map(|reset| format!("{reset} empties the record of the key"));
+    let report = format!(
+        "reported with POST /v1/report within {}; without a report the charge stays",
+        words::span(correction.within)
+    );
+    [count, cost, reset, Some(report)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
 /// Returns when a limit begins or ceases to apply next, in its time zone.
 pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     let second = i64::try_from(active.next_change(wall)?.unix_seconds()?).ok()?;
@@ -135,12 +157,19 @@ pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     Some(Timestamp::from_second(second).ok()?.to_zoned(zone))
 }
 
-/// Mentions that a limit with active hours is played as if it applied at all times.
+/// Mentions that a limit with active hours is played as if it applied at all times, and one that
+/// reports correct as if none came.
 pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
     if let Some(active) = rule.active.as_deref() {
         let name = &rule.limit.name;
         output.talk(format!(
             "`{name}` ({active}) is played as if it were always active"
+        ));
+    }
+    if rule.correction.is_some() {
+        let name = &rule.limit.name;
+        output.talk(format!(
+            "`{name}` is played without reports of results: every request keeps its charge"
         ));
     }
 }

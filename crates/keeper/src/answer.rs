@@ -12,6 +12,8 @@ use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time,
 use ratekeeper_policy::{Charges, Numbers, Policy, Rule, Variant};
 use ratekeeper_store::Decisions;
 
+use crate::DecisionId;
+use crate::decision_id::{MadeCharge, corrected};
 use crate::report::wait;
 
 /// The decisions of the limits about one request.
@@ -23,6 +25,8 @@ pub struct Answer {
     decided_at: Time,
     /// The name that holds the lent permits, if the request asked for some.
     pub(crate) lease: Option<LeaseId>,
+    /// The charges that a report may correct, if there is a record of them.
+    pub(crate) open: Option<Box<DecisionId>>,
     /// Index of the outcome that refuses: used by status, headers and body.
     refused_by: Option<usize>,
 }
@@ -127,6 +131,7 @@ impl Answer {
             decisions,
             decided_at,
             lease: None,
+            open: None,
             refused_by: None,
         };
         answer.refused_by = answer.longest_wait();
@@ -281,7 +286,24 @@ impl Answer {
             }
         }
         self.refused_by = self.longest_wait();
+        if !self.allowed() {
+            self.open = None;
+        }
         self
+    }
+
+    /// Returns the charges that a report may correct; none if the request is refused.
+    pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
+        if !self.allowed() || !self.policy.rules.are_corrected() {
+            return Vec::new();
+        }
+        let charges = corrected(&self.policy, &self.charges);
+        let decided = charges.map(|(index, mut charge, _)| {
+            let decision = self.decisions.each.get(index);
+            charge.is_made = decision.is_some_and(|decision| decision.verdict.allows());
+            charge
+        });
+        decided.collect()
     }
 
     /// Returns the limits in shadow mode that would refuse.

@@ -103,6 +103,8 @@ mod call;
 mod clock;
 mod counter;
 #[cfg(feature = "policy")]
+mod decision_id;
+#[cfg(feature = "policy")]
 pub mod headers;
 #[cfg(feature = "policy")]
 mod keeper;
@@ -128,6 +130,8 @@ mod rate_limit;
 mod redis_settings;
 #[cfg(feature = "policy")]
 mod report;
+#[cfg(feature = "policy")]
+mod reporting;
 mod smooth;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -140,6 +144,8 @@ pub use call::{Act, Answers, Asked};
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
+#[cfg(feature = "policy")]
+pub use decision_id::{DecisionId, NoDecisionId};
 #[cfg(feature = "policy")]
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
 pub use keyed::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
@@ -162,11 +168,15 @@ pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 #[cfg(feature = "policy")]
 pub use ratekeeper_policy as policy;
+#[cfg(feature = "policy")]
+pub use ratekeeper_policy::Report;
 pub use ratekeeper_store as store;
 #[cfg(all(feature = "policy", feature = "redis"))]
 pub use redis_settings::{read_secret, redis_config};
 #[cfg(feature = "policy")]
 pub use report::LimitReport;
+#[cfg(feature = "policy")]
+pub use reporting::Reported;
 pub use smooth::SmoothRateLimiter;
 
 /// The code of the README compiles and runs.

@@ -212,19 +212,10 @@ impl<S: Store, C: Clock> Limits<S, C> {
         let changed = grant.charged.iter().filter(|it| it.used != it.cost);
         let settled: SmallVec<[Settled<'_>; 4]> = changed.map(Charged::settled).collect();
         let now = self.0.clock.now();
-        if settled.iter().any(|it| it.used > it.charge.cost) {
-            return self.0.store.correct(&settled, now).await;
-        }
-        // The shorter way, one call to Redis.
-        let back = settled.iter().map(|it| Charge {
-            cost: it.charge.cost - it.used,
-            ..it.charge
-        });
-        let back: ChargeList<'_> = back.collect();
-        if back.is_empty() {
+        if settled.is_empty() {
             return Ok(());
         }
-        self.0.store.refund(&back, now).await
+        self.0.store.correct(&settled, now).await
     }
 
     /// Gives all charges of a grant back: the work was not done.

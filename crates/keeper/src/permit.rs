@@ -99,7 +99,7 @@ impl FromStr for Permit {
     /// # Errors
     /// If the text is not exactly the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self, NoPermit> {
-        let bytes = decoded(text).ok_or(NoPermit)?;
+        let bytes = decoded(text, MAX_CHARS).ok_or(NoPermit)?;
         let (&[VERSION], rest) = bytes.split_first_chunk().ok_or(NoPermit)? else {
             return Err(NoPermit);
         };
@@ -119,7 +119,7 @@ impl FromStr for Permit {
 }
 
 /// Returns true if the bytes are exactly those of a key.
-fn is_whole(key: &[u8]) -> bool {
+pub(crate) fn is_whole(key: &[u8]) -> bool {
     let mut again = Vec::with_capacity(key.len());
     let mut builder = KeyBuilder::new(&mut again);
     for part in Key::from_bytes(key).parts() {
@@ -130,7 +130,8 @@ fn is_whole(key: &[u8]) -> bool {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-fn encoded(bytes: &[u8]) -> String {
+/// Encodes bytes in base64 for URLs.
+pub(crate) fn encoded(bytes: &[u8]) -> String {
     encoded_in(DIGITS, bytes)
 }
 
@@ -149,9 +150,9 @@ pub(crate) fn encoded_in(digits: &[u8; 64], bytes: &[u8]) -> String {
     text
 }
 
-/// Returns `None` for any text that [`encoded`] never writes.
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    if text.len() > MAX_CHARS {
+/// Returns `None` for any text that [`encoded`] never writes, or of more than `most` characters.
+pub(crate) fn decoded(text: &str, most: usize) -> Option<Vec<u8>> {
+    if text.len() > most {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
@@ -226,7 +227,7 @@ mod tests {
             ("foobar", "Zm9vYmFy"),
         ] {
             assert_eq!(encoded(bytes.as_bytes()), text);
-            assert_eq!(decoded(text).as_deref(), Some(bytes.as_bytes()));
+            assert_eq!(decoded(text, MAX_CHARS).as_deref(), Some(bytes.as_bytes()));
         }
         assert_eq!(encoded(&[0xfb, 0xff]), "-_8");
     }

@@ -9,8 +9,8 @@ use ratekeeper_core::{
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Alert, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers, Variants,
-    WallTime,
+    Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers,
+    Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -32,6 +32,8 @@ pub struct Rule {
     pub missing_key: MissingKey,
     /// Cost of a request.
     pub cost: Cost,
+    /// How a report corrects its charges; `None` if none does.
+    pub correction: Option<Box<Correction>>,
     /// Exemptions from it.
     pub exemptions: Vec<Arc<Exemption>>,
     /// How a refusal looks.

@@ -21,6 +21,7 @@ pub struct Rules {
     all: Vec<Rule>,
     requests: RequestIndex,
     descriptors: DescriptorIndex,
+    are_corrected: bool,
 }
 
 impl Rules {
@@ -41,8 +42,14 @@ impl Rules {
         Self {
             requests: RequestIndex::new(&on_requests),
             descriptors,
+            are_corrected: rules.iter().any(|rule| rule.correction.is_some()),
             all: rules,
         }
+    }
+
+    /// Returns true if reports correct the charges of a rule.
+    pub fn are_corrected(&self) -> bool {
+        self.are_corrected
     }
 
     /// Returns the rules that may match, in the order of the file, each once.
@@ -72,12 +79,15 @@ impl Rules {
         }
     }
 
-    /// Returns the limits and their variants, so that their ids and version can be set.
+    /// Returns the limits, their variants and their records of requests, so that their ids and version can be set.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.all.iter_mut().flat_map(|rule| {
             let variants = rule.variants.numbers.iter_mut();
             let others = variants.map(|variant| &mut variant.limit);
-            std::iter::once(&mut rule.limit).chain(others)
+            let records = rule.correction.iter_mut().map(|it| &mut it.record);
+            std::iter::once(&mut rule.limit)
+                .chain(others)
+                .chain(records)
         })
     }
 }

@@ -1,4 +1,5 @@
-//! The guide to the algorithms writes each of them as the policy does.
+//! The guide to the algorithms writes each of them as the policy does; the guide to results has
+//! policies that are right.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -36,4 +37,17 @@ fn every_way_to_write_an_algorithm_is_read_as_that_algorithm() {
         names.insert(name);
     }
     assert_eq!(names.len(), 14, "{names:?}");
+}
+
+#[test]
+fn every_policy_of_the_guide_to_results_is_right() {
+    let guide = include_str!("../../../docs/guide/outcomes.md");
+    let blocks: Vec<_> = guide.split("```toml\n").skip(1).collect();
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        let text = block.split("```").next().unwrap();
+        let loaded = parse(text, Context::default()).unwrap();
+        assert_eq!(loaded.warnings, [], "{text}");
+        assert!(loaded.policy.rules.are_corrected(), "{text}");
+    }
 }

@@ -84,6 +84,8 @@ pub(crate) struct Metrics {
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
+    /// Reports of results, by [`ReportResult`].
+    reports: [Counter; ReportResult::ALL.len()],
     config: ArcSwapOption<ConfigInfo>,
     /// Clock offset of the shared store.
     pub(crate) clock_offset: Offset,
@@ -126,6 +128,24 @@ pub(crate) enum RequestResult {
     Allowed,
     Denied,
     Error,
+}
+
+/// The result of a report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReportResult {
+    Corrected,
+    Repeated,
+    NotOpen,
+    Error,
+}
+
+impl ReportResult {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Corrected, "corrected"),
+        (Self::Repeated, "repeated"),
+        (Self::NotOpen, "not_open"),
+        (Self::Error, "error"),
+    ];
 }
 
 /// The effect of a limit on a request.
@@ -210,6 +230,10 @@ impl Metrics {
 
     pub(crate) fn reload_rejected(&self) {
         self.reloads[1].add(1);
+    }
+
+    pub(crate) fn report(&self, result: ReportResult) {
+        self.reports[result as usize].add(1);
     }
 
     pub(crate) fn request(&self, protocol: Protocol, result: RequestResult) {

@@ -28,7 +28,8 @@ use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
-pub use item::{ActItem, Hold, Settled};
+pub(crate) use item::Correction;
+pub use item::{ActItem, ActualCost, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
 /// [`Settle`], [`Reset`], [`Release`],
@@ -283,9 +284,9 @@ fn takes_back(charge: &Charge<'_>) -> Result<(), StoreError> {
 }
 
 /// Corrects charges to the actual costs of their work: the rest is given back, the excess is
-/// charged even beyond the limit. Limits with patience (token bucket, leaky bucket) owe the excess as
-/// far ahead as they promise; the others charge what they still have, and the excess beyond is
-/// forgiven.
+/// charged even beyond the limit, and keys that begin anew are reset. Limits with patience (token
+/// bucket, leaky bucket) owe the excess as far ahead as they promise; the others charge what they
+/// still have, and the excess beyond is forgiven.
 #[derive(Clone, Copy, Debug)]
 pub struct Settle;
 
@@ -299,13 +300,12 @@ impl Act for Settle {
 
     fn run(self, states: &mut impl RequestStates) {
         for at in 0..states.count() {
-            if !states.is_owed(at) {
-                states.give_back(at);
-                continue;
-            }
-            let owed = states.owe(at, states.cost(at));
-            if !owed.verdict.allows() {
-                let _most = states.owe(at, owed.remaining);
+            match states.correction(at) {
+                Correction::GiveBack => states.give_back(at),
+                Correction::Owe => owe(states, at),
+                Correction::Reset => {
+                    states.forget(at);
+                }
             }
         }
     }
@@ -320,8 +320,19 @@ impl Act for Settle {
                 );
                 return Err(StoreError::Unsupported(why));
             }
-            takes_back(&item.charge)
+            match item.used {
+                ActualCost::Permits(_) => takes_back(&item.charge),
+                ActualCost::Reset => Ok(()),
+            }
         })
+    }
+}
+
+/// Charges the item even beyond its limit, or as much as the limit can owe.
+fn owe(states: &mut impl RequestStates, at: usize) {
+    let owed = states.owe(at, states.cost(at));
+    if !owed.verdict.allows() {
+        let _most = states.owe(at, owed.remaining);
     }
 }
 

@@ -22,7 +22,7 @@ use ratekeeper_core::{
     Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time, Verdict,
 };
 
-use crate::{Decisions, Hold, Settled, Store, StoreError};
+use crate::{ActualCost, Decisions, Hold, Settled, Store, StoreError};
 use stories::stories;
 
 /// Runs every story against a new store.
@@ -175,7 +175,7 @@ enum StoryAct {
     Look,
     Refund,
     /// Corrects each charge to this cost.
-    Settle(&'static [u32]),
+    Settle(&'static [Option<u32>]),
     Reset,
     /// Lends to the lease of this name.
     Acquire(u8),
@@ -266,9 +266,11 @@ async fn ask<S: Store>(
             .await
             .map(|()| StoryAnswer::Refunded),
         StoryAct::Settle(used) => {
-            let settled = charges.iter().zip(used).map(|(&charge, &used)| Settled {
-                charge,
-                used: Permits::new(used),
+            let settled = charges.iter().zip(used);
+            let settled = settled.map(|(&charge, used)| {
+                let permits = |used| ActualCost::Permits(Permits::new(used));
+                let used = used.map_or(ActualCost::Reset, permits);
+                Settled { charge, used }
             });
             let settled: Vec<_> = settled.collect();
             let corrected = subject.correct(&settled, now).await;

@@ -22,6 +22,7 @@ use ratekeeper_core::{Decision, Mode, Nanos, Permits};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Decisions;
+use crate::act::Correction;
 
 /// The items of a request, with their states at hand. Items are numbered from 0.
 #[expect(
@@ -45,8 +46,8 @@ pub trait RequestStates {
     fn charge(&mut self, at: usize) -> Decision;
     /// Gives back a charge that was made.
     fn give_back(&mut self, at: usize);
-    /// Returns true if the charge of the item is made even beyond the limit.
-    fn is_owed(&self, at: usize) -> bool;
+    /// How settling corrects the charge of the item.
+    fn correction(&self, at: usize) -> Correction;
     /// Charges `cost` as far ahead as the limit promises; a denial charges nothing.
     fn owe(&mut self, at: usize, cost: Permits) -> Decision;
     /// Forgets a state; returns true if it owed something.

@@ -7,7 +7,8 @@ use ratekeeper_core::{Charge, Decision, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
 use crate::act::{
-    Ban, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle, Settled, StoreAct,
+    ActItem as _, Ban, Correction, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle,
+    Settled, StoreAct,
 };
 
 /// The decisions of one request, one for each charge, in the order of the charges.
@@ -102,7 +103,17 @@ pub trait Store: Send + Sync {
         settled: &[Settled<'_>],
         now: Time,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        self.settle(Settle, settled, now)
+        async move {
+            if settled
+                .iter()
+                .any(|it| it.correction() != Correction::GiveBack)
+            {
+                return self.settle(Settle, settled, now).await;
+            }
+            // The shorter way, one call to Redis.
+            let back: SmallVec<[Charge<'_>; 4]> = settled.iter().map(|it| it.charge()).collect();
+            self.settle(GiveBack, &back, now).await
+        }
     }
 
     /// Forgets the states of these limits and keys; returns true for each that had one.

@@ -10,8 +10,8 @@ use ratekeeper_core::{
     Permits, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_store::{
-    ActItem as _, ActKind, BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig,
-    MemoryStore, Remote, Settled, Store, StoreAct, StoreError, conformance,
+    ActItem as _, ActKind, ActualCost, BreakerState, Decisions, Fallback, HealthChange, Hold,
+    MemoryConfig, MemoryStore, Remote, Settled, Store, StoreAct, StoreError, conformance,
 };
 
 /// A memory store behind a wire that can be cut.
@@ -268,7 +268,7 @@ fn a_debt_is_owed_here_until_the_store_is_back() {
             .zip(used)
             .map(|(limit, &used)| Settled {
                 charge: charge(limit, taken),
-                used: Permits::new(used),
+                used: ActualCost::Permits(Permits::new(used)),
             })
             .collect();
         ready(store.correct(&settled, at(0)))
@@ -308,7 +308,7 @@ fn a_debt_is_owed_here_until_the_store_is_back() {
     ] {
         let limit = limit(2, Outage::Local, algorithm);
         let charge = charge(&limit, 1);
-        let used = Permits::new(2);
+        let used = ActualCost::Permits(Permits::new(2));
         let refused = ready(store.correct(&[Settled { charge, used }], at(0)));
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");

@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Algorithm as _, Origin, Time};
-use ratekeeper_policy::{Allowance, Field, MissingKey, Patterns, Policy, Rule, RuleMode, WallTime};
+use ratekeeper_policy::{
+    Allowance, Field, MissingKey, Patterns, Policy, ResultSet, Rule, RuleMode, WallTime,
+};
 use serde_json::{Value, json};
 
 use crate::answers::{LimitAnswer, answers, keys_in_words};
@@ -247,6 +249,9 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     if let Some(ban) = limits::ban(rule) {
         output.line(format!("    ban       {ban}"))?;
     }
+    for correction in limits::corrections(rule) {
+        output.line(format!("    results   {correction}"))?;
+    }
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
@@ -356,6 +361,14 @@ fn document(
         if let Some(attribute) = rule.variants.day_attribute() {
             limit["day_attribute"] = attribute.into();
         }
+        if let Some(correction) = rule.correction.as_deref() {
+            limit["results"] = json!({
+                "count": correction.count.as_ref().map(result_document),
+                "reset_on": correction.reset_on.as_ref().map(result_document),
+                "cost_is_estimate": correction.is_estimate,
+                "report_within_ms": correction.within.as_millis_ceil(),
+            });
+        }
         if let Some(active) = rule.active.as_deref() {
             let change = limits::next_change(active, wall);
             limit["active"] = json!({
@@ -385,6 +398,12 @@ fn field_document((field, patterns): &(Field, Patterns)) -> Value {
         "field": field.to_string(),
         "values": patterns.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
+}
+
+fn result_document(set: &ResultSet) -> Value {
+    let ranges = set.statuses.iter();
+    let ranges = ranges.map(|(first, last)| json!({ "from": first, "to": last }));
+    json!({ "status": ranges.collect::<Vec<_>>(), "outcome": set.outcomes })
 }
 
 fn answer_document(answer: &LimitAnswer) -> Value {

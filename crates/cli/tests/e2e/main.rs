@@ -25,6 +25,7 @@ mod permits;
 mod readme;
 mod recipes;
 mod reload;
+mod reports;
 mod sentinel;
 mod soak;
 mod store;

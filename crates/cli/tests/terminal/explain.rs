@@ -399,3 +399,31 @@ active = { from = 2026-03-01, until = 2026-04-01T00:00:00Z }
         &["try", "--limit", "night", "-n", "3"],
     ]));
 }
+
+const RESULTS: &str = r#"
+version = 1
+
+[[limit]]
+name     = "login-failures"
+match    = { path = "/login" }
+key      = ["ip"]
+bucket   = { size = 10, refill = "1/1h" }
+count    = { status = [401, "5xx"], outcome = "locked" }
+reset_on = { status = 200 }
+report_within = "10m"
+
+[[limit]]
+name   = "llm-tokens"
+key    = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 100000, refill = "40000/1m" }
+cost   = { reserve = "attr:max_tokens" }
+"#;
+
+#[test]
+fn results_that_are_reported_are_explained() {
+    let desk = Desk::new().with("ratekeeper.toml", RESULTS);
+    insta::assert_snapshot!(
+        desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
+    );
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits};
-use ratekeeper_store::{MemoryStore, Settled};
+use ratekeeper_store::{ActualCost, MemoryStore, Settled};
 use smallvec::SmallVec;
 
 use super::{MODE, NamedLimit};
@@ -129,7 +129,7 @@ impl Charged {
     pub(super) fn settled(&self) -> Settled<'_> {
         Settled {
             charge: self.charge(),
-            used: self.used,
+            used: ActualCost::Permits(self.used),
         }
     }
 }

@@ -97,6 +97,7 @@ impl Described {
             FieldsToSend::Limit(self.shown(limited()), decision)
         };
         Ruling::Pass(Pass {
+            reporter: None,
             fields,
             delay,
             hold,
@@ -108,6 +109,7 @@ impl Described {
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
         let shown = self.decided(limited, decision, cost);
         Ruling::Denied(Denied {
+            reporter: None,
             fields: FieldsToSend::Limit(Arc::clone(&shown.limit), decision),
             denial: Denial(DeniedBy::Limits(smallvec![shown])),
             hold: None,

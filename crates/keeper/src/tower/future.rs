@@ -19,7 +19,9 @@ use super::body::LimitedBody;
 use super::gate::Boxed;
 use super::hold::RequestHold;
 use super::pass::Pass;
+use super::policy::Reporter;
 use super::settle::Settled;
+use crate::Report;
 
 pin_project! {
     /// The response to one request. Dropped, it leaves the line it waits in, and gives back the
@@ -119,7 +121,7 @@ where
 }
 
 impl Pass {
-    /// Adds the fields to the response, and returns the permits that its body holds.
+    /// Adds the fields to the response, reports it, and returns the permits that its body holds.
     #[inline(never)]
     fn apply<R, E>(mut self, result: &mut Result<Response<R>, E>) -> Option<RequestHold> {
         let measured = self.hold.as_mut().and_then(RequestHold::measured);
@@ -127,6 +129,13 @@ impl Pass {
             (Ok(response), measured) => {
                 if let Some(measured) = measured {
                     measured.answered(response.status(), response.headers());
+                }
+                if let Some(Reporter(report)) = self.reporter.take() {
+                    let own = response.extensions_mut().remove::<Report>();
+                    report(
+                        own.unwrap_or_default()
+                            .or_status(response.status().as_u16()),
+                    );
                 }
                 self.fields.put_into(response.headers_mut());
             }

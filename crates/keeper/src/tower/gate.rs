@@ -14,6 +14,7 @@ use ratekeeper_core::{Nanos, Permits};
 use super::denial::Denial;
 use super::hold::RequestHold;
 use super::pass::{FieldsToSend, Pass};
+use super::policy::Reporter;
 
 /// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
 /// Clones share their counts.
@@ -43,6 +44,7 @@ pub struct Denied {
     pub(super) fields: FieldsToSend,
     /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
+    pub(super) reporter: Option<Reporter>,
 }
 
 impl Denied {
@@ -52,6 +54,7 @@ impl Denied {
             denial,
             fields: FieldsToSend::Nothing,
             hold: None,
+            reporter: None,
         }
     }
 }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::denial::ShownDecision;
 use super::hold::RequestHold;
+use super::policy::Reporter;
 use super::shown::{ShownLimit, put};
 use crate::Answer;
 
@@ -28,6 +29,8 @@ pub struct Pass {
     pub(super) fields: FieldsToSend,
     pub(super) delay: Nanos,
     pub(super) hold: Option<RequestHold>,
+    /// Receives the result of the request.
+    pub(super) reporter: Option<Reporter>,
 }
 
 /// Fields to add to a response.

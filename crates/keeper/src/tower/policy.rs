@@ -10,6 +10,8 @@
 //! * A store that cannot answer causes no error of the server: the `on_store_error` of each limit
 //!   decides, and the error is passed to
 //!   [`on_store_error`](super::RateLimitLayer::on_store_error).
+//! * Limits with `count`, `reset_on` or an estimate are corrected by the status of the response, or
+//!   by a [`Report`] in its extensions. Without a response the charges stay.
 //! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
 //!   behind it.
 
@@ -21,6 +23,7 @@ use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, KeyPart, MissingKey, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
 use super::admit::{Admitted, admit, completed};
 use super::denial::{Denial, DeniedBy};
@@ -32,7 +35,7 @@ use super::pass::{FieldsToSend, Pass};
 use super::peer::PeerSource;
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
-use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
+use crate::{Answer, Clock, Keeper, Permit, Report, Scope, SystemClock, Timer};
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
 pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
@@ -41,6 +44,16 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     pub(super) attributes: Option<Arc<AttributesOf>>,
     pub(super) on_store_error: Option<Arc<OnStoreError>>,
     ledger: Ledger<Keeper<S, C>>,
+}
+
+/// Receives the result of a request, once. Dropped without it (the service failed, or the client
+/// went away), the charges stay.
+pub(super) struct Reporter(pub(super) Box<dyn FnOnce(Report) + Send>);
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
 }
 
 pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
@@ -117,19 +130,45 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         answer.lease = lease;
         let hold = self.ledger.hold(answer.permits());
         let fields = FieldsToSend::by(&answer);
+        let reporter = self.reporter(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
             return Ruling::Denied(Denied {
                 denial,
                 fields,
                 hold,
+                reporter,
             });
         }
         Ruling::Pass(Pass {
             fields,
             delay: answer.delay(),
             hold,
+            reporter,
         })
+    }
+
+    /// Returns the receiver of the result, for a request with charges that it corrects.
+    fn reporter(&self, answer: &Answer) -> Option<Reporter> {
+        let made = answer.corrected_charges();
+        if made.is_empty() {
+            return None;
+        }
+        let gate = self.clone();
+        Some(Reporter(Box::new(move |report| {
+            let at_once = gate.keeper.store().answers_at_once();
+            let settling = async move {
+                let settled = gate.keeper.correct(&made, &report);
+                if let (Err(error), Some(callback)) = (settled.await, &gate.on_store_error) {
+                    callback(&error);
+                }
+            };
+            if at_once {
+                let _ = poll_once(settling);
+            } else if let Ok(runtime) = Handle::try_current() {
+                drop(runtime.spawn(settling));
+            }
+        })))
     }
 }
 

@@ -122,6 +122,7 @@ impl GateSettings {
             denial,
             fields,
             hold,
+            reporter,
         } = denied;
         add(&self.tally.passed);
         add(&self.tally.shadowed);
@@ -138,6 +139,7 @@ impl GateSettings {
             fields,
             delay,
             hold,
+            reporter,
         }
     }
 

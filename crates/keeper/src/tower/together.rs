@@ -202,6 +202,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
                 denial: Denial(DeniedBy::Limits(denying)),
                 fields: FieldsToSend::Limits(shown),
                 hold: None,
+                reporter: None,
             });
         }
         let lent = charges.iter().filter_map(|charge| {
@@ -223,6 +224,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
             fields,
             delay: delay.unwrap_or(Nanos::ZERO),
             hold,
+            reporter: None,
         })
     }
 }

@@ -13,4 +13,5 @@ mod limits;
 mod load;
 mod queues;
 mod redis;
+mod reports;
 mod slow;

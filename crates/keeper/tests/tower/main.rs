@@ -9,6 +9,7 @@ mod lines;
 mod policies;
 mod readiness;
 mod refusals;
+mod reports;
 mod stage;
 mod stores;
 mod together;

@@ -138,6 +138,14 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
             list(node, (*most, accepts), here, out);
         }
+        (Shape::Values { of, most }, DeValue::Array(values)) => {
+            empty(node, values.len(), here, out);
+            too_many(node, values.len(), *most, here, out);
+            for node in values.iter().take(*most) {
+                value(node, of, here, out);
+            }
+        }
+        (Shape::Values { of, .. }, _) => value(node, of, here, out),
         (Shape::Named { most }, DeValue::Table(names)) => {
             named(node, names, &TEXTS, *most, here, out);
         }
@@ -199,20 +207,7 @@ fn list(
         field,
         example,
     } = here;
-    if values.is_empty() {
-        let message = format!("`{field}` of {place} is an empty list");
-        out.error(
-            codes::EMPTY_VALUE,
-            node.span(),
-            message,
-            "needs at least one value",
-        )
-        .help(match field {
-            "key" => "write key = [\"ip\"], or key = [\"all\"] for one counter".to_owned(),
-            "limits" => "write limits = [\"*\"], or the names of some limits".to_owned(),
-            _ => format!("write {field} = {example}, or leave `{field}` out"),
-        });
-    }
+    empty(node, values.len(), here, out);
     too_many(node, values.len(), most, here, out);
     for value in values
         .iter()
@@ -236,6 +231,30 @@ fn list(
         )
         .help(help);
     }
+}
+
+/// Reports a list without values.
+fn empty(node: &SpannedValue<'_>, number: usize, here: Here<'_>, out: &mut Findings<'_>) {
+    if number > 0 {
+        return;
+    }
+    let Here {
+        place,
+        field,
+        example,
+    } = here;
+    let message = format!("`{field}` of {place} is an empty list");
+    out.error(
+        codes::EMPTY_VALUE,
+        node.span(),
+        message,
+        "needs at least one value",
+    )
+    .help(match field {
+        "key" => "write key = [\"ip\"], or key = [\"all\"] for one counter".to_owned(),
+        "limits" => "write limits = [\"*\"], or the names of some limits".to_owned(),
+        _ => format!("write {field} = {example}, or leave `{field}` out"),
+    });
 }
 
 /// Shape of each value of [`Shape::Named`].

@@ -11,13 +11,14 @@ use super::active::{Zones, active};
 use super::alert::alert;
 use super::check::place;
 use super::codes;
+use super::correction::{correction, owing};
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
-use super::read::{self, At, whole};
+use super::read::{self, At, SpannedValue, whole};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::ZoneSpec;
@@ -144,6 +145,10 @@ pub(super) fn limit<'a>(
     };
     let quantity = quantity(written, around, out);
     let cost = cost(written, &here, out);
+    let correction = quantity.as_ref().and_then(|quantity| {
+        let estimate = cost.as_ref().and_then(|cost| cost.estimate.as_ref());
+        correction(written, &here, estimate, quantity, out)
+    });
 
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
@@ -160,7 +165,7 @@ pub(super) fn limit<'a>(
         outage: outage(written)
             .or(shared.defaults.outage)
             .unwrap_or_default(),
-        algorithm: quantity.algorithm.clone(),
+        algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
     let variants = match by_day {
         Some(by_day) => variants_by_day(&limit, &quantity, by_day),
@@ -180,7 +185,8 @@ pub(super) fn limit<'a>(
             alert,
             key: counted(key),
             missing_key,
-            cost: cost.value,
+            cost: cost.cost.value,
+            correction: correction.map(Box::new),
             exemptions: Vec::new(),
             refusal,
             quota: quantity.quota,
@@ -198,7 +204,7 @@ pub(super) fn limit<'a>(
             quantity: quantity.at,
             key: key_at,
             mode: mode.map(|mode| mode.at),
-            cost: Some(cost.at).filter(|at| !at.is_empty()),
+            cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,
             alert: alert_at,
             missing_key_set: is_set,
@@ -238,19 +244,46 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     format!("{short}-{number}")
 }
 
-/// Reads `cost`; the range is empty if it is not written, and `None` means refused.
-fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Cost>> {
+/// The cost of a request.
+struct CostSpec {
+    /// The range is empty if it is not written.
+    cost: At<Cost>,
+    /// Place of `reserve`, if it is an estimate.
+    estimate: Option<Range<usize>>,
+}
+
+/// Reads `cost`; `None` means refused.
+fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<CostSpec> {
     let Some(node) = table.get("cost") else {
-        return Some(At::new(Cost::Request, 0..0));
+        let cost = At::new(Cost::Request, 0..0);
+        let estimate = None;
+        return Some(CostSpec { cost, estimate });
     };
+    if let Some(table) = node.get_ref().as_table() {
+        let cost = amount(table.get("reserve")?, "reserve", place, out)?;
+        let estimate = Some(node.span());
+        return Some(CostSpec { cost, estimate });
+    }
+    let cost = amount(node, "cost", place, out)?;
+    let estimate = None;
+    Some(CostSpec { cost, estimate })
+}
+
+/// Reads a number or an attribute in `field`; `None` means refused.
+fn amount(
+    node: &SpannedValue<'_>,
+    field: &str,
+    place: &str,
+    out: &mut Findings<'_>,
+) -> Option<At<Cost>> {
     if let Some(text) = node.get_ref().as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
             return Some(At::new(Cost::Attribute(attribute.to_owned()), node.span()));
         }
         let help = match text.trim().parse::<u32>() {
-            Ok(number) => format!("write it without quotes: cost = {number}"),
+            Ok(number) => format!("write it without quotes: {field} = {number}"),
             Err(_) => {
-                "write a number, or the attribute that holds it: cost = \"attr:amount\"".into()
+                format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
             }
         };
         let message = format!("\"{}\" is not a valid cost of {place}", shown(text));

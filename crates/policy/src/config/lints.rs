@@ -242,7 +242,10 @@ pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     // Plans and overrides may raise one limit, and lower the other.
     let is_plain = a.variants.is_empty() && b.variants.is_empty();
+    // A limit that gives charges back, or begins anew, admits more than its numbers say.
+    let is_final = a.correction.is_none() && b.correction.is_none();
     is_plain
+        && is_final
         && a.cost == b.cost
         && a.missing_key == b.missing_key
         && (a.active.is_none() || a.active == b.active)

@@ -10,8 +10,8 @@
 //! * `fields/` is the language as one table: the checker and the JSON Schema read it.
 //! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
 //!   or of the wrong type.
-//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `refusal`, `exempt`, `settings`:
-//!   one part of a limit each, from values of the right shape to the model.
+//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `correction`, `refusal`,
+//!   `exempt`, `settings`: one part of a limit each, from values of the right shape to the model.
 //! * `geo`: the databases of countries and networks, and whether limits have the ones they need.
 //! * `jwt.rs` reads the keys of valid tokens.
 //! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
@@ -29,6 +29,7 @@ mod check;
 pub(crate) mod codes;
 mod complaint;
 mod concurrency;
+mod correction;
 mod dated;
 mod descriptors;
 mod diagnostic;

@@ -28,6 +28,8 @@ pub(super) enum Written {
     Lease,
     /// `deadline = "50ms"`, of a store.
     Deadline,
+    /// `report_within = "2m"`
+    ReportWithin,
 }
 
 impl Written {
@@ -42,7 +44,8 @@ impl Written {
             | Self::SaveUp
             | Self::WarmUpPeriod
             | Self::Lease
-            | Self::Deadline => "expected a duration",
+            | Self::Deadline
+            | Self::ReportWithin => "expected a duration",
         }
     }
 
@@ -76,6 +79,9 @@ impl Written {
             Self::Deadline => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in deadline = \"50ms\""
             }
+            Self::ReportWithin => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in report_within = \"2m\""
+            }
         }
     }
 
@@ -96,7 +102,8 @@ impl Written {
             | Self::SaveUp
             | Self::WarmUpPeriod
             | Self::Lease
-            | Self::Deadline => {
+            | Self::Deadline
+            | Self::ReportWithin => {
                 let field = match self {
                     Self::MaxWait => "max_wait",
                     Self::MinGap => "min_gap",
@@ -104,10 +111,13 @@ impl Written {
                     Self::WarmUpPeriod => "period",
                     Self::Lease => "lease",
                     Self::Deadline => "deadline",
+                    Self::ReportWithin => "report_within",
                     _ => "spacing",
                 };
                 let span = match text.trim().parse::<u32>() {
-                    Ok(number) if self == Self::Lease => format!("{number}s"),
+                    Ok(number) if matches!(self, Self::Lease | Self::ReportWithin) => {
+                        format!("{number}s")
+                    }
                     Ok(number) => format!("{number}ms"),
                     Err(_) => span_like(text)?,
                 };

@@ -83,6 +83,11 @@ fn shape(of: &Shape) -> Map<String, Value> {
         Shape::List { most } => list(*most),
         Shape::Texts { most } => texts(*most),
         Shape::Numbers { most } => numbers(*most),
+        Shape::Values { of, most } => {
+            let one = Value::Object(shape(of));
+            let list = json!({ "type": "array", "items": one, "minItems": 1, "maxItems": most });
+            object([("anyOf", json!([one, list]))])
+        }
         Shape::Named { most } => object([
             ("type", json!("object")),
             (
@@ -180,8 +185,9 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 9] = [
+    const BESIDE: [(&str, &str, &str); 10] = [
         ("anchor", "limit", "\"100/month\""),
+        ("report_within", "count", "{ status = [401] }"),
         ("hours", "timezone", "\"UTC\""),
         ("days", "timezone", "\"UTC\""),
         ("username", "password", "\"env:P\""),

@@ -82,6 +82,8 @@ pub(super) enum Shape {
     Texts { most: usize },
     /// A string or a number, or a list of them: `asn = ["AS3320", 15169]`.
     Numbers { most: usize },
+    /// A value of one shape, or a list of them.
+    Values { of: &'static Self, most: usize },
     /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
     Named { most: usize },
     /// Names of the writer's choice, each with a value of one shape: `plans`.
@@ -120,6 +122,7 @@ impl Shape {
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
             Self::Numbers { .. } => "a string, a number, or a list of them".into(),
+            Self::Values { of, .. } => format!("{}, or a list of these", of.expected()),
             Self::Named { .. } | Self::Map { .. } => "a table of names and their values".into(),
             Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),

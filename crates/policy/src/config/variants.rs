@@ -18,6 +18,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::codes;
+use super::correction::owing;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
 use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
@@ -93,7 +94,11 @@ impl<'a> VariantReader<'a> {
         let own = &draft.rule.limit;
         // No name or number of a policy has a `+`.
         let name = format!("{}={}", own.name, set.name.replace(' ', "+"));
-        let variants = variants(own, &name, quantity);
+        let mut variants = variants(own, &name, quantity);
+        for variant in &mut variants {
+            let algorithm = variant.limit.algorithm.clone();
+            variant.limit.algorithm = owing(algorithm, draft.rule.correction.as_deref());
+        }
         self.count += variants.len();
         if self.count > MAX_VARIANTS {
             too_many(at.clone(), out);

@@ -85,6 +85,12 @@ fn whole_millis(lease: Nanos) -> u64 {
 /// Appends the body of a check or a peek.
 pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
     push_allowed(json, answer);
+    if let Some(decision) = answer.decision() {
+        push(json, ",\"decision\":");
+        push_text(json, &decision.to_string());
+        push(json, ",\"expires_in_ms\":");
+        push_number(json, whole_millis(decision.within()));
+    }
     push_limits(json, answer);
 }
 

@@ -24,7 +24,7 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::Facts;
 use smallvec::SmallVec;
 
-use super::check::store_down;
+use super::check::{reported, store_down};
 use super::facts::{host, target, url};
 use super::hold;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
@@ -36,6 +36,9 @@ use crate::metrics::Protocol;
 
 /// Where the question is asked; Envoy puts the original path behind it.
 pub(super) const PREFIX: &str = "/v1/auth";
+
+/// Id by which the application reports the result of the request.
+const DECISION: &str = "x-ratekeeper-decision";
 
 /// How the proxy wants the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,7 +96,15 @@ pub(super) async fn auth<C: Clock + 'static>(
         headers: &headers,
         ..Facts::default()
     };
-    let answer = shared.keeper.check(&facts, Scope::All).await;
+    let answer = match reported(&policy)? {
+        Some(nonce) => {
+            shared
+                .keeper
+                .check_for_report(&facts, Scope::All, nonce)
+                .await
+        }
+        None => shared.keeper.check(&facts, Scope::All).await,
+    };
     let answer = answer.map_err(|error| store_down(&error))?;
     drop(policy);
     if options.unheld {
@@ -260,6 +271,11 @@ fn respond(answer: &Answer, options: AuthOptions) -> Response<Reply> {
         response
             .headers_mut()
             .insert("x-ratekeeper-delay-ms", delay);
+    }
+    if let Some(decision) = answer.decision()
+        && let Ok(decision) = HeaderValue::try_from(decision.to_string())
+    {
+        response.headers_mut().insert(DECISION, decision);
     }
     let mut shadow = String::new();
     for outcome in answer.shadow_denials() {

@@ -13,6 +13,7 @@ use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, StatusChoice};
 use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
+use super::report;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
@@ -78,6 +79,11 @@ async fn answer<C: Clock + 'static>(
                 body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
             )
             .await
+        }
+        "/v1/report" => {
+            post(&request)?;
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
+            report::report(shared, body).await
         }
         #[cfg(feature = "grpc")]
         "/json" => {

@@ -12,6 +12,7 @@ pub(crate) mod hold;
 mod http;
 mod permits;
 pub(crate) mod problem;
+mod report;
 mod request;
 mod values;
 

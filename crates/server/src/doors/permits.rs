@@ -52,7 +52,7 @@ pub(super) async fn renew<C: Clock>(
 }
 
 /// Returns a name that cannot be guessed.
-fn new_lease() -> Result<LeaseId, Problem> {
+pub(super) fn new_lease() -> Result<LeaseId, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(event = "random.failed", %error);

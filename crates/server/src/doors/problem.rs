@@ -55,6 +55,7 @@ problems! {
     NO_REFUND = "RK0519" 409 "a limit does not support refunds";
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
     TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
+    NOT_OPEN = "RK0590" 410 "the decision is not open";
 }
 
 /// Explains each problem, and how to correct the call.

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use ratekeeper::Permit;
+use ratekeeper::{DecisionId, Permit};
 use ratekeeper_core::Permits;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
@@ -15,8 +15,8 @@ use super::problem::{
     NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
 };
 use super::values::{
-    BodyText, BoundedList, JsonObject, Pairs, address, attributes, cost, entry_key, headers,
-    null_as_default, permit,
+    BodyText, BoundedList, Costs, JsonObject, Pairs, address, attributes, cost, costs, decision,
+    entry_key, headers, null_as_default, permit, status,
 };
 
 /// Maximum number of checks in a batch.
@@ -99,6 +99,22 @@ struct PermitList {
     permits: Option<BoundedList<PermitId, MAX_PERMITS>>,
 }
 
+/// The result of a request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReportBody<'a> {
+    #[serde(deserialize_with = "decision")]
+    pub(super) decision: DecisionId,
+    #[serde(default, deserialize_with = "status")]
+    pub(super) status: Option<u16>,
+    #[serde(default, borrow)]
+    pub(super) outcome: Option<BodyText<'a>>,
+    #[serde(default, deserialize_with = "cost")]
+    pub(super) cost: Option<Permits>,
+    #[serde(default, borrow, deserialize_with = "costs")]
+    pub(super) costs: Costs<'a>,
+}
+
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct PermitId(#[serde(deserialize_with = "permit")] Permit);
@@ -141,6 +157,15 @@ pub(super) fn batch(body: &[u8]) -> Result<Vec<JsonObject<Check<'_>>>, Problem> 
         check.refuse_contradictions()?;
     }
     Ok(checks)
+}
+
+/// Reads a report.
+pub(super) fn report(body: &[u8]) -> Result<ReportBody<'_>, Problem> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        let detail = "the body is empty; send {\"decision\": \"..\", \"status\": 401}";
+        return Err(Problem::new(NOT_JSON, detail));
+    }
+    read(body)
 }
 
 /// Reads the ids of permits.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use ratekeeper::Permit;
+use ratekeeper::{DecisionId, Permit};
 use ratekeeper_core::Permits;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -132,6 +132,56 @@ pub(crate) fn address<'a, D: Deserializer<'a>>(json: D) -> Result<Option<IpAddr>
 pub(crate) fn permit<'a, D: Deserializer<'a>>(json: D) -> Result<Permit, D::Error> {
     let text = BodyText::deserialize(json)?;
     parsed(&text, "a permit id that /v1/acquire returned")
+}
+
+/// Reads `decision`.
+pub(crate) fn decision<'a, D: Deserializer<'a>>(json: D) -> Result<DecisionId, D::Error> {
+    let text = BodyText::deserialize(json)?;
+    parsed(&text, "a decision id that /v1/check or /v1/auth returned")
+}
+
+/// Reads `status` of a report.
+pub(crate) fn status<'a, D: Deserializer<'a>>(json: D) -> Result<Option<u16>, D::Error> {
+    let status = Option::<u16>::deserialize(json)?;
+    let wrong = |status: u16| {
+        let expected = "a status from 100 to 599";
+        D::Error::invalid_value(Unexpected::Unsigned(status.into()), &expected)
+    };
+    match status {
+        Some(status) if !(100..=599).contains(&status) => Err(wrong(status)),
+        status => Ok(status),
+    }
+}
+
+/// Reads `costs`: names and numbers.
+pub(crate) fn costs<'a, D: Deserializer<'a>>(json: D) -> Result<Costs<'a>, D::Error> {
+    json.deserialize_map(CostsVisitor)
+}
+
+/// Names of limits, and costs under them.
+pub(crate) type Costs<'a> = Vec<(BodyText<'a>, Permits)>;
+
+struct CostsVisitor;
+
+impl<'a> Visitor<'a> for CostsVisitor {
+    type Value = Costs<'a>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of at most {MAX_ATTRIBUTES} names and costs")
+    }
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Costs<'a>, M::Error> {
+        let mut costs = Costs::new();
+        while let Some((name, cost)) = map.next_entry::<BodyText<'a>, u32>()? {
+            if costs.len() == MAX_ATTRIBUTES {
+                return Err(Error::invalid_length(costs.len() + 1, &self));
+            }
+            if costs.iter().any(|(known, _)| *known == name) {
+                let name = shown(&name);
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            costs.push((name, Permits::new(cost)));
+        }
+        Ok(costs)
+    }
 }
 
 fn parsed<T: FromStr, E: Error>(text: &BodyText<'_>, expected: &str) -> Result<T, E> {

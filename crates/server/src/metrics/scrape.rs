@@ -17,7 +17,9 @@ use super::family::{
 use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
-use super::{BUCKETS, ConfigInfo, Counter, Durations, LimitRow, LimitRows, Metrics, Protocol};
+use super::{
+    BUCKETS, ConfigInfo, Counter, Durations, LimitRow, LimitRows, Metrics, Protocol, ReportResult,
+};
 use crate::doors::hold::HoldEnd;
 
 /// Answers held back.
@@ -47,6 +49,7 @@ impl Metrics {
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
             reloads: counts(&self.reloads),
+            reports: counts(&self.reports),
             config: self.config.load_full(),
             usage,
             loans,
@@ -75,6 +78,8 @@ struct Snapshot {
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
     files: Option<Arc<str>>,
     reloads: Vec<u64>,
+    /// Reports of results, by [`ReportResult`].
+    reports: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
     /// Loans of limits of concurrency, by name.
@@ -107,6 +112,7 @@ impl Collector for Snapshot {
         self.alerts.encode(encoder)?;
         self.loans(encoder)?;
         self.held(encoder)?;
+        self.reports(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.shared {
@@ -234,6 +240,15 @@ impl Snapshot {
         let mut family = counter(encoder, "held_answers_ended", help)?;
         for ((_, name), count) in HoldEnd::ALL.iter().zip(self.held.ended) {
             put(&mut family, &[("result", *name)], count)?;
+        }
+        Ok(())
+    }
+
+    fn reports(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Reports of the results of requests, by effect";
+        let mut family = counter(encoder, "reports", help)?;
+        for ((_, name), count) in ReportResult::ALL.iter().zip(&self.reports) {
+            put(&mut family, &[("result", *name)], *count)?;
         }
         Ok(())
     }

@@ -9,9 +9,9 @@ pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
     /// The charge of the item; of nothing, for a hold.
     fn charge(self) -> Charge<'a>;
 
-    /// Returns true if the charge is owed: it is made even beyond the limit.
-    fn is_owed(self) -> bool {
-        false
+    /// Returns how settling corrects the charge.
+    fn correction(self) -> Correction {
+        Correction::GiveBack
     }
 
     /// The name that holds permits.
@@ -53,26 +53,55 @@ impl<'a> ActItem<'a> for Hold<'a> {
     }
 }
 
+/// How settling corrects a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(unnameable_types, reason = "sealed, as items are")]
+pub enum Correction {
+    /// Its cost is given back.
+    GiveBack,
+    /// Its cost is charged, even beyond the limit.
+    Owe,
+    /// The state of its key is forgotten.
+    Reset,
+}
+
 /// A charge that was made as an estimate, and the actual cost of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     /// The charge as it was made.
     pub charge: Charge<'a>,
     /// The actual cost.
-    pub used: Permits,
+    pub used: ActualCost,
+}
+
+/// The actual cost of work that was charged as an estimate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ActualCost {
+    /// A number of permits.
+    Permits(Permits),
+    /// None, and the key begins anew, without its earlier charges.
+    Reset,
 }
 
 impl<'a> ActItem<'a> for Settled<'a> {
     /// Returns the charge of the difference.
     fn charge(self) -> Charge<'a> {
-        let (taken, used) = (self.charge.cost, self.used);
+        let taken = self.charge.cost;
+        let cost = match self.used {
+            ActualCost::Permits(used) => taken.max(used) - taken.min(used),
+            ActualCost::Reset => Permits::ZERO,
+        };
         Charge {
-            cost: taken.max(used) - taken.min(used),
+            cost,
             ..self.charge
         }
     }
 
-    fn is_owed(self) -> bool {
-        self.used > self.charge.cost
+    fn correction(self) -> Correction {
+        match self.used {
+            ActualCost::Permits(used) if used > self.charge.cost => Correction::Owe,
+            ActualCost::Permits(_) => Correction::GiveBack,
+            ActualCost::Reset => Correction::Reset,
+        }
     }
 }

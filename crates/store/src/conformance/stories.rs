@@ -189,12 +189,12 @@ fn settlements() -> Vec<Story> {
             ],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(1)]),
-                settle(0, &[(0, "k", 2, Enforce)], &[1]),
+                settle(0, &[(0, "k", 2, Enforce)], &[Some(1)]),
                 looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
-                settle(0, &[(0, "k", 1, Enforce)], &[1]),
+                settle(0, &[(0, "k", 1, Enforce)], &[Some(1)]),
                 looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
                 // Two of five are there; three are owed, the next comes after them.
-                settle(0, &[(0, "k", 1, Enforce)], &[6]),
+                settle(0, &[(0, "k", 1, Enforce)], &[Some(6)]),
                 fails(0, &[(0, "k", 1, Enforce)], &[Deny(4000, 0)]),
                 // Several at once, one of them twice.
                 passes(
@@ -209,7 +209,7 @@ fn settlements() -> Vec<Story> {
                         (1, "b", 5, Enforce),
                         (1, "a", 1, Enforce),
                     ],
-                    &[2, 9, 2],
+                    &[Some(2), Some(9), Some(2)],
                 ),
                 looks(
                     0,
@@ -218,7 +218,7 @@ fn settlements() -> Vec<Story> {
                     &[Allow(6), Allow(0)],
                 ),
                 // No debt reaches further ahead than the limit promises.
-                settle(0, &[(1, "b", 0, Enforce)], &[1_000]),
+                settle(0, &[(1, "b", 0, Enforce)], &[Some(1_000)]),
                 fails(0, &[(1, "b", 1, Enforce)], &[Deny(5000, 0)]),
             ],
         },
@@ -227,11 +227,53 @@ fn settlements() -> Vec<Story> {
             limits: vec![limit(0, 1, fixed("5/10s"))],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(3)]),
-                settle(0, &[(0, "k", 2, Enforce)], &[3]),
+                settle(0, &[(0, "k", 2, Enforce)], &[Some(3)]),
                 looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(2)]),
-                settle(0, &[(0, "k", 3, Enforce)], &[9]),
+                settle(0, &[(0, "k", 3, Enforce)], &[Some(9)]),
                 fails(0, &[(0, "k", 1, Enforce)], &[Deny(10_000, 0)]),
                 passes(10_000, &[(0, "k", 5, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "a key that begins anew has its whole limit again, beside others that settle",
+            limits: vec![
+                limit(0, 1, bucket("9/9s")),
+                limit(1, 1, fixed("5/10s")),
+                limit(2, 1, bucket("9/9s")),
+            ],
+            steps: vec![
+                passes(
+                    0,
+                    &[
+                        (0, "k", 3, Enforce),
+                        (1, "k", 4, Enforce),
+                        (2, "k", 4, Enforce),
+                    ],
+                    &[Allow(6), Allow(1), Allow(5)],
+                ),
+                passes(0, &[(0, "k", 2, Enforce)], &[Allow(4)]),
+                settle(
+                    0,
+                    &[
+                        (0, "k", 3, Enforce),
+                        (1, "k", 4, Enforce),
+                        (2, "k", 4, Enforce),
+                    ],
+                    &[None, None, Some(1)],
+                ),
+                looks(
+                    0,
+                    true,
+                    &[
+                        (0, "k", 0, Enforce),
+                        (1, "k", 0, Enforce),
+                        (2, "k", 0, Enforce),
+                    ],
+                    &[Allow(9), Allow(5), Allow(8)],
+                ),
+                // A key without a state stays so.
+                settle(0, &[(0, "new", 3, Enforce)], &[None]),
+                passes(0, &[(0, "new", 9, Enforce)], &[Allow(0)]),
             ],
         },
     ]

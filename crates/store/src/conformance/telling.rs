@@ -89,7 +89,12 @@ pub(super) fn refund(at_ms: u64, charges: &[StoryCharge]) -> StoryStep {
     step(at_ms, StoryAct::Refund, charges, StoryAnswer::Refunded)
 }
 
-pub(super) fn settle(at_ms: u64, charges: &[StoryCharge], used: &'static [u32]) -> StoryStep {
+/// `None`: the key begins anew.
+pub(super) fn settle(
+    at_ms: u64,
+    charges: &[StoryCharge],
+    used: &'static [Option<u32>],
+) -> StoryStep {
     let act = StoryAct::Settle(used);
     step(at_ms, act, charges, StoryAnswer::Refunded)
 }

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, Ban, Decide, GiveBack, Look, Release, Renew, Reset, Settle, Settled,
+    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Look, Release, Renew, Reset,
+    Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
@@ -90,15 +91,17 @@ impl FallbackAct for Settle {
             .iter()
             .map(|item| Settled {
                 charge: store.scaled(&item.charge),
-                used: store.scaled_cost(item.used),
+                used: match item.used {
+                    ActualCost::Permits(used) => ActualCost::Permits(store.scaled_cost(used)),
+                    ActualCost::Reset => ActualCost::Reset,
+                },
             })
             .collect();
-        let is_here = |share: &Settled<'_>| {
-            if share.is_owed() {
-                share.charge.limit.outage == Outage::Local
-            } else {
-                store.is_owed_here(&share.charge(), now)
-            }
+        let is_here = |share: &Settled<'_>| match share.correction() {
+            Correction::GiveBack => store.is_owed_here(&share.charge(), now),
+            Correction::Owe => share.charge.limit.outage == Outage::Local,
+            // The state in the store would not be forgotten.
+            Correction::Reset => false,
         };
         if !shares.iter().all(is_here) {
             return Err(error);

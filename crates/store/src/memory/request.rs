@@ -15,7 +15,7 @@ use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
 use super::table::TableAsk;
-use crate::act::ActItem;
+use crate::act::{ActItem, Correction};
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
@@ -161,8 +161,8 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         self.with(at, self.cost(at), Shard::refund);
     }
 
-    fn is_owed(&self, at: usize) -> bool {
-        self.items[at].is_owed()
+    fn correction(&self, at: usize) -> Correction {
+        self.items[at].correction()
     }
 
     fn owe(&mut self, at: usize, cost: Permits) -> Decision {

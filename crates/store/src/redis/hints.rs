@@ -219,6 +219,7 @@ mod tests {
     use super::super::batch::RedisRequest;
     use super::super::limits::KnownLimits;
     use super::*;
+    use crate::act::Correction;
 
     /// Time at which all debts are noted.
     const NOW: u64 = 1_000_000;
@@ -252,7 +253,7 @@ mod tests {
                 cost: Permits::ONE,
                 mode: Mode::Enforce,
                 lease: None,
-                is_owed: false,
+                correction: Correction::GiveBack,
             }
         }
 

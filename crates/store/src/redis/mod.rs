@@ -204,7 +204,7 @@ impl RedisStore {
             cost: charge.cost,
             mode: charge.mode,
             lease: item.lease(),
-            is_owed: item.is_owed(),
+            correction: item.correction(),
         }
     }
 

@@ -10,7 +10,7 @@ use ratekeeper_core::{
 };
 
 use super::limits::Prepared;
-use crate::act::{Act, ActKind, Reset};
+use crate::act::{Act, ActKind, Correction, Reset};
 use crate::settle::RequestStates;
 
 /// One charge of a request.
@@ -23,8 +23,7 @@ pub(super) struct Item {
     pub(super) mode: Mode,
     /// The lease that is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
-    /// True if the charge is made even beyond the limit.
-    pub(super) is_owed: bool,
+    pub(super) correction: Correction,
 }
 
 /// Performs an act on the states of its items; `place` holds the index of each item's state.
@@ -124,8 +123,8 @@ impl RequestStates for ItemStates<'_> {
             .try_refund(state, self.now.time(), item.cost);
     }
 
-    fn is_owed(&self, at: usize) -> bool {
-        self.items[at].is_owed
+    fn correction(&self, at: usize) -> Correction {
+        self.items[at].correction
     }
 
     fn owe(&mut self, at: usize, cost: Permits) -> Decision {

@@ -4,11 +4,12 @@ use super::active::ACTIVE;
 use super::alert::ALERT;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::ban::BAN;
+use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
 use super::plan::PLANS;
 use super::requests::MATCH;
 use super::{
-    ANCHOR, ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE,
-    optional, pattern, required,
+    ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
+    pattern, required,
 };
 use crate::config::shape::{FieldSpec, NameHint, Shape, TableSpec, Words};
 
@@ -219,18 +220,10 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         ALGORITHM_FIELD,
         QUEUE_FIELD,
         WARMUP_FIELD,
-        optional(
-            "cost",
-            Shape::Either(&[
-                Shape::Whole {
-                    least: 1,
-                    most: u32::MAX as u64,
-                },
-                pattern(ATTRIBUTE),
-            ]),
-            "5",
-            "Cost of a request: a number, or the attribute that holds it.",
-        ),
+        COST,
+        COUNT,
+        RESET_ON,
+        REPORT_WITHIN,
         optional(
             "active",
             Shape::Table(&ACTIVE),
@@ -285,9 +278,10 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "elastic" => "leave it out, and set `limit` to the rate that the server always sustains",
     "block" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "lockout" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
-    "count" => "leave `count` out, and call only when the event has happened: every request that \
-        matches is counted",
-    "reset_on" => "leave it out, and let the application call POST /v1/reset",
+    "expire" => "write report_within = \"2m\"",
+    "settle" => "leave it out: the application reports the actual cost with POST /v1/report",
+    "reserve" => "put it into `cost`: cost = { reserve = \"attr:max_tokens\" }",
+    "outcome" => "put it into `count`: count = { outcome = \"declined\" }",
     "hours" => "put it into `active`: active = { hours = \"01:00-06:00\" }",
     "days" => "put it into `active`: active = { days = [\"mon-fri\"] }",
     "schedule" => "write active = { hours = \"01:00-06:00\" }",

@@ -1,0 +1,165 @@
+//! Results reported to real services: counted, given back, settled, and once for two services on
+//! one Redis server, also after a restart.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::harness::redis::Redis;
+use crate::harness::service::{Service, write_policy};
+use crate::harness::visitor::Visitor;
+use crate::store;
+
+const LIMITS: &str = r#"
+[[limit]]
+name     = "login-failures"
+match    = { path = "/login" }
+key      = ["header:x-user"]
+missing_key = "skip"
+bucket   = { size = 3, refill = "1/1h", step = true }
+count    = { status = [401, 403] }
+reset_on = { status = 200 }
+
+[[limit]]
+name   = "llm-tokens"
+match  = { path = "/complete" }
+key    = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 1000, refill = "1/1h" }
+cost   = { reserve = "attr:max_tokens" }
+"#;
+
+fn post(to: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+    let answer = Visitor::at(2).post_json(to, path, &body.to_string());
+    let json = serde_json::from_str(&answer.body).expect("an answer is JSON");
+    (answer.status, json)
+}
+
+fn login(to: SocketAddr, user: &str) -> (u16, Value) {
+    let request = json!({ "path": "/login", "headers": { "x-user": user } });
+    post(to, "/v1/check", &json!({ "request": request }))
+}
+
+fn report(to: SocketAddr, decision: &Value, status: u16) -> (u16, Value) {
+    let body = json!({ "decision": decision, "status": status });
+    post(to, "/v1/report", &body)
+}
+
+fn remaining(answer: &Value) -> &Value {
+    &answer["limits"][0]["remaining"]
+}
+
+#[test]
+fn failures_count_and_good_logins_empty_the_record() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &write_policy(dir.path(), LIMITS));
+    let http = service.http();
+    for left in [2, 1] {
+        let (status, answer) = login(http, "ann");
+        assert_eq!((status, remaining(&answer)), (200, &json!(left)));
+        assert_eq!(answer["expires_in_ms"], 120_000);
+        let reported = report(http, &answer["decision"], 401);
+        assert_eq!(reported, (200, json!({ "done": "corrected" })));
+        let again = report(http, &answer["decision"], 404);
+        assert_eq!(again, (200, json!({ "done": "repeated" })));
+    }
+    let (_, third) = login(http, "ann");
+    let (status, refused) = login(http, "ann");
+    assert_eq!((status, &refused["decision"]), (429, &Value::Null));
+    assert_eq!(report(http, &third["decision"], 500).0, 200);
+    let (_, good) = login(http, "ann");
+    assert_eq!(remaining(&good), 0, "a server error was given back");
+    assert_eq!(report(http, &good["decision"], 200).0, 200);
+    assert_eq!(remaining(&login(http, "ann").1), 2);
+
+    // A proxy hands the id on in a header.
+    let visitor = Visitor::at(1)
+        .with("x-original-uri", "/login")
+        .with("x-user", "bob");
+    let auth = visitor.get(http, "/v1/auth");
+    let id = json!(auth.header("x-ratekeeper-decision").expect("an id"));
+    assert_eq!(report(http, &id, 404).0, 200);
+    assert_eq!(remaining(&login(http, "bob").1), 2);
+
+    for (body, expected) in [
+        (
+            json!({ "decision": "nonsense", "status": 401 }),
+            (400, "RK0503"),
+        ),
+        (json!({ "decision": id, "status": 42 }), (400, "RK0503")),
+        (json!({ "decision": id }), (400, "RK0503")),
+        (json!({ "decision": id, "cost": 5 }), (400, "RK0503")),
+        (
+            json!({ "decision": id, "costs": { "llm-tokens": 5 } }),
+            (400, "RK0504"),
+        ),
+        (json!({ "decision": id, "stauts": 401 }), (400, "RK0502")),
+        (json!({ "status": 401 }), (400, "RK0503")),
+    ] {
+        let (status, problem) = post(http, "/v1/report", &body);
+        assert_eq!(
+            (status, problem["code"].as_str()),
+            (expected.0, Some(expected.1)),
+            "{body}"
+        );
+    }
+    let count =
+        |result: &str| service.metric(&format!("ratekeeper_reports_total{{result=\"{result}\"}}"));
+    let counts = format!("{} {}", count("corrected"), count("repeated"));
+    assert_eq!(counts, "5 2");
+}
+
+#[test]
+fn estimates_become_actual_costs() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &write_policy(dir.path(), LIMITS));
+    let http = service.http();
+    let complete = |max: u32| {
+        let attributes = json!({ "user": "ann", "max_tokens": max });
+        let body = json!({ "request": { "path": "/complete" }, "attributes": attributes });
+        post(http, "/v1/check", &body).1
+    };
+    let first = complete(400);
+    assert_eq!(remaining(&first), 600);
+    let body = json!({ "decision": first["decision"], "cost": 63 });
+    assert_eq!(post(http, "/v1/report", &body).0, 200);
+    let second = complete(100);
+    assert_eq!(remaining(&second), 837);
+    let body = json!({ "decision": second["decision"], "costs": { "llm-tokens": 1_500 } });
+    assert_eq!(post(http, "/v1/report", &body).0, 200);
+    assert_eq!(complete(1)["allowed"], false, "563 are owed");
+}
+
+#[test]
+fn any_service_on_one_redis_takes_a_report_once_also_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let url = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+    let start = |name: &str| store::start(dir.path(), name, &url, LIMITS);
+    let (a, b) = (start("a"), start("b"));
+    let (_, first) = login(a.http(), "ann");
+    let (_, second) = login(a.http(), "ann");
+    assert_eq!(remaining(&second), 1);
+    drop(a);
+    let again = start("again");
+    let done = |word: &str| (200, json!({ "done": word }));
+    assert_eq!(report(b.http(), &first["decision"], 404), done("corrected"));
+    assert_eq!(
+        report(again.http(), &first["decision"], 404),
+        done("repeated")
+    );
+    assert_eq!(
+        report(again.http(), &second["decision"], 404),
+        done("corrected")
+    );
+    assert_eq!(report(b.http(), &second["decision"], 200), done("repeated"));
+    assert_eq!(remaining(&login(b.http(), "ann").1), 2);
+    // Another store knows nothing of it.
+    let (_, third) = login(b.http(), "ann");
+    let elsewhere = Service::start(dir.path(), &write_policy(dir.path(), LIMITS));
+    let (status, problem) = report(elsewhere.http(), &third["decision"], 200);
+    assert_eq!((status, &problem["code"]), (410, &json!("RK0590")));
+    assert_eq!(remaining(&login(b.http(), "ann").1), 0);
+}

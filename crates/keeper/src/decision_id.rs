@@ -1,0 +1,316 @@
+//! Decision id: the charges of a request that a report may correct, as a text.
+//!
+//! ```text
+//!   base64url:  | 1 | nonce 16 | time 4 | made 1, length 1, limit, cost 4, length 2, key | ...
+//!                                       '----------- one for each charge ---------------'
+//! ```
+//!
+//! The text contains all that is needed to correct the charges, so any node that shares the store
+//! can do it, and a restart loses nothing. It cannot be forged: the store keeps a record under its
+//! hash, which was made together with the charges, and an id without a record corrects nothing.
+//! `made` is no part of the hash, because it is known after the decision only: a charge that a
+//! limit in shadow mode denied was not made. The id holds the keys, readable by its holder.
+//!
+//! * Source of the encoding: as of [`Permit`](crate::Permit).
+
+use std::fmt;
+use std::str::FromStr;
+
+use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits};
+use ratekeeper_policy::{Charges, Correction, Policy};
+use sha2::{Digest as _, Sha256};
+
+use crate::permit::{decoded, encoded, is_whole};
+
+/// Version of the layout.
+const VERSION: u8 = 1;
+/// Maximum number of bytes. Charges of further limits are left out, so they stay.
+const MAX_BYTES: usize = 3_072;
+/// Maximum number of characters: fits into a header field.
+const MAX_CHARS: usize = MAX_BYTES / 3 * 4;
+
+/// The charges of a request that a report may correct; see
+/// [`Answer::decision`](crate::Answer::decision).
+///
+/// Its text is the id that `POST /v1/report` takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DecisionId {
+    nonce: LeaseId,
+    within: Nanos,
+    pub(crate) charges: Vec<MadeCharge>,
+}
+
+/// One charge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MadeCharge {
+    /// Name of the limit, or of its variant.
+    pub(crate) limit: Box<str>,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) cost: Permits,
+    /// False if the limit denied it in shadow mode.
+    pub(crate) is_made: bool,
+}
+
+/// The error for a text that is not the id of a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoDecisionId;
+
+impl fmt::Display for NoDecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a decision id that /v1/check or /v1/auth returned")
+    }
+}
+
+impl std::error::Error for NoDecisionId {}
+
+impl DecisionId {
+    /// Returns the id for the charges under the limits that reports correct, and the limit of their
+    /// records, the one with the shortest time; `None` if there are none.
+    pub(crate) fn new<'p>(
+        policy: &'p Policy,
+        charges: &'p Charges,
+        nonce: LeaseId,
+    ) -> Option<(Self, &'p Correction)> {
+        let mut id = Self {
+            nonce,
+            within: Nanos::ZERO,
+            charges: Vec::new(),
+        };
+        let mut shortest: Option<&Correction> = None;
+        let mut bytes = id.bytes(true).len();
+        for (_, charge, correction) in corrected(policy, charges) {
+            bytes += charge.length();
+            if bytes > MAX_BYTES {
+                break;
+            }
+            id.charges.push(charge);
+            if shortest.is_none_or(|shortest| correction.within < shortest.within) {
+                shortest = Some(correction);
+            }
+        }
+        let shortest = shortest?;
+        id.within = shortest.within;
+        Some((id, shortest))
+    }
+
+    /// Returns the time within which a report corrects the charges.
+    pub const fn within(&self) -> Nanos {
+        self.within
+    }
+
+    /// Returns the names of the limits.
+    pub fn limits(&self) -> impl Iterator<Item = &str> {
+        self.charges.iter().map(MadeCharge::rule)
+    }
+
+    /// Appends the key of its record.
+    pub(crate) fn put_record_key(&self, key: &mut Vec<u8>) {
+        let hash = Sha256::digest(self.bytes(false));
+        KeyBuilder::new(key).part(&hash[..16]);
+    }
+
+    fn bytes(&self, with_made: bool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.push(VERSION);
+        bytes.extend_from_slice(self.nonce.as_bytes());
+        let millis = u32::try_from(self.within.as_millis_ceil()).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&millis.to_le_bytes());
+        for charge in &self.charges {
+            bytes.push(u8::from(charge.is_made && with_made));
+            // The name of a variant and a key are far shorter.
+            bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
+            bytes.extend_from_slice(charge.limit.as_bytes());
+            bytes.extend_from_slice(&charge.cost.get().to_le_bytes());
+            let length = u16::try_from(charge.key.len()).unwrap_or(u16::MAX);
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(&charge.key);
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[VERSION], rest) = bytes.split_first_chunk()? else {
+            return None;
+        };
+        let (nonce, rest) = rest.split_first_chunk::<16>()?;
+        let (millis, mut rest) = rest.split_first_chunk::<4>()?;
+        let mut charges = Vec::new();
+        while !rest.is_empty() {
+            let charge;
+            (charge, rest) = MadeCharge::read(rest)?;
+            charges.push(charge);
+        }
+        Some(Self {
+            nonce: LeaseId::from_bytes(*nonce),
+            within: Nanos::from_millis(u32::from_le_bytes(*millis).into()),
+            charges,
+        })
+    }
+}
+
+/// Returns the charges under limits that reports correct, with their indexes. Charges by numbers of
+/// the caller are left out, because no report knows their counters.
+pub(crate) fn corrected<'a>(
+    policy: &'a Policy,
+    charges: &'a Charges,
+) -> impl Iterator<Item = (usize, MadeCharge, &'a Correction)> {
+    let entries = charges.entries.iter().enumerate();
+    let entries = entries.filter(|(_, entry)| entry.replaced.is_none());
+    entries.filter_map(|(index, entry)| {
+        let rule = policy.rules.get(entry.rule as usize)?;
+        let charge = MadeCharge {
+            limit: (&*charges.limit(entry, rule).name).into(),
+            key: charges.key(entry).as_bytes().into(),
+            cost: entry.cost,
+            is_made: true,
+        };
+        Some((index, charge, rule.correction.as_deref()?))
+    })
+}
+
+impl MadeCharge {
+    /// Returns the name of the limit in the policy, without that of a variant.
+    pub(crate) fn rule(&self) -> &str {
+        self.limit.split('=').next().unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key::from_bytes(&self.key)
+    }
+
+    /// Returns its number of bytes.
+    fn length(&self) -> usize {
+        1 + 1 + self.limit.len() + 4 + 2 + self.key.len()
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (&made, rest) = bytes.split_first()?;
+        let (&length, rest) = rest.split_first()?;
+        let (limit, rest) = rest.split_at_checked(length.into())?;
+        let (cost, rest) = rest.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+        if made > 1 || limit.is_empty() || !limit.is_ascii() || !is_whole(key) {
+            return None;
+        }
+        let charge = Self {
+            limit: String::from_utf8_lossy(limit).into(),
+            key: key.into(),
+            cost: Permits::new(u32::from_le_bytes(*cost)),
+            is_made: made == 1,
+        };
+        Some((charge, rest))
+    }
+}
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encoded(&self.bytes(true)))
+    }
+}
+
+impl FromStr for DecisionId {
+    type Err = NoDecisionId;
+
+    /// # Errors
+    /// If the text is not exactly the output of [`Display`](fmt::Display).
+    fn from_str(text: &str) -> Result<Self, NoDecisionId> {
+        let bytes = decoded(text, MAX_CHARS).ok_or(NoDecisionId)?;
+        Self::read(&bytes).ok_or(NoDecisionId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(charges: &[(&str, u32, &[u8])]) -> DecisionId {
+        let charges = charges.iter().map(|&(limit, cost, value)| {
+            let mut key = Vec::new();
+            KeyBuilder::new(&mut key).part(value);
+            MadeCharge {
+                limit: limit.into(),
+                key: key.into(),
+                cost: Permits::new(cost),
+                is_made: cost != 9,
+            }
+        });
+        DecisionId {
+            nonce: LeaseId::from_bytes([0xfb; 16]),
+            within: Nanos::from_secs(120),
+            charges: charges.collect(),
+        }
+    }
+
+    #[test]
+    fn ids_are_parsed_back_from_their_text() {
+        for id in [
+            id(&[]),
+            id(&[("a", 1, b"192.0.2.1")]),
+            id(&[("a", 9, b""), ("api=20/1m+burst+40", u32::MAX, &[7; 300])]),
+        ] {
+            let text = id.to_string();
+            assert_eq!(text.parse(), Ok(id.clone()));
+            for end in 0..text.len() {
+                assert!(text[..end].parse::<DecisionId>() != Ok(id.clone()));
+            }
+            for wrong in [format!("{text}="), format!(" {text}"), format!("{text}A")] {
+                assert!(wrong.parse::<DecisionId>() != Ok(id.clone()), "{wrong}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_are_not_ids_are_refused() {
+        let header = |version: u8| [&[version][..], &[1; 20]].concat();
+        let with = |tail: &[u8]| encoded(&[&header(1)[..], tail].concat());
+        for text in [
+            String::new(),
+            "A".into(),
+            "\u{e9}".into(),
+            "x".repeat(MAX_CHARS + 1),
+            "A".repeat(1 << 20),
+            encoded(&header(2)),
+            encoded(&header(1)[..20]),
+            with(b"\x02\x01a\0\0\0\0\0\0"),
+            with(b"\x01\x00\0\0\0\0\0\0"),
+            with(b"\x01\x02a"),
+            with(b"\x01\x01\xff\0\0\0\0\0\0"),
+            with(b"\x01\x01a\0\0\0\0\xff\xff"),
+            with(b"\x01\x01a\0\0\0\0\x02\0\x05x"), // a key cut short
+        ] {
+            assert_eq!(text.parse::<DecisionId>(), Err(NoDecisionId), "{text}");
+        }
+        assert!(with(b"\x01\x01a\0\0\0\0\0\0").parse::<DecisionId>().is_ok());
+    }
+
+    /// All but the mark of charges that were not made.
+    #[test]
+    fn a_change_of_any_part_has_another_record() {
+        let key = |id: &DecisionId| {
+            let mut key = Vec::new();
+            id.put_record_key(&mut key);
+            key
+        };
+        let whole = id(&[("a", 1, b"k"), ("b", 2, b"l")]);
+        for other in [
+            id(&[("a", 1, b"k")]),
+            id(&[("a", 1, b"k"), ("b", 3, b"l")]),
+            id(&[("a", 1, b"k"), ("b", 2, b"m")]),
+            id(&[("a", 1, b"k"), ("c", 2, b"l")]),
+            DecisionId {
+                nonce: LeaseId::from_bytes([1; 16]),
+                ..whole.clone()
+            },
+            DecisionId {
+                within: Nanos::from_secs(121),
+                ..whole.clone()
+            },
+        ] {
+            assert_ne!(key(&other), key(&whole), "{other:?}");
+        }
+        let mut shadow = whole.clone();
+        shadow.charges[0].is_made = false;
+        assert_eq!(key(&shadow), key(&whole));
+    }
+}

@@ -1,0 +1,195 @@
+//! Reporting: requests that are charged when they are judged, and corrected when their result is
+//! known.
+//!
+//! ```text
+//!   check_for_report --> limits charged, a record made: all or none --> answer with an id
+//!                                     |
+//!   report(id) --> its record: open? -+-> yes: closed, then all charges corrected in one act
+//!                                     |-> closed before:  nothing changes
+//!                                     '-> none (expired, forged): nothing changes
+//! ```
+//!
+//! * The record is a key of a hidden limit, which holds three permits for the time of a report: the
+//!   decision takes one, the report two, so one charge shows which of the three cases it is.
+//! * A crash between closing and correcting leaves the charges as they are: less is admitted.
+
+use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Permits, Verdict};
+use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
+use ratekeeper_store::{ActualCost, Settled, Store, StoreError};
+use smallvec::SmallVec;
+
+use crate::decision_id::MadeCharge;
+use crate::keeper::{lends, list, refused_at_once};
+use crate::{Answer, Clock, DecisionId, Keeper, Scope};
+
+/// The effect of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reported {
+    /// The charges are corrected.
+    Corrected,
+    /// Nothing: an earlier report has corrected them.
+    Repeated,
+    /// Nothing: the time for a report is over, or the id is not that of a decision.
+    NotOpen,
+}
+
+impl Answer {
+    /// Returns the id by which a report corrects the charges, for
+    /// [`Keeper::report`]; `None` if the request was not checked for a report, if it
+    /// was refused, if no report corrects its limits, or if the store could not keep a record.
+    pub fn decision(&self) -> Option<&DecisionId> {
+        self.open.as_deref()
+    }
+}
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// Like [`check`](Self::check); if reports correct a limit of the request, the answer has a
+    /// [decision id](Answer::decision). `nonce` is a random number, so that no other client knows
+    /// the id.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn check_for_report(
+        &self,
+        facts: &Facts<'_>,
+        scope: Scope<'_>,
+        nonce: LeaseId,
+    ) -> Result<Answer, StoreError> {
+        if !self.look_at_policy().rules.are_corrected() {
+            return self.check(facts, scope).await;
+        }
+        let now = self.clock().now();
+        let (policy, charges) = self.charges(facts, scope, now);
+        let refused = refused_at_once(&charges, &policy);
+        let opens = DecisionId::new(&policy, &charges, nonce).filter(|_| !refused);
+        let mut record_key = Vec::new();
+        let mut list = list(&charges, &policy);
+        if let Some((id, correction)) = &opens {
+            id.put_record_key(&mut record_key);
+            list.push(record(&correction.record, &record_key));
+        }
+        let mut decisions = if refused {
+            self.refused_unasked(&list, Lend::Nothing, now).await?
+        } else if list.iter().any(lends) {
+            self.store().acquire(&list, Lend::Nothing, now).await?
+        } else {
+            self.store().decide(&list, now).await?
+        };
+        let recorded = opens.as_ref().and_then(|_| decisions.each.pop());
+        drop(list);
+        let open = opens.map(|(id, _)| id).filter(|_| {
+            let made = recorded.is_some_and(|recorded| recorded.verdict.allows());
+            made && decisions.admitted
+        });
+        let mut answer = Answer::new(policy, charges, decisions, now);
+        answer.open = open.map(|mut id| {
+            for (charge, decided) in id.charges.iter_mut().zip(answer.corrected_charges()) {
+                charge.is_made = decided.is_made;
+            }
+            Box::new(id)
+        });
+        Ok(answer)
+    }
+
+    /// Corrects the charges of a decision, once, as the limits of the current policy say. Costs for
+    /// other limits are ignored. Limits that the policy has no more keep their charges.
+    ///
+    /// # Errors
+    /// When the store cannot answer. The charges stay then, and a further report may be
+    /// [`Repeated`](Reported::Repeated).
+    pub async fn report(&self, id: &DecisionId, report: &Report) -> Result<Reported, StoreError> {
+        let (policy, now) = (self.policy(), self.clock().now());
+        let mut corrections = policy.rules.iter().filter_map(|it| it.correction.as_ref());
+        let Some(correction) = corrections.find(|it| it.within == id.within()) else {
+            return Ok(Reported::NotOpen); // a reload has changed the time
+        };
+        // A record cannot be closed without the store that holds it.
+        let limit = Limit {
+            outage: Outage::Error,
+            ..correction.record.clone()
+        };
+        let mut key = Vec::new();
+        id.put_record_key(&mut key);
+        let closing = Charge {
+            cost: Correction::REPORTED,
+            mode: Mode::Enforce,
+            ..record(&limit, &key)
+        };
+        let closed = self.store().decide(&[closing], now).await?;
+        match closed.each.first() {
+            Some(closed) if closed.verdict != Verdict::Allow => return Ok(Reported::Repeated),
+            Some(closed) if closed.remaining == Permits::ZERO => {}
+            _ => {
+                // Leaves no trace of an id without a record.
+                self.store().refund(&[closing], now).await?;
+                return Ok(Reported::NotOpen);
+            }
+        }
+        self.correct(&id.charges, report).await?;
+        Ok(Reported::Corrected)
+    }
+
+    /// Corrects the charges of an answer, for callers that hold it until the result is known: this
+    /// needs no record. To be called once.
+    ///
+    /// # Errors
+    /// When the store cannot answer. The charges stay then.
+    pub async fn settle(&self, answer: &Answer, report: &Report) -> Result<(), StoreError> {
+        let made = answer.corrected_charges();
+        self.correct(&made, report).await
+    }
+
+    /// Corrects charges in one act, as the limits of the current policy say.
+    pub(crate) async fn correct(
+        &self,
+        made: &[MadeCharge],
+        report: &Report,
+    ) -> Result<(), StoreError> {
+        let policy = self.policy();
+        let settled = made.iter().filter(|charge| charge.is_made);
+        let settled = settled.filter_map(|charge| settled_by(&policy, charge, report));
+        let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock().now();
+        self.store().correct(&settled, now).await
+    }
+}
+
+/// The charge of a record. It refuses no request.
+fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Correction::RECORDED,
+        mode: Mode::Shadow,
+    }
+}
+
+/// Returns a charge with the actual cost; `None` if it stays, or if the policy no longer has the
+/// limit.
+fn settled_by<'a>(
+    policy: &'a Policy,
+    made: &'a MadeCharge,
+    report: &Report,
+) -> Option<Settled<'a>> {
+    let rule = policy.rule(made.rule())?;
+    let mut limits = rule.limits();
+    let limit = limits.find(|limit| *limit.name == *made.limit)?;
+    let corrected = rule.correction.as_deref()?;
+    let used = match corrected.correct(made.rule(), made.cost, report) {
+        Corrected::Cost(used) if used == made.cost => return None,
+        Corrected::Cost(used) => ActualCost::Permits(used),
+        Corrected::Reset => ActualCost::Reset,
+    };
+    Some(Settled {
+        charge: Charge {
+            limit,
+            key: made.key(),
+            cost: made.cost,
+            mode: Mode::Enforce,
+        },
+        used,
+    })
+}

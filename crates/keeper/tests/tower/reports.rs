@@ -1,0 +1,133 @@
+//! Results that the layer reports by itself: by the status, by a report of the handler, or not at
+//! all.
+
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use ratekeeper::Report;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::stage::{Act, Clocked, Policies, Stage, clock, get, now, policy, status};
+
+const LIMITS: &str = r#"
+[[limit]]
+name     = "failures"
+match    = { path = "/login" }
+key      = ["header:x-user"]
+missing_key = "shared"
+limit    = "2/1h"
+count    = { status = [401, "5xx"], outcome = "locked" }
+reset_on = { status = 200 }
+[[limit]]
+name   = "tokens"
+match  = { path = "/complete" }
+key    = ["header:x-user"]
+missing_key = "shared"
+bucket = { size = 100, refill = "1/1s" }
+cost   = { reserve = 40 }
+"#;
+
+/// A handler that answers with the status, outcome or cost in the query.
+#[derive(Clone)]
+struct Handler;
+
+impl Service<Request<()>> for Handler {
+    type Response = Response<http_body_util::Empty<bytes::Bytes>>;
+    type Error = &'static str;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let mut response = Response::new(http_body_util::Empty::new());
+        match request.uri().query().unwrap_or_default().split_once('=') {
+            Some(("status", status)) => *response.status_mut() = status.parse().unwrap(),
+            Some(("outcome", word)) => {
+                response
+                    .extensions_mut()
+                    .insert(Report::default().outcome(word));
+            }
+            Some(("cost", cost)) => {
+                let report = Report::default().cost(cost.parse().unwrap());
+                response.extensions_mut().insert(report);
+            }
+            _ => {}
+        }
+        ready(Ok(response))
+    }
+}
+
+/// Returns the statuses of requests to paths and queries, one after the other.
+fn statuses(layer: &Policies, targets: &[&str]) -> Vec<u16> {
+    let mut service = layer.layer(Handler);
+    let mut ask = |target: &&str| {
+        let future = service.call(get(target, &[("x-user", "ann")]));
+        match crate::stage::poll(std::pin::pin!(future)) {
+            Poll::Ready(answer) => answer.unwrap().status().as_u16(),
+            Poll::Pending => panic!("the call is pending"),
+        }
+    };
+    targets.iter().map(&mut ask).collect()
+}
+
+fn layer(clock: &Clocked) -> Policies {
+    policy(LIMITS, clock)
+}
+
+#[test]
+fn the_status_of_the_response_is_the_result() {
+    for (targets, expected) in [
+        (["404"; 5], [404, 404, 404, 404, 404]),
+        (["401"; 5], [401, 401, 429, 429, 429]),
+        (["503"; 5], [503, 503, 429, 429, 429]),
+        (
+            ["401", "200", "401", "401", "404"],
+            [401, 200, 401, 401, 429],
+        ),
+    ] {
+        let targets = targets.map(|status| format!("/login?status={status}"));
+        let targets: Vec<_> = targets.iter().map(String::as_str).collect();
+        assert_eq!(
+            statuses(&layer(&clock()), &targets),
+            expected,
+            "{targets:?}"
+        );
+    }
+}
+
+#[test]
+fn a_handler_adds_its_own_report() {
+    let locked = ["/login?outcome=locked"; 3];
+    // The status is still reported: 200 empties the record.
+    assert_eq!(statuses(&layer(&clock()), &locked), [200, 200, 200]);
+    let dear = [
+        "/complete?cost=0",
+        "/complete?cost=95",
+        "/complete",
+        "/complete",
+    ];
+    assert_eq!(statuses(&layer(&clock()), &dear), [200, 200, 429, 429]);
+    let plain = ["/complete"; 3];
+    assert_eq!(statuses(&layer(&clock()), &plain), [200, 200, 429]);
+}
+
+#[test]
+fn without_a_response_the_charge_stays() {
+    let user = || get("/login", &[("x-user", "ann")]);
+    let failing = layer(&clock());
+    let mut service = failing.layer(Stage::new(Act::Fail));
+    assert!(now(&mut service, user()).is_err());
+    assert!(now(&mut service, user()).is_err());
+    assert_eq!(status(&mut service, user()), 429);
+
+    let hanging = layer(&clock());
+    let mut service = hanging.layer(Stage::new(Act::Hang));
+    for _ in 0..2 {
+        drop(service.call(user())); // the client goes away
+    }
+    assert_eq!(status(&mut service, user()), 429);
+}

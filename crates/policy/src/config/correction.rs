@@ -1,0 +1,197 @@
+//! Correction: reads `count`, `reset_on` and `report_within`, and checks that the limit can be
+//! corrected.
+
+use std::ops::Range;
+
+use ratekeeper_core::{AnyAlgorithm, Call, Nanos};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::numbers::{Written, span};
+use super::quantity::Quantity;
+use super::read::{self, At, SpannedValue, whole};
+use crate::Correction;
+use crate::correction::ResultSet;
+
+/// Time within which a report corrects a charge, unless the limit sets another.
+const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
+/// Shortest such time, because expiries are reported in milliseconds.
+const MIN_WITHIN: Nanos = Nanos::from_millis(1);
+/// Longest such time: the store keeps a record of each request that may still be reported.
+const MAX_WITHIN: Nanos = Nanos::from_secs(86_400);
+/// Maximum number of characters of an outcome.
+const MAX_OUTCOME: usize = 40;
+
+/// Reads how reports correct the charges of a limit, if they do and it can be corrected.
+/// `estimate` is the place of `reserve`, if the cost is an estimate.
+pub(super) fn correction(
+    table: &DeTable<'_>,
+    place: &str,
+    estimate: Option<&Range<usize>>,
+    quantity: &Quantity,
+    out: &mut Findings<'_>,
+) -> Option<Correction> {
+    let count = results(table, "count", out);
+    let reset_on = results(table, "reset_on", out);
+    let within = read::text(table, "report_within");
+    let fields = [
+        ("count", count.as_ref().map(|count| count.at.clone())),
+        ("reserve", estimate.cloned()),
+        ("reset_on", reset_on.as_ref().map(|reset| reset.at.clone())),
+    ];
+    let mut corrects = fields
+        .into_iter()
+        .filter_map(|(name, at)| Some((name, at?)));
+    let Some((first, at)) = corrects.next() else {
+        if let Some(within) = within {
+            let message = format!("`report_within` of {place} has no effect");
+            let label = "no report corrects the charges of this limit";
+            out.error(codes::REPORT, within.at, message, label)
+                .help("add for example count = { status = [401, 403] }, or leave it out");
+        }
+        return None;
+    };
+    can_be_corrected(first, at, place, quantity, out);
+    if let (Some(count), Some(reset_on)) = (&count, &reset_on)
+        && let Some(both) = count.value.shared_with(&reset_on.value)
+    {
+        let message = format!("{both} is both in `count` and in `reset_on` of {place}");
+        let label = "resets the count, and cannot be counted as well";
+        out.error(codes::REPORT, reset_on.at.clone(), message, label)
+            .related(count.at.clone())
+            .help("remove it from one of them");
+    }
+    let within = match within {
+        Some(text) => time(&text, out)?,
+        None => DEFAULT_WITHIN,
+    };
+    Some(Correction {
+        count: count.map(|count| count.value),
+        reset_on: reset_on.map(|reset_on| reset_on.value),
+        is_estimate: estimate.is_some(),
+        ..Correction::new(within).ok()? // within the bounds of a window
+    })
+}
+
+/// Returns the algorithm of a limit with corrections: actual costs above an estimate are owed,
+/// however long that takes.
+pub(super) fn owing(algorithm: AnyAlgorithm, correction: Option<&Correction>) -> AnyAlgorithm {
+    match correction {
+        Some(correction) if correction.is_estimate => algorithm.with_patience(Nanos::MAX),
+        _ => algorithm,
+    }
+}
+
+/// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
+fn can_be_corrected(
+    field: &str,
+    at: Range<usize>,
+    place: &str,
+    quantity: &Quantity,
+    out: &mut Findings<'_>,
+) {
+    let algorithm = &quantity.algorithm;
+    let (label, help) = if algorithm.concurrency().is_some() {
+        (
+            "permits come back by POST /v1/release, not by a report".to_owned(),
+            format!(
+                "leave `{field}` out, or write bucket = {{ size = 10, refill = \"10/1h\" }} in \
+                     place of `concurrency`"
+            ),
+        )
+    } else if let (true, Err(why)) = (field != "reset_on", algorithm.supports(Call::Refund)) {
+        (
+            format!("{} limits cannot give a charge back", why.algorithm),
+            "write algorithm = \"token-bucket\", \"fixed-window\", \"sliding-window-counter\" or \
+             \"sliding-window-log\""
+                .to_owned(),
+        )
+    } else {
+        return;
+    };
+    let message = format!("`{field}` of {place} cannot be combined with its limit");
+    out.error(codes::NOT_CORRECTABLE, at, message, label)
+        .related(quantity.at.clone())
+        .help(help);
+}
+
+/// Reads `{ status, outcome }`; wrong values are reported.
+fn results(table: &DeTable<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<ResultSet>> {
+    let At { value: table, at } = read::table(table, field)?;
+    let mut set = ResultSet::default();
+    for node in values(table, "status") {
+        set.statuses.extend(status(node, field, out));
+    }
+    for node in values(table, "outcome") {
+        set.outcomes.extend(outcome(node, field, out));
+    }
+    if !table.contains_key("status") && !table.contains_key("outcome") {
+        let label = "needs `status`, `outcome` or both";
+        let message = format!("`{field}` names no result");
+        out.error(codes::REPORT, at.clone(), message, label)
+            .help(format!(
+                "write for example {field} = {{ status = [401, 403] }}"
+            ));
+    }
+    Some(At::new(set, at))
+}
+
+/// Returns the values of a list, or a single one.
+fn values<'a, 't>(table: &'a DeTable<'t>, name: &str) -> &'a [SpannedValue<'t>] {
+    let node = table.get(name);
+    node.map_or(&[], |node| match node.get_ref().as_array() {
+        Some(values) => values,
+        None => std::slice::from_ref(node),
+    })
+}
+
+/// Reads `401`, or `"4xx"`.
+fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Option<(u16, u16)> {
+    let Some(text) = node.get_ref().as_str() else {
+        let status = u16::try_from(whole(node)?).ok()?;
+        return Some((status, status));
+    };
+    let hundreds = match text.as_bytes() {
+        [digit @ b'1'..=b'5', b'x', b'x'] => u16::from(digit - b'0') * 100,
+        _ => {
+            let message = format!("\"{}\" is not a valid status of `{field}`", shown(text));
+            let label = "expected a number from 100 to 599, or a class such as \"4xx\"";
+            let help = match text.trim().parse::<u16>() {
+                Ok(number) => format!("write it without quotes: {number}"),
+                Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
+            };
+            out.error(codes::REPORT, node.span(), message, label)
+                .help(help);
+            return None;
+        }
+    };
+    Some((hundreds, hundreds + 99))
+}
+
+/// Reads a word of the application.
+fn outcome(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Option<Box<str>> {
+    let text = node.get_ref().as_str()?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=MAX_OUTCOME).contains(&text.len()) && text.bytes().all(plain) {
+        return Some(text.into());
+    }
+    let message = format!("\"{}\" is not a valid outcome of `{field}`", shown(text));
+    let label = format!("expected 1 to {MAX_OUTCOME} letters, digits, `-`, `_` or `.`");
+    out.error(codes::REPORT, node.span(), message, label)
+        .help("write a word that the application reports, such as outcome = \"declined\"");
+    None
+}
+
+/// Reads `report_within`.
+fn time(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
+    let within = span(text, Written::ReportWithin, out)?;
+    if (MIN_WITHIN..=MAX_WITHIN).contains(&within) {
+        return Some(Nanos::from_millis(within.as_millis_ceil())); // as ids write it
+    }
+    let message = format!("\"{}\" is out of range for `report_within`", text.value);
+    let label = "must be 1ms to 24h: until then a record of each request is kept";
+    out.error(codes::REPORT, text.at.clone(), message, label)
+        .help("write a little more than the longest work takes, as in report_within = \"2m\"");
+    None
+}

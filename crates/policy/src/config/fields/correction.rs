@@ -1,0 +1,116 @@
+//! Fields of reports: the results that count, those that reset, and estimates of costs.
+
+use super::{ATTRIBUTE, SPAN, optional, pattern, required};
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+
+/// Maximum number of statuses, and of outcomes: they are compared one by one.
+const MAX_RESULTS: usize = 100;
+const STATUS_CLASS: &str = "^[1-5]xx$";
+const OUTCOME: &str = "^[A-Za-z0-9._-]{1,40}$";
+
+pub(super) const COST: FieldSpec = optional(
+    "cost",
+    Shape::Either(COSTS),
+    "5",
+    "Cost of a request: a number, the attribute that holds it, or an estimate that the report of \
+     the request replaces.",
+);
+pub(super) const COUNT: FieldSpec = optional(
+    "count",
+    Shape::Table(&COUNTED),
+    "{ status = [401, 403] }",
+    "Results that count. A request is charged when it is judged; a report of another result gives \
+     the charge back.",
+);
+pub(super) const RESET_ON: FieldSpec = optional(
+    "reset_on",
+    Shape::Table(&RESETTING),
+    "{ status = [200] }",
+    "Results after which the key begins anew.",
+);
+pub(super) const REPORT_WITHIN: FieldSpec = optional(
+    "report_within",
+    pattern(SPAN),
+    "\"10m\"",
+    "Time within which POST /v1/report corrects a charge, at most 24h (default 2m); without a \
+     report the charge stays.",
+);
+
+const AMOUNT: Shape = Shape::Whole {
+    least: 1,
+    most: u32::MAX as u64,
+};
+/// `reserve`: a number, or an attribute.
+const AMOUNTS: &[Shape] = &[AMOUNT, pattern(ATTRIBUTE)];
+/// `cost`: the same, or a table.
+const COSTS: &[Shape] = &[AMOUNT, pattern(ATTRIBUTE), Shape::Table(&ESTIMATE)];
+
+static ESTIMATE: TableSpec = TableSpec {
+    what: "`cost`",
+    fields: &[required(
+        "reserve",
+        Shape::Either(AMOUNTS),
+        "\"attr:max_tokens\"",
+        "Estimate that is charged until the report has the actual cost: a number, or an attribute.",
+    )],
+    hints: hints! {
+        "estimate" => "write reserve = \"attr:max_tokens\"",
+        "max" => "write reserve = \"attr:max_tokens\"",
+        "settle" => "leave it out: the application reports the actual cost with POST /v1/report",
+        "expire" => "write report_within = \"2m\" beside `cost`",
+        "expires" => "write report_within = \"2m\" beside `cost`",
+    },
+    ..TableSpec::EMPTY
+};
+
+static COUNTED: TableSpec = TableSpec {
+    what: "`count`",
+    fields: &[STATUS, OUTCOMES],
+    hints: RESULT_HINTS,
+    ..TableSpec::EMPTY
+};
+
+static RESETTING: TableSpec = TableSpec {
+    what: "`reset_on`",
+    fields: &[STATUS, OUTCOMES],
+    hints: RESULT_HINTS,
+    ..TableSpec::EMPTY
+};
+
+const STATUS: FieldSpec = optional(
+    "status",
+    Shape::Values {
+        of: &Shape::Either(STATUSES),
+        most: MAX_RESULTS,
+    },
+    "[401, \"5xx\"]",
+    "Statuses of the response: numbers, or classes such as \"5xx\".",
+);
+const OUTCOMES: FieldSpec = optional(
+    "outcome",
+    Shape::Values {
+        of: &WORD,
+        most: MAX_RESULTS,
+    },
+    "\"declined\"",
+    "Words of the application for the result of its work.",
+);
+
+/// `status`: a number, or a class.
+const STATUSES: &[Shape] = &[
+    Shape::Whole {
+        least: 100,
+        most: 599,
+    },
+    pattern(STATUS_CLASS),
+];
+const WORD: Shape = pattern(OUTCOME);
+
+const RESULT_HINTS: &[crate::config::shape::NameHint] = hints! {
+    "code" => "write status = [401, 403]",
+    "statuses" => "write status = [401, 403]",
+    "outcomes" => "write outcome = [\"declined\", \"expired\"]",
+    "result" => "write outcome = \"declined\"",
+    "expire" => "write report_within = \"2m\" beside it",
+    "expires" => "write report_within = \"2m\" beside it",
+};

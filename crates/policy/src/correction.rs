@@ -1,0 +1,283 @@
+//! Correction: how a report of the result of a request corrects its charge.
+//!
+//! ```text
+//!   request --charged--> work --> report: status, outcome, cost
+//!                                    |
+//!              in `reset_on`? --yes--+--> the key begins anew
+//!              not in `count`? ------+--> the charge is given back
+//!              an estimate? ---------+--> the actual cost, even beyond the limit
+//!                                    '--> the charge stays
+//! ```
+//!
+//! A request is charged when it is judged, so concurrent requests cannot pass together before the
+//! first result is known. Without a report the charge stays.
+
+use std::fmt;
+
+use ratekeeper_core::{Error, Limit, LimitId, Nanos, Outage, Permits, Quota, QuotaReset};
+
+/// How a report corrects the charge of a limit: `count`, `reset_on`, `report_within`, and
+/// `reserve` of `cost`.
+#[derive(Clone, Debug)]
+pub struct Correction {
+    /// Results that count; `None` for all.
+    pub count: Option<ResultSet>,
+    /// Results after which the key begins anew.
+    pub reset_on: Option<ResultSet>,
+    /// True if the cost is an estimate, and the report has the actual one.
+    pub is_estimate: bool,
+    /// Time within which the report corrects the charge.
+    pub within: Nanos,
+    /// Records of the requests that may still be reported: see [`Correction::RECORDED`].
+    pub record: Limit,
+}
+
+/// Results of requests, by status or by the application's own word.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ResultSet {
+    /// Ranges of statuses, both ends included.
+    pub statuses: Vec<(u16, u16)>,
+    /// Words of the application.
+    pub outcomes: Vec<Box<str>>,
+}
+
+/// The result of a request: its status, the application's word for it, and its actual cost.
+///
+/// ```
+/// use ratekeeper_policy::Report;
+/// let failed = Report::default().status(401);
+/// let paid = Report::default().outcome("ok").cost(663);
+/// let tokens = Report::default().cost_of("llm-tokens", 663).cost_of("images", 2);
+/// # assert!(failed != paid && paid != tokens);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[must_use = "a report corrects nothing until a keeper receives it"]
+pub struct Report {
+    status: Option<u16>,
+    outcome: Option<Box<str>>,
+    cost: Option<Permits>,
+    costs: Vec<(Box<str>, Permits)>,
+}
+
+/// The corrected charge of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Corrected {
+    /// The cost that the request has after all; zero if it does not count.
+    Cost(Permits),
+    /// None: the key begins anew.
+    Reset,
+}
+
+impl Report {
+    /// The same report, with the status of the response.
+    pub fn status(self, status: u16) -> Self {
+        let status = Some(status);
+        Self { status, ..self }
+    }
+
+    /// The same report, with the application's word for the result: `declined`.
+    pub fn outcome(self, outcome: &str) -> Self {
+        let outcome = Some(outcome.into());
+        Self { outcome, ..self }
+    }
+
+    /// The same report, with the actual cost under all limits that charged an estimate. A cost
+    /// above 4,294,967,295 counts as that.
+    pub fn cost(self, cost: u64) -> Self {
+        let cost = Some(Permits::saturating_from(cost));
+        Self { cost, ..self }
+    }
+
+    /// The same report, with the actual cost under one limit.
+    pub fn cost_of(mut self, limit: &str, cost: u64) -> Self {
+        self.costs
+            .push((limit.into(), Permits::saturating_from(cost)));
+        self
+    }
+
+    /// Returns true if it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the same report, with this status if it has none.
+    pub fn or_status(self, status: u16) -> Self {
+        let status = self.status.or(Some(status));
+        Self { status, ..self }
+    }
+
+    /// Returns the names of the limits with a cost of their own.
+    pub fn limits(&self) -> impl Iterator<Item = &str> {
+        self.costs.iter().map(|(limit, _)| &**limit)
+    }
+
+    /// Returns true if it has the actual cost for all limits that charged an estimate.
+    pub fn has_cost(&self) -> bool {
+        self.cost.is_some()
+    }
+
+    fn cost_under(&self, limit: &str) -> Option<Permits> {
+        let own = self.costs.iter().find(|(name, _)| **name == *limit);
+        own.map(|(_, cost)| *cost).or(self.cost)
+    }
+}
+
+impl Correction {
+    /// Charge of a key of [`record`](Self::record) by the decision about a request.
+    pub const RECORDED: Permits = Permits::ONE;
+    /// Charge by a report. The quota is the sum of the two, so a report finds no record (and leaves
+    /// one permit), finds one (and leaves none), or is refused because another came before it.
+    pub const REPORTED: Permits = Permits::new(2);
+
+    /// Corrections that charge what the report says, or all that was charged without `count`.
+    ///
+    /// # Errors
+    /// If there cannot be a record for `within`: for more than 73 years.
+    pub fn new(within: Nanos) -> Result<Self, Error> {
+        let quota = Quota::new(Self::RECORDED + Self::REPORTED, within)?;
+        Ok(Self {
+            count: None,
+            reset_on: None,
+            is_estimate: false,
+            within,
+            record: Limit {
+                // No limit of a policy begins with a `=`.
+                name: format!("=reports-{}ms", within.as_millis_ceil()).into(),
+                id: LimitId::default(),
+                version: 0,
+                algorithm: QuotaReset::new(quota)?.into(),
+                // Without a record the charge stays.
+                outage: Outage::Deny,
+            },
+        })
+    }
+
+    /// Returns the corrected charge of the limit called `limit`, which charged `charged`. The
+    /// charge stays as far as the report does not say otherwise.
+    pub fn correct(&self, limit: &str, charged: Permits, report: &Report) -> Corrected {
+        let holds = |set: &Option<ResultSet>| set.as_ref().and_then(|set| set.holds(report));
+        if holds(&self.reset_on) == Some(true) {
+            return Corrected::Reset;
+        }
+        if holds(&self.count) == Some(false) {
+            return Corrected::Cost(Permits::ZERO);
+        }
+        let actual = report.cost_under(limit).filter(|_| self.is_estimate);
+        Corrected::Cost(actual.unwrap_or(charged))
+    }
+}
+
+impl ResultSet {
+    /// Returns whether the set has the result; `None` if the report lacks all that the set names.
+    fn holds(&self, report: &Report) -> Option<bool> {
+        let status = report.status.filter(|_| !self.statuses.is_empty());
+        let status = status.map(|status| self.has_status(status));
+        let outcome = report.outcome.as_ref();
+        let outcome = outcome.filter(|_| !self.outcomes.is_empty());
+        let outcome = outcome.map(|outcome| self.outcomes.contains(outcome));
+        match (status, outcome) {
+            (Some(a), Some(b)) => Some(a || b),
+            (known, None) | (None, known) => known,
+        }
+    }
+
+    fn has_status(&self, status: u16) -> bool {
+        let mut ranges = self.statuses.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&status))
+    }
+
+    /// Returns a result that both sets have, if there is one.
+    pub(crate) fn shared_with(&self, other: &Self) -> Option<String> {
+        let starts = self.statuses.iter().chain(&other.statuses);
+        let mut starts = starts.map(|(first, _)| *first);
+        let status = starts.find(|status| self.has_status(*status) && other.has_status(*status));
+        let outcome = || self.outcomes.iter().find(|it| other.outcomes.contains(it));
+        status
+            .map(|status| format!("status {status}"))
+            .or_else(|| Some(format!("outcome \"{}\"", outcome()?)))
+    }
+}
+
+/// `status 401, 403, 500-599, outcome declined`
+impl fmt::Display for ResultSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = |(first, last): &(u16, u16)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        };
+        let statuses: Vec<_> = self.statuses.iter().map(status).collect();
+        let groups = [
+            ("status", statuses.join(", ")),
+            ("outcome", self.outcomes.join(", ")),
+        ];
+        let mut written = groups.iter().filter(|(_, values)| !values.is_empty());
+        if let Some((name, values)) = written.next() {
+            write!(f, "{name} {values}")?;
+        }
+        written.try_for_each(|(name, values)| write!(f, ", {name} {values}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(statuses: &[(u16, u16)], outcomes: &[&str]) -> Option<ResultSet> {
+        Some(ResultSet {
+            statuses: statuses.to_vec(),
+            outcomes: outcomes.iter().map(|it| (*it).into()).collect(),
+        })
+    }
+
+    #[test]
+    fn a_charge_stays_unless_the_report_says_otherwise() {
+        let failures = |is_estimate| Correction {
+            count: set(&[(401, 401), (500, 599)], &["declined"]),
+            reset_on: set(&[(200, 200)], &["ok"]),
+            is_estimate,
+            ..Correction::new(Nanos::SECOND).unwrap()
+        };
+        let cost = |permits| Corrected::Cost(Permits::new(permits));
+        let says = Report::default;
+        for (report, expected) in [
+            (says().status(401), cost(5)),
+            (says().status(599), cost(5)),
+            (says().status(404), cost(0)),
+            (says().status(200), Corrected::Reset),
+            (says().outcome("declined"), cost(5)),
+            (says().outcome("Declined"), cost(0)),
+            (says().outcome("ok"), Corrected::Reset),
+            (says().outcome("declined").status(404), cost(5)),
+            (says().outcome("other").status(401), cost(5)),
+            (says().outcome("other").status(404), cost(0)),
+            (says().outcome("declined").status(200), Corrected::Reset),
+            (says().cost(9), cost(5)), // neither status nor outcome
+        ] {
+            let corrected = failures(false).correct("a", Permits::new(5), &report);
+            assert_eq!(corrected, expected, "{report:?}");
+        }
+        for (report, expected) in [
+            (says().status(401), cost(5)),
+            (says().cost(9), cost(9)),
+            (says().cost(9).status(404), cost(0)),
+            (says().cost(9).cost_of("a", 2), cost(2)),
+            (says().cost_of("b", 2), cost(5)),
+            (says().cost(0), cost(0)),
+            (says().cost(u64::MAX), cost(u32::MAX)),
+        ] {
+            let corrected = failures(true).correct("a", Permits::new(5), &report);
+            assert_eq!(corrected, expected, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn sets_are_written_in_words() {
+        let text = |statuses: &[_], outcomes: &[_]| set(statuses, outcomes).unwrap().to_string();
+        assert_eq!(text(&[(401, 401), (500, 599)], &[]), "status 401, 500-599");
+        assert_eq!(text(&[(401, 401)], &["a", "b"]), "status 401, outcome a, b");
+        assert_eq!(text(&[], &["a"]), "outcome a");
+    }
+}
