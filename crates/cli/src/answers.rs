@@ -15,7 +15,7 @@ use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
 use ratekeeper_policy::{
     Allowance, Asn, Charges, Country, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy,
-    Rule, RuleMode, WallTime,
+    Role, Rule, RuleMode, WallTime,
 };
 
 use crate::limits;
@@ -91,9 +91,34 @@ fn answers_to(
             }
             _ => {}
         }
-        LimitAnswer::Not(reason(rule, request, facts, wall))
+        LimitAnswer::Not(
+            unasked(policy, (index, rule), facts, wall)
+                .unwrap_or_else(|| reason(rule, request, facts, wall)),
+        )
     };
     (0..).zip(policy.rules.iter()).map(answer).collect()
+}
+
+/// Returns the reason if a limit would apply, but is asked by none that does: it is named in
+/// `otherwise` alone.
+fn unasked(
+    policy: &Policy,
+    (index, rule): (u32, &Rule),
+    facts: &Facts<'_>,
+    wall: WallTime,
+) -> Option<String> {
+    let is_allowance = matches!(rule.role, Role::Allowance);
+    if !is_allowance || !rule.applies_to(facts) || !rule.is_active(wall) {
+        return None;
+    }
+    let asking = policy
+        .rules
+        .iter()
+        .filter(|other| other.otherwise.contains(&index));
+    let names: Vec<_> = asking
+        .map(|other| format!("`{}`", other.limit.name))
+        .collect();
+    Some(format!("asked only by {}", names.join(", ")))
 }
 
 fn applies(

@@ -28,6 +28,15 @@ pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Fail
     })
 }
 
+/// Returns the limits that are asked, in order, when a limit denies.
+pub(crate) fn alternatives<'a>(
+    policy: &'a Policy,
+    rule: &'a Rule,
+) -> impl Iterator<Item = &'a Rule> {
+    let indices = rule.otherwise.iter();
+    indices.filter_map(|index| policy.rules.get(*index as usize))
+}
+
 /// Returns the policy's word for a mode.
 pub(crate) fn mode(rule: &Rule) -> &'static str {
     match rule.mode {

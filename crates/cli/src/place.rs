@@ -40,8 +40,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Returns the facts with their country and network: by the header of `[geo]`, as if a trusted proxy
-/// had sent it, or by the databases.
+/// Returns the facts with their country and network: by the header of `[geo]`, as if a trusted
+/// proxy had sent it, or by the databases.
 pub(crate) fn located<'a>(policy: &Policy, facts: &Facts<'a>) -> Facts<'a> {
     let geo = policy.geo.as_ref();
     policy.located(&Facts {

@@ -115,6 +115,9 @@ pub enum Mode {
     Enforce,
     /// The limit decides and counts, but never refuses.
     Shadow,
+    /// An alternative to the charge before it: asked, and charged, only if that one is denied. The
+    /// charge and its alternatives are a chain, which has the effect of its first charge.
+    Otherwise,
 }
 
 impl fmt::Display for Mode {
@@ -122,6 +125,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Enforce => "enforce",
             Self::Shadow => "shadow",
+            Self::Otherwise => "otherwise",
         })
     }
 }

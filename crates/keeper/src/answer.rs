@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Numbers, Policy, Rule, Variant};
+use ratekeeper_policy::{Charges, Numbers, Policy, Role, Rule, Variant};
 use ratekeeper_store::Decisions;
 
 use crate::DecisionId;
@@ -76,6 +76,14 @@ pub struct Outcome<'a> {
     pub numbers: Option<Numbers>,
     /// True if a key part was missing: another key was used, or the request was refused for it.
     pub key_missing: bool,
+    /// The rule that allows the request in place of this one, which denies it.
+    pub covered_by: Option<&'a Rule>,
+    /// False for an alternative that was not needed: it shows its key as it stands.
+    pub is_asked: bool,
+    /// The mode of the first limit of its chain.
+    pub(crate) mode: Option<Mode>,
+    /// True if it is asked only when another limit denies.
+    pub(crate) is_alternative: bool,
 }
 
 impl<'a> Outcome<'a> {
@@ -101,19 +109,37 @@ impl<'a> Outcome<'a> {
         self.numbers.map_or(own, |numbers| Some(numbers.per()))
     }
 
-    /// Returns true if this limit refuses the request: it denies, and it is enforced.
+    /// Returns true if this limit refuses the request: it is enforced, and denies with all of its
+    /// alternatives.
     pub fn refuses(&self) -> bool {
-        !self.decision.verdict.allows() && self.mode() == Some(Mode::Enforce)
+        self.denies() && self.mode == Some(Mode::Enforce)
     }
 
     /// Returns true if this limit would refuse the request if it were enforced.
     pub fn shadow_denies(&self) -> bool {
-        !self.decision.verdict.allows() && self.mode() == Some(Mode::Shadow)
+        self.denies() && self.mode == Some(Mode::Shadow)
     }
 
-    /// Returns the mode in which it was decided.
+    /// Returns true if it denies, and no other limit allows in its place.
+    fn denies(&self) -> bool {
+        let is_covered = self.covered_by.is_some() || self.is_alternative;
+        !self.decision.verdict.allows() && !is_covered
+    }
+
+    /// Returns true if the limit was charged, provided that the request was admitted.
+    pub fn is_charged(&self) -> bool {
+        self.is_asked && self.decision.verdict.allows()
+    }
+
+    /// Returns true if the request passes only because the limit is soft.
+    pub fn is_soft(&self) -> bool {
+        let covering = self.covered_by.map(|rule| &rule.role);
+        matches!(covering, Some(Role::Soft))
+    }
+
+    /// Returns the mode in which it was decided: of an alternative, that of the limit that asks it.
     pub fn mode(&self) -> Option<Mode> {
-        self.rule.mode.charge_mode()
+        self.mode
     }
 }
 
@@ -134,8 +160,49 @@ impl Answer {
             open: None,
             refused_by: None,
         };
+        if answer.charges.entries.iter().any(|entry| entry.otherwise) {
+            answer.join_waits();
+        }
         answer.refused_by = answer.longest_wait();
         answer
+    }
+
+    /// Gives the first limit of each chain that denies the shortest wait of the chain, because any
+    /// of its limits lets the request pass then.
+    fn join_waits(&mut self) {
+        let each = &mut self.decisions.each;
+        let mut first = 0;
+        for at in 1..=each.len() {
+            if self
+                .charges
+                .entries
+                .get(at)
+                .is_some_and(|entry| entry.otherwise)
+            {
+                continue;
+            }
+            let chain = &mut each[first..at];
+            let denies = chain.iter().all(|decision| !decision.verdict.allows());
+            let soonest = chain.iter().min_by_key(|decision| wait(decision)).copied();
+            if let (true, Some(soonest), [head, ..]) = (denies, soonest, chain) {
+                head.verdict = soonest.verdict;
+            }
+            first = at;
+        }
+    }
+
+    /// Returns the mode of a charge within its chain.
+    fn chain_mode(&self, at: usize) -> Mode {
+        match self.charges.entries.get(at) {
+            Some(entry) if entry.otherwise => Mode::Otherwise,
+            _ => Mode::Enforce,
+        }
+    }
+
+    /// Returns the rule of an entry.
+    fn rule_at(&self, at: usize) -> Option<&Rule> {
+        let entry = self.charges.entries.get(at)?;
+        self.policy.rules.get(entry.rule as usize)
     }
 
     /// Returns the same answer, for a request that took permits under the name `lease`.
@@ -172,9 +239,17 @@ impl Answer {
         end: ChargeSpan,
     ) -> impl Iterator<Item = Outcome<'_>> {
         let decided = self.charges.entries.iter().zip(&self.decisions.each);
-        let decided = decided.take(end.entries).skip(start.entries);
-        let decided = decided.filter_map(|(entry, &decision)| {
+        let decided = decided.enumerate().take(end.entries).skip(start.entries);
+        let mut mode = None;
+        let decided = decided.filter_map(move |(at, (entry, &decision))| {
             let rule = self.policy.rules.get(entry.rule as usize)?;
+            let (is_asked, covered_by) = if entry.otherwise {
+                (self.decisions.asks(at, |at| self.chain_mode(at)), None)
+            } else {
+                mode = rule.mode.charge_mode();
+                let covered_by = self.decisions.covered_by(at, |at| self.chain_mode(at));
+                (true, covered_by.and_then(|at| self.rule_at(at)))
+            };
             let replaced = self.charges.replaced_of(entry);
             Some(Outcome {
                 rule,
@@ -185,6 +260,10 @@ impl Answer {
                 key: self.charges.key(entry),
                 cost: entry.cost,
                 key_missing: entry.fallback,
+                covered_by,
+                is_asked,
+                mode,
+                is_alternative: entry.otherwise,
             })
         });
         let missing = self.charges.missing.iter();
@@ -209,6 +288,10 @@ impl Answer {
                 key: Key::ALL,
                 cost: Permits::ZERO,
                 key_missing: numbers.is_none(),
+                covered_by: None,
+                is_asked: true,
+                mode: rule.mode.charge_mode(),
+                is_alternative: false,
             })
         });
         decided.chain(unasked)
@@ -309,6 +392,12 @@ impl Answer {
     /// Returns the limits in shadow mode that would refuse.
     pub fn shadow_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
         self.outcomes().filter(Outcome::shadow_denies)
+    }
+
+    /// Returns the soft limits that the request is over, if it is allowed.
+    pub fn soft_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
+        let outcomes = self.outcomes();
+        outcomes.filter(|outcome| self.allowed() && outcome.is_soft())
     }
 
     /// Returns the HTTP status of the refusal: that of the refusing limit, 429 unless the policy

@@ -154,7 +154,10 @@ fn take_back<'a>(
     let mut back = ChargeList::new();
     for given in given_back(asked, ends) {
         for charge in all.get_mut(given).into_iter().flatten() {
-            back.push(*charge);
+            // Of a limit and its alternatives, the limit receives the refund.
+            if charge.mode != Mode::Otherwise {
+                back.push(*charge);
+            }
             charge.cost = Permits::ZERO;
             charge.mode = Mode::Shadow;
         }

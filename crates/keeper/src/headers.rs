@@ -37,6 +37,8 @@ pub mod names {
     pub const X_RATELIMIT_USED: &str = "x-ratelimit-used";
     /// Seconds until its whole quota is free again.
     pub const X_RATELIMIT_RESET: &str = "x-ratelimit-reset";
+    /// The soft limits that an allowed request is over.
+    pub const SOFT: &str = "x-ratekeeper-soft";
 }
 
 /// Name and value of one header field.
@@ -65,6 +67,10 @@ impl Answer {
             put_balance(&reports, style, &mut value, &mut put);
         }
         put_wait(self.retry_after(), &mut value, &mut put);
+        let mut soft = self.soft_denials().map(|outcome| &*outcome.rule.limit.name);
+        if let Some(first) = soft.next() {
+            put(names::SOFT, value.names(first, soft));
+        }
     }
 
     /// Returns the reports to show to the client, the tightest limit first.
@@ -136,6 +142,17 @@ pub(crate) struct FieldValue(String);
 impl FieldValue {
     pub(crate) fn new() -> Self {
         Self(String::with_capacity(USUAL_BYTES))
+    }
+
+    /// Returns names, each after a comma but the first.
+    fn names<'n>(&mut self, first: &str, others: impl Iterator<Item = &'n str>) -> &str {
+        self.0.clear();
+        self.0.push_str(first);
+        for name in others {
+            self.0.push_str(", ");
+            self.0.push_str(name);
+        }
+        &self.0
     }
 
     fn list(&mut self, reports: &[LimitReport<'_>], item: fn(&LimitReport<'_>, &mut Self)) -> &str {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Mode, Origin, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -103,7 +103,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub fn install(&self, mut policy: Policy) -> u32 {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         policy.set_origin(self.zero().origin);
-        policy.version = self.policy.load().version + 1;
+        let before = self.policy.load();
+        policy.version = before.version + 1;
+        policy.keep_signals(&before);
         let version = policy.version;
         for limit in policy.rules.limits_mut() {
             limit.id = ids.of(&limit.name);
@@ -137,10 +139,18 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         zero.origin = origin;
     }
 
-    /// Moves the wall clock of active hours, and nothing else.
+    /// Moves the wall clock of active hours and signals, and nothing else. Levels of signals end,
+    /// because a clock that is set back would let them last longer.
     pub fn set_wall_origin(&self, origin: Origin) {
-        self.wall_origin
-            .store(origin.as_unix_nanos(), Ordering::Relaxed);
+        let before = self
+            .wall_origin
+            .swap(origin.as_unix_nanos(), Ordering::Relaxed);
+        if before > origin.as_unix_nanos() {
+            self.policy
+                .load()
+                .signals()
+                .for_each(|signal| signal.clear());
+        }
     }
 
     /// Returns the position of the clock's zero on the wall clock, as last set.
@@ -201,7 +211,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 
     /// Refunds the charge of [`check`](Self::check), but no lent permits; the answer shows the
-    /// limits after it.
+    /// limits after it. Of a limit and its alternatives, the limit receives the refund, unless
+    /// `scope` names the alternative that was charged, and not the limit.
     ///
     /// # Errors
     /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits cannot
@@ -210,7 +221,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope, now);
         let mut rates = list(&charges, &policy);
-        rates.retain(|charge| !lends(charge));
+        rates.retain(|charge| !lends(charge) && charge.mode != Mode::Otherwise);
         self.store.refund(&rates, now).await?;
         drop(rates);
         let decisions = self.store.look(&free(&charges, &policy), now).await?;
@@ -265,7 +276,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 let rule = policy.rules.get(*rule as usize);
                 rule.is_some_and(|rule| names.contains(&&*rule.limit.name))
             };
-            charges.entries.retain(|entry| named(&entry.rule));
+            keep_entries(&mut charges, named);
             charges.missing.retain(|rule| named(rule));
             charges.barred.retain(|(rule, _)| named(rule));
         }
@@ -345,6 +356,20 @@ pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
         .chain(barred)
         .filter_map(|&rule| policy.rules.get(rule as usize));
     rules.any(|rule| rule.mode == RuleMode::Enforce)
+}
+
+/// Keeps the entries of named rules, each with its alternatives. An alternative that is named, of a
+/// limit that is not, is asked by itself.
+fn keep_entries(charges: &mut Charges, named: impl Fn(&u32) -> bool) {
+    let mut with_alternatives = false;
+    charges.entries.retain(|entry| {
+        if !entry.otherwise {
+            with_alternatives = named(&entry.rule);
+            return with_alternatives;
+        }
+        entry.otherwise = with_alternatives;
+        with_alternatives || named(&entry.rule)
+    });
 }
 
 pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

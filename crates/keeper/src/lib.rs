@@ -132,6 +132,8 @@ mod redis_settings;
 mod report;
 #[cfg(feature = "policy")]
 mod reporting;
+#[cfg(feature = "policy")]
+mod signals;
 mod smooth;
 #[cfg(feature = "tower")]
 pub mod tower;

@@ -15,7 +15,7 @@ use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope, at_once};
 const ORIGIN: Origin = Origin::from_unix_nanos(1_795_377_600_350_000_000);
 
 /// Each algorithm of the language, with rates that are no whole numbers of milliseconds.
-const LIMITS: [&str; 23] = [
+const LIMITS: [&str; 25] = [
     "limit = \"3/7s\"",
     "limit = \"7/1s\"",
     "limit = \"5/1m\"\ncount_denied = true",
@@ -37,6 +37,8 @@ const LIMITS: [&str; 23] = [
     "limit = \"5/7s\"\nalgorithm = \"exponential\"",
     "bucket = { size = 5, refill = \"2/3s\", step = \"first\" }",
     "bucket = { size = 5, refill = \"2/3s\", step = \"clock\" }",
+    "limit = \"5/7s\"\nban = { after = 2, within = \"9s\", for = \"3s\" }",
+    "limit = \"5/7s\"\nalgorithm = \"fixed-window\"\nban = { after = 1, within = \"1h\", for = \"9s\", grow = 1.5, max = \"1h\" }",
     "limit = \"5/7s\"\nwarmup = { period = \"9s\", cold_factor = 3 }",
     "limit = \"5/7s\"\nalgorithm = { name = \"smooth-bursty\", save_up = \"5s\" }",
 ];

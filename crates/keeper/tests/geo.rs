@@ -223,7 +223,7 @@ fn a_header_is_believed_from_a_trusted_proxy_alone() {
     }
 }
 
-/// Other limits of the policy apply as without `[geo]`, and so do those with other fields beside the country.
+/// Limits by country alone are indexed by it, those with other fields by these.
 #[test]
 fn many_limits_by_country_are_found() {
     let limit = |(index, code): (usize, &str)| {

@@ -7,8 +7,8 @@
 //!   none of them knows ---------> ZZ (or `unknown`), continent ZZ, AS0
 //! ```
 //!
-//! A request has a value of each in any case, so a key by country never lacks one. Private and loopback
-//! addresses are unknown, because public databases have none; one of your own may name them.
+//! A request has a value of each in any case, so a key by country never lacks one. Private and
+//! loopback addresses are unknown, because public databases have none; one of your own may.
 
 mod country;
 mod database;

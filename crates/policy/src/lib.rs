@@ -11,6 +11,7 @@
 mod active;
 mod alert;
 pub mod calendar;
+mod chain;
 mod claims;
 mod common_part;
 pub mod config;
@@ -40,6 +41,7 @@ mod request_index;
 mod rule;
 mod rules;
 mod settings;
+mod signal;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 mod tokens;
 mod value;
@@ -48,6 +50,7 @@ mod zone;
 
 pub use active::{Active, WallTime};
 pub use alert::Alert;
+pub use chain::Role;
 pub use claims::Claims;
 pub use correction::{Corrected, Correction, Report, ResultSet};
 pub use descriptor::{Descriptor, EntryName, Numbers};
@@ -70,5 +73,6 @@ pub use settings::{
     HeaderStyle, Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
     WebhookSettings,
 };
+pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

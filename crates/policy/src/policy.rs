@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Key, KeySink, Limit, Nanos, Origin, Permits};
+use ratekeeper_core::{Charge, Key, KeySink, Limit, Mode, Nanos, Origin, Permits};
 use smallvec::SmallVec;
 
 use crate::claims::LazyClaims;
 use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
+use crate::signal::Signal;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
     ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
@@ -36,6 +37,8 @@ pub struct Policy {
     pub plans: Option<Plans>,
     /// The tokens that are valid; `None` without `[jwt]`.
     pub tokens: Option<Arc<Tokens>>,
+    /// Signals that its elastic limits name.
+    pub(crate) signals: Vec<Arc<Signal>>,
     /// Headers that report limits to clients.
     pub headers: HeaderStyle,
     /// Settings of the process.
@@ -47,7 +50,8 @@ pub struct Policy {
 /// Holds indexes and key bytes, not references, so that it can be stored with the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
-    /// One for each rule that applies; two for a request with two credentials under `api_key`.
+    /// One for each rule that applies; two for a request with two credentials under `api_key`. The
+    /// alternatives of an entry come behind it.
     pub entries: SmallVec<[Entry; 4]>,
     /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
     /// shadow mode.
@@ -68,7 +72,7 @@ pub struct KeyBytes(SmallVec<[u8; 128]>);
 
 impl KeyBytes {
     /// Returns the position of the next key.
-    fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
@@ -111,6 +115,8 @@ pub struct Entry {
     pub replaced: Option<u32>,
     /// Index of the rule's variant; `None` for the rule's own numbers.
     pub variant: Option<u32>,
+    /// True for an alternative to the entry before it: [`Mode::Otherwise`].
+    pub otherwise: bool,
 }
 
 impl Entry {
@@ -187,18 +193,19 @@ impl Policy {
             out.barred.push((rule, numbers));
             return;
         }
-        self.add_key(rule, of, Credential::First, keys, numbers, out);
+        let first = out.entries.len();
+        self.add_key(rule, of, (Credential::First, first), keys, numbers, out);
         if keys.has_second(of) {
-            self.add_key(rule, of, Credential::Second, keys, numbers, out);
+            self.add_key(rule, of, (Credential::Second, first), keys, numbers, out);
         }
     }
 
-    /// Adds the charge under one key of the request.
+    /// Adds the charge under one key of the request; `first` is the index of the first such entry.
     fn add_key<'p>(
         &'p self,
         rule: u32,
         of: &'p Rule,
-        credential: Credential,
+        (credential, first): (Credential, usize),
         keys: &mut KeyWriter<'p, '_>,
         numbers: Option<Numbers>,
         out: &mut Charges,
@@ -212,21 +219,13 @@ impl Policy {
             KeySubject::Deny if is_second => {} // the first key lacks the same part
             KeySubject::Deny => out.missing.push(rule),
             KeySubject::Skip => {}
-            _ if is_second && Self::is_repeated(rule, start, out) => {
+            _ if is_second && Self::is_repeated(start, out.entries.get(first), out) => {
                 keys.truncate(start as usize, &mut out.bytes);
             }
             subject @ (KeySubject::Known | KeySubject::StandIn) => {
                 let allowance = match numbers {
                     Some(_) => Allowance::Own,
-                    None => {
-                        self.held(
-                            of,
-                            Key::from_bytes(&out.bytes[start as usize..]),
-                            credential,
-                            keys,
-                        )
-                        .allowance
-                    }
+                    None => self.allowance_of(of, start, credential, keys, out),
                 };
                 let variant = match allowance {
                     Allowance::Own => None,
@@ -249,9 +248,27 @@ impl Policy {
                     fallback: subject == KeySubject::StandIn,
                     replaced,
                     variant,
+                    otherwise: false,
                 });
+                // The numbers of a caller stand alone.
+                if !of.otherwise.is_empty() && numbers.is_none() {
+                    self.add_alternatives(of, credential, keys, out);
+                }
             }
         }
+    }
+
+    /// Returns the allowance of the key that begins at `start`.
+    pub(crate) fn allowance_of<'p>(
+        &'p self,
+        of: &'p Rule,
+        start: u32,
+        credential: Credential,
+        keys: &KeyWriter<'p, '_>,
+        out: &Charges,
+    ) -> Allowance {
+        let key = Key::from_bytes(&out.bytes[start as usize..]);
+        self.held(of, key, credential, keys).allowance
     }
 
     /// Returns the allowance of a key of a request, and its reason.
@@ -339,11 +356,10 @@ impl Policy {
         self.origin = origin;
     }
 
-    /// Returns true if the key from `start` on equals the previous one of the same rule: a
-    /// credential may stand in, and not be needed.
-    fn is_repeated(rule: u32, start: u32, out: &Charges) -> bool {
+    /// Returns true if the key from `start` on equals that of `before`, the first entry of its rule:
+    /// a credential may stand in, and not be needed.
+    fn is_repeated(start: u32, before: Option<&Entry>, out: &Charges) -> bool {
         let key = &out.bytes[start as usize..];
-        let before = out.entries.last().filter(|entry| entry.rule == rule);
         before.is_some_and(|before| out.key(before).as_bytes() == key)
     }
 
@@ -376,7 +392,11 @@ impl Charges {
                 limit: self.limit(entry, rule),
                 key: self.key(entry),
                 cost: entry.cost,
-                mode: rule.mode.charge_mode()?,
+                mode: if entry.otherwise {
+                    Mode::Otherwise
+                } else {
+                    rule.mode.charge_mode()?
+                },
             })
         })
     }

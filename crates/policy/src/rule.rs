@@ -10,7 +10,7 @@ use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
     Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers,
-    Variants, WallTime,
+    Role, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -52,6 +52,10 @@ pub struct Rule {
     pub line: usize,
     /// Other numbers, for keys with a plan or an override.
     pub variants: Variants,
+    /// How it is reached.
+    pub role: Role,
+    /// Indices of the rules that are asked, in order, when it denies.
+    pub otherwise: Vec<u32>,
 }
 
 impl Rule {

@@ -12,7 +12,8 @@ use ratekeeper_core::Limit;
 use crate::descriptor_index::DescriptorIndex;
 use crate::request::RequestFacts;
 use crate::request_index::{CandidateLists, RequestIndex};
-use crate::{Descriptor, Rule, RuleMode};
+use crate::signal::Gate;
+use crate::{Descriptor, Role, Rule, RuleMode};
 
 /// The rules of a policy, read as a slice. Only values that the indexes do not use can change
 /// afterwards: the numbers of the limits, and enforce to shadow.
@@ -30,7 +31,7 @@ impl Rules {
         let mut descriptors = DescriptorIndex::default();
         let mut on_requests = Vec::new();
         for (index, rule) in (0..).zip(&rules) {
-            if rule.mode == RuleMode::Off {
+            if rule.mode == RuleMode::Off || !matches!(rule.role, Role::Limit) {
                 continue;
             }
             if rule.is_for_descriptors() {
@@ -79,7 +80,16 @@ impl Rules {
         }
     }
 
-    /// Returns the limits, their variants and their records of requests, so that their ids and version can be set.
+    /// Returns the gates of elastic limits.
+    pub(crate) fn gates_mut(&mut self) -> impl Iterator<Item = &mut Gate> {
+        self.all.iter_mut().filter_map(|rule| match &mut rule.role {
+            Role::Elastic(gate) => Some(gate),
+            Role::Limit | Role::Soft | Role::Allowance => None,
+        })
+    }
+
+    /// Returns the limits, their variants and their records of requests, so that their ids and
+    /// version can be set.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.all.iter_mut().flat_map(|rule| {
             let variants = rule.variants.numbers.iter_mut();

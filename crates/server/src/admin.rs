@@ -6,6 +6,7 @@
 mod alerts;
 mod bans;
 mod keys;
+mod signals;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ use crate::listener::{Caller, Handle, Reply};
 use crate::metrics::{AlertMetrics, Format, SharedStore};
 use crate::reload::Reloaded;
 
+/// Where levels of signals are set: the name stands behind it.
+const SIGNALS: &str = "/v1/signals/";
+
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
 pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
@@ -52,6 +56,7 @@ async fn answer<C: Clock + 'static>(
     if !matches!(path, "/healthz" | "/readyz") {
         let reads_bans = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund")
+            || path.starts_with(SIGNALS)
             || path == "/v1/bans" && !reads_bans;
         let act = if writes {
             AccessAct::Write
@@ -100,6 +105,14 @@ async fn answer<C: Clock + 'static>(
                 body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
             )
             .await
+        }
+        _ if path.starts_with(SIGNALS) => {
+            if request.method() != Method::PUT {
+                return Err(Problem::wrong_method("PUT"));
+            }
+            let name = path[SIGNALS.len()..].to_owned();
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
+            signals::set(shared, &name, &body)
         }
         _ => {
             let Some(limit) = path.strip_prefix("/v1/keys/") else {
@@ -203,7 +216,7 @@ fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
             "header": client_ip.header,
             "ipv6_prefix": client_ip.ipv6_prefix,
         },
-        "limits": policy.rules.iter().map(about).collect::<Vec<_>>(),
+        "limits": policy.rules.iter().map(|rule| about(&policy, rule)).collect::<Vec<_>>(),
     });
     if let Some(config) = shared.keeper.envoy() {
         document["envoy"] = json!({
@@ -240,7 +253,7 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
 }
 
 /// Returns a limit as the policy states it.
-fn about(rule: &Rule) -> Value {
+fn about(policy: &Policy, rule: &Rule) -> Value {
     let mut limit = json!({
         "name": &*rule.limit.name,
         "mode": mode(rule.mode),
@@ -256,6 +269,12 @@ fn about(rule: &Rule) -> Value {
     }
     if let Some(active) = rule.active.as_deref() {
         limit["active"] = json!(active.to_string());
+    }
+    if !rule.otherwise.is_empty() {
+        let others = rule.otherwise.iter();
+        let others = others.filter_map(|index| policy.rules.get(*index as usize));
+        let names = others.map(|other| &*other.limit.name);
+        limit["otherwise"] = json!(names.collect::<Vec<_>>());
     }
     limit
 }
@@ -285,7 +304,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let usage = with_variants(&policy, shared.keeper.store().local().usage());
     let with_usage = |rule: &Rule| {
-        let mut limit = about(rule);
+        let mut limit = about(&policy, rule);
         let mut usages = usage.limits.iter();
         let used = usages.find(|used| used.id == rule.limit.id).copied();
         let used = used.unwrap_or_default();

@@ -65,6 +65,7 @@ mod grpc;
 mod last_seen;
 mod listener;
 mod log_writer;
+mod machine_load;
 mod memory;
 mod metrics;
 mod old_databases;

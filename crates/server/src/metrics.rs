@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, RuleMode, envoy};
 
 /// Percentage of a limit above which an allowed request counts as near it.
@@ -148,12 +148,17 @@ impl ReportResult {
     ];
 }
 
+/// Number of effects.
+const EFFECTS: usize = 4;
+
 /// The effect of a limit on a request.
 #[derive(Clone, Copy, Debug)]
 enum Did {
     Allowed,
     Denied,
     Queued,
+    /// Denied, and let through by another limit.
+    Covered,
 }
 
 /// The counters of one limit.
@@ -161,9 +166,9 @@ enum Did {
 struct LimitRow {
     name: Arc<str>,
     mode: RuleMode,
-    /// By mode (enforce, shadow), then by effect (allowed, denied, queued).
-    decisions: [[Counter; 3]; 2],
-    units: [Counter; 3],
+    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
+    decisions: [[Counter; EFFECTS]; 2],
+    units: [Counter; EFFECTS],
     near: Counter,
     key_missing: Counter,
     /// True if the limit bans keys.
@@ -300,7 +305,7 @@ impl LimitRow {
     /// be lost; decisions themselves are not touched.
     fn under(&self, rule: &Rule) -> Self {
         let copy = |counter: &Counter| Counter(AtomicU64::new(counter.count()));
-        let copies = |counters: &[Counter; 3]| counters.each_ref().map(copy);
+        let copies = |counters: &[Counter; EFFECTS]| counters.each_ref().map(copy);
         Self {
             decisions: self.decisions.each_ref().map(copies),
             units: copies(&self.units),
@@ -316,12 +321,19 @@ impl LimitRow {
             self.key_missing.add(1);
         }
         let did = match outcome.decision.verdict {
+            _ if !outcome.is_asked => return,
+            verdict if !verdict.allows() && outcome.covered_by.is_some() => {
+                if !admitted {
+                    return;
+                }
+                Did::Covered
+            }
             Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return,
             Verdict::Allow => Did::Allowed,
             Verdict::AllowAfter(_) => Did::Queued,
             _ => Did::Denied,
         };
-        let shadow = usize::from(outcome.rule.mode == RuleMode::Shadow);
+        let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
         self.decisions[shadow][did as usize].add(1);
         self.units[did as usize].add(u64::from(outcome.cost.get()));
         if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
@@ -329,7 +341,8 @@ impl LimitRow {
             self.log_ban(outcome, now);
         } else if matches!(did, Did::Denied) {
             self.log_denial(outcome, now);
-        } else if near(outcome.quota(), outcome.decision.remaining) {
+        } else if !matches!(did, Did::Covered) && near(outcome.quota(), outcome.decision.remaining)
+        {
             self.near.add(1);
         }
     }

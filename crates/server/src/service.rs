@@ -40,7 +40,7 @@ use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
-use crate::{store, store_secrets, wall_clock};
+use crate::{machine_load, store, store_secrets, wall_clock};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -299,6 +299,10 @@ impl<C: Clock + 'static> ServiceRun<C> {
         let kept = again();
         keep(&shared, "wall clock", move || {
             wall_clock::watch(Arc::clone(&kept))
+        });
+        let kept = again();
+        keep(&shared, "load", move || {
+            machine_load::watch(Arc::clone(&kept))
         });
         let kept = again();
         keep(&shared, "alerts", move || alerts::watch(Arc::clone(&kept)));

@@ -19,15 +19,17 @@
     reason = "sealed: callers choose an act and write none"
 )]
 
+mod ban;
 mod item;
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Call, Charge, Decision, Lend, Nanos, Permits};
+use ratekeeper_core::{Call, Charge, Lend, Mode, Nanos, Permits, Verdict};
 use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
+pub use ban::Ban;
 pub(crate) use item::Correction;
 pub use item::{ActItem, ActualCost, Hold, Settled};
 
@@ -157,6 +159,15 @@ pub trait ActAnswer: Debug + Send + 'static {
     where
         Self: Sized;
 
+    /// Returns the answer about charges in these modes, given that about each charge by itself.
+    #[must_use]
+    fn chained(self, _modes: &[Mode]) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
     /// Returns the decisions that the answer consists of, if it does.
     fn decisions(&self) -> Option<&Decisions> {
         None
@@ -178,6 +189,16 @@ impl ActAnswer for Decisions {
         });
         let each = in_order(each);
         Self { admitted, each }
+    }
+
+    fn chained(mut self, modes: &[Mode]) -> Self {
+        for at in 0..self.each.len() {
+            if !self.asks(at, |at| modes[at]) {
+                self.each[at].verdict = Verdict::Allow;
+            }
+        }
+        self.admitted = settle::admits(&self.each, |at| modes[at]);
+        self
     }
 
     fn decisions(&self) -> Option<&Decisions> {
@@ -384,33 +405,5 @@ impl Act for Renew {
 
     fn run(self, states: &mut impl RequestStates) -> Self::Answer {
         (0..states.count()).map(|at| states.renew(at)).collect()
-    }
-}
-
-/// Bans keys for this span from now, in place of a ban that stands; a span of zero lifts a ban.
-#[derive(Clone, Copy, Debug)]
-pub struct Ban(pub Nanos);
-
-impl Act for Ban {
-    type Item<'a> = Charge<'a>;
-    type Answer = SmallVec<[Decision; 4]>;
-
-    fn kind(self) -> ActKind {
-        ActKind::Ban
-    }
-
-    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
-        (0..states.count())
-            .map(|at| states.ban(at, self.0))
-            .collect()
-    }
-
-    fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {
-        charges.iter().try_for_each(|charge| {
-            let supported = charge.limit.algorithm.supports(Call::Ban);
-            supported.map_err(|why| {
-                StoreError::Unsupported(format!("the limit `{}`: {why}", charge.limit.name))
-            })
-        })
     }
 }

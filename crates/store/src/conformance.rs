@@ -7,6 +7,8 @@
 //! A store passes if [`check`] returns; for details, run the [`rows`] against it one by one.
 //! Each story sets the time, so stores that keep their own clock must offer a test clock.
 
+mod bans;
+mod chains;
 mod loans;
 mod odds;
 mod stories;

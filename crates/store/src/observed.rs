@@ -109,8 +109,12 @@ impl<S: Store, O: Observer> Store for Observed<S, O> {
         if matches!(act.kind(), ActKind::Decide(_))
             && let Some(decisions) = answer.decisions()
         {
-            for (item, decision) in items.iter().zip(&decisions.each) {
-                self.observer.decided(&item.charge(), decision);
+            let mode = |at: usize| items[at].charge().mode;
+            for (at, (item, decision)) in items.iter().zip(&decisions.each).enumerate() {
+                // An alternative that was not asked decided nothing.
+                if decisions.asks(at, mode) {
+                    self.observer.decided(&item.charge(), decision);
+                }
             }
         }
         Ok(answer)

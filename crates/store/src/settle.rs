@@ -17,8 +17,15 @@
 //!   is cut now.
 //! * Charges of one request that name the same limit and key are judged one upon the other, so
 //!   that their sum stays within the bound.
+//! * A charge and the alternatives after it ([`Mode::Otherwise`]) are a chain. Its charges are asked
+//!   in order until one allows, and only that one is made. The chain denies if all of them deny.
+//!
+//! ```text
+//!   chain     enforce   otherwise   otherwise
+//!   verdicts  deny      allow       (allow)      the last is not asked, and not charged
+//! ```
 
-use ratekeeper_core::{Decision, Mode, Nanos, Permits};
+use ratekeeper_core::{Decision, Mode, Nanos, Permits, Verdict};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Decisions;
@@ -70,6 +77,49 @@ pub trait RequestStates {
 
 type Each = SmallVec<[Decision; 4]>;
 
+impl Decisions {
+    /// Returns true if the charge at this index is asked: it is the first of its chain, or all
+    /// before it in the chain deny. `mode` returns the mode of the charge at an index.
+    ///
+    /// If the request was admitted, the charges that were made are those that were asked and
+    /// allow.
+    #[inline]
+    pub fn asks(&self, at: usize, mode: impl Fn(usize) -> Mode) -> bool {
+        asks(&self.each, at, mode)
+    }
+
+    /// Returns the index of the charge that allows in place of the one at this index; `None` if
+    /// that one allows itself, or if no alternative allows.
+    pub fn covered_by(&self, at: usize, mode: impl Fn(usize) -> Mode) -> Option<usize> {
+        let denies = |at: usize| self.each.get(at).is_some_and(|one| !one.verdict.allows());
+        let rest = at + 1..self.each.len();
+        let mut alternatives = rest.take_while(|&next| mode(next) == Mode::Otherwise);
+        if !denies(at) {
+            return None;
+        }
+        alternatives.find(|&next| !denies(next))
+    }
+}
+
+fn is_asked(charges: &impl RequestStates, each: &[Decision], at: usize) -> bool {
+    asks(each, at, |at| charges.mode(at))
+}
+
+pub(crate) fn asks(each: &[Decision], at: usize, mode: impl Fn(usize) -> Mode) -> bool {
+    let mut before = (0..at).rev();
+    let mut own = mode(at);
+    while own == Mode::Otherwise {
+        let Some(at) = before.next() else {
+            return true; // the first charge of a request
+        };
+        if each[at].verdict.allows() {
+            return false;
+        }
+        own = mode(at);
+    }
+    true
+}
+
 /// Returns the answer that [`decide`] would give, with every key as it stands; charges nothing.
 pub(crate) fn look(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, _) = judge(charges);
@@ -92,9 +142,7 @@ pub(crate) fn decide(charges: &mut impl RequestStates) -> Decisions {
 
 fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, before) = judge(charges);
-    let free: SmallVec<[bool; 4]> = (0..each.len())
-        .map(|at| !charges.charges_even_if_refused(at))
-        .collect();
+    let free: SmallVec<[bool; 4]> = (0..each.len()).map(|at| !is_counted(charges, at)).collect();
     for at in (0..each.len()).filter(|at| !free[*at]) {
         let judged = each[at].verdict;
         each[at] = charges.charge(at);
@@ -119,8 +167,14 @@ fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     Decisions { admitted, each }
 }
 
+/// Returns true if the charge is made even if the request is refused; never an alternative.
+fn is_counted(charges: &impl RequestStates, at: usize) -> bool {
+    charges.charges_even_if_refused(at) && charges.mode(at) != Mode::Otherwise
+}
+
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the
-/// decisions and the sum of those charges.
+/// decisions and the sum of those charges. A charge that is not asked allows, and is looked at for
+/// nothing.
 fn judge(charges: &mut impl RequestStates) -> (Each, SmallVec<[Permits; 4]>) {
     let mut each = Each::new();
     let mut before = SmallVec::<[Permits; 4]>::new();
@@ -128,23 +182,46 @@ fn judge(charges: &mut impl RequestStates) -> (Each, SmallVec<[Permits; 4]>) {
         let mut spent = Permits::ZERO;
         if let Some(earlier) = charges.earlier(at) {
             spent = before[earlier];
-            if each[earlier].verdict.allows() || charges.charges_even_if_refused(earlier) {
+            let made = each[earlier].verdict.allows() && is_asked(charges, &each, earlier);
+            if made || is_counted(charges, earlier) {
                 spent = spent + charges.cost(earlier);
             }
         }
-        let cost = spent + charges.cost(at);
-        each.push(charges.look(at, cost));
+        each.push(if is_asked(charges, &each, at) {
+            charges.look(at, spent + charges.cost(at))
+        } else {
+            Decision {
+                verdict: Verdict::Allow,
+                ..charges.look(at, spent)
+            }
+        });
         before.push(spent);
     }
     (each, before)
 }
 
-/// Returns true if no enforcing charge denies.
 fn admitted(charges: &impl RequestStates, each: &[Decision]) -> bool {
-    let denies = |(at, decision): (usize, &Decision)| {
-        !decision.verdict.allows() && charges.mode(at) == Mode::Enforce
-    };
-    !each.iter().enumerate().any(denies)
+    admits(each, |at| charges.mode(at))
+}
+
+/// Returns true if no enforcing chain denies, with all of its charges.
+pub(crate) fn admits(each: &[Decision], mode: impl Fn(usize) -> Mode) -> bool {
+    let (mut passes, mut others_pass) = (true, true);
+    for (at, decision) in each.iter().enumerate() {
+        let denies = !decision.verdict.allows();
+        match mode(at) {
+            Mode::Enforce => {
+                others_pass = passes;
+                passes &= !denies;
+            }
+            Mode::Shadow => others_pass = passes,
+            Mode::Otherwise if at == 0 => passes = !denies,
+            // After the first charge that allows, the others of a chain change nothing.
+            Mode::Otherwise if !denies => passes = others_pass,
+            Mode::Otherwise => {}
+        }
+    }
+    passes
 }
 
 /// Makes the charges that are allowed. Only a store without memory can still deny one: then the
@@ -152,22 +229,39 @@ fn admitted(charges: &impl RequestStates, each: &[Decision]) -> bool {
 /// stays: less is admitted, never more.)
 fn charge_all(charges: &mut impl RequestStates, each: &mut Each, free: &[bool]) -> bool {
     for at in 0..each.len() {
-        if !free[at] || !each[at].verdict.allows() {
+        if !free[at] || !each[at].verdict.allows() || !is_asked(charges, each, at) {
             continue;
         }
         let decision = charges.charge(at);
-        if !decision.verdict.allows() && charges.mode(at) == Mode::Enforce {
+        if decision.verdict.allows() {
+            each[at] = decision;
+            continue;
+        }
+        let judged = each.clone();
+        deny_rest(each, at, decision, |at| charges.mode(at));
+        if !admitted(charges, each) {
             for made in (0..at).filter(|made| free[*made]) {
-                if each[made].verdict.allows() {
+                if judged[made].verdict.allows() && is_asked(charges, &judged, made) {
                     charges.give_back(made);
                 }
             }
-            each[at] = decision;
             return false;
         }
-        each[at] = decision;
     }
     true
+}
+
+/// Denies a charge that was judged to be allowed, and with it the rest of its chain, which was not
+/// judged.
+pub(crate) fn deny_rest(
+    each: &mut [Decision],
+    at: usize,
+    decision: Decision,
+    mode: impl Fn(usize) -> Mode,
+) {
+    let rest = (at + 1..each.len()).take_while(|&next| mode(next) == Mode::Otherwise);
+    let end = rest.last().unwrap_or(at);
+    each[at..=end].fill(decision);
 }
 
 /// Charges that were allowed and not made show their key as it stands.

@@ -1,5 +1,7 @@
 //! `explain`: the limits that a request must pass, and why; the maximum that each admits.
 
+mod document;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,11 +10,9 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Algorithm as _, Origin, Time};
-use ratekeeper_policy::{
-    Allowance, Field, MissingKey, Patterns, Policy, ResultSet, Rule, RuleMode, WallTime,
-};
-use serde_json::{Value, json};
+use ratekeeper_policy::{Allowance, MissingKey, Policy, Role, Rule, RuleMode, WallTime};
 
+use self::document::document;
 use crate::answers::{LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
@@ -115,7 +115,7 @@ fn origin(at: &Zoned) -> Origin {
 
 /// Lists all limits, without a request.
 fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
-    for rule in &policy.rules {
+    for rule in written(policy) {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
         let fields = limits::fields(&rule.matcher);
         let requests = match fields.join(", ") {
@@ -142,9 +142,14 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     }
     output.talk(format!(
         "{}; use --request or --descriptor to see which apply",
-        words::counted(policy.rules.len(), "limit")
+        words::counted(written(policy).count(), "limit")
     ));
     Ok(())
+}
+
+/// Returns the limits as they are written; extras are shown with the limit they belong to.
+fn written(policy: &Policy) -> impl Iterator<Item = &Rule> {
+    policy.rules.iter().filter(|rule| !rule.is_extra())
 }
 
 fn missing(rule: &Rule) -> String {
@@ -171,7 +176,14 @@ fn write_text(
     if let Some(place) = Place::of(policy, request) {
         output.line(format!("{}  {place}", paint(NAME, "[geo]")))?;
     }
-    for (rule, answer) in policy.rules.iter().zip(answers) {
+    let each = || {
+        policy
+            .rules
+            .iter()
+            .zip(answers)
+            .filter(|(rule, _)| !rule.is_extra())
+    };
+    for (rule, answer) in each() {
         let name = paint(NAME, &rule.limit.name);
         match answer {
             LimitAnswer::Applies {
@@ -215,14 +227,13 @@ fn write_text(
             }
         }
     }
-    let applying = answers
-        .iter()
-        .filter(|answer| !matches!(answer, LimitAnswer::Not(_)))
+    let applying = each()
+        .filter(|(_, answer)| !matches!(answer, LimitAnswer::Not(_)))
         .count();
     let verb = if applying == 1 { "applies" } else { "apply" };
     output.talk(format!(
         "{applying} of {} {verb}",
-        words::counted(answers.len(), "limit")
+        words::counted(each().count(), "limit")
     ));
     Ok(())
 }
@@ -252,6 +263,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     for correction in limits::corrections(rule) {
         output.line(format!("    results   {correction}"))?;
     }
+    alternatives(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
@@ -261,6 +273,29 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
             words::span(redis.deadline),
             limits::on_store_error(rule)
         ))?;
+    }
+    Ok(())
+}
+
+/// Writes what is asked when a limit denies.
+fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    let mut names = Vec::new();
+    for other in limits::alternatives(policy, rule) {
+        let (text, worst) = (&other.text, limits::worst_case(other));
+        match &other.role {
+            Role::Soft => output.line(format!(
+                "    soft      {text} more, with a warning; at worst {worst}"
+            ))?,
+            Role::Elastic(gate) => output.line(format!(
+                "    elastic   {text} more while `{}` is below {}%; at worst {worst}",
+                gate.signal().name(),
+                gate.below_percent()
+            ))?,
+            Role::Limit | Role::Allowance => names.push(&*other.limit.name),
+        }
+    }
+    if !names.is_empty() {
+        output.line(format!("    otherwise {}", names.join(", ")))?;
     }
     Ok(())
 }
@@ -295,140 +330,5 @@ fn mode(rule: &Rule) -> String {
         mode
     } else {
         paint(WARN, &mode)
-    }
-}
-
-fn document(
-    policy: &Policy,
-    request: Option<&CliRequest>,
-    answers: Option<&[LimitAnswer]>,
-) -> Value {
-    let wall = wall(policy);
-    let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
-        let worst = limits::Worst::of(rule);
-        let (waiting, longest) = worst.waiting.unwrap_or_default();
-        let mut limit = json!({
-            "name": &*rule.limit.name,
-            "line": rule.line,
-            "mode": limits::mode(rule),
-            "limit": rule.text,
-            "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "match": rule.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
-            "algorithm": rule.limit.algorithm.name(),
-            "worst_case": {
-                "permits": worst.within,
-                "span_ms": worst.span.as_millis_ceil(),
-                "at_once": worst.at_once,
-                "waiting": waiting.get(),
-                "longest_wait_ms": longest.as_millis_ceil(),
-            },
-        });
-        if let Some(concurrency) = rule.limit.algorithm.concurrency() {
-            limit["worst_case"] = json!({
-                "at_once": worst.at_once,
-                "lease_ms": concurrency.lease().as_millis_ceil(),
-            });
-        }
-        let (share, kept) = (rule.least_served(), rule.keeps_to);
-        limit["at_least"] = json!({
-            "served": share.served(),
-            "of": share.of(),
-            "permits": kept.map(|quota| quota.permits().get()),
-            "span_ms": kept.map(|quota| quota.per().as_millis_ceil()),
-        });
-        if let Some(redis) = &policy.settings.redis {
-            limit["store"] = json!({
-                "deadline_ms": redis.deadline.as_millis_ceil(),
-                "on_store_error": limits::on_store_error(rule),
-            });
-        }
-        if let Some(alert) = rule.alert {
-            limit["alert"] = json!({
-                "above_percent": alert.above_percent,
-                "above": alert.level(rule.quota).get(),
-                "for_ms": alert.hold.as_millis_ceil(),
-            });
-        }
-        if let Some(terms) = rule.limit.algorithm.bans() {
-            limit["ban"] = json!({
-                "after": terms.strikes.permits().get(),
-                "within_ms": terms.strikes.per().as_millis_ceil(),
-                "for_ms": terms.first.as_millis_ceil(),
-                "grow": f64::from(terms.growth_thousandths) / 1_000.0,
-                "max_ms": terms.longest.as_millis_ceil(),
-            });
-        }
-        if let Some(attribute) = rule.variants.day_attribute() {
-            limit["day_attribute"] = attribute.into();
-        }
-        if let Some(correction) = rule.correction.as_deref() {
-            limit["results"] = json!({
-                "count": correction.count.as_ref().map(result_document),
-                "reset_on": correction.reset_on.as_ref().map(result_document),
-                "cost_is_estimate": correction.is_estimate,
-                "report_within_ms": correction.within.as_millis_ceil(),
-            });
-        }
-        if let Some(active) = rule.active.as_deref() {
-            let change = limits::next_change(active, wall);
-            limit["active"] = json!({
-                "times": active.to_string(),
-                "now": active.is_active(wall),
-                "changes_at": change.as_ref().map(words::clock_time),
-            });
-        }
-        if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
-            limit["request"] = answer_document(answer);
-        }
-        limit
-    });
-    let mut document = json!({
-        "request": request.map(CliRequest::to_string),
-        "sha": &*policy.sha,
-        "limits": limits.collect::<Vec<_>>(),
-    });
-    if let Some(geo) = &policy.geo {
-        document["geo"] = place::document(geo, request.and_then(|it| Place::of(policy, it)));
-    }
-    document
-}
-
-fn field_document((field, patterns): &(Field, Patterns)) -> Value {
-    json!({
-        "field": field.to_string(),
-        "values": patterns.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })
-}
-
-fn result_document(set: &ResultSet) -> Value {
-    let ranges = set.statuses.iter();
-    let ranges = ranges.map(|(first, last)| json!({ "from": first, "to": last }));
-    json!({ "status": ranges.collect::<Vec<_>>(), "outcome": set.outcomes })
-}
-
-fn answer_document(answer: &LimitAnswer) -> Value {
-    match answer {
-        LimitAnswer::Applies {
-            key,
-            cost,
-            fallback,
-            window_ends,
-            numbers,
-        } => {
-            let mut document = json!({
-                "applies": true,
-                "key": key,
-                "cost": cost.get(),
-                "key_missing": fallback,
-                "window_ends": window_ends.as_ref().map(words::clock_time),
-            });
-            if let Some(numbers) = numbers {
-                let other = numbers.rule.as_ref().map(|rule| rule.text.as_str());
-                document["numbers"] = json!({ "by": numbers.by, "limit": other });
-            }
-            document
-        }
-        LimitAnswer::Refuses(why) => json!({ "applies": true, "refuses": true, "why": why }),
-        LimitAnswer::Not(why) => json!({ "applies": false, "why": why }),
     }
 }

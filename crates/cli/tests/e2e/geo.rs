@@ -1,5 +1,5 @@
-//! Countries of visitors: behind a real nginx, with databases that are replaced while the service runs,
-//! and by the header of a proxy.
+//! Countries of visitors: behind a real nginx, with databases that are replaced while the service
+//! runs, and by the header of a proxy.
 
 use std::fs;
 use std::path::Path;

@@ -8,6 +8,7 @@ mod alerts;
 mod bans;
 mod browser;
 mod caddy;
+mod chains;
 mod doctor;
 mod envoy;
 mod every_proxy;

@@ -27,6 +27,8 @@
 //! * Worst case: that of the limit. Long run: nothing for a key that goes on being refused.
 //! * Choose it where a refusal is a sign of abuse: log-ins, sign-ups, card numbers. Avoid it where
 //!   a busy client is refused now and then.
+//! * Made for callers that are refused, not for a queue of waiters: a look at a request that would
+//!   begin a ban returns the wait of that ban.
 //! * A cost that never fits is refused without a strike, because it is not a sign of haste.
 //! * A clock that steps back prolongs a ban by the step, and strikes as in a log.
 //! * A key that a full store forgets loses its ban, and begins like any newcomer: the ban of one
@@ -38,44 +40,18 @@
 //! * Source: C. Jaquier, `Fail2Ban` (2004), `maxretry`, `findtime`, `bantime`, and
 //!   `bantime.increment` (2020).
 
+mod any;
 mod stored_form;
+mod terms;
 
 use alloc::boxed::Box;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Call, Decision, Error, Log, LogState, Nanos, Origin, Permits, Quota, Reconfigure,
-    Share, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Log, LogState, Nanos, Permits, Quota, Share, Time, Verdict,
 };
-
-/// The longest ban, a year.
-pub const MAX_BAN: Nanos = Nanos::from_secs(365 * 86_400);
-/// Maximum number of strikes that begin a ban: 800 bytes a key.
-pub const MAX_STRIKES: u32 = 100;
-/// `growth` of bans that stay as long as the first.
-const CONSTANT: u32 = 1_000;
-
-/// When a key is banned, and for how long.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BanTerms {
-    /// The number of strikes that begin a ban, and the span within which they count: `3/24h`.
-    pub strikes: Quota,
-    /// Length of the first ban.
-    pub first: Nanos,
-    /// Length of a further ban, in thousandths of the last one's; at least 1,000.
-    pub growth_thousandths: u32,
-    /// Maximum length.
-    pub longest: Nanos,
-}
-
-impl BanTerms {
-    /// Returns the length of the ban after one of `last`, rounded up.
-    pub fn after_ban_of(&self, last: Nanos) -> Nanos {
-        let grown = u128::from(last.as_nanos()) * u128::from(self.growth_thousandths);
-        let grown = u64::try_from(grown.div_ceil(CONSTANT.into())).unwrap_or(u64::MAX);
-        Nanos::from_nanos(grown).min(self.longest)
-    }
-}
+use terms::CONSTANT;
+pub use terms::{BanTerms, MAX_BAN, MAX_STRIKES};
 
 /// A limit with bans; see the [module](self) for figure and formula.
 ///
@@ -413,64 +389,6 @@ impl<A: Refund> Refund for WithBans<A> {
         if let Some(record) = &mut state.0 {
             self.limit.refund(&mut record.used, now, cost);
         }
-    }
-}
-
-impl Reconfigure for Banning {
-    fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
-        let limit = self.limit.with_quota(quota, origin)?;
-        Ok(self.over(limit).into())
-    }
-
-    fn on_clock(&self, from: Origin, to: Origin) -> Self {
-        self.over(self.limit.on_clock(from, to))
-    }
-
-    fn with_patience(&self, longest_wait: Nanos) -> Self {
-        self.over(self.limit.with_patience(longest_wait))
-    }
-}
-
-/// Calls that only some limits support.
-impl Banning {
-    /// The same ban over another limit.
-    fn over(&self, limit: AnyAlgorithm) -> Self {
-        Self {
-            limit: Box::new(limit),
-            ..self.clone()
-        }
-    }
-
-    /// As [`Refund::refund`]; `None` if the limit cannot take back a charge.
-    pub(crate) fn refund_any(
-        &self,
-        state: &mut <Self as Algorithm>::State,
-        now: Time,
-        cost: Permits,
-    ) -> Option<()> {
-        match &mut state.0 {
-            Some(record) => self.limit.try_refund(&mut record.used, now, cost).ok(),
-            None => self.limit.supports(Call::Refund).ok(),
-        }
-    }
-
-    /// As [`Reserve::reserve`](crate::Reserve::reserve); a denial is no strike, because the caller
-    /// may wait. `None` if the limit cannot promise a later moment.
-    pub(crate) fn reserve_any(
-        &self,
-        state: &mut <Self as Algorithm>::State,
-        now: Time,
-        cost: Permits,
-        max_wait: Nanos,
-    ) -> Option<Decision> {
-        self.limit.supports(Call::Reserve).ok()?;
-        let record = state.record();
-        if now < record.ends {
-            return Some(self.decide_in(record, now, cost));
-        }
-        self.limit
-            .try_reserve(&mut record.used, now, cost, max_wait)
-            .ok()
     }
 }
 

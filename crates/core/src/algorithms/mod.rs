@@ -83,6 +83,12 @@
 //! and no sooner, the denied cost is allowed if no other request spends; after `reset_after` the
 //! key acts as one never seen. In GCRA the first grows and the last shrinks steadily; in
 //! windows both change when a window ends, and under a weighted edge in between.
+//!
+//! A limit that denies at once may have bans on top, at the cost of a state on the heap:
+//!
+//! ```text
+//!   bans | WithBans::new | a refusal is a sign of abuse: log-ins, sign-ups, card numbers
+//! ```
 
 pub mod bans;
 pub mod concurrency;

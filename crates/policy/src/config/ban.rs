@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_GROWTH;
-use super::quantity::Quantity;
+use super::quantity::{Quantity, QuantityByDay};
 use super::read::{self, At};
 
 /// `grow` of bans that stay as long as the first.
@@ -39,9 +39,19 @@ pub(super) fn with_ban(
             .help("leave one of them out, or add a second limit with the ban");
         return None;
     }
-    match Banning::new(quantity.algorithm, terms) {
-        Ok(banning) => Some(Quantity {
-            algorithm: banning.into(),
+    let banning = |algorithm| Banning::new(algorithm, terms).map(AnyAlgorithm::from);
+    let by_day = quantity.by_day.map(|by_day| QuantityByDay {
+        others: by_day
+            .others
+            .into_iter()
+            .map(|(algorithm, text)| (banning(algorithm.clone()).unwrap_or(algorithm), text))
+            .collect(),
+        ..by_day
+    });
+    match banning(quantity.algorithm) {
+        Ok(algorithm) => Some(Quantity {
+            algorithm,
+            by_day,
             ..quantity
         }),
         Err(error) => {

@@ -14,6 +14,7 @@ use super::codes;
 use super::correction::{correction, owing};
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
+use super::extras::Extra;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
 use super::policy_files::PolicyFiles;
@@ -23,7 +24,7 @@ use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
-use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode, Variants};
+use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Variants};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -36,6 +37,15 @@ pub(super) struct Draft {
     pub(super) kind: QuantityKind,
     pub(super) denials: Denials,
     pub(super) places: LimitPlaces,
+    /// Its extra, if it is soft or elastic.
+    pub(super) extra: Option<Box<Extra>>,
+}
+
+impl Draft {
+    /// Returns true if it is switched off.
+    pub(super) fn is_off(&self) -> bool {
+        self.rule.mode == RuleMode::Off
+    }
 }
 
 /// Where the parts of a limit stand.
@@ -195,7 +205,10 @@ pub(super) fn limit<'a>(
             text: quantity.text,
             line: 0,
             variants,
+            role: Role::Limit,
+            otherwise: Vec::new(),
         },
+        extra: None,
         index,
         same: requests.same,
         kind: quantity.kind,

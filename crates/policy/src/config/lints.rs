@@ -13,7 +13,7 @@ use super::quantity::QuantityKind;
 use super::refusal::Responses;
 use super::{shares, within};
 use crate::calendar::Word;
-use crate::{Cost, Field, KeyPart, MissingKey, RuleMode, Settings};
+use crate::{Cost, Field, KeyPart, MissingKey, Role, RuleMode, Settings};
 
 /// Maximum number of limits with the same key and match that are compared with each other.
 pub(super) const MAX_COMPARED: usize = 50;
@@ -244,8 +244,13 @@ pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     let is_plain = a.variants.is_empty() && b.variants.is_empty();
     // A limit that gives charges back, or begins anew, admits more than its numbers say.
     let is_final = a.correction.is_none() && b.correction.is_none();
+    // A limit with an alternative lets more pass, and one that is an alternative is seldom asked.
+    let is_alone = |draft: &Draft| draft.extra.is_none() && draft.rule.otherwise.is_empty();
+    let is_met = matches!((&a.role, &b.role), (Role::Limit, Role::Limit));
     is_plain
         && is_final
+        && is_alone(strict)
+        && is_met
         && a.cost == b.cost
         && a.missing_key == b.missing_key
         && (a.active.is_none() || a.active == b.active)

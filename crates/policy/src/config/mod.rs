@@ -18,7 +18,8 @@
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.
 //!
-//! Only the text is read, and the files that the caller hands over: time zones are compiled in, so that a policy means the same on every machine.
+//! Only the text is read, and the files that the caller hands over: time zones are compiled in, so
+//! that a policy means the same on every machine.
 
 mod active;
 mod alert;
@@ -34,6 +35,7 @@ mod dated;
 mod descriptors;
 mod diagnostic;
 mod exempt;
+mod extras;
 mod fields;
 mod foreign;
 mod forms;
@@ -45,6 +47,7 @@ mod lints;
 mod log;
 mod near;
 mod numbers;
+mod otherwise;
 mod overrides;
 mod overrides_file;
 mod plan;
@@ -225,6 +228,8 @@ fn policy(
     jwt::required(root, &drafts, out);
     let mut variants = VariantReader::new(root, &shared);
     let prefix = client_ip.ipv6_prefix;
+    let signals = extras::extras(&mut drafts, &variants, out);
+    otherwise::otherwise(&mut drafts, &variants, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
@@ -250,10 +255,11 @@ fn policy(
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),
         geo,
-        rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
+        rules: Rules::new(extras::rules(drafts)),
         origin: context.origin,
         client_ip,
         plans,
+        signals,
         tokens,
         headers: settings::headers(root),
         settings,

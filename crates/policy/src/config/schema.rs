@@ -290,6 +290,11 @@ mod tests {
             };
             match &field.shape {
                 Shape::Table(table) => below(table, &put),
+                // Limits stand ready to be named by the one that is visited.
+                Shape::Tables { of, .. } if field.name == "limit" => {
+                    let ready = READY.trim_start_matches('[');
+                    below(of, &|inner| put(&format!("[{inner}, {ready}")));
+                }
                 Shape::Tables { of, .. } => below(of, &|inner| put(&format!("[{inner}]"))),
                 Shape::NamedTables { of, .. } => {
                     below(of, &|inner| put(&format!("{{ slow-down = {inner} }}")));

@@ -20,6 +20,7 @@ use toml::de::{DeTable, DeValue};
 use super::codes;
 use super::correction::owing;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
+use super::extras;
 use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
@@ -105,13 +106,14 @@ impl<'a> VariantReader<'a> {
             return None;
         }
         draft.rule.variants.numbers.extend(variants);
+        extras::add_variant(draft, (set.name, set.text), self, out);
         let allowance = Allowance::Variant(index);
         self.known.insert(known, allowance);
         Some(allowance)
     }
 
     /// Compiles numbers. Errors stand at the numbers, wherever the rest of the limit is.
-    fn quantity(
+    pub(super) fn quantity(
         &self,
         draft: &Draft,
         set: SetText<'_>,

@@ -11,7 +11,8 @@ use std::fmt;
 use crate::ValueError;
 
 /// The countries of each continent: the codes that ISO 3166-1 assigns, and XK. Source: `GeoNames`
-/// (`countryInfo.txt`), the source of the continents in `MaxMind`'s databases. Sorted, to be searched.
+/// (`countryInfo.txt`), the source of the continents in `MaxMind`'s databases. Sorted, to be
+/// searched.
 const CONTINENTS: [(&str, &[&str]); 7] = [
     (
         "AF",

@@ -7,8 +7,8 @@
 //!   value    type and size in its first byte: text, number, map, list, or a pointer to another
 //! ```
 //!
-//! A file may come from anywhere, so nothing in it is believed: each read is within the bytes, and all
-//! reads of a file are counted against a budget that grows with its size.
+//! A file may come from anywhere, so nothing in it is believed: each read is within the bytes, and
+//! all reads of a file are counted against a budget that grows with its size.
 //!
 //! Source: `MaxMind`, "`MaxMind` DB File Format Specification", version 2.0 (2013).
 

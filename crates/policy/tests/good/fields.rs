@@ -1,7 +1,8 @@
 //! Fields: parts of a limit besides its quantity, settings, responses and exemptions.
 
 use ratekeeper_core::Permits;
-use ratekeeper_policy::{Body, Cost, HeaderStyle, KeyPart, MissingKey, Refusal, RuleMode};
+use ratekeeper_policy::config::{Context, parse};
+use ratekeeper_policy::{Body, Cost, HeaderStyle, KeyPart, MissingKey, Refusal, RuleMode, Secret};
 
 use super::policy;
 
@@ -201,4 +202,36 @@ match = { header.x-internal = "yes" }
         .collect();
     assert_eq!(exempt, [2, 2, 1]);
     assert_eq!(policy.rules[0].exemptions[0].reason, "uptime probes");
+}
+
+#[test]
+fn a_webhook_is_read_as_it_is_written() {
+    for (url, is_right) in [
+        ("https://hooks.example.com", true),
+        ("http://127.0.0.1:8080/a/b?c=d", true),
+        ("https://[::1]:8443/x", true),
+        ("https://[::1]/x", true),
+        ("https://h:1?x", true),
+        ("https://", false),
+        ("https://:443/", false),
+        ("https://h:0/", false),
+        ("https://h:/", false),
+        ("https:/h/", false),
+        ("HTTPS://h/", false),
+        ("ftp://h/", false),
+        ("https://h/\u{e9}", false),
+    ] {
+        let text = format!(
+            "version = 1\n[alerts]\nwebhook = {{ url = \"{url}\", secret = \"env:S\" }}\n\
+             [[limit]]\nname = \"l\"\nkey = [\"ip\"]\nlimit = \"1/1s\"\n\
+             alert = {{ above = \"80%\", for = \"2m\" }}\n"
+        );
+        let read = parse(&text, Context::default());
+        assert_eq!(read.is_ok(), is_right, "{url}");
+        if let Ok(loaded) = read {
+            let webhook = loaded.policy.settings.alerts.webhook.unwrap();
+            assert_eq!(webhook.url, url);
+            assert_eq!(webhook.secret, Secret::Env("S".to_owned()));
+        }
+    }
 }

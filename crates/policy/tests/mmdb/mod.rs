@@ -1,7 +1,7 @@
 //! Mmdb: writes small databases in `MaxMind`'s format, for tests.
 //!
-//! It is written from the specification, apart from the reader; `reference.mmdb` beside it comes from another
-//! writer.
+//! It is written from the specification, apart from the reader; `reference.mmdb` beside it comes
+//! from another writer.
 
 use std::net::IpAddr;
 

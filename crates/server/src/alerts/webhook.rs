@@ -203,13 +203,13 @@ where
         .handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
-    tokio::select! {
-        answer = sender.send_request(request) => Ok(answer.map_err(io::Error::other)?.status()),
-        ended = connection => Err(match ended {
-            Ok(()) => io::Error::other("the connection was closed without an answer"),
-            Err(why) => io::Error::other(why),
-        }),
-    }
+    let mut answer = std::pin::pin!(sender.send_request(request));
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // A receiver may close the connection in the moment of its answer, which is there then.
+        _ = connection => answer.await,
+    };
+    Ok(answer.map_err(io::Error::other)?.status())
 }
 
 /// Returns how the receiver is trusted: by the authorities in `ca`, or those of the system.

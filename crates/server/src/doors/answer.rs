@@ -146,7 +146,18 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         ),
     };
     push(json, ",\"verdict\":\"");
-    push(json, verdict);
+    push(
+        json,
+        if outcome.is_asked {
+            verdict
+        } else {
+            "not_asked"
+        },
+    );
+    if let Some(covering) = outcome.covered_by {
+        push(json, "\",\"covered_by\":\"");
+        push_escaped(json, &covering.limit.name);
+    }
     push(json, "\",\"quota\":");
     push_number(json, outcome.quota().get().into());
     push(json, ",\"remaining\":");

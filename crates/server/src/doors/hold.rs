@@ -365,7 +365,7 @@ fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
 /// Returns the charges of limits without a queue: they go back regardless of later charges.
 fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
     let plain = answer.outcomes().filter(|outcome| !promises(outcome));
-    let charged = plain.filter(|outcome| outcome.decision.verdict.allows());
+    let charged = plain.filter(Outcome::is_charged);
     charged.filter_map(|outcome| charge(&outcome)).collect()
 }
 

@@ -30,7 +30,9 @@ pub(crate) struct HeldAnswers {
     pub(crate) ended: [u64; HoldEnd::ALL.len()],
 }
 
-const DID: [&str; 3] = ["allowed", "denied", "queued"];
+const DID: [&str; 4] = ["allowed", "denied", "queued", COVERED];
+/// The effect of a limit that denies a request which another lets through.
+const COVERED: &str = "covered";
 
 impl Metrics {
     /// Returns all metrics in the `OpenMetrics` format.
@@ -170,8 +172,9 @@ impl Snapshot {
                 let current = *mode == mode_name(row.mode);
                 for (outcome, count) in DID.iter().zip(counts) {
                     let count = count.count();
-                    // The current mode of the limit is listed from the start, at 0.
-                    if current || count > 0 {
+                    // The current mode of the limit is listed from the start, at 0; few limits
+                    // are ever covered.
+                    if current && *outcome != COVERED || count > 0 {
                         let labels = [("limit", &*row.name), ("outcome", outcome), ("mode", mode)];
                         put(&mut family, &labels, count)?;
                     }
@@ -182,8 +185,11 @@ impl Snapshot {
         let mut family = counter(encoder, "units", help)?;
         for row in self.rows() {
             for (outcome, count) in DID.iter().zip(&row.units) {
-                let labels = [("limit", &*row.name), ("outcome", outcome)];
-                put(&mut family, &labels, count.count())?;
+                let count = count.count();
+                if *outcome != COVERED || count > 0 {
+                    let labels = [("limit", &*row.name), ("outcome", outcome)];
+                    put(&mut family, &labels, count)?;
+                }
             }
         }
         let help = "Requests allowed with more than 80 % of the limit spent";

@@ -5,6 +5,7 @@
 mod admin;
 mod alerts;
 mod auth;
+mod bans;
 mod bounds;
 mod check;
 mod client;

@@ -71,17 +71,17 @@ impl<S: Remote> FallbackInner<S> {
         now: Time,
         error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        let chose = |outage| move |charge: &Charge<'_>| charge.limit.outage == outage;
-        let any = |outage| charges.iter().any(chose(outage));
+        let outages = outages(charges);
+        let any = |outage| outages.contains(&outage);
         if any(Outage::Error) {
             return Err(error);
         }
-        let enforced = |charge: &&Charge<'_>| charge.mode == Mode::Enforce;
-        let refused = charges.iter().filter(enforced).any(chose(Outage::Deny));
-        let shares: SmallVec<[Charge<'_>; 4]> = charges
-            .iter()
-            .filter(|charge| chose(Outage::Local)(charge))
-            .map(|charge| self.scaled(charge))
+        let each = || charges.iter().zip(&outages);
+        let refused =
+            each().any(|(charge, outage)| charge.mode == Mode::Enforce && *outage == Outage::Deny);
+        let shares: SmallVec<[Charge<'_>; 4]> = each()
+            .filter(|(_, outage)| **outage == Outage::Local)
+            .map(|(charge, _)| self.scaled(charge))
             .collect();
         let local = match lend {
             Some(lend) if !refused => {
@@ -104,7 +104,7 @@ impl<S: Remote> FallbackInner<S> {
             add(counter, 1);
         }
         let mut decided = local.each.into_iter();
-        let each = charges.iter().map(|charge| match charge.limit.outage {
+        let each = each().map(|(charge, outage)| match outage {
             Outage::Local => {
                 let share = decided.next().unwrap_or_else(refusal);
                 self.unscaled(charge, share)
@@ -122,6 +122,18 @@ impl<S: Remote> FallbackInner<S> {
             admitted: local.admitted && !refused,
         })
     }
+}
+
+/// Returns the choice for each charge; that of the first charge holds for its whole chain.
+fn outages(charges: &[Charge<'_>]) -> SmallVec<[Outage; 4]> {
+    let mut of_chain = Outage::default();
+    let each = charges.iter().enumerate().map(|(at, charge)| {
+        if at == 0 || charge.mode != Mode::Otherwise {
+            of_chain = charge.limit.outage;
+        }
+        of_chain
+    });
+    each.collect()
 }
 
 fn refusal() -> Decision {

@@ -177,11 +177,13 @@ impl RedisBatch<'_, ScriptAct> {
                 let act = match (ask.act, item.mode) {
                     (ScriptAct::GiveBack, _) => 2,
                     (_, Mode::Shadow) => 1,
-                    (_, Mode::Enforce) => 0,
+                    (_, Mode::Otherwise) if at > 0 => 3,
+                    (_, Mode::Enforce | Mode::Otherwise) => 0,
                 };
                 let regardless = match ask.act {
                     ScriptAct::Decide(lend)
-                        if item.limit.algorithm.charges_even_if_refused(lend) =>
+                        if item.mode != Mode::Otherwise
+                            && item.limit.algorithm.charges_even_if_refused(lend) =>
                     {
                         REGARDLESS
                     }

@@ -42,10 +42,12 @@ for i = 1, count do
 end
 
 -- What to do, by number; 4 is added to a charge that is made whoever refuses, 8 to the last
--- charge of a request.
-local ENFORCE, SHADOW, REFUND = 0, 1, 2
+-- charge of a request. OTHERWISE is an alternative to the charge before it, which is asked if
+-- that one is denied.
+local ENFORCE, SHADOW, REFUND, OTHERWISE = 0, 1, 2, 3
 local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
 local key, passed, regardless, after, length, admitted = {}, {}, {}, {}, 0, true
+local denied, others = true, true -- of the chain: its charges so far, and all chains before it
 while at <= size do
   local i, act, a, b, c, d
   i, act, a, b, c, d, at = struct.unpack('<HBdddd', charges, at)
@@ -57,10 +59,14 @@ while at <= size do
   if act >= 4 then act = act - 4 end
   if act == REFUND then
     passed[length], after[length] = true, t.refund(limit[i], state[i], a, b, c, d)
+  elseif act == OTHERWISE and not denied then
+    passed[length], after[length] = true, nil
   else
     local pass, next = t.decide(limit[i], state[i], a, b, c, d)
-    passed[length], after[length] = pass, next
-    if not pass and act == ENFORCE then admitted = false end
+    passed[length], after[length], denied = pass, next, not pass
+    if act ~= OTHERWISE then others = admitted end
+    if act == OTHERWISE then admitted = pass and others or admitted
+    elseif act == ENFORCE and denied then admitted = false end
   end
   if last then
     for j = 1, length do
@@ -70,7 +76,7 @@ while at <= size do
       end
       after[j] = nil
     end
-    length, admitted = 0, true
+    length, admitted, denied, others = 0, true, true, true
   end
 end
 

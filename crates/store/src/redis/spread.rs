@@ -12,8 +12,12 @@
 //! that a race or a crash between them admits less, never more: a charge stays until it is
 //! given back. Limits that take nothing back share one slot, which is asked when all others
 //! have allowed. Limits that share a subject share a slot too; see [`name`](super::name).
+//!
+//! A chain ([`Mode::Otherwise`]) with charges in several slots is looked at first; then the first
+//! of its charges that allows is decided, alone. If another request takes that room in between, the
+//! chain denies. A key that the request names twice is looked at as if all charges of it were made.
 
-use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
+use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, UnixMicros};
 use smallvec::SmallVec;
 
 use super::batch::RedisRequest;
@@ -23,6 +27,7 @@ use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
 use crate::act::{Act, ActAnswer, Decide, GiveBack, Look, ScriptAct};
+use crate::settle::{asks, deny_rest};
 
 /// The items of one slot, and their positions in the request.
 struct SlotPart<'a> {
@@ -86,22 +91,97 @@ impl RedisStore {
         given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let act = ask.act;
-        let mut parts = parts(ask.items, keys);
-        if parts.len() == 1 {
-            let part = parts.remove(0);
-            return self.one(part.ask(act), &part.keys, part.slot, given).await;
+        let mut slots = ask.items.iter().map(|item| slot_of(&item.name));
+        if let Some(first) = slots.next()
+            && slots.all(|slot| slot == first)
+        {
+            return self.one(ask, keys, first, given).await;
         }
+        let has_chain = ask.items.iter().any(|item| item.mode == Mode::Otherwise);
         if let Some(script) = act.script()
             && let ScriptAct::Decide(lend) = script.act
         {
-            let decisions = self.decide_parts(&parts, lend, given).await?;
+            let decisions = if has_chain {
+                self.decide_chains(&ask.items, keys, lend, given).await?
+            } else {
+                self.decide_parts(&parts(ask.items, keys), lend, given)
+                    .await?
+            };
             return Ok((script.answer)(decisions));
         }
+        self.each_part(act, ask.items, keys, given).await
+    }
+
+    /// Performs an act on each part. The charges of chains are judged each by itself, and joined
+    /// then.
+    async fn each_part<A: Act>(
+        &self,
+        act: A,
+        mut items: SmallVec<[Item; 2]>,
+        keys: &[Key<'_>],
+        given: Option<UnixMicros>,
+    ) -> Result<A::Answer, Trouble> {
+        let modes: SmallVec<[Mode; 4]> = items.iter().map(|item| item.mode).collect();
+        let has_chain = modes.contains(&Mode::Otherwise);
+        if has_chain {
+            items.iter_mut().for_each(|item| item.mode = Mode::Shadow);
+        }
+        let parts = parts(items, keys);
         let mut answers = Vec::with_capacity(parts.len());
         for part in &parts {
             answers.push(self.part(part, act, given).await?);
         }
-        Ok(join(&parts, answers))
+        let answer = join(&parts, answers);
+        Ok(if has_chain {
+            A::Answer::chained(answer, &modes)
+        } else {
+            answer
+        })
+    }
+
+    /// Decides the first charge of each chain that allows, and no other of it.
+    async fn decide_chains(
+        &self,
+        items: &[Item],
+        keys: &[Key<'_>],
+        lend: Lend,
+        given: Option<UnixMicros>,
+    ) -> Result<Decisions, Trouble> {
+        let mode = |at: usize| items[at].mode;
+        let alone = items.iter().cloned().collect();
+        let mut looked = self.each_part(Look, alone, keys, given).await?;
+        let mut chosen = SmallVec::<[usize; 4]>::new();
+        for (at, item) in items.iter().enumerate() {
+            match item.mode {
+                Mode::Enforce | Mode::Shadow => chosen.push(at),
+                Mode::Otherwise if asks(&looked.each, at, mode) => {
+                    // The first charge again, unless this one allows: its denial is the chain's.
+                    if looked.each[at].verdict.allows() {
+                        chosen.pop();
+                        chosen.push(at);
+                    }
+                }
+                Mode::Otherwise => {}
+            }
+        }
+        let picked = chosen.iter().map(|&at| {
+            let first = (0..=at).rev().find(|&at| mode(at) != Mode::Otherwise);
+            let mut item = items[at].clone();
+            item.mode = first.map_or(Mode::Enforce, mode);
+            item
+        });
+        let picked_keys: ItemKeys<'_> = chosen.iter().map(|&at| keys[at]).collect();
+        let parts = parts(picked.collect(), &picked_keys);
+        let decided = self.decide_parts(&parts, lend, given).await?;
+        for (&at, decision) in chosen.iter().zip(decided.each) {
+            if looked.each[at].verdict.allows() && !decision.verdict.allows() {
+                deny_rest(&mut looked.each, at, decision, mode);
+            } else {
+                looked.each[at] = decision;
+            }
+        }
+        looked.admitted = decided.admitted;
+        Ok(looked)
     }
 
     async fn part<A: Act>(

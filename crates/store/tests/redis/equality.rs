@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Charge, Decision, Denials, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Origin, Outage, Permits, Quota, QuotaReset, Refund,
-    SubBuckets, Tat, Time, Window,
+    Algorithm, AnyAlgorithm, BanTerms, Banning, Charge, Decision, Denials, Edge, Exponential, Gcra,
+    Hybrid, Interval, Key, Limit, LimitId, Listed, Log, MAX_BAN, Mode, Nanos, Origin, Outage,
+    Permits, Quota, QuotaReset, Refund, SubBuckets, Tat, Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -523,6 +523,37 @@ fn cores_without_a_twin_are_equal() {
         name: "exponential",
         make,
         refund: Exponential::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+/// Bans, their strikes and the limit below them are one state, in an exchange.
+#[test]
+fn bans_are_equal() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let quota = Quota::new(Permits::new(number(&mut random, 3)), recipe.per).unwrap();
+        let limit = match recipe.kind % 3 {
+            0 => Window::fixed(quota, recipe.phase).ok()?.into(),
+            1 => Log::sliding(quota).ok()?.into(),
+            _ => QuotaReset::new(quota).ok()?.into(),
+        };
+        let strikes = Permits::new(number(&mut random, 2));
+        let first = Nanos::from_nanos(1 + random.below(recipe.per.as_nanos() * 2));
+        let terms = BanTerms {
+            strikes: Quota::new(strikes, recipe.per).unwrap(),
+            first: first.min(MAX_BAN),
+            growth_thousandths: 1_500,
+            longest: MAX_BAN,
+        };
+        Banning::new(limit, terms).ok()
+    };
+    run(&Trial {
+        name: "bans",
+        make,
+        refund: |bans, state, now, cost| {
+            let _ = Listed::try_refund(bans, state, now, cost);
+        },
         ahead: Nanos::MAX,
     });
 }

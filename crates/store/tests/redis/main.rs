@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod chains;
 mod clock;
 mod conforms;
 mod equality;

@@ -52,6 +52,13 @@ impl Visitor {
             .unwrap_or_else(|error| panic!("POST {target}: {error}"))
     }
 
+    /// Returns the status of the answer.
+    pub(crate) fn put_json(&self, to: SocketAddr, target: &str, body: &str) -> u16 {
+        self.exchange(to, &self.request("PUT", target, body))
+            .unwrap_or_else(|error| panic!("PUT {target}: {error}"))
+            .status
+    }
+
     /// Sends one request on its own connection.
     ///
     /// # Errors

@@ -1,3 +1,5 @@
+//! Bans: strikes, lengths, bans by hand, and what outlives a change of the limit.
+
 use std::string::ToString;
 use std::vec::Vec;
 

@@ -4,6 +4,7 @@ use super::active::ACTIVE;
 use super::alert::ALERT;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::ban::BAN;
+use super::chain::{ELASTIC, OTHERWISE, SOFT};
 use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
 use super::plan::PLANS;
 use super::requests::MATCH;
@@ -245,6 +246,9 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         PATH_CASE,
         PLANS,
         BAN,
+        SOFT,
+        ELASTIC,
+        OTHERWISE,
     ],
     hints: LIMIT_HINTS,
     one_of: QUANTITIES,
@@ -273,9 +277,12 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "plan" => "write plans = { pro = \"600/1m\" }",
     "overrides" => "write overrides as tables of their own: [[override]] with limit = \"per-ip\"",
     "override" => "write overrides as tables of their own: [[override]] with limit = \"per-ip\"",
-    "soft" => "add a second limit with the lower number and mode = \"shadow\", which \
-        reports and never refuses",
-    "elastic" => "leave it out, and set `limit` to the rate that the server always sustains",
+    "extra" => "write soft = { extra = \"10%\" }",
+    "up_to" => "write elastic = { up_to = \"200/1m\", while = { signal = \"load\", below = \"70%\" } }",
+    "balance" => "leave it out: a balance that does not refill is not built; the nearest is a long \
+        period: limit = \"10000/30d\"",
+    "fallback" => "name the limits that are asked when this one denies: otherwise = [\"promo\"]",
+    "else" => "name the limits that are asked when this one denies: otherwise = [\"promo\"]",
     "block" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "lockout" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "expire" => "write report_within = \"2m\"",

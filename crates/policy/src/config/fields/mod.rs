@@ -17,6 +17,7 @@ mod active;
 mod alert;
 mod algorithm;
 mod ban;
+mod chain;
 mod correction;
 mod geo;
 mod jwt;

@@ -5,6 +5,7 @@
 //! refusal's reset is the wait that helps, not the time until the whole limit is free again.
 
 use prost_types::{Duration, Struct};
+use ratekeeper::headers::names;
 use ratekeeper::{Answer, Answers, LimitReport, Outcome};
 use ratekeeper_core::Mode;
 use ratekeeper_policy::EnvoyBody;
@@ -48,6 +49,9 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
         .shadow_denials()
         .map(|denial| header(SHADOW, name(&denial)));
     response.request_headers_to_add.extend(shadow);
+    let soft = whole.soft_denials();
+    let soft = soft.map(|denial| header(names::SOFT, name(&denial)));
+    response.request_headers_to_add.extend(soft);
     if settings.metadata {
         response.dynamic_metadata = Some(metadata(whole));
     }

@@ -1,0 +1,19 @@
+//! Signals: the levels that open and close elastic limits.
+
+use ratekeeper_store::Store;
+
+use crate::{Clock, Keeper};
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// Sets the level of a signal, in parts per million, for `seconds` from now on. Returns false if
+    /// no limit of the policy names the signal.
+    pub fn set_signal(&self, name: &str, ppm: u32, seconds: u32) -> bool {
+        let policy = self.look_at_policy();
+        let mut signals = policy.signals();
+        let signal = signals.find(|signal| signal.name() == name);
+        let wall = self.wall(self.clock().now());
+        signal
+            .map(|signal| signal.set(ppm, wall, seconds))
+            .is_some()
+    }
+}

@@ -1,0 +1,159 @@
+//! Chain: a rule, and the rules that are asked in order when it denies.
+//!
+//! ```text
+//!   limit = "100/1m", soft = { extra = "10%" }      messages --> messages+soft
+//!   otherwise = ["promo", "credits"]                api --> promo --> credits
+//! ```
+//!
+//! The store asks a chain in one act and charges one limit of it. So the bound of a chain is the
+//! sum of the bounds of its limits.
+
+use std::sync::Arc;
+
+use ratekeeper_core::Permits;
+use smallvec::SmallVec;
+
+use crate::key_part::Credential;
+use crate::keys::{KeySubject, KeyWriter};
+use crate::signal::{Gate, Signal};
+use crate::{Allowance, Charges, Entry, Policy, Rule, RuleMode};
+
+/// How a rule is reached.
+#[derive(Clone, Debug, Default)]
+pub enum Role {
+    /// By its `match`.
+    #[default]
+    Limit,
+    /// When the limit with `soft` denies, for which it was made: it has the same requests and keys.
+    Soft,
+    /// Like [`Soft`](Self::Soft), of a limit with `elastic`, and only while its gate is open.
+    Elastic(Gate),
+    /// When a limit that names it in `otherwise` denies, if it matches.
+    Allowance,
+}
+
+/// Maximum number of names in `otherwise`.
+pub(crate) const MAX_OTHERWISE: usize = 4;
+
+impl Rule {
+    /// Returns true if it is the extra of another rule, made when the policy was read.
+    pub fn is_extra(&self) -> bool {
+        matches!(self.role, Role::Soft | Role::Elastic(_))
+    }
+}
+
+impl Policy {
+    /// Adds the alternatives to the last entry, which is of the rule `of`.
+    pub(crate) fn add_alternatives<'p>(
+        &'p self,
+        of: &'p Rule,
+        credential: Credential,
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) {
+        let Some(head) = out.entries.len().checked_sub(1) else {
+            return;
+        };
+        for &index in &of.otherwise {
+            let rule = self.rules.get(index as usize);
+            let Some(rule) = rule.filter(|rule| rule.mode != RuleMode::Off) else {
+                continue;
+            };
+            let entry = match &rule.role {
+                Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
+                Role::Soft | Role::Elastic(_) => extra(index, rule, &out.entries[head]),
+                Role::Limit | Role::Allowance => {
+                    let Ok(entry) = self.allowance_entry(index, rule, credential, keys, out) else {
+                        // Unlimited: no request is refused by this chain.
+                        out.entries.truncate(head);
+                        return;
+                    };
+                    entry
+                }
+            };
+            out.entries.extend(entry);
+        }
+    }
+
+    /// Returns the entry of a rule that another names in `otherwise`; `None` if it is not for the
+    /// request or its key.
+    fn allowance_entry<'p>(
+        &'p self,
+        index: u32,
+        rule: &'p Rule,
+        credential: Credential,
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) -> Result<Option<Entry>, Unlimited> {
+        let descriptor = keys.facts().descriptor;
+        let named = descriptor.is_none_or(|descriptor| rule.names_all(&descriptor));
+        if !named || !rule.is_active(keys.wall()) || !rule.holds(keys.request()) {
+            return Ok(None);
+        }
+        let start = out.bytes.end();
+        let subject = keys.write(rule, credential, &mut out.bytes);
+        if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
+            return Ok(None);
+        }
+        let variant = match self.allowance_of(rule, start, credential, keys, out) {
+            Allowance::Own => None,
+            Allowance::Variant(index) => Some(index),
+            Allowance::Unlimited => return Err(Unlimited),
+            Allowance::Blocked => return Ok(None),
+        };
+        Ok(Some(Entry {
+            rule: index,
+            key: start..out.bytes.end(),
+            cost: rule.cost.of(keys.facts()),
+            fallback: subject == KeySubject::StandIn,
+            replaced: None,
+            variant,
+            otherwise: true,
+        }))
+    }
+
+    /// Returns the signals that its rules name, each once.
+    pub fn signals(&self) -> impl Iterator<Item = &Arc<Signal>> {
+        self.signals.iter()
+    }
+
+    /// Takes over the levels of the signals that `before` has as well.
+    pub fn keep_signals(&mut self, before: &Self) {
+        let kept = |signal: &Arc<Signal>| {
+            let mut known = before.signals.iter();
+            let known = known.find(|known| known.name() == signal.name());
+            Arc::clone(known.unwrap_or(signal))
+        };
+        self.signals = self.signals.iter().map(kept).collect();
+        let signals: SmallVec<[Arc<Signal>; 4]> = self.signals.iter().cloned().collect();
+        for gate in self.rules.gates_mut() {
+            let mut kept = signals.iter();
+            if let Some(kept) = kept.find(|kept| kept.name() == gate.signal.name()) {
+                gate.signal = Arc::clone(kept);
+            }
+        }
+    }
+}
+
+/// The reason why a chain is not charged: one of its limits is unlimited for the key.
+struct Unlimited;
+
+/// Returns the entry of an extra, with the key and the cost of the first entry of its chain. `None`
+/// if the key has other numbers, and the extra has none for them.
+fn extra(index: u32, rule: &Rule, head: &Entry) -> Option<Entry> {
+    let variant = head.variant;
+    let has_numbers =
+        variant.is_none_or(|variant| (variant as usize) < rule.variants.numbers.len());
+    has_numbers.then(|| Entry {
+        rule: index,
+        variant,
+        otherwise: true,
+        replaced: None,
+        ..head.clone()
+    })
+}
+
+/// Returns a percentage of a number, rounded down.
+pub(crate) fn percent_of(number: u32, percent: u32) -> Permits {
+    Permits::saturating_from(u64::from(number) * u64::from(percent) / 100)
+}

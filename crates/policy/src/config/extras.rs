@@ -1,0 +1,389 @@
+//! Extras: `soft` and `elastic`, compiled to a second limit that is asked when the first denies.
+//!
+//! ```text
+//!   limit = "100/1m"   soft    = { extra = "10%" }                    messages+soft     10/1m
+//!   limit = "100/1m"   elastic = { up_to = "200/1m", while = .. }     messages+elastic  100/1m
+//! ```
+//!
+//! The second limit has the algorithm and the period of the first, and counters of its own. So the
+//! bound of both is the sum of two bounds.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ratekeeper_core::{Denials, Limit, LimitId};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::limit::Draft;
+use super::quantity::Quantity;
+use super::read::{self, At};
+use super::variants::{SetText, VariantReader};
+use crate::chain::percent_of;
+use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal};
+use crate::{Role, Rule, Variant, Variants};
+
+/// The extra of a limit.
+#[derive(Clone, Debug)]
+pub(super) struct Extra {
+    pub(super) rule: Rule,
+    share: ExtraShare,
+    /// Where the share is written.
+    at: Range<usize>,
+}
+
+/// How much an extra adds to a number.
+#[derive(Clone, Copy, Debug)]
+enum ExtraShare {
+    Percent(u32),
+    Permits(u32),
+    /// Up to this number: only for the limit's own.
+    UpTo(u32),
+}
+
+impl ExtraShare {
+    /// Returns the extra to `number/period`; `None` if it is nothing.
+    fn text(self, base: &str) -> Option<String> {
+        let (number, period) = base.split_once('/')?;
+        let number: u32 = number.trim().parse().ok()?;
+        let extra = match self {
+            Self::Percent(percent) => percent_of(number, percent).get(),
+            Self::Permits(permits) => permits,
+            Self::UpTo(most) => most.checked_sub(number)?,
+        };
+        (extra > 0).then(|| format!("{extra}/{period}"))
+    }
+}
+
+/// Fields that exclude an extra beside them.
+const STRANGERS: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
+
+/// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
+pub(super) fn extras(
+    drafts: &mut [Draft],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) -> Vec<Arc<Signal>> {
+    let mut signals = Vec::new();
+    for draft in drafts {
+        let Some(table) = reader.table(draft) else {
+            continue;
+        };
+        let words = [
+            ("soft", read::table(table, "soft")),
+            ("elastic", read::table(table, "elastic")),
+        ];
+        let mut words = words.into_iter().filter_map(|(word, at)| Some((word, at?)));
+        let Some((word, written)) = words.next() else {
+            continue;
+        };
+        if let Some((_, other)) = words.next() {
+            let message = format!("limit `{}` is both soft and elastic", draft.rule.limit.name);
+            out.error(codes::EXTRA, other.at, message, "a second extra")
+                .related(written.at)
+                .help("keep one of the two");
+            continue;
+        }
+        if !takes_extra(draft, table, (word, &written.at), out) {
+            continue;
+        }
+        let read = match word {
+            "soft" => soft(written.value, out).map(|share| (Role::Soft, share)),
+            _ => elastic(draft, table, written.value, &mut signals, out),
+        };
+        if let Some((role, share)) = read {
+            draft.extra = extra(draft, table, (word, role, share), reader, out).map(Box::new);
+        }
+    }
+    signals
+}
+
+/// Reports a limit that cannot have an extra.
+fn takes_extra(
+    draft: &Draft,
+    table: &DeTable<'_>,
+    (word, at): (&str, &Range<usize>),
+    out: &mut Findings<'_>,
+) -> bool {
+    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
+    let (label, help) = if !table.contains_key("limit") {
+        (
+            "needs a number in a period".to_owned(),
+            "write the limit as limit = \"100/1m\"".to_owned(),
+        )
+    } else if let Some(stranger) = strangers.next() {
+        (
+            format!("cannot stand beside `{stranger}`"),
+            format!("leave out `{stranger}` or `{word}`"),
+        )
+    } else if draft.denials == Denials::Counted {
+        (
+            "cannot stand beside `count_denied`".to_owned(),
+            "write count_denied = false in this limit".to_owned(),
+        )
+    } else if draft.rule.correction.is_some() {
+        (
+            "cannot stand beside an estimate".to_owned(),
+            "write cost = \"attr:tokens\" without `reserve`".to_owned(),
+        )
+    } else if word == "elastic" && table.contains_key("plans") {
+        (
+            "cannot stand beside `plans`".to_owned(),
+            "write one limit for each plan, each with its own `match`".to_owned(),
+        )
+    } else {
+        return true;
+    };
+    let message = format!("limit `{}` cannot be {word}", draft.rule.limit.name);
+    out.error(codes::EXTRA, at.clone(), message, label)
+        .help(help);
+    false
+}
+
+/// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
+fn soft(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
+    if let Some(number) = read::number(table, "extra", u64::from(u32::MAX)) {
+        let permits = u32::try_from(number.value).ok()?;
+        return Some(At::new(ExtraShare::Permits(permits), number.at));
+    }
+    let text = read::text(table, "extra")?;
+    let Some(percent) = percent(text.value) else {
+        not_percent(&text, "extra", out);
+        return None;
+    };
+    Some(At::new(ExtraShare::Percent(percent), text.at))
+}
+
+/// Reads a percentage from 1 to 1,000.
+fn percent(text: &str) -> Option<u32> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let percent = digits.parse().ok().filter(|_| is_number);
+    percent.filter(|percent| (1..=1_000).contains(percent))
+}
+
+fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
+    let message = format!("\"{}\" is not a valid `{field}`", shown(text.value));
+    let label = "expected a percentage from 1% to 1000%";
+    let meant = text.value.trim().trim_end_matches('%').trim();
+    let meant = match meant.parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => format!("{:.0}%", share * 100.0),
+        _ if percent(&format!("{meant}%")).is_some() => format!("{meant}%"),
+        _ => "10%".to_owned(),
+    };
+    out.error(codes::EXTRA, text.at.clone(), message, label)
+        .help(format!("write for example {field} = \"{meant}\""));
+}
+
+/// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
+fn elastic(
+    draft: &Draft,
+    limit: &DeTable<'_>,
+    table: &DeTable<'_>,
+    signals: &mut Vec<Arc<Signal>>,
+    out: &mut Findings<'_>,
+) -> Option<(Role, At<ExtraShare>)> {
+    let gate = read::table(table, "while")?;
+    let name = read::text(gate.value, "signal")?;
+    let below = read::text(gate.value, "below")?;
+    let known = signal(&name, signals, out);
+    let Some(percent) = percent(below.value) else {
+        not_percent(&below, "below", out);
+        return None;
+    };
+    let up_to = read::text(table, "up_to")?;
+    let base = read::text(limit, "limit")?;
+    let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
+        (Some((most, period)), Some((number, own))) if period == own => {
+            let (most, number) = (most.parse::<u32>().ok()?, number.parse::<u32>().ok()?);
+            Some(most).filter(|most| *most > number)
+        }
+        _ => None,
+    };
+    let Some(most) = most else {
+        let message = format!(
+            "limit `{}` cannot be elastic up to \"{}\"",
+            draft.rule.limit.name,
+            shown(up_to.value)
+        );
+        let label = format!(
+            "must be more than \"{}\", in the same period",
+            shown(base.value)
+        );
+        let doubled = base.value.split_once('/').and_then(|(number, period)| {
+            let number: u32 = number.parse().ok()?;
+            Some(format!("{}/{period}", number.checked_mul(2)?))
+        });
+        let found = out.error(codes::EXTRA, up_to.at, message, label);
+        found.related(base.at).help(format!(
+            "write for example up_to = \"{}\"",
+            doubled.as_deref().unwrap_or("200/1m")
+        ));
+        return None;
+    };
+    let gate = Gate {
+        signal: known?,
+        below_ppm: percent * PPM_OF_PERCENT,
+    };
+    Some((
+        Role::Elastic(gate),
+        At::new(ExtraShare::UpTo(most), up_to.at),
+    ))
+}
+
+/// Returns the signal of that name; reports a name that no signal can have.
+fn signal(
+    name: &At<&str>,
+    signals: &mut Vec<Arc<Signal>>,
+    out: &mut Findings<'_>,
+) -> Option<Arc<Signal>> {
+    if let Some(known) = signals.iter().find(|known| known.name() == name.value) {
+        return Some(Arc::clone(known));
+    }
+    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_name = (1..=40).contains(&name.value.len()) && name.value.bytes().all(plain);
+    if !is_name {
+        let message = format!("no signal is called `{}`", shown(name.value));
+        let (label, help) = if name.value.starts_with("upstream.") {
+            (
+                "the latency and the errors of an upstream are not measured",
+                "push a level of your own by PUT /v1/signals/upstream, and write signal = \
+                 \"upstream\""
+                    .to_owned(),
+            )
+        } else {
+            (
+                "expected 1 to 40 of a-z, 0-9 and -",
+                format!("write signal = \"{LOAD}\" for the load of this machine"),
+            )
+        };
+        out.error(codes::SIGNAL, name.at.clone(), message, label)
+            .help(help);
+        return None;
+    }
+    if signals.len() == MAX_SIGNALS {
+        let message = format!("the policy has more than {MAX_SIGNALS} signals");
+        out.error(
+            codes::TOO_MANY,
+            name.at.clone(),
+            message,
+            "one more than allowed",
+        )
+        .help("let several limits share a signal");
+        return None;
+    }
+    let new = Arc::new(Signal::new(name.value));
+    signals.push(Arc::clone(&new));
+    Some(new)
+}
+
+/// Maximum number of signals of one policy: names are compared one by one when they are set.
+const MAX_SIGNALS: usize = 100;
+
+/// Compiles the extra of a limit.
+fn extra(
+    draft: &Draft,
+    table: &DeTable<'_>,
+    (suffix, reached, share): (&str, Role, At<ExtraShare>),
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Extra> {
+    let base = read::text(table, "limit")?;
+    let At { value: share, at } = share;
+    let quantity = extra_quantity(draft, base.value, (share, &at), reader, out)?;
+    let own = &draft.rule;
+    let rule = Rule {
+        limit: Limit {
+            name: format!("{}+{suffix}", own.limit.name).into(),
+            id: LimitId::default(),
+            algorithm: quantity.algorithm,
+            ..own.limit.clone()
+        },
+        quota: quantity.quota,
+        window: quantity.window,
+        keeps_to: quantity.keeps_to,
+        text: quantity.text,
+        variants: Variants::default(),
+        role: reached,
+        otherwise: Vec::new(),
+        alert: None, // the limit's own alert sees every request
+        ..own.clone()
+    };
+    Some(Extra { rule, share, at })
+}
+
+/// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
+fn extra_quantity(
+    draft: &Draft,
+    base: &str,
+    (share, at): (ExtraShare, &Range<usize>),
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let Some(text) = share.text(base) else {
+        let message = format!("the extra of limit `{}` is nothing", draft.rule.limit.name);
+        let label = format!("of \"{}\", rounded down, this is less than 1", shown(base));
+        out.error(codes::EXTRA, at.clone(), message, label)
+            .help("write a larger extra, or a number: extra = 1");
+        return None;
+    };
+    let set = SetText {
+        name: "",
+        text: &text,
+        field: "extra",
+    };
+    reader.quantity(draft, set, at, out)
+}
+
+/// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
+pub(super) fn add_variant(
+    draft: &mut Draft,
+    (name, text): (&str, &str),
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
+    let Some(extra) = draft.extra.as_deref() else {
+        return;
+    };
+    if matches!(extra.share, ExtraShare::UpTo(_)) {
+        return; // a key with numbers of its own has no more than these
+    }
+    let (share, at) = (extra.share, extra.at.clone());
+    let Some(quantity) = extra_quantity(draft, text, (share, &at), reader, out) else {
+        return;
+    };
+    if let Some(extra) = draft.extra.as_deref_mut() {
+        let own = &extra.rule.limit;
+        let name = format!("{}={}", own.name, name.replace(' ', "+"));
+        extra.rule.variants.numbers.push(Variant {
+            limit: Limit {
+                name: name.into(),
+                id: LimitId::default(),
+                algorithm: quantity.algorithm,
+                ..own.clone()
+            },
+            quota: quantity.quota,
+            window: quantity.window,
+            keeps_to: quantity.keeps_to,
+            text: quantity.text,
+        });
+    }
+}
+
+/// Returns the rules of the drafts, with their extras behind them.
+pub(super) fn rules(drafts: Vec<Draft>) -> Vec<Rule> {
+    let mut rules = Vec::with_capacity(drafts.len());
+    let mut extras = Vec::new();
+    let count = drafts.len();
+    for mut draft in drafts {
+        if let Some(extra) = draft.extra.take() {
+            let index = u32::try_from(count + extras.len()).unwrap_or(u32::MAX);
+            draft.rule.otherwise.insert(0, index);
+            extras.push(extra.rule);
+        }
+        rules.push(draft.rule);
+    }
+    rules.extend(extras);
+    rules
+}

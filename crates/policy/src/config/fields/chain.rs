@@ -1,0 +1,104 @@
+//! Fields of chains: the limits that are asked when one denies.
+
+use super::{QUOTA, optional, pattern, required};
+use crate::chain::MAX_OTHERWISE;
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+
+const PERCENT: &str = "^[1-9][0-9]{0,3}%$";
+const SIGNAL: &str = "^[a-z0-9-]{1,40}$";
+
+pub(super) const SOFT: FieldSpec = optional(
+    "soft",
+    Shape::Table(&SOFT_TABLE),
+    "{ extra = \"10%\" }",
+    "Requests over the limit that pass with a warning.",
+);
+
+pub(super) const ELASTIC: FieldSpec = optional(
+    "elastic",
+    Shape::Table(&ELASTIC_TABLE),
+    "{ up_to = \"200/1m\", while = { signal = \"load\", below = \"70%\" } }",
+    "Requests over the limit that pass while a signal is low.",
+);
+
+pub(super) const OTHERWISE: FieldSpec = optional(
+    "otherwise",
+    Shape::Texts {
+        most: MAX_OTHERWISE,
+    },
+    "\"named\"",
+    "Names of the limits that are asked, in order, when this one denies; they are asked by no other \
+     request.",
+);
+
+static SOFT_TABLE: TableSpec = TableSpec {
+    what: "`soft`",
+    fields: &[required(
+        "extra",
+        Shape::Either(&[
+            pattern(PERCENT),
+            Shape::Whole {
+                least: 1,
+                most: u32::MAX as u64,
+            },
+        ]),
+        "\"10%\"",
+        "Requests over the limit in the same period: a percentage of it, rounded down, or a number.",
+    )],
+    hints: hints! {
+        "up_to" => "write extra = \"10%\", or the number of requests over the limit",
+        "percent" => "write extra = \"10%\"",
+        "by" => "write extra = \"10%\"",
+    },
+    ..TableSpec::EMPTY
+};
+
+static ELASTIC_TABLE: TableSpec = TableSpec {
+    what: "`elastic`",
+    fields: &[
+        required(
+            "up_to",
+            pattern(QUOTA),
+            "\"200/1m\"",
+            "Maximum while the signal is low: a larger number, in the period of the limit.",
+        ),
+        required(
+            "while",
+            Shape::Table(&WHILE),
+            "{ signal = \"load\", below = \"70%\" }",
+            "Signal that allows the extra; without a level, or with one that has ended, it does not.",
+        ),
+    ],
+    hints: hints! {
+        "step" => "leave it out: the whole extra is there while the signal is low",
+        "extra" => "write up_to = \"200/1m\"",
+        "max" => "write up_to = \"200/1m\"",
+        "when" => "write while = { signal = \"load\", below = \"70%\" }",
+        "signal" => "write while = { signal = \"load\", below = \"70%\" }",
+    },
+    ..TableSpec::EMPTY
+};
+
+static WHILE: TableSpec = TableSpec {
+    what: "`while`",
+    fields: &[
+        required(
+            "signal",
+            pattern(SIGNAL),
+            "\"load\"",
+            "load: that of this machine; or the name of a signal that PUT /v1/signals/NAME sets.",
+        ),
+        required(
+            "below",
+            pattern(PERCENT),
+            "\"70%\"",
+            "Level of the signal from which the extra ends.",
+        ),
+    ],
+    hints: hints! {
+        "above" => "write below = \"70%\"",
+        "under" => "write below = \"70%\"",
+        "name" => "write signal = \"load\"",
+    },
+    ..TableSpec::EMPTY
+};

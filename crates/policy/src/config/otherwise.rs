@@ -1,0 +1,164 @@
+//! Otherwise: the limits that are asked, in order, when a limit denies.
+//!
+//! ```text
+//!   [[limit]]  name = "api"    limit = "1000/day"   otherwise = ["promo"]
+//!   [[limit]]  name = "promo"  limit = "500/30d"    asked only by `api`
+//! ```
+
+use std::collections::HashMap;
+
+use ratekeeper_core::Denials;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::limit::Draft;
+use super::read::{self, At};
+use super::variants::VariantReader;
+use crate::Role;
+use crate::chain::MAX_OTHERWISE;
+
+/// Reads `otherwise` of every limit.
+pub(super) fn otherwise(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+    let names: HashMap<_, usize> = drafts
+        .iter()
+        .enumerate()
+        .map(|(at, draft)| (draft.rule.limit.name.clone(), at))
+        .collect();
+    let mut allowances = Vec::new();
+    for asking in 0..drafts.len() {
+        let Some(written) = reader
+            .table(&drafts[asking])
+            .and_then(|table| table.get("otherwise"))
+        else {
+            continue;
+        };
+        let mut listed = Vec::new();
+        for text in read::texts_up_to(MAX_OTHERWISE, written) {
+            let Some(&asked) = names.get(text.value) else {
+                unknown(&text, &names, out);
+                continue;
+            };
+            let why = refused(
+                &drafts[asking],
+                &drafts[asked],
+                listed.contains(&asked),
+                reader,
+            );
+            match why {
+                Some((label, help)) => {
+                    let name = &drafts[asking].rule.limit.name;
+                    let message = format!("limit `{name}` cannot ask `{}`", shown(text.value));
+                    out.error(codes::OTHERWISE, text.at, message, label)
+                        .help(help);
+                }
+                None => listed.push(asked),
+            }
+        }
+        let indices = listed.iter().filter_map(|asked| u32::try_from(*asked).ok());
+        drafts[asking].rule.otherwise = indices.collect();
+        allowances.extend(listed);
+    }
+    for asked in allowances {
+        drafts[asked].rule.role = Role::Allowance;
+    }
+}
+
+/// Returns why a limit cannot ask another, and what to write instead.
+fn refused(
+    asking: &Draft,
+    asked: &Draft,
+    is_repeated: bool,
+    reader: &VariantReader<'_>,
+) -> Option<(&'static str, &'static str)> {
+    let has = |draft: &Draft, field: &str| {
+        let table = reader.table(draft);
+        table.is_some_and(|table| table.contains_key(field))
+    };
+    let limits = [asking, asked];
+    if asking.index == asked.index {
+        return Some(("it is the limit itself", "name another limit"));
+    }
+    if is_repeated {
+        return Some(("named twice", "name each limit once"));
+    }
+    if ["otherwise", "soft", "elastic"]
+        .iter()
+        .any(|field| has(asked, field))
+    {
+        return Some((
+            "it asks a limit itself",
+            "put all names into one list, in the order in which they are asked",
+        ));
+    }
+    if limits
+        .iter()
+        .any(|draft| draft.rule.limit.algorithm.concurrency().is_some())
+    {
+        return Some((
+            "permits on loan have no alternative",
+            "use limits of requests in a period",
+        ));
+    }
+    if limits.iter().any(|draft| has(draft, "queue")) {
+        return Some((
+            "a limit with a `queue` holds requests back in place of asking another",
+            "leave out `queue`",
+        ));
+    }
+    if limits.iter().any(|draft| draft.denials == Denials::Counted) {
+        return Some((
+            "one of the two counts refused requests",
+            "write count_denied = false in both limits",
+        ));
+    }
+    if limits.iter().any(|draft| draft.rule.correction.is_some()) {
+        return Some((
+            "reports correct the charges of one of the two",
+            "leave out `count`, `reset_on` and `reserve` in both limits",
+        ));
+    }
+    if limits
+        .iter()
+        .any(|draft| draft.rule.limit.algorithm.bans().is_some())
+    {
+        return Some((
+            "one of the two bans keys, and would count refusals that pass",
+            "leave out `ban` in both limits",
+        ));
+    }
+    if asking.rule.is_for_descriptors() != asked.rule.is_for_descriptors() {
+        return Some((
+            "one of the two is for descriptors, the other for requests",
+            "name a limit for the same kind of request",
+        ));
+    }
+    if asking.rule.limit.outage != asked.rule.limit.outage {
+        return Some((
+            "the two have another `on_store_error`",
+            "write the same on_store_error in both limits",
+        ));
+    }
+    (asking.rule.mode != asked.rule.mode && has(asked, "mode") && !asked.is_off()).then_some((
+        "its `mode` is another",
+        "leave out `mode` there: the limit that asks decides",
+    ))
+}
+
+fn unknown(text: &At<&str>, names: &HashMap<std::sync::Arc<str>, usize>, out: &mut Findings<'_>) {
+    if !out.is_whole() {
+        return;
+    }
+    let near = out.nearest(text.value, names.keys().map(|name| &**name));
+    let help = match near {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "write the name of another limit".to_owned(),
+    };
+    let message = format!("no limit is called `{}`", shown(text.value));
+    out.error(
+        codes::UNKNOWN_LIMIT,
+        text.at.clone(),
+        message,
+        "not found in this file",
+    )
+    .help(help);
+}

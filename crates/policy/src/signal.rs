@@ -1,0 +1,130 @@
+//! Signal: the level of something outside, which opens and closes elastic limits.
+//!
+//! ```text
+//!   load 40 % until 12:00:05     elastic while load is below 70 %   open
+//!   load 80 % until 12:00:05                                        closed
+//!   pushed never, or 12:00:05 has passed                            closed
+//! ```
+//!
+//! A level and its end are one word, so a decision reads one atomic, and no reader sees parts of two
+//! levels.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::WallTime;
+
+/// Name of the signal that the service sets by itself: the load of its machine.
+pub const LOAD: &str = "load";
+
+/// A signal that a policy names. Its level is a share: 1,000,000 parts per million are 100 %.
+#[derive(Debug)]
+pub struct Signal {
+    name: Box<str>,
+    /// The level in parts per million in the upper half, and the second since 1970 at which it ends
+    /// in the lower.
+    level: AtomicU64,
+}
+
+impl Signal {
+    /// A signal without a level.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            level: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the level for `seconds` from `now` on; no level if the time is unknown.
+    pub fn set(&self, ppm: u32, now: WallTime, seconds: u32) {
+        let until = now.unix_seconds().map(|now| now + u64::from(seconds));
+        // Seconds since 1970 fit 32 bits until 2106.
+        let until = until.and_then(|until| u32::try_from(until).ok());
+        let word = until.map_or(0, |until| u64::from(ppm) << 32 | u64::from(until));
+        self.level.store(word, Ordering::Relaxed);
+    }
+
+    /// Forgets the level.
+    pub fn clear(&self) {
+        self.level.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the level in parts per million; `None` if it was never set, or has ended.
+    #[inline]
+    pub fn level(&self, now: WallTime) -> Option<u32> {
+        let word = self.level.load(Ordering::Relaxed);
+        let (ppm, until) = ((word >> 32) as u32, word & u64::from(u32::MAX));
+        let lasts = now.unix_seconds().is_some_and(|now| now < until);
+        lasts.then_some(ppm)
+    }
+}
+
+/// `while` of an elastic limit: a signal, and the level below which it is open.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    pub(crate) signal: Arc<Signal>,
+    /// Below this many parts per million.
+    pub(crate) below_ppm: u32,
+}
+
+impl Gate {
+    /// Returns true if the level of the signal is known and low enough.
+    #[inline]
+    pub fn is_open(&self, now: WallTime) -> bool {
+        let level = self.signal.level(now);
+        level.is_some_and(|level| level < self.below_ppm)
+    }
+
+    /// Returns the signal.
+    pub fn signal(&self) -> &Signal {
+        &self.signal
+    }
+
+    /// Returns the level below which it is open, in percent.
+    pub const fn below_percent(&self) -> u32 {
+        self.below_ppm / PPM_OF_PERCENT
+    }
+}
+
+/// Parts per million of one percent.
+pub(crate) const PPM_OF_PERCENT: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Origin, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_gate_is_open_while_a_low_level_lasts() {
+        let at =
+            |seconds: u64| WallTime::new(Origin::UNIX, Time::from_nanos(seconds * 1_000_000_000));
+        let signal = Arc::new(Signal::new(LOAD));
+        let gate = Gate {
+            signal: Arc::clone(&signal),
+            below_ppm: 70 * PPM_OF_PERCENT,
+        };
+        let now = 1_800_000_000;
+        assert!(!gate.is_open(at(now)), "never set");
+        signal.set(699_999, at(now), 5);
+        assert!(gate.is_open(at(now)) && gate.is_open(at(now + 4)));
+        assert!(!gate.is_open(at(now + 5)), "ended");
+        assert!(!gate.is_open(WallTime::UNKNOWN), "the time is not known");
+        for level in [700_000, 2_000_000, u32::MAX] {
+            signal.set(level, at(now), 5);
+            assert!(!gate.is_open(at(now)), "{level}");
+        }
+        signal.set(0, at(now), u32::MAX);
+        assert!(!gate.is_open(at(now)), "an end after 2106 is no end");
+        signal.set(0, WallTime::UNKNOWN, 5);
+        assert!(!gate.is_open(at(now)), "set at an unknown time");
+        signal.set(0, at(now), 5);
+        signal.clear();
+        assert!(!gate.is_open(at(now)), "cleared");
+    }
+}

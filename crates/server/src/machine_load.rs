@@ -1,0 +1,75 @@
+//! Machine load: the signal `load` of elastic limits, read once a second.
+//!
+//! The load of the last minute, as the system counts it, divided by the number of processors: at
+//! 100 % as many tasks want to run as can. If it cannot be read, the signal ends by itself within
+//! [`LASTS_SECONDS`], and limits are not elastic.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_policy::LOAD;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::context::ServiceContext;
+
+/// How often it is read.
+const READ: Duration = Duration::from_secs(1);
+/// How long a reading counts, if no other follows.
+const LASTS_SECONDS: u32 = 5;
+/// Where Linux states it.
+const FILE: &str = "/proc/loadavg";
+
+/// Sets the signal until the service ends.
+pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+    let processors = available_parallelism().map_or(1, usize::from);
+    let mut tick = interval(READ);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let policy = shared.keeper.look_at_policy();
+        let is_used = policy.signals().any(|signal| signal.name() == LOAD);
+        drop(policy);
+        if !is_used {
+            continue;
+        }
+        // A file of the kernel: reading it waits for no disk.
+        let text = std::fs::read_to_string(FILE).unwrap_or_default();
+        if let Some(load) = load(&text, processors) {
+            shared.keeper.set_signal(LOAD, load, LASTS_SECONDS);
+        }
+    }
+}
+
+/// Returns the load in parts per million of the processors, rounded up, so that no reading is taken
+/// for a lower one.
+fn load(text: &str, processors: usize) -> Option<u32> {
+    let (whole, hundredths) = text.split(' ').next()?.split_once('.')?;
+    let hundredths = hundredths.parse::<u64>().ok().filter(|&part| part < 100)?;
+    let load = whole.parse::<u64>().ok()?.checked_mul(100)? + hundredths;
+    let ppm = load.saturating_mul(10_000).div_ceil(processors as u64);
+    Some(u32::try_from(ppm).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_is_divided_by_the_processors() {
+        for (text, processors, ppm) in [
+            ("0.00 0.01 0.05 1/123 4567\n", 2, Some(0)),
+            ("0.70 9.99 9.99 1/123 4567\n", 1, Some(700_000)),
+            ("1.40 0.00 0.00 1/123 4567\n", 2, Some(700_000)),
+            ("0.01 0.00 0.00 1/123 4567\n", 3, Some(3_334)),
+            ("99999999.99 0 0", 1, Some(u32::MAX)),
+            ("", 1, None),
+            ("1", 1, None),
+            ("1.5x", 1, None),
+            ("-1.50", 1, None),
+        ] {
+            assert_eq!(load(text, processors), ppm, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Bans at the listeners: answers, and the admin routes that list, add and lift them.
+
+use super::Fixture;
+use super::client::Talk;
+
+const POLICY: &str = r#"
+version = 1
+
+[[limit]]
+name   = "login"
+match  = { path = "/login" }
+key    = ["ip", "method"]
+bucket = { size = 1, refill = "1/1h" }
+ban    = { after = 2, within = "24h", for = "2h", grow = 2, max = "24h" }
+
+[[limit]]
+name   = "plain"
+match  = { path = "/plain" }
+key    = ["ip"]
+limit  = "10/1m"
+"#;
+
+const LOGIN: &str = r#"{"request":{"method":"POST","path":"/login","ip":"192.0.2.1"}}"#;
+/// The key of `LOGIN`.
+const KEY: &str = "limit=login&key=192.0.2.1&key=POST";
+
+#[test]
+fn answers_say_that_a_key_is_banned() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let answers: Vec<_> = (0..4)
+        .map(|_| http.post("/v1/check", LOGIN).json())
+        .collect();
+    let banned: Vec<bool> = answers
+        .iter()
+        .map(|answer| answer["banned"] == true)
+        .collect();
+    assert_eq!(banned, [false, false, true, true]);
+    assert_eq!(answers[2]["retry_after_ms"], 7_200_000);
+    assert_eq!(answers[3]["limits"][0]["verdict"], "deny");
+    assert_eq!(answers[3]["limits"][0]["banned"], true);
+    let metrics = fixture.admin().get("/metrics").body;
+    let counted = r#"ratekeeper_bans_total{limit="login",mode="enforce"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    assert!(!metrics.contains(r#"ratekeeper_bans_total{limit="plain""#));
+}
+
+#[test]
+fn bans_are_listed_added_and_lifted() {
+    let fixture = Fixture::new(POLICY);
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    for _ in 0..3 {
+        http.post("/v1/check", LOGIN);
+    }
+    let list = "/v1/bans?limit=login";
+    let bans = admin.get(list).json();
+    assert_eq!(bans["bans"][0]["key"][0], "ip=192.0.2.1");
+    assert_eq!(bans["bans"][0]["key"][1], "method=POST");
+    let one = admin.get(&format!(
+        "/v1/keys/login?{}",
+        KEY.split_once('&').unwrap().1
+    ));
+    assert!(one.json()["ban_ends_after_ms"].as_u64().unwrap() <= 7_200_000);
+
+    let lift = format!("DELETE /v1/bans?{KEY}");
+    let lifted = admin.ask(&lift, b"").json();
+    assert_eq!(lifted["was_banned"], true);
+    assert!(lifted["ends_after_ms"].is_null());
+    assert_eq!(admin.ask(&lift, b"").json()["was_banned"], false);
+    assert_eq!(admin.get(list).json()["bans"].as_array().unwrap().len(), 0);
+
+    let other = KEY.replace("2.1", "2.2");
+    for (length, millis) in [("1h", 3_600_000), ("2d", 2 * 86_400_000), ("5m", 300_000)] {
+        let added = admin
+            .post(&format!("/v1/bans?{other}&for={length}"), "")
+            .json();
+        assert_eq!(added["ends_after_ms"], millis, "{length} replaces the last");
+    }
+    let refused = http.post("/v1/check", &LOGIN.replace("2.1", "2.2"));
+    assert_eq!(
+        (refused.status, &refused.json()["banned"]),
+        (429, &true.into())
+    );
+    // Longest first, and no more than asked for.
+    admin.post(&format!("/v1/bans?{KEY}&for=1h"), "");
+    let first = admin.get(&format!("{list}&top=1")).json();
+    assert_eq!(first["bans"][0]["key"][0], "ip=192.0.2.1");
+    assert_eq!(first["bans"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn invalid_calls_are_refused() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    let mut talk = Talk::default();
+    for head in [
+        "GET /v1/bans",
+        "GET /v1/bans?limit=logn",
+        "GET /v1/bans?limit=plain",
+        "GET /v1/bans?limit=login&top=1001",
+        "GET /v1/bans?limit=login&key=192.0.2.1",
+        "PUT /v1/bans?limit=login",
+        "POST /v1/bans?limit=login&key=192.0.2.1&key=POST",
+        "POST /v1/bans?limit=login&key=192.0.2.1&key=POST&for=366d",
+        "POST /v1/bans?limit=login&key=192.0.2.1&key=POST&for=0s",
+        "POST /v1/bans?limit=login&key=192.0.2.1&for=1h",
+        "POST /v1/bans?limit=login&key=1&key=2&key=3&for=1h",
+        "DELETE /v1/bans?limit=login",
+        "DELETE /v1/bans?limit=login&key=192.0.2.1&key=POST&for=1h",
+        "DELETE /v1/bans?limit=plain&key=192.0.2.1",
+    ] {
+        talk.ask(&mut admin, head, "");
+    }
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn all_calls_need_the_token_if_there_is_one() {
+    let fixture = Fixture::with(POLICY, |mut config| {
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    let mut admin = fixture.admin();
+    for head in [
+        "GET /v1/bans?limit=login".to_owned(),
+        format!("POST /v1/bans?{KEY}&for=1h"),
+        format!("DELETE /v1/bans?{KEY}"),
+    ] {
+        assert_eq!(admin.ask(&head, b"").status, 401, "{head}");
+        let with_token = format!("{head}\nauthorization: Bearer open-sesame");
+        assert_eq!(admin.ask(&with_token, b"").status, 200, "{head}");
+    }
+}
+
+/// A megabyte of a key, and bytes that are no text, change nothing but this answer.
+#[test]
+fn keys_of_strangers_are_bounded() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    let long = "x".repeat(60_000);
+    let target = format!("/v1/bans?limit=login&key={long}&key=POST&for=1h");
+    let status = admin.post(&target, "").status;
+    assert!([200, 400, 414, 431].contains(&status), "{status}");
+    let status = fixture
+        .admin()
+        .post("/v1/bans?limit=login&key=%ff&key=POST&for=1h", "")
+        .status;
+    assert_eq!(status, 400);
+}

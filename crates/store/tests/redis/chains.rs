@@ -1,0 +1,205 @@
+//! Chains: random requests with alternatives, in memory and in Redis.
+//!
+//! ```text
+//!   random request --> MemoryStore --> decisions     the invariants of chains hold
+//!          |                              ==
+//!          +---------> RedisStore  --> decisions     on one server, and on a cluster
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use ratekeeper_core::laws::Random;
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Time,
+    Window,
+};
+use ratekeeper_store::{
+    Decisions, MemoryConfig, MemoryStore, RedisClock, RedisConfig, RedisServers, RedisStore, Store,
+};
+
+use crate::conforms::tomorrow;
+use crate::server::{Cluster, Server, every_program};
+
+/// Requests on one server: a script decides each.
+const REQUESTS: u64 = 20_000;
+/// Requests on a cluster, where a chain takes several calls.
+const ON_A_CLUSTER: u64 = 3_000;
+/// Requests until all keys are new.
+const LIFE: u64 = 100;
+
+fn limits() -> Vec<Limit> {
+    let quota = |text: &str| text.parse().unwrap();
+    let algorithms: [AnyAlgorithm; 4] = [
+        Gcra::token_bucket(quota("4/1s")).unwrap().into(),
+        Window::fixed(quota("5/2s"), Nanos::ZERO).unwrap().into(),
+        Gcra::token_bucket(quota("10/10s")).unwrap().into(),
+        Log::sliding(quota("3/1s")).unwrap().into(),
+    ];
+    let limit = |(id, algorithm)| Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage: Outage::Local,
+        algorithm,
+    };
+    (0..).zip(algorithms).map(limit).collect()
+}
+
+/// Whether a request may name a key twice. A chain over several nodes is looked at as if all of its
+/// charges were made, so it may deny the second charge of a key where memory allows it.
+#[derive(Clone, Copy, PartialEq)]
+enum Keys {
+    Any,
+    Distinct,
+}
+
+/// A charge: limit, key, cost, mode.
+type Asked = (usize, String, u32, Mode);
+
+fn request(random: &mut Random, life: u64) -> Vec<Asked> {
+    let count = 1 + random.below(6);
+    let charge = |at| {
+        let limit = usize::try_from(random.below(4)).unwrap();
+        let key = format!("{life}-{}", random.below(2));
+        let cost =
+            u32::try_from([1, 1, 1, 2, 0, 6][usize::try_from(random.below(6)).unwrap()]).unwrap();
+        let mode = match random.below(8) {
+            0 => Mode::Shadow,
+            1..4 => Mode::Enforce,
+            _ if at == 0 => Mode::Enforce,
+            _ => Mode::Otherwise,
+        };
+        (limit, key, cost, mode)
+    };
+    (0..count).map(charge).collect()
+}
+
+/// Checks what holds for every answer, and returns the permits that were charged by limit and key.
+fn charged(asked: &[Asked], decisions: &Decisions) -> HashMap<(usize, String), u32> {
+    let mode = |at: usize| asked[at].3;
+    let allows = |at: usize| decisions.each[at].verdict.allows();
+    let mut admitted = true;
+    let mut sums = HashMap::new();
+    for head in (0..asked.len()).filter(|&at| mode(at) != Mode::Otherwise) {
+        let rest = (head + 1..asked.len()).take_while(|&at| mode(at) == Mode::Otherwise);
+        let chain: Vec<usize> = std::iter::once(head).chain(rest).collect();
+        let charged_at = chain.iter().find(|&&at| allows(at));
+        for &at in &chain {
+            let asks = charged_at.is_none_or(|&charged_at| at <= charged_at);
+            assert_eq!(decisions.asks(at, mode), asks, "{asked:?} {decisions:?}");
+        }
+        assert_eq!(
+            decisions.covered_by(head, mode),
+            charged_at.copied().filter(|&charged_at| charged_at != head)
+        );
+        admitted &= charged_at.is_some() || mode(head) == Mode::Shadow;
+        if let Some(&charged_at) = charged_at {
+            let (limit, key, cost, _) = &asked[charged_at];
+            *sums.entry((*limit, key.clone())).or_insert(0) += cost;
+        }
+    }
+    assert_eq!(decisions.admitted, admitted, "{asked:?} {decisions:?}");
+    if !admitted {
+        sums.clear();
+    }
+    sums
+}
+
+/// Asks the same of a store in memory and of Redis.
+async fn compare(redis: &RedisStore, keys: Keys, requests: u64) {
+    let limits = limits();
+    let memory = MemoryStore::new(MemoryConfig::default());
+    let mut random = Random::new(0x00c4_a115);
+    let mut now = Time::ZERO + Nanos::from_secs(1_000);
+    let (mut covered, mut refused) = (0, 0);
+    for number in 0..requests {
+        // Whole microseconds, as clocks of servers are. Not back: memory and Redis forget paid debts
+        // at different times.
+        now = now + Nanos::from_micros(random.below(400_000));
+        let mut asked = request(&mut random, number / LIFE);
+        if keys == Keys::Distinct {
+            let mut known = HashSet::new();
+            asked.retain(|(limit, key, ..)| known.insert((*limit, key.clone())));
+        }
+        let charges = asked.iter().map(|(limit, key, cost, mode)| Charge {
+            limit: &limits[*limit],
+            key: Key::from_bytes(key.as_bytes()),
+            cost: Permits::new(*cost),
+            mode: *mode,
+        });
+        let charges: Vec<_> = charges.collect();
+        let standing = |charge: &Charge<'_>| {
+            let free = Charge {
+                cost: Permits::ZERO,
+                mode: Mode::Shadow,
+                ..*charge
+            };
+            memory.settle_now(ratekeeper_store::Look, &[free], now).each[0].remaining
+        };
+        let before: Vec<_> = charges.iter().map(standing).collect();
+        let here = memory.decide_now(&charges, now);
+        let sums = charged(&asked, &here);
+        for (at, (limit, key, ..)) in asked.iter().enumerate() {
+            let sum = sums
+                .get(&(*limit, key.clone()))
+                .copied()
+                .unwrap_or_default();
+            let taken = before[at] - standing(&charges[at]);
+            assert_eq!(
+                taken,
+                Permits::new(sum),
+                "request {number}: {asked:?} {here:?}"
+            );
+        }
+        covered +=
+            u32::from((0..asked.len()).any(|at| here.covered_by(at, |at| asked[at].3).is_some()));
+        refused += u32::from(!here.admitted);
+        let there = redis.decide(&charges, now).await.unwrap();
+        assert_eq!(here, there, "request {number} at {now:?}: {asked:?}");
+        if number.is_multiple_of(5) {
+            let here = memory.settle_now(ratekeeper_store::Look, &charges, now);
+            let there = redis.look(&charges, now).await.unwrap();
+            assert_eq!(here, there, "look {number} at {now:?}: {asked:?}");
+        }
+    }
+    assert!(
+        covered > 0 && refused > 0,
+        "{covered} covered, {refused} refused"
+    );
+    println!("{requests} requests equal: {covered} with an alternative charged, {refused} refused");
+}
+
+fn run(servers: RedisServers, keys: Keys, requests: u64) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let store = RedisStore::new(RedisConfig {
+        servers,
+        origin: tomorrow(),
+        clock: RedisClock::Caller,
+        deadline: Duration::from_secs(60),
+        ..RedisConfig::new("redis://unused")
+    });
+    runtime.block_on(compare(&store.unwrap(), keys, requests));
+}
+
+#[test]
+fn chains_are_equal_in_memory_and_in_redis() {
+    for program in every_program() {
+        let server = Server::start(&program, &[]);
+        run(RedisServers::One(server.url()), Keys::Any, REQUESTS);
+    }
+}
+
+/// Where the charges of a chain lie on different nodes.
+#[test]
+fn chains_are_equal_in_memory_and_on_a_cluster() {
+    for program in every_program() {
+        let cluster = Cluster::start(&program);
+        run(
+            RedisServers::Cluster(cluster.urls()),
+            Keys::Distinct,
+            ON_A_CLUSTER,
+        );
+    }
+}
