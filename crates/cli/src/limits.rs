@@ -289,6 +289,10 @@ pub(crate) struct Worst {
 impl Worst {
     pub(crate) fn of(rule: &Rule) -> Self {
         let (algorithm, span) = (&rule.limit.algorithm, span(rule));
+        // A report may owe more than the limit holds, but no request is admitted meanwhile.
+        let estimated = rule.correction.as_deref().is_some_and(|it| it.is_estimate);
+        let plain = estimated.then(|| algorithm.clone().with_patience(Nanos::ZERO));
+        let algorithm = plain.as_ref().unwrap_or(algorithm);
         let waiting = algorithm.queue();
         let places = waiting.map_or(0, |(places, _)| u64::from(places.get()));
         Self {

@@ -13,6 +13,7 @@ use ratekeeper_core::Permits;
 use ratekeeper_policy::{Descriptor, Facts};
 use serde_json::{Map, Value, json};
 
+use crate::client::percent_encoded;
 use crate::{Failure, words};
 
 /// Known properties of one request.
@@ -72,7 +73,11 @@ impl CliRequest {
             ("bearer", None) => self.add_header("authorization", &format!("Bearer {value}")),
             ("header", Some(name)) if !name.is_empty() => self.add_header(name, value),
             ("query", Some(name)) if !name.is_empty() => {
-                self.add_query(&format!("{}={}", escape(name), escape(value)));
+                self.add_query(&format!(
+                    "{}={}",
+                    percent_encoded(name),
+                    percent_encoded(value)
+                ));
             }
             ("cookie", Some(name)) if !name.is_empty() => self.add_cookie(name, value),
             ("attr", Some(name)) if !name.is_empty() => {
@@ -175,9 +180,8 @@ impl CliRequest {
 
     /// Calls `look` with the facts that a policy sees.
     pub(crate) fn with_facts<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> T {
-        let headers: Vec<(&str, &[u8])> = self
-            .headers
-            .iter()
+        let headers = self.headers.iter();
+        let headers: Vec<(&str, &[u8])> = headers
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
         let attributes: Vec<(&str, &str)> = self
@@ -389,16 +393,6 @@ fn unknown_part(part: &str) -> Failure {
              bearer, api_key",
         ),
     }
-}
-
-/// Percent-encodes the characters that have a meaning in a query string.
-fn escape(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escaped = text.bytes().map(|byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    });
-    escaped.collect()
 }
 
 #[cfg(test)]

@@ -389,6 +389,16 @@ fn ends_before_time(start: Time, events: &[LifeEvent], per: Nanos) -> bool {
     start + spans.fold(Nanos::ZERO, |sum, span| sum + span) < Time::MAX
 }
 
+fn live_with_bans(quota: Quota, start: Time, events: &[LifeEvent]) {
+    let half = quota.per().as_nanos() / 2 + 1;
+    let terms = ban_terms(3, quota.per().as_nanos(), half, half.saturating_mul(3));
+    if let Ok(gcra) = Gcra::token_bucket(quota)
+        && let Ok(bans) = WithBans::new(gcra, terms)
+    {
+        laws::live(&bans, Denials::Free, start, events, Reach::Edges);
+    }
+}
+
 fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[LifeEvent]) {
     let phase = nanos(quota.per().as_nanos() / 3);
     if let Ok(gcra) = Gcra::token_bucket(quota) {
@@ -400,13 +410,7 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Lif
             Reach::Edges,
         );
     }
-    let half = quota.per().as_nanos() / 2 + 1;
-    let terms = ban_terms(3, quota.per().as_nanos(), half, half.saturating_mul(3));
-    if let Ok(gcra) = Gcra::token_bucket(quota)
-        && let Ok(bans) = WithBans::new(gcra, terms)
-    {
-        laws::live(&bans, Denials::Free, start, events, Reach::Edges);
-    }
+    live_with_bans(quota, start, events);
     if let Ok(queue) = Gcra::leaky_queue(quota, Permits::new(quota.permits().get() / 2)) {
         laws::live(
             &queue.with_denials(denials),

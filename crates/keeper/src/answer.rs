@@ -13,15 +13,14 @@ use ratekeeper_policy::{Charges, Numbers, Policy, Role, Rule, Variant};
 use ratekeeper_store::Decisions;
 
 use crate::DecisionId;
-use crate::decision_id::{MadeCharge, corrected};
 use crate::report::wait;
 
 /// The decisions of the limits about one request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    policy: Arc<Policy>,
-    charges: Charges,
-    decisions: Decisions,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) charges: Charges,
+    pub(crate) decisions: Decisions,
     decided_at: Time,
     /// The name that holds the lent permits, if the request asked for some.
     pub(crate) lease: Option<LeaseId>,
@@ -373,20 +372,6 @@ impl Answer {
             self.open = None;
         }
         self
-    }
-
-    /// Returns the charges that a report may correct; none if the request is refused.
-    pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
-        if !self.allowed() || !self.policy.rules.are_corrected() {
-            return Vec::new();
-        }
-        let charges = corrected(&self.policy, &self.charges);
-        let decided = charges.map(|(index, mut charge, _)| {
-            let decision = self.decisions.each.get(index);
-            charge.is_made = decision.is_some_and(|decision| decision.verdict.allows());
-            charge
-        });
-        decided.collect()
     }
 
     /// Returns the limits in shadow mode that would refuse.

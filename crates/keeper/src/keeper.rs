@@ -18,6 +18,7 @@ use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, WallTime, env
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
+use crate::scope::{Scope, keep_entries};
 use crate::{Answer, Clock, at_once};
 
 /// A policy, a store and a clock: decides requests for every front end.
@@ -336,16 +337,6 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 }
 
-/// The limits that a call applies to.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Scope<'a> {
-    /// All limits that match.
-    #[default]
-    All,
-    /// The named limits among those that match.
-    Only(&'a [&'a str]),
-}
-
 /// Returns true if an enforced limit refuses without being asked, because a part of its key is
 /// missing or the caller lets no request pass.
 pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
@@ -356,20 +347,6 @@ pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
         .chain(barred)
         .filter_map(|&rule| policy.rules.get(rule as usize));
     rules.any(|rule| rule.mode == RuleMode::Enforce)
-}
-
-/// Keeps the entries of named rules, each with its alternatives. An alternative that is named, of a
-/// limit that is not, is asked by itself.
-fn keep_entries(charges: &mut Charges, named: impl Fn(&u32) -> bool) {
-    let mut with_alternatives = false;
-    charges.entries.retain(|entry| {
-        if !entry.otherwise {
-            with_alternatives = named(&entry.rule);
-            return with_alternatives;
-        }
-        entry.otherwise = with_alternatives;
-        with_alternatives || named(&entry.rule)
-    });
 }
 
 pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

@@ -133,6 +133,8 @@ mod report;
 #[cfg(feature = "policy")]
 mod reporting;
 #[cfg(feature = "policy")]
+mod scope;
+#[cfg(feature = "policy")]
 mod signals;
 mod smooth;
 #[cfg(feature = "tower")]
@@ -149,7 +151,7 @@ pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 #[cfg(feature = "policy")]
 pub use decision_id::{DecisionId, NoDecisionId};
 #[cfg(feature = "policy")]
-pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use keeper::{Keeper, MAX_REPLACED};
 pub use keyed::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
 pub use limiter::{Grant, Limiter, OwnedPermits, Refused, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
@@ -179,6 +181,8 @@ pub use redis_settings::{read_secret, redis_config};
 pub use report::LimitReport;
 #[cfg(feature = "policy")]
 pub use reporting::Reported;
+#[cfg(feature = "policy")]
+pub use scope::Scope;
 pub use smooth::SmoothRateLimiter;
 
 /// The code of the README compiles and runs.

@@ -9,16 +9,16 @@
 //!                                     '-> none (expired, forged): nothing changes
 //! ```
 //!
-//! * The record is a key of a hidden limit, which holds three permits for the time of a report: the
+//! * The record is a key of a hidden limit, which holds its permits for the time of a report: the
 //!   decision takes one, the report two, so one charge shows which of the three cases it is.
 //! * A crash between closing and correcting leaves the charges as they are: less is admitted.
 
-use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Permits, Verdict};
+use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 use ratekeeper_store::{ActualCost, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::decision_id::MadeCharge;
+use crate::decision_id::{MadeCharge, corrected};
 use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, DecisionId, Keeper, Scope};
 
@@ -39,6 +39,22 @@ impl Answer {
     /// was refused, if no report corrects its limits, or if the store could not keep a record.
     pub fn decision(&self) -> Option<&DecisionId> {
         self.open.as_deref()
+    }
+}
+
+impl Answer {
+    /// Returns the charges that a report may correct; none if the request is refused.
+    pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
+        if !self.allowed() || !self.policy.rules.are_corrected() {
+            return Vec::new();
+        }
+        let charges = corrected(&self.policy, &self.charges);
+        let decided = charges.map(|(index, mut charge, _)| {
+            let decision = self.decisions.each.get(index);
+            charge.is_made = decision.is_some_and(|decision| decision.verdict.allows());
+            charge
+        });
+        decided.collect()
     }
 }
 
@@ -116,17 +132,24 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             ..record(&limit, &key)
         };
         let closed = self.store().decide(&[closing], now).await?;
-        match closed.each.first() {
-            Some(closed) if closed.verdict != Verdict::Allow => return Ok(Reported::Repeated),
-            Some(closed) if closed.remaining == Permits::ZERO => {}
-            _ => {
-                // Leaves no trace of an id without a record.
-                self.store().refund(&[closing], now).await?;
-                return Ok(Reported::NotOpen);
-            }
+        let Some(closed) = closed.each.first() else {
+            return Ok(Reported::NotOpen);
+        };
+        if closed.verdict != Verdict::Allow {
+            return Ok(Reported::Repeated);
         }
-        self.correct(&id.charges, report).await?;
-        Ok(Reported::Corrected)
+        let unused = Correction::RECORD - Correction::REPORTED;
+        if closed.remaining == unused - Correction::RECORDED {
+            self.correct(&id.charges, report).await?;
+            return Ok(Reported::Corrected);
+        }
+        // Leaves the record as it was, and no trace of an id without one.
+        self.store().refund(&[closing], now).await?;
+        Ok(if closed.remaining == unused {
+            Reported::NotOpen
+        } else {
+            Reported::Repeated
+        })
     }
 
     /// Corrects the charges of an answer, for callers that hold it until the result is known: this

@@ -196,7 +196,9 @@ fn the_policy_of_the_guide_is_right() {
     let section = guide.split("### Billing months").nth(1).unwrap();
     let text = section.split("```toml\n").nth(1).unwrap();
     let text = text.split("```").next().unwrap();
-    let loaded = config::parse(text, config::Context::default()).unwrap();
+    let head = "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\n";
+    let text = format!("{head}{text}");
+    let loaded = config::parse(&text, config::Context::default()).unwrap();
     let days = loaded.policy.rules[0].variants.day_attribute();
     assert_eq!(days, Some("billing_day"));
 }

@@ -6,9 +6,7 @@
 use ratekeeper::core::{LeaseId, Nanos, Origin, Time};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{
-    Answer, Clock, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once,
-};
+use ratekeeper::{Answer, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 

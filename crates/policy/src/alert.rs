@@ -60,6 +60,12 @@ impl Alert {
     pub fn above_for(&self, quota: Permits, decision: &Decision) -> Nanos {
         // A request above the capacity is refused forever, which shows nothing about the usage.
         let refused = decision.verdict.retry_after().unwrap_or(Nanos::ZERO);
+        // A ban shows no usage; a banned key that has gone away is not watched to its end.
+        let refused = if decision.verdict.is_ban() {
+            refused.min(self.hold)
+        } else {
+            refused
+        };
         let used = quota.get().saturating_sub(decision.remaining.get());
         let excess = used.saturating_sub(self.level(quota).get());
         if excess == 0 {

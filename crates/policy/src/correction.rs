@@ -125,16 +125,19 @@ impl Report {
 impl Correction {
     /// Charge of a key of [`record`](Self::record) by the decision about a request.
     pub const RECORDED: Permits = Permits::ONE;
-    /// Charge by a report. The quota is the sum of the two, so a report finds no record (and leaves
-    /// one permit), finds one (and leaves none), or is refused because another came before it.
+    /// Charge by a report, so that a report finds no record (and leaves all but 2 permits), finds
+    /// one (and leaves all but 3), or comes after another (and leaves less).
     pub const REPORTED: Permits = Permits::new(2);
+    /// Permits of a record. A full store forgives a key that was pushed out an eighth of its limit,
+    /// more than a record ever uses; else a key without a record could look like one.
+    pub const RECORD: Permits = Permits::new(64);
 
     /// Corrections that charge what the report says, or all that was charged without `count`.
     ///
     /// # Errors
     /// If there cannot be a record for `within`: for more than 73 years.
     pub fn new(within: Nanos) -> Result<Self, Error> {
-        let quota = Quota::new(Self::RECORDED + Self::REPORTED, within)?;
+        let quota = Quota::new(Self::RECORD, within)?;
         Ok(Self {
             count: None,
             reset_on: None,
@@ -225,18 +228,18 @@ impl fmt::Display for ResultSet {
 mod tests {
     use super::*;
 
-    fn set(statuses: &[(u16, u16)], outcomes: &[&str]) -> Option<ResultSet> {
-        Some(ResultSet {
+    fn set(statuses: &[(u16, u16)], outcomes: &[&str]) -> ResultSet {
+        ResultSet {
             statuses: statuses.to_vec(),
             outcomes: outcomes.iter().map(|it| (*it).into()).collect(),
-        })
+        }
     }
 
     #[test]
     fn a_charge_stays_unless_the_report_says_otherwise() {
         let failures = |is_estimate| Correction {
-            count: set(&[(401, 401), (500, 599)], &["declined"]),
-            reset_on: set(&[(200, 200)], &["ok"]),
+            count: Some(set(&[(401, 401), (500, 599)], &["declined"])),
+            reset_on: Some(set(&[(200, 200)], &["ok"])),
             is_estimate,
             ..Correction::new(Nanos::SECOND).unwrap()
         };
@@ -275,7 +278,7 @@ mod tests {
 
     #[test]
     fn sets_are_written_in_words() {
-        let text = |statuses: &[_], outcomes: &[_]| set(statuses, outcomes).unwrap().to_string();
+        let text = |statuses: &[_], outcomes: &[_]| set(statuses, outcomes).to_string();
         assert_eq!(text(&[(401, 401), (500, 599)], &[]), "status 401, 500-599");
         assert_eq!(text(&[(401, 401)], &["a", "b"]), "status 401, outcome a, b");
         assert_eq!(text(&[], &["a"]), "outcome a");

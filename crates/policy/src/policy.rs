@@ -1,11 +1,11 @@
 //! Policy: the rules of one file, and the selection of those that a request must pass.
 
+mod charges;
+
 use std::net::IpAddr;
-use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Key, KeySink, Limit, Mode, Nanos, Origin, Permits};
-use smallvec::SmallVec;
+use ratekeeper_core::{Key, Limit, Origin, Permits};
 
 use crate::claims::LazyClaims;
 use crate::key_part::Credential;
@@ -15,8 +15,9 @@ use crate::signal::Signal;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
     ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
-    Variant, WallTime,
+    WallTime,
 };
+pub use charges::{Charges, Entry, KeyBytes};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
@@ -43,87 +44,6 @@ pub struct Policy {
     pub headers: HeaderStyle,
     /// Settings of the process.
     pub settings: Settings,
-}
-
-/// The charges of one request: one for each rule that matches, in the policy's order.
-///
-/// Holds indexes and key bytes, not references, so that it can be stored with the answer.
-#[derive(Clone, Debug, Default)]
-pub struct Charges {
-    /// One for each rule that applies; two for a request with two credentials under `api_key`. The
-    /// alternatives of an entry come behind it.
-    pub entries: SmallVec<[Entry; 4]>,
-    /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
-    /// shadow mode.
-    pub missing: SmallVec<[u32; 2]>,
-    /// Rules with zero permits in place of their numbers, by the caller, a plan or an override:
-    /// they deny.
-    pub barred: Vec<(u32, Numbers)>,
-    /// Limits with the numbers of the caller in place of their own. They have the ids of their
-    /// rules until the keeper assigns them their own.
-    pub replaced: Vec<(Limit, Numbers)>,
-    /// The keys' bytes, one after the other.
-    pub bytes: KeyBytes,
-}
-
-/// Key bytes of a request; the first 128 need no allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyBytes(SmallVec<[u8; 128]>);
-
-impl KeyBytes {
-    /// Returns the position of the next key.
-    pub(crate) fn end(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Appends bytes that it already holds.
-    pub(crate) fn repeat(&mut self, range: Range<usize>) {
-        let copy: SmallVec<[u8; 64]> = SmallVec::from_slice(&self.0[range]);
-        self.0.extend_from_slice(&copy);
-    }
-
-    pub(crate) fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
-    }
-}
-
-impl KeySink for KeyBytes {
-    fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-impl Deref for KeyBytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// One charge.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Index of the rule in the policy.
-    pub rule: u32,
-    /// Range of the key in `bytes`.
-    pub key: Range<u32>,
-    /// Cost of the request under this rule.
-    pub cost: Permits,
-    /// True if a key part was missing and another value stood in.
-    pub fallback: bool,
-    /// Index of the limit with replaced numbers; `None` for the policy's.
-    pub replaced: Option<u32>,
-    /// Index of the rule's variant; `None` for the rule's own numbers.
-    pub variant: Option<u32>,
-    /// True for an alternative to the entry before it: [`Mode::Otherwise`].
-    pub otherwise: bool,
-}
-
-impl Entry {
-    /// Returns the variant of its rule that it is charged to; `None` for the rule's own numbers.
-    pub fn variant_of<'p>(&self, rule: &'p Rule) -> Option<&'p Variant> {
-        rule.variants.numbers.get(self.variant? as usize)
-    }
 }
 
 impl Policy {
@@ -372,63 +292,6 @@ impl Policy {
     /// Returns the rule with that name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| &*rule.limit.name == name)
-    }
-}
-
-impl Charges {
-    fn clear(&mut self) {
-        self.entries.clear();
-        self.missing.clear();
-        self.barred.clear();
-        self.replaced.clear();
-        self.bytes.truncate(0);
-    }
-
-    /// Returns the charges, for the store. Rules that are off never appear.
-    pub fn iter<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Charge<'a>> {
-        self.entries.iter().filter_map(|entry| {
-            let rule = policy.rules.get(entry.rule as usize)?;
-            Some(Charge {
-                limit: self.limit(entry, rule),
-                key: self.key(entry),
-                cost: entry.cost,
-                mode: if entry.otherwise {
-                    Mode::Otherwise
-                } else {
-                    rule.mode.charge_mode()?
-                },
-            })
-        })
-    }
-
-    /// Returns the limit of an entry: the rule's own, a variant, or one with the numbers of the
-    /// caller.
-    pub fn limit<'a>(&'a self, entry: &Entry, rule: &'a Rule) -> &'a Limit {
-        if let Some((limit, _)) = self.replaced_of(entry) {
-            return limit;
-        }
-        entry
-            .variant_of(rule)
-            .map_or(&rule.limit, |variant| &variant.limit)
-    }
-
-    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys.
-    fn bar(&mut self, rule: u32, of: &Rule) {
-        if self.barred.last().is_none_or(|(barred, _)| *barred != rule) {
-            let per = of.window.unwrap_or(Nanos::SECOND);
-            self.barred.push((rule, Numbers::none(per)));
-        }
-    }
-
-    /// Returns the limit of an entry with the caller's numbers, if they are not the rule's own.
-    pub fn replaced_of(&self, entry: &Entry) -> Option<&(Limit, Numbers)> {
-        self.replaced.get(entry.replaced? as usize)
-    }
-
-    /// Returns the key of an entry.
-    pub fn key(&self, entry: &Entry) -> Key<'_> {
-        let range = entry.key.start as usize..entry.key.end as usize;
-        Key::from_bytes(self.bytes.get(range).unwrap_or_default())
     }
 }
 

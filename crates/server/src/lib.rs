@@ -52,6 +52,7 @@ mod accept_queue;
 mod addresses;
 mod admin;
 mod alerts;
+mod background;
 mod body_budget;
 mod capacity;
 mod config;

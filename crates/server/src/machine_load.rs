@@ -20,10 +20,12 @@ const READ: Duration = Duration::from_secs(1);
 const LASTS_SECONDS: u32 = 5;
 /// Where Linux states it.
 const FILE: &str = "/proc/loadavg";
+/// Where Linux states the processors that it runs tasks on.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Sets the signal until the service ends.
 pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let processors = available_parallelism().map_or(1, usize::from);
+    let processors = processors();
     let mut tick = interval(READ);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -42,6 +44,25 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
+/// Returns the number of processors that the load is of: those of the machine, also in a container
+/// with fewer.
+fn processors() -> usize {
+    let online = std::fs::read_to_string(ONLINE).unwrap_or_default();
+    let online = online_processors(online.trim());
+    online.unwrap_or_else(|| available_parallelism().map_or(1, usize::from))
+}
+
+/// Counts the processors of a list such as `0-3,8`.
+fn online_processors(text: &str) -> Option<usize> {
+    text.split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+            last.checked_sub(first)?.checked_add(1)
+        })
+        .sum()
+}
+
 /// Returns the load in parts per million of the processors, rounded up, so that no reading is taken
 /// for a lower one.
 fn load(text: &str, processors: usize) -> Option<u32> {
@@ -55,6 +76,20 @@ fn load(text: &str, processors: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_of_a_list_are_counted() {
+        for (list, count) in [
+            ("0", Some(1)),
+            ("0-63", Some(64)),
+            ("0-3,8,10-11", Some(7)),
+            ("", None),
+            ("3-1", None),
+            ("0-x", None),
+        ] {
+            assert_eq!(online_processors(list), count, "{list:?}");
+        }
+    }
 
     #[test]
     fn the_first_number_is_divided_by_the_processors() {

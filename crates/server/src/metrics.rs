@@ -18,6 +18,7 @@ mod family;
 mod format;
 mod offset;
 mod process;
+mod reports;
 mod rules;
 mod scrape;
 mod shared_store;
@@ -26,6 +27,7 @@ pub(crate) use alerts::AlertMetrics;
 pub(crate) use format::Format;
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;
+pub(crate) use reports::ReportResult;
 pub(crate) use scrape::HeldAnswers;
 pub(crate) use shared_store::SharedStore;
 
@@ -128,24 +130,6 @@ pub(crate) enum RequestResult {
     Allowed,
     Denied,
     Error,
-}
-
-/// The result of a report.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReportResult {
-    Corrected,
-    Repeated,
-    NotOpen,
-    Error,
-}
-
-impl ReportResult {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Corrected, "corrected"),
-        (Self::Repeated, "repeated"),
-        (Self::NotOpen, "not_open"),
-        (Self::Error, "error"),
-    ];
 }
 
 /// Number of effects.

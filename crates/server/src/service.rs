@@ -9,19 +9,19 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratekeeper::{Clock, Keeper, SystemClock};
 use ratekeeper_core::Nanos;
 use ratekeeper_store::MemoryConfig;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use crate::addresses::Doors;
 use crate::admin::AdminDoor;
+use crate::alerts::Alerts;
 use crate::alerts::webhook::{self, Delivery, LAST_MESSAGES, Webhook};
-use crate::alerts::{self, Alerts};
+use crate::background::start_tasks;
 use crate::capacity::Capacity;
 use crate::connections::Connections;
 use crate::context::{ServiceContext, Token};
@@ -40,10 +40,7 @@ use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
-use crate::{machine_load, store, store_secrets, wall_clock};
-
-/// How often the store takes a step in forgetting idle keys.
-const SWEEP: Duration = Duration::from_millis(100);
+use crate::{store, store_secrets};
 
 /// A running service. Dropping it stops it.
 ///
@@ -284,31 +281,11 @@ impl<C: Clock + 'static> ServiceRun<C> {
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let admin = opening(Door::Admin, &operators);
         let admin = admin.start(doors.admin, door, &here, &admin_closes);
-        let again = || Arc::clone(&shared);
-        let kept = again();
-        keep(&shared, "sweep", move || sweep(Arc::clone(&kept)));
-        let kept = again();
-        keep(&shared, "memory", move || memory::watch(Arc::clone(&kept)));
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
-        let kept = again();
-        keep(&shared, "store", move || store::tend(Arc::clone(&kept)));
-        let kept = again();
-        keep(&shared, "clocks", move || {
-            store::compare_clocks(Arc::clone(&kept))
-        });
-        let kept = again();
-        keep(&shared, "wall clock", move || {
-            wall_clock::watch(Arc::clone(&kept))
-        });
-        let kept = again();
-        keep(&shared, "load", move || {
-            machine_load::watch(Arc::clone(&kept))
-        });
-        let kept = again();
-        keep(&shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+        start_tasks(&shared);
         let (close_webhook, webhook_closes) = watch::channel(false);
         let webhook = self.open.delivery.map(|delivery| {
-            let (kept, delivery) = (again(), Arc::new(delivery));
+            let (kept, delivery) = (Arc::clone(&shared), Arc::new(delivery));
             keep(&shared, "webhook", move || {
                 webhook::deliver(
                     Arc::clone(&kept),
@@ -344,13 +321,18 @@ impl<C: Clock + 'static> ServiceRun<C> {
         }
         shared.end_alerts();
         close_webhook.send_replace(true);
-        if let Some(webhook) = webhook
-            && timeout(LAST_MESSAGES, webhook).await.is_err()
-        {
-            tracing::warn!(
-                event = "webhook.stopped",
-                "messages to the webhook were not delivered"
-            );
+        if let Some(webhook) = webhook {
+            let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
+            let delivered = tokio::select! {
+                delivered = timeout(LAST_MESSAGES, webhook) => delivered.is_ok(),
+                () = again => false,
+            };
+            if !delivered {
+                tracing::warn!(
+                    event = "webhook.stopped",
+                    "messages to the webhook were not delivered"
+                );
+            }
         }
         close_admin.send_replace(true);
         let drained = async {
@@ -362,17 +344,6 @@ impl<C: Clock + 'static> ServiceRun<C> {
             workers.stop();
         }
         shared.sink.emit(&Event::Stopped);
-    }
-}
-
-/// Forgets idle keys, a bounded step at a time.
-async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(SWEEP);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let keeper = &shared.keeper;
-        keeper.store().local().sweep(keeper.clock().now());
     }
 }
 

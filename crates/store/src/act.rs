@@ -19,16 +19,18 @@
     reason = "sealed: callers choose an act and write none"
 )]
 
+mod answer;
 mod ban;
 mod item;
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Call, Charge, Lend, Mode, Nanos, Permits, Verdict};
+use ratekeeper_core::{Call, Charge, Lend, Nanos, Permits};
 use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
+pub(crate) use answer::ActAnswer;
 pub use ban::Ban;
 pub(crate) use item::Correction;
 pub use item::{ActItem, ActualCost, Hold, Settled};
@@ -152,76 +154,6 @@ impl ActKind {
     }
 }
 
-/// The answer of an act.
-pub trait ActAnswer: Debug + Send + 'static {
-    /// Joins the answers about parts of a request, each with the positions of its items.
-    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self
-    where
-        Self: Sized;
-
-    /// Returns the answer about charges in these modes, given that about each charge by itself.
-    #[must_use]
-    fn chained(self, _modes: &[Mode]) -> Self
-    where
-        Self: Sized,
-    {
-        self
-    }
-
-    /// Returns the decisions that the answer consists of, if it does.
-    fn decisions(&self) -> Option<&Decisions> {
-        None
-    }
-}
-
-impl ActAnswer for () {
-    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) {
-        parts.for_each(drop);
-    }
-}
-
-impl ActAnswer for Decisions {
-    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
-        let mut admitted = true;
-        let each = parts.map(|(at, decisions)| {
-            admitted &= decisions.admitted;
-            (at, decisions.each)
-        });
-        let each = in_order(each);
-        Self { admitted, each }
-    }
-
-    fn chained(mut self, modes: &[Mode]) -> Self {
-        for at in 0..self.each.len() {
-            if !self.asks(at, |at| modes[at]) {
-                self.each[at].verdict = Verdict::Allow;
-            }
-        }
-        self.admitted = settle::admits(&self.each, |at| modes[at]);
-        self
-    }
-
-    fn decisions(&self) -> Option<&Decisions> {
-        Some(self)
-    }
-}
-
-impl<T: Debug + Send + 'static> ActAnswer for SmallVec<[T; 4]> {
-    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
-        in_order(parts)
-    }
-}
-
-fn in_order<'p, T>(
-    parts: impl Iterator<Item = (&'p [usize], SmallVec<[T; 4]>)>,
-) -> SmallVec<[T; 4]> {
-    let mut placed: Vec<_> = parts
-        .flat_map(|(at, each)| at.iter().copied().zip(each))
-        .collect();
-    placed.sort_unstable_by_key(|(at, _)| *at);
-    placed.into_iter().map(|(_, each)| each).collect()
-}
-
 /// Decides and charges, all or none; limits of concurrency lend as the value says.
 #[derive(Clone, Copy, Debug)]
 pub struct Decide(pub Lend);
@@ -324,6 +256,8 @@ impl Act for Settle {
             match states.correction(at) {
                 Correction::GiveBack => states.give_back(at),
                 Correction::Owe => owe(states, at),
+                // A report lifts no ban: only the operator does.
+                Correction::Reset if states.look(at, Permits::ZERO).verdict.is_ban() => {}
                 Correction::Reset => {
                     states.forget(at);
                 }

@@ -149,7 +149,7 @@ fn a_fallback_without_its_store_conforms() {
     });
 }
 
-/// A fallback with local resets, and refunds of charges not made here: the real one fails them,
+/// A fallback with local resets, and refunds and settlements of charges not made here: the real one fails them,
 /// since nothing would change where the states are.
 struct Local(Fallback<Distant>);
 
@@ -162,7 +162,7 @@ impl Store for Local {
     ) -> Result<A::Answer, StoreError> {
         let local = self.0.local();
         match act.kind() {
-            ActKind::GiveBack => match self.0.settle(act, items, now).await {
+            ActKind::GiveBack | ActKind::Settle => match self.0.settle(act, items, now).await {
                 Err(StoreError::Unavailable(_)) => local.settle(act, items, now).await,
                 refunded => refunded,
             },

@@ -170,6 +170,7 @@ fn key(ban: &Value) -> String {
     let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
     match parts.as_slice() {
         [] => "all requests".into(),
-        parts => parts.join(", "),
+        // A stranger's text: no line breaks, no escapes of a terminal.
+        parts => parts.join(", ").escape_debug().to_string(),
     }
 }

@@ -79,8 +79,8 @@ fn nginx_refuses_a_banned_client_until_the_ban_is_lifted() {
         listed.starts_with("ip=127.0.0.7  banned for another "),
         "{listed}"
     );
-    let (code, lifted, _) = bans(&stage.service, &["lift", "login", "127.0.0.7"]);
-    assert_eq!((code, &*lifted), (Some(0), "ip=127.0.0.7: lifted\n"));
+    let (code, removed, _) = bans(&stage.service, &["lift", "login", "127.0.0.7"]);
+    assert_eq!((code, &*removed), (Some(0), "ip=127.0.0.7: lifted\n"));
     let (code, listed, talk) = bans(&stage.service, &["list", "login"]);
     assert_eq!((code, &*listed), (Some(1), ""), "{talk}");
     // The quota is still used: a permit comes each quarter of an hour.

@@ -37,7 +37,7 @@ fn blocks<'a>(section: &'a str, language: &'a str) -> impl Iterator<Item = &'a s
 #[test]
 fn every_recipe_answers_as_the_guide_shows() {
     let recipes = recipes();
-    assert!(recipes.len() >= 10, "{}", recipes.len());
+    assert!(recipes.len() >= 15, "{}", recipes.len());
     for recipe in recipes {
         let Recipe { title, policy, .. } = &recipe;
         let lines = policy.lines().filter(|line| !line.is_empty()).count();
@@ -53,7 +53,7 @@ fn every_recipe_answers_as_the_guide_shows() {
     }
 }
 
-/// Sends `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT]`.
+/// Sends `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report STATUS]`.
 fn answered(to: SocketAddr, title: &str, line: &str) {
     let parts = line.split_once(" x ").zip(line.rsplit_once(": "));
     let ((count, _), (request, expected)) =
@@ -64,6 +64,7 @@ fn answered(to: SocketAddr, title: &str, line: &str) {
         None => ("/v1/check", request),
     };
     let body = body(request);
+    let (expected, report) = expected.split_once(", report ").unwrap_or((expected, ""));
     let (status, limit) = expected.split_once(' ').unwrap_or((expected, ""));
     for at in 0..count.parse().unwrap_or(0) {
         let answer = Visitor::at(2).post_json(to, call, &body);
@@ -74,6 +75,11 @@ fn answered(to: SocketAddr, title: &str, line: &str) {
         let mut denying = limits.filter(|limit| limit["verdict"] == "deny");
         let names = |found: &Value| found["name"] == limit;
         assert!(limit.is_empty() || denying.any(names), "{place}");
+        if let Ok(result) = report.parse::<u16>() {
+            let report = json!({ "decision": json["decision"], "status": result });
+            let reported = Visitor::at(2).post_json(to, "/v1/report", &report.to_string());
+            assert_eq!(reported.status, 200, "{place}: {}", reported.body);
+        }
     }
 }
 

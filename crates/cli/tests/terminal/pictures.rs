@@ -69,7 +69,10 @@ fn the_policy_lines_of_the_guide_are_valid() {
         format!("[[limit]]\nname = \"number-{number}\"\nkey = [\"all\"]\n{fields}\n")
     };
     let limits: String = blocks("toml").iter().enumerate().map(limit).collect();
-    let desk = Desk::new().with("ratekeeper.toml", format!("version = 1\n\n{limits}"));
+    let desk = Desk::new().with(
+        "ratekeeper.toml",
+        format!("version = 1\ntimezone = \"UTC\"\n\n{limits}"),
+    );
     let output = desk.run(&["validate", "ratekeeper.toml"]);
     assert!(output.status.success(), "{output:?}");
 }

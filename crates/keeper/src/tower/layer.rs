@@ -257,8 +257,10 @@ impl<G: WithoutPolicy> RateLimitLayer<G> {
     /// becomes 429. gRPC has its own form: `UNAVAILABLE` for 503, else `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn refusal(mut self, status: u16, body: Body) -> Self {
-        for described in self.gate.all_described() {
-            described.set_refusal(status, body.clone());
+        let all = self.gate.all_described();
+        let bodies = std::iter::repeat_n(body, all.len());
+        for (described, body) in all.iter_mut().zip(bodies) {
+            described.set_refusal(status, body);
         }
         self
     }

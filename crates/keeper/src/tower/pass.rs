@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{Decision, Nanos};
-use smallvec::SmallVec;
 
 use super::denial::ShownDecision;
 use super::hold::RequestHold;
@@ -40,7 +39,7 @@ pub(super) enum FieldsToSend {
     /// The state of one limit.
     Limit(Arc<ShownLimit>, Decision),
     /// The states of several limits, that with the longest wait first.
-    Limits(SmallVec<[ShownDecision; 2]>),
+    Limits(Vec<ShownDecision>),
     /// Anything else, by name.
     Fields(Vec<(&'static str, HeaderValue)>),
 }
@@ -64,7 +63,7 @@ impl FieldsToSend {
             Self::Fields(fields) => fields.push((name, value)),
             // A limit without a policy is in shadow mode with its layer, and adds no fields then.
             Self::Nothing | Self::Limit(..) | Self::Limits(_) => {
-                *self = Self::Fields(vec![(name, value)])
+                *self = Self::Fields(vec![(name, value)]);
             }
         }
     }

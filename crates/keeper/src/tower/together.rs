@@ -193,7 +193,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
             let limited = Limited::By(charge.limit.algorithm.clone());
             described.decided(limited, *decision, charge.cost)
         });
-        let mut shown: SmallVec<[ShownDecision; 2]> = shown.collect();
+        let mut shown: Vec<_> = shown.collect();
         shown.sort_by_cached_key(|shown| Reverse(shown.report().tightness()));
         if !decisions.admitted {
             let denies = |shown: &&ShownDecision| !shown.decision.verdict.allows();

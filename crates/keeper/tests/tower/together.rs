@@ -162,11 +162,11 @@ async fn a_leaky_queue_delays_a_request() {
     let stage = Stage::default();
     let mut service = layer.layer(stage.clone());
     assert_eq!(status(&mut service, by("ann", "")), 200);
-    let later = tokio::spawn(service.call(by("ann", "")));
+    let delayed = tokio::spawn(service.call(by("ann", "")));
     tokio::task::yield_now().await;
     assert_eq!(stage.served(), 1);
     clock.advance(Nanos::SECOND);
-    assert_eq!(later.await.unwrap().unwrap().status(), 200);
+    assert_eq!(delayed.await.unwrap().unwrap().status(), 200);
 }
 
 #[test]

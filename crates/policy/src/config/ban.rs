@@ -172,6 +172,13 @@ fn growth(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<u32>> {
 /// Reads `2`, `2.0`, `1.125`.
 fn thousandths(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if !part
+        .bytes()
+        .chain(whole.bytes())
+        .all(|digit| digit.is_ascii_digit())
+    {
+        return None;
+    }
     let part = format!("{part:0<3}");
     let whole: u32 = whole.parse().ok()?;
     let (part, rest) = part.split_at_checked(3)?;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{AnyAlgorithm, Call, Nanos};
+use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
 use toml::de::DeTable;
 
 use super::codes;
@@ -53,6 +53,12 @@ pub(super) fn correction(
         return None;
     };
     can_be_corrected(first, at, place, quantity, out);
+    if let Some(at) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
+        let message = format!("`reserve` of {place} cannot be combined with `ban`");
+        let label = "a cost that is owed while the key is banned would be lost";
+        out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)
+            .help("leave one of them out, or add a second limit with the ban");
+    }
     if let (Some(count), Some(reset_on)) = (&count, &reset_on)
         && let Some(both) = count.value.shared_with(&reset_on.value)
     {
@@ -81,6 +87,25 @@ pub(super) fn owing(algorithm: AnyAlgorithm, correction: Option<&Correction>) ->
         Some(correction) if correction.is_estimate => algorithm.with_patience(Nanos::MAX),
         _ => algorithm,
     }
+}
+
+/// Reports a limit whose charges may not have been made when a report gives them back.
+pub(super) fn is_counted(
+    written: &DeTable<'_>,
+    outage: Outage,
+    place: &str,
+    out: &mut Findings<'_>,
+) {
+    if outage != Outage::Allow {
+        return;
+    }
+    let node = ["on_store_error", "count", "reset_on", "cost"];
+    let at = node.iter().find_map(|name| written.get(*name));
+    let at = at.map_or(0..0, toml::Spanned::span);
+    let message = format!("reports of {place} cannot be combined with on_store_error = \"allow\"");
+    let label = "a request that passed uncounted has nothing to give back";
+    out.error(codes::NOT_CORRECTABLE, at, message, label)
+        .help("write on_store_error = \"local\" in this limit");
 }
 
 /// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
@@ -126,7 +151,7 @@ fn results(table: &DeTable<'_>, field: &str, out: &mut Findings<'_>) -> Option<A
     for node in values(table, "outcome") {
         set.outcomes.extend(outcome(node, field, out));
     }
-    if !table.contains_key("status") && !table.contains_key("outcome") {
+    if table.is_empty() {
         let label = "needs `status`, `outcome` or both";
         let message = format!("`{field}` names no result");
         out.error(codes::REPORT, at.clone(), message, label)
@@ -152,21 +177,19 @@ fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Optio
         let status = u16::try_from(whole(node)?).ok()?;
         return Some((status, status));
     };
-    let hundreds = match text.as_bytes() {
-        [digit @ b'1'..=b'5', b'x', b'x'] => u16::from(digit - b'0') * 100,
-        _ => {
-            let message = format!("\"{}\" is not a valid status of `{field}`", shown(text));
-            let label = "expected a number from 100 to 599, or a class such as \"4xx\"";
-            let help = match text.trim().parse::<u16>() {
-                Ok(number) => format!("write it without quotes: {number}"),
-                Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
-            };
-            out.error(codes::REPORT, node.span(), message, label)
-                .help(help);
-            return None;
-        }
+    if let [digit @ b'1'..=b'5', b'x', b'x'] = text.as_bytes() {
+        let hundreds = u16::from(digit - b'0') * 100;
+        return Some((hundreds, hundreds + 99));
+    }
+    let message = format!("\"{}\" is not a valid status of `{field}`", shown(text));
+    let label = "expected a number from 100 to 599, or a class such as \"4xx\"";
+    let help = match text.trim().parse::<u16>() {
+        Ok(number) => format!("write it without quotes: {number}"),
+        Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
     };
-    Some((hundreds, hundreds + 99))
+    out.error(codes::REPORT, node.span(), message, label)
+        .help(help);
+    None
 }
 
 /// Reads a word of the application.

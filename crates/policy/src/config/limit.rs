@@ -11,7 +11,7 @@ use super::active::{Zones, active};
 use super::alert::alert;
 use super::check::place;
 use super::codes;
-use super::correction::{correction, owing};
+use super::correction::{correction, is_counted, owing};
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::extras::Extra;
@@ -24,7 +24,9 @@ use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
-use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Variants};
+use crate::{
+    Correction, Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Variants,
+};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -134,20 +136,14 @@ pub(super) fn limit<'a>(
     let mode = mode(written).or_else(|| usual_mode.clone());
     let is_set = missing.is_some() || usual_missing.is_some();
     let on_descriptors = separate(written, &here, out);
-    let missing_key = missing
-        .or_else(|| usual_missing.clone())
-        .unwrap_or_default();
+    let missing_key = missing.or_else(|| usual_missing.clone());
+    let missing_key = missing_key.unwrap_or_default();
     let missing_key = match missing_key {
         // Descriptors have no address.
         MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
         chosen => chosen,
     };
-    let count_denied = read::flag(written, "count_denied").or(shared.defaults.count_denied);
-    let denials = if count_denied == Some(true) {
-        Denials::Counted
-    } else {
-        Denials::Free
-    };
+    let denials = denials(written, &shared.defaults);
     let around = Surroundings {
         zone: &shared.zone,
         origin: shared.origin,
@@ -160,6 +156,7 @@ pub(super) fn limit<'a>(
         correction(written, &here, estimate, quantity, out)
     });
 
+    let outage = outage_of(written, &shared.defaults, (&here, correction.as_ref()), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
     let (active_at, active) = active
@@ -172,9 +169,7 @@ pub(super) fn limit<'a>(
         name: named.into(),
         id: LimitId::default(),
         version: 0,
-        outage: outage(written)
-            .or(shared.defaults.outage)
-            .unwrap_or_default(),
+        outage,
         algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
     let variants = match by_day {
@@ -223,6 +218,26 @@ pub(super) fn limit<'a>(
             missing_key_set: is_set,
         },
     })
+}
+
+fn outage_of(
+    written: &DeTable<'_>,
+    defaults: &Defaults,
+    (here, correction): (&str, Option<&Correction>),
+    out: &mut Findings<'_>,
+) -> Outage {
+    let outage = outage(written).or(defaults.outage).unwrap_or_default();
+    if correction.is_some() {
+        is_counted(written, outage, here, out);
+    }
+    outage
+}
+
+fn denials(written: &DeTable<'_>, defaults: &Defaults) -> Denials {
+    match read::flag(written, "count_denied").or(defaults.count_denied) {
+        Some(true) => Denials::Counted,
+        _ => Denials::Free,
+    }
 }
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.

@@ -185,7 +185,9 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 10] = [
+    const BESIDE: [(&str, &str, &str); 12] = [
+        ("max", "grow", "2.0"),
+        ("grow", "max", "\"24h\""),
         ("anchor", "limit", "\"100/month\""),
         ("report_within", "count", "{ status = [401] }"),
         ("hours", "timezone", "\"UTC\""),
@@ -250,7 +252,10 @@ mod tests {
 
     /// Returns the required fields of a table, beside `field`: name and value.
     fn least(table: &'static TableSpec, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
-        let beside = BESIDE.iter().find(|(of, ..)| Some(*of) == field);
+        let has = |name: &str| table.fields.iter().any(|of| of.name == name);
+        let beside = BESIDE
+            .iter()
+            .find(|(of, name, _)| Some(*of) == field && has(name));
         let beside = beside.map(|(_, name, value)| (*name, *value));
         let usual = table
             .one_of

@@ -30,12 +30,11 @@ impl Identity {
     /// Creates the names of processes with that secret; of this process alone without one.
     pub(super) fn new(secret: Option<&[u8]>) -> Result<Self, StartError> {
         let mut own = [0; 32];
-        let secret = match secret {
-            Some(secret) => secret,
-            None => {
-                getrandom::fill(&mut own).map_err(|why| StartError::Alerts(why.to_string()))?;
-                &own
-            }
+        let secret = if let Some(secret) = secret {
+            secret
+        } else {
+            getrandom::fill(&mut own).map_err(|why| StartError::Alerts(why.to_string()))?;
+            &own
         };
         Ok(Self(Key::new(HMAC_SHA256, secret)))
     }

@@ -79,7 +79,8 @@ impl fmt::Display for AlertNotice {
         if let Some(key) = &self.key
             && !key.is_empty()
         {
-            write!(f, ", key {}", key.join(", "))?;
+            // A key is a stranger's text: no line breaks, no escapes of a terminal.
+            write!(f, ", key {}", key.join(", ").escape_debug())?;
         }
         write!(f, ", usage {}%, id {}", self.usage_percent, self.id)
     }

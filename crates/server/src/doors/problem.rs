@@ -55,8 +55,8 @@ problems! {
     NO_REFUND = "RK0519" 409 "a limit does not support refunds";
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
     TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
+    NO_SUCH_SIGNAL = "RK0522" 404 "there is no such signal";
     NOT_OPEN = "RK0590" 410 "the decision is not open";
-    NO_SUCH_SIGNAL = "RK0375" 404 "there is no such signal";
 }
 
 /// Explains each problem, and how to correct the call.

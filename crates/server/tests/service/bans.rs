@@ -62,11 +62,11 @@ fn bans_are_listed_added_and_lifted() {
     ));
     assert!(one.json()["ban_ends_after_ms"].as_u64().unwrap() <= 7_200_000);
 
-    let lift = format!("DELETE /v1/bans?{KEY}");
-    let lifted = admin.ask(&lift, b"").json();
+    let removal = format!("DELETE /v1/bans?{KEY}");
+    let lifted = admin.ask(&removal, b"").json();
     assert_eq!(lifted["was_banned"], true);
     assert!(lifted["ends_after_ms"].is_null());
-    assert_eq!(admin.ask(&lift, b"").json()["was_banned"], false);
+    assert_eq!(admin.ask(&removal, b"").json()["was_banned"], false);
     assert_eq!(admin.get(list).json()["bans"].as_array().unwrap().len(), 0);
 
     let other = KEY.replace("2.1", "2.2");

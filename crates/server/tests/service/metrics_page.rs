@@ -24,7 +24,9 @@ concurrency = { max = 1, lease = "1s" }
 "#;
 
 /// Shown once the store has sent its time, and with files of Envoy's rate limit service.
-const LATER: [&str; 2] = [
+const LATER: [&str; 4] = [
+    "ratekeeper_bans_total",
+    "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",
 ];

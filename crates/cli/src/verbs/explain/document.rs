@@ -1,7 +1,7 @@
 //! Document: what `explain --json` prints.
 
 use ratekeeper_core::Algorithm as _;
-use ratekeeper_policy::{Field, Patterns, Policy, ResultSet, Role};
+use ratekeeper_policy::{Field, Patterns, Policy, ResultSet, Role, Rule, WallTime};
 use serde_json::{Value, json};
 
 use super::wall;
@@ -18,95 +18,7 @@ pub(super) fn document(
 ) -> Value {
     let wall = wall(policy);
     let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
-        let worst = limits::Worst::of(rule);
-        let (waiting, longest) = worst.waiting.unwrap_or_default();
-        let mut limit = json!({
-            "name": &*rule.limit.name,
-            "line": rule.line,
-            "mode": limits::mode(rule),
-            "limit": rule.text,
-            "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "match": rule.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
-            "algorithm": rule.limit.algorithm.name(),
-            "worst_case": {
-                "permits": worst.within,
-                "span_ms": worst.span.as_millis_ceil(),
-                "at_once": worst.at_once,
-                "waiting": waiting.get(),
-                "longest_wait_ms": longest.as_millis_ceil(),
-            },
-        });
-        match &rule.role {
-            Role::Limit => {}
-            Role::Soft => limit["role"] = json!("soft"),
-            Role::Allowance => limit["role"] = json!("allowance"),
-            Role::Elastic(gate) => {
-                limit["role"] = json!("elastic");
-                limit["while"] = json!({
-                    "signal": gate.signal().name(),
-                    "below_percent": gate.below_percent(),
-                });
-            }
-        }
-        if !rule.otherwise.is_empty() {
-            let names = limits::alternatives(policy, rule);
-            let names = names.map(|other| &*other.limit.name);
-            limit["otherwise"] = json!(names.collect::<Vec<_>>());
-        }
-        if let Some(concurrency) = rule.limit.algorithm.concurrency() {
-            limit["worst_case"] = json!({
-                "at_once": worst.at_once,
-                "lease_ms": concurrency.lease().as_millis_ceil(),
-            });
-        }
-        let (share, kept) = (rule.least_served(), rule.keeps_to);
-        limit["at_least"] = json!({
-            "served": share.served(),
-            "of": share.of(),
-            "permits": kept.map(|quota| quota.permits().get()),
-            "span_ms": kept.map(|quota| quota.per().as_millis_ceil()),
-        });
-        if let Some(redis) = &policy.settings.redis {
-            limit["store"] = json!({
-                "deadline_ms": redis.deadline.as_millis_ceil(),
-                "on_store_error": limits::on_store_error(rule),
-            });
-        }
-        if let Some(alert) = rule.alert {
-            limit["alert"] = json!({
-                "above_percent": alert.above_percent,
-                "above": alert.level(rule.quota).get(),
-                "for_ms": alert.hold.as_millis_ceil(),
-            });
-        }
-        if let Some(terms) = rule.limit.algorithm.bans() {
-            limit["ban"] = json!({
-                "after": terms.strikes.permits().get(),
-                "within_ms": terms.strikes.per().as_millis_ceil(),
-                "for_ms": terms.first.as_millis_ceil(),
-                "grow": f64::from(terms.growth_thousandths) / 1_000.0,
-                "max_ms": terms.longest.as_millis_ceil(),
-            });
-        }
-        if let Some(attribute) = rule.variants.day_attribute() {
-            limit["day_attribute"] = attribute.into();
-        }
-        if let Some(correction) = rule.correction.as_deref() {
-            limit["results"] = json!({
-                "count": correction.count.as_ref().map(result_document),
-                "reset_on": correction.reset_on.as_ref().map(result_document),
-                "cost_is_estimate": correction.is_estimate,
-                "report_within_ms": correction.within.as_millis_ceil(),
-            });
-        }
-        if let Some(active) = rule.active.as_deref() {
-            let change = limits::next_change(active, wall);
-            limit["active"] = json!({
-                "times": active.to_string(),
-                "now": active.is_active(wall),
-                "changes_at": change.as_ref().map(words::clock_time),
-            });
-        }
+        let mut limit = limit_document(policy, rule, wall);
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
             limit["request"] = answer_document(answer);
         }
@@ -121,6 +33,100 @@ pub(super) fn document(
         document["geo"] = place::document(geo, request.and_then(|it| Place::of(policy, it)));
     }
     document
+}
+
+/// Returns what is written about one limit, whatever the request.
+fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
+    let worst = limits::Worst::of(rule);
+    let (waiting, longest) = worst.waiting.unwrap_or_default();
+    let mut limit = json!({
+        "name": &*rule.limit.name,
+        "line": rule.line,
+        "mode": limits::mode(rule),
+        "limit": rule.text,
+        "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "match": rule.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
+        "algorithm": rule.limit.algorithm.name(),
+        "worst_case": {
+            "permits": worst.within,
+            "span_ms": worst.span.as_millis_ceil(),
+            "at_once": worst.at_once,
+            "waiting": waiting.get(),
+            "longest_wait_ms": longest.as_millis_ceil(),
+        },
+    });
+    match &rule.role {
+        Role::Limit => {}
+        Role::Soft => limit["role"] = json!("soft"),
+        Role::Allowance => limit["role"] = json!("allowance"),
+        Role::Elastic(gate) => {
+            limit["role"] = json!("elastic");
+            limit["while"] = json!({
+                "signal": gate.signal().name(),
+                "below_percent": gate.below_percent(),
+            });
+        }
+    }
+    if !rule.otherwise.is_empty() {
+        let names = limits::alternatives(policy, rule);
+        let names = names.map(|other| &*other.limit.name);
+        limit["otherwise"] = json!(names.collect::<Vec<_>>());
+    }
+    if let Some(concurrency) = rule.limit.algorithm.concurrency() {
+        limit["worst_case"] = json!({
+            "at_once": worst.at_once,
+            "lease_ms": concurrency.lease().as_millis_ceil(),
+        });
+    }
+    let (share, kept) = (rule.least_served(), rule.keeps_to);
+    limit["at_least"] = json!({
+        "served": share.served(),
+        "of": share.of(),
+        "permits": kept.map(|quota| quota.permits().get()),
+        "span_ms": kept.map(|quota| quota.per().as_millis_ceil()),
+    });
+    if let Some(redis) = &policy.settings.redis {
+        limit["store"] = json!({
+            "deadline_ms": redis.deadline.as_millis_ceil(),
+            "on_store_error": limits::on_store_error(rule),
+        });
+    }
+    if let Some(alert) = rule.alert {
+        limit["alert"] = json!({
+            "above_percent": alert.above_percent,
+            "above": alert.level(rule.quota).get(),
+            "for_ms": alert.hold.as_millis_ceil(),
+        });
+    }
+    if let Some(terms) = rule.limit.algorithm.bans() {
+        limit["ban"] = json!({
+            "after": terms.strikes.permits().get(),
+            "within_ms": terms.strikes.per().as_millis_ceil(),
+            "for_ms": terms.first.as_millis_ceil(),
+            "grow": f64::from(terms.growth_thousandths) / 1_000.0,
+            "max_ms": terms.longest.as_millis_ceil(),
+        });
+    }
+    if let Some(attribute) = rule.variants.day_attribute() {
+        limit["day_attribute"] = attribute.into();
+    }
+    if let Some(correction) = rule.correction.as_deref() {
+        limit["results"] = json!({
+            "count": correction.count.as_ref().map(result_document),
+            "reset_on": correction.reset_on.as_ref().map(result_document),
+            "cost_is_estimate": correction.is_estimate,
+            "report_within_ms": correction.within.as_millis_ceil(),
+        });
+    }
+    if let Some(active) = rule.active.as_deref() {
+        let change = limits::next_change(active, wall);
+        limit["active"] = json!({
+            "times": active.to_string(),
+            "now": active.is_active(wall),
+            "changes_at": change.as_ref().map(words::clock_time),
+        });
+    }
+    limit
 }
 
 fn field_document((field, patterns): &(Field, Patterns)) -> Value {

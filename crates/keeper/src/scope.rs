@@ -1,0 +1,40 @@
+//! Scope: the limits that a call applies to.
+
+use std::ops::Range;
+
+use ratekeeper_policy::Charges;
+use smallvec::SmallVec;
+
+/// The limits that a call applies to.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Scope<'a> {
+    /// All limits that match.
+    #[default]
+    All,
+    /// The named limits among those that match.
+    Only(&'a [&'a str]),
+}
+
+/// Keeps the entries of named rules, each with its alternatives. An alternative that is named, of a
+/// limit that is not, is asked by itself, once under each key.
+pub(crate) fn keep_entries(charges: &mut Charges, named: impl Fn(&u32) -> bool) {
+    let Charges { entries, bytes, .. } = charges;
+    let mut kept: SmallVec<[(u32, Range<u32>); 4]> = SmallVec::new();
+    let of = |key: &Range<u32>| bytes.get(key.start as usize..key.end as usize);
+    let mut with_alternatives = false;
+    entries.retain(|entry| {
+        let keeps = if entry.otherwise {
+            entry.otherwise = with_alternatives;
+            let is_kept =
+                |(rule, key): &(u32, Range<u32>)| *rule == entry.rule && of(key) == of(&entry.key);
+            with_alternatives || named(&entry.rule) && !kept.iter().any(is_kept)
+        } else {
+            with_alternatives = named(&entry.rule);
+            with_alternatives
+        };
+        if keeps {
+            kept.push((entry.rule, entry.key.clone()));
+        }
+        keeps
+    });
+}

@@ -1,0 +1,50 @@
+//! Background: the tasks that run until the process ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::context::ServiceContext;
+use crate::tasks::keep;
+use crate::{alerts, machine_load, memory, store, wall_clock};
+
+/// How often the store takes a step in forgetting idle keys.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// Starts the tasks that run until the process ends.
+pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
+    let again = || Arc::clone(shared);
+    let kept = again();
+    keep(shared, "sweep", move || sweep(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "memory", move || memory::watch(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "store", move || store::tend(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "clocks", move || {
+        store::compare_clocks(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "wall clock", move || {
+        wall_clock::watch(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "load", move || {
+        machine_load::watch(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+}
+
+/// Forgets idle keys, a bounded step at a time.
+async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(SWEEP);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let keeper = &shared.keeper;
+        keeper.store().local().sweep(keeper.clock().now());
+    }
+}
