@@ -244,6 +244,55 @@ fn ids_that_no_decision_made_correct_nothing() {
     assert_eq!(report(&keeper, &answer, &status(404)), Reported::Corrected);
 }
 
+/// A full store has forgotten keys; a key that it does not know reads as nearly used up, so that no
+/// limit is passed. A record that it does not know must not read as an open one.
+#[test]
+fn a_full_store_makes_no_decision_open() {
+    let budget_bytes = 256 << 10;
+    let store = MemoryStore::new(MemoryConfig { budget_bytes });
+    let full = Keeper::new(policy(LOGINS), store, ManualClock::at(Origin::UNIX));
+    for user in 0..20_000 {
+        let answer = login(&full, &format!("user-{user}"));
+        if answer.decision().is_some() {
+            let reported = report(&full, &answer, &status(401));
+            assert_eq!(reported, Reported::Corrected, "a genuine report, {user}");
+        }
+    }
+    let elsewhere = keeper(LOGINS);
+    for user in 0..100 {
+        let foreign = login(&elsewhere, &format!("user-{user}"));
+        let reported = report(&full, &foreign, &status(200));
+        assert_eq!(reported, Reported::NotOpen, "{user}");
+    }
+}
+
+#[test]
+fn a_report_lifts_no_ban() {
+    let keeper = keeper(
+        r#"
+[[limit]]
+name     = "logins"
+key      = ["attr:user"]
+limit    = "2/1h"
+count    = { status = [401] }
+reset_on = { status = [200] }
+ban      = { after = 1, within = "24h", for = "2h" }
+"#,
+    );
+    let held_back = login(&keeper, "ann");
+    assert!(login(&keeper, "ann").allowed());
+    let refused = login(&keeper, "ann");
+    assert!(refused.refused_by().unwrap().decision.verdict.is_ban());
+    assert_eq!(
+        report(&keeper, &held_back, &status(200)),
+        Reported::Corrected
+    );
+    let still = login(&keeper, "ann");
+    assert!(still.refused_by().unwrap().decision.verdict.is_ban());
+    keeper.clock().advance(Nanos::from_secs(7_200));
+    assert!(login(&keeper, "ann").allowed());
+}
+
 #[test]
 fn a_request_that_is_refused_or_needs_no_report_has_no_id() {
     let both = format!(
