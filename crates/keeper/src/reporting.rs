@@ -43,7 +43,7 @@ impl Answer {
 }
 
 impl Answer {
-    /// Returns the charges that a report may correct; none if the request is refused.
+    /// Returns the charges that a report may correct; an empty list if the request is refused.
     pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
         if !self.allowed() || !self.policy.rules.are_corrected() {
             return Vec::new();

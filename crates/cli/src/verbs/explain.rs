@@ -277,7 +277,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
-/// Writes what is asked when a limit denies.
+/// Writes the alternatives of a limit, which are asked when it denies.
 fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
     let mut names = Vec::new();
     for other in limits::alternatives(policy, rule) {

@@ -147,7 +147,7 @@ fn a_silent_key_falls_as_its_limit_refills() {
             (9, Look(&[])),
         ],
     );
-    // A window keeps what is spent to its end.
+    // A window keeps its usage to its end.
     check(
         "limit = \"10/1m\"\nalgorithm = \"fixed-window\"\nalert = { above = \"80%\", for = \"3s\" }",
         &[

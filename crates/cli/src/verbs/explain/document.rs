@@ -35,7 +35,7 @@ pub(super) fn document(
     document
 }
 
-/// Returns what is written about one limit, whatever the request.
+/// Returns the part about one limit that does not depend on the request.
 fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
     let worst = limits::Worst::of(rule);
     let (waiting, longest) = worst.waiting.unwrap_or_default();
