@@ -212,6 +212,33 @@ fn waterfall() -> TestKeeper {
     keeper(&format!("{api}{promo}{team}"))
 }
 
+/// Two limits may name one alternative; a call that names it asks it once.
+#[test]
+fn an_alternative_of_two_limits_is_named_once() {
+    let limit = |name: &str, more: &str| {
+        format!("[[limit]]\nname = \"{name}\"\nlimit = \"2/24h\"\n{USER}{more}\n")
+    };
+    let asks = "otherwise = [\"promo\"]";
+    let text = limit("a", asks) + &limit("b", asks) + &limit("promo", "");
+    let keeper = keeper(&text);
+    let facts = Facts {
+        attributes: &[("user", "ann")],
+        ..Facts::default()
+    };
+    let promo = Scope::Only(&["promo"]);
+    let left = || {
+        let answer = at_once(keeper.peek(&facts, promo)).unwrap();
+        let left = answer.outcomes().map(|it| it.decision.remaining.get());
+        left.collect::<Vec<_>>()
+    };
+    assert!(at_once(keeper.check(&facts, promo)).unwrap().allowed());
+    assert_eq!(left(), [1]);
+    assert!(at_once(keeper.check(&facts, promo)).unwrap().allowed());
+    assert_eq!(left(), [0]);
+    at_once(keeper.refund(&facts, promo)).unwrap();
+    assert_eq!(left(), [1], "one permit, though two limits name it");
+}
+
 #[test]
 fn limits_are_asked_in_order_and_each_key_is_its_own() {
     let keeper = waterfall();

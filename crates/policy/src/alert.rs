@@ -60,12 +60,11 @@ impl Alert {
     pub fn above_for(&self, quota: Permits, decision: &Decision) -> Nanos {
         // A request above the capacity is refused forever, which shows nothing about the usage.
         let refused = decision.verdict.retry_after().unwrap_or(Nanos::ZERO);
-        // A ban shows no usage; a banned key that has gone away is not watched to its end.
-        let refused = if decision.verdict.is_ban() {
-            refused.min(self.hold)
-        } else {
-            refused
-        };
+        if decision.verdict.is_ban() {
+            // Its times are those of the ban. A banned key that has gone away is not watched to
+            // the end, because each key that is watched takes a place.
+            return refused.min(self.hold);
+        }
         let used = quota.get().saturating_sub(decision.remaining.get());
         let excess = used.saturating_sub(self.level(quota).get());
         if excess == 0 {
@@ -125,6 +124,13 @@ mod tests {
             above_percent: percent,
             hold,
         }
+    }
+
+    #[test]
+    fn a_ban_is_watched_for_no_longer_than_it_takes_to_report_it() {
+        let banning = "limit = \"2/1h\"\nban = { after = 1, within = \"24h\", for = \"2h\" }";
+        check(banning, 80, &[1, 1, 1], Nanos::SECOND);
+        check(banning, 80, &[1, 1, 1, 1], Nanos::SECOND);
     }
 
     /// Spends `costs` at time zero, and compares the predicted moment with the usage that looks at

@@ -4,7 +4,7 @@ use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits};
 use ratekeeper_policy::Rule;
-use ratekeeper_store::Store;
+use ratekeeper_store::{Store, StoreError};
 use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, find, key_in_words, key_of, numbers, parameters, top, unknown};
@@ -153,6 +153,10 @@ async fn set<C: Clock>(
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
         let after = store.ban(&[charge], span, now).await.map_err(down)?;
         standing = after.first().copied().or(standing);
+    }
+    if span > Nanos::ZERO && !standing.is_some_and(|decision| decision.verdict.is_ban()) {
+        let why = "the store has no room for the ban".to_owned();
+        return Err(doors::store_down(&StoreError::Unavailable(why)));
     }
     let ends = standing.as_ref().and_then(ends_after_ms);
     Ok(reply(&json!({

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::reply;
 use crate::context::ServiceContext;
-use crate::doors::problem::{NO_SUCH_SIGNAL, NOT_JSON, Problem, WRONG_VALUE, near_spelling, shown};
+use crate::doors::problem::{NO_SUCH_SIGNAL, Problem, WRONG_VALUE, near_spelling, shown};
+use crate::doors::request::read;
 use crate::listener::Reply;
 
 /// Maximum time that a level lasts: an hour, in milliseconds.
@@ -32,10 +33,7 @@ pub(super) fn set<C: Clock>(
     name: &str,
     body: &Bytes,
 ) -> Result<Response<Reply>, Problem> {
-    let level: Level = serde_json::from_slice(body).map_err(|error| {
-        let detail = format!("{error}; expected {{\"value\": 0.4, \"expires_in_ms\": 60000}}");
-        Problem::new(NOT_JSON, detail)
-    })?;
+    let level: Level = read(body)?;
     if name == LOAD {
         let detail =
             format!("`{LOAD}` is the load of this machine, which the service reads itself");

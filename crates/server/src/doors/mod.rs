@@ -13,7 +13,7 @@ mod http;
 mod permits;
 pub(crate) mod problem;
 mod report;
-mod request;
+pub(crate) mod request;
 mod values;
 
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};

@@ -182,7 +182,8 @@ fn no_ids(what: &str) -> String {
     format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire returned")
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+/// Reads a JSON object; an unknown or wrong field is named with its path.
+pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         let detail = "the body is empty; send `{}` for a request without any fields";
         return Err(Problem::new(NOT_JSON, detail));
