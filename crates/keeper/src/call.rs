@@ -18,6 +18,27 @@ use crate::answer::{Answer, ChargeSpan, Outcome};
 use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
 
 /// One item of a call.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Act, Asked, Keeper, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let once = Asked { facts: Facts::default(), act: Act::Charge };
+/// let back = Asked { act: Act::GiveBack, ..once };
+/// assert!(at_once(keeper.call(&[once, once])).unwrap().allowed());
+/// assert!(!at_once(keeper.call(&[once])).unwrap().allowed());
+/// assert!(at_once(keeper.call(&[once, back])).unwrap().allowed(), "refunds are made first");
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The facts, usually a descriptor. A cost of 0 looks and charges nothing.
@@ -27,6 +48,11 @@ pub struct Asked<'a> {
 }
 
 /// The action of one item of a call.
+///
+/// ```
+/// use ratekeeper::Act;
+/// assert_eq!(Act::default(), Act::Charge);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Act {
     /// Decides, and charges if the whole call may pass.
@@ -37,6 +63,26 @@ pub enum Act {
 }
 
 /// The decisions of the limits about a call.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Act, Asked, Keeper, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let once = Asked { facts: Facts::default(), act: Act::Charge };
+/// let answers = at_once(keeper.call(&[once, once, once])).unwrap();
+/// assert!(!answers.allowed(), "none is charged");
+/// assert!(!answers.refuses(1) && answers.refuses(2));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Answers {
     /// The answer about all items.

@@ -22,6 +22,25 @@ pub use sleep::{Block, Timer};
 pub use tokio::TokioClock;
 
 /// Source of the time.
+///
+/// ```
+/// use ratekeeper::Clock;
+/// use ratekeeper::core::{Nanos, Origin, Time};
+///
+/// /// A clock for programs that count seconds themselves.
+/// struct Seconds(u64);
+///
+/// impl Clock for Seconds {
+///     fn now(&self) -> Time {
+///         Time::ZERO + Nanos::from_secs(self.0)
+///     }
+///
+///     fn origin(&self) -> Origin {
+///         Origin::from_unix_nanos(0)
+///     }
+/// }
+/// assert_eq!(Seconds(60).wall(), 60_000_000_000);
+/// ```
 pub trait Clock: Send + Sync {
     /// Returns the current time.
     fn now(&self) -> Time;
@@ -38,6 +57,13 @@ pub trait Clock: Send + Sync {
 ///
 /// Read from the processor's counter, which the clock corrects a hundred times a second: two
 /// threads, or one that reads twice, may see it step back by about a microsecond.
+///
+/// ```
+/// use ratekeeper::{Clock, SystemClock};
+/// let clock = SystemClock::new();
+/// let (first, second) = (clock.now(), clock.clone().now());
+/// assert!(second.since(first) < ratekeeper::core::Nanos::from_secs(60));
+/// ```
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     start: Instant,

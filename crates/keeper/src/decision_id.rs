@@ -33,6 +33,28 @@ const MAX_CHARS: usize = MAX_BYTES / 3 * 4;
 /// [`Answer::decision`](crate::Answer::decision).
 ///
 /// Its text is the id that `POST /v1/report` takes.
+///
+/// ```
+/// use ratekeeper::core::LeaseId;
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{DecisionId, Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "logins"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     count = { status = [401] }
+///     "#,
+/// )?;
+/// let nonce = LeaseId::from_bytes([7; 16]); // to be random
+/// let answer = at_once(keeper.check_for_report(&Facts::default(), Scope::All, nonce)).unwrap();
+/// let id = answer.decision().expect("the limit is corrected by reports");
+/// assert_eq!(id.to_string().parse::<DecisionId>().as_ref(), Ok(id));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecisionId {
     nonce: LeaseId,
@@ -52,6 +74,11 @@ pub(crate) struct MadeCharge {
 }
 
 /// The error for a text that is not the id of a decision.
+///
+/// ```
+/// use ratekeeper::{DecisionId, NoDecisionId};
+/// assert_eq!("4711".parse::<DecisionId>(), Err(NoDecisionId));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoDecisionId;
 

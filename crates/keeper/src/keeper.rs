@@ -22,6 +22,26 @@ use crate::scope::{Scope, keep_entries};
 use crate::{Answer, Clock, at_once};
 
 /// A policy, a store and a clock: decides requests for every front end.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// for expected in [true, true, false] {
+///     let answer = at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+///     assert_eq!(answer.allowed(), expected);
+/// }
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Debug)]
 pub struct Keeper<S, C> {
     store: S,

@@ -71,6 +71,12 @@ pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
 }
 
 /// Maximum number of waiters.
+///
+/// ```
+/// use ratekeeper::MostWaiting;
+/// let most = MostWaiting { of_one_key: 10, ..MostWaiting::default() };
+/// assert_eq!(most.in_all, 100_000);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MostWaiting {
     /// For one key; 1,000 by default.

@@ -309,6 +309,16 @@ impl<S, C> fmt::Debug for Limits<S, C> {
 }
 
 /// Why a limit cannot be added.
+///
+/// ```
+/// use ratekeeper::core::Quota;
+/// use ratekeeper::{Limits, NewLimitError};
+/// let limits = Limits::in_memory();
+/// limits.token_bucket("users", Quota::per_minute(60))?;
+/// let again = limits.token_bucket("users", Quota::per_minute(10)).err();
+/// assert_eq!(again, Some(NewLimitError::NameTaken("users".into())));
+/// # Ok::<(), NewLimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NewLimitError {

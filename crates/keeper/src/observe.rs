@@ -27,6 +27,15 @@ fn name_of<'a>(charge: &Charge<'a>) -> &'a str {
 
 /// Reports refusals as events of `tracing`, at the level `DEBUG`, and everything else at `TRACE`,
 /// with the target `ratekeeper`.
+///
+/// ```
+/// use ratekeeper::Events;
+/// use ratekeeper::core::{Gcra, Quota};
+/// use ratekeeper::store::{MemoryConfig, MemoryStore, Observed};
+///
+/// // For `Limits::with_store` or `Keeper::new`:
+/// let store = Observed::new(MemoryStore::new(MemoryConfig::default()), Events);
+/// ```
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events;

@@ -17,6 +17,14 @@ use crate::{Clock, Keeper, SystemClock, read_policy_files, redis_config};
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// Why a keeper cannot be opened.
+///
+/// ```
+/// use ratekeeper::{Keeper, OpenError};
+/// let Err(OpenError::Invalid(findings)) = Keeper::open("version = 1\n[[limit]]\nbrust = 40") else {
+///     panic!("`brust` is no field")
+/// };
+/// assert!(findings.contains("--> policy:3:1"), "{findings}");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OpenError {

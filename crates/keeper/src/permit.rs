@@ -43,6 +43,11 @@ pub struct Permit {
 }
 
 /// The error for a text that is not a permit.
+///
+/// ```
+/// use ratekeeper::{NoPermit, Permit};
+/// assert_eq!("4711".parse::<Permit>(), Err(NoPermit));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPermit;
 

@@ -25,6 +25,27 @@ const ABNORMAL_USAGE: &str =
 const USUAL_BYTES: usize = 384;
 
 /// Content type and content of a refusal.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let ask = || at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let answer = [ask(), ask(), ask()][2].clone();
+/// let body = answer.body().expect("the third is refused");
+/// assert_eq!(body.content_type, "application/problem+json");
+/// assert!(body.content.contains(r#""violated-policies":["api"]"#));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusalBody<'a> {
     /// Value of the `Content-Type` header.

@@ -78,6 +78,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 }
 
 /// Why a call of the rate limit protocol has no answer.
+///
+/// ```
+/// use ratekeeper::RateLimitError;
+/// use ratekeeper::store::StoreError;
+/// let error = RateLimitError::from(StoreError::Unavailable("it is away".into()));
+/// assert!(error.to_string().contains("it is away"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RateLimitError {

@@ -17,6 +17,25 @@ use smallvec::SmallVec;
 use crate::Outcome;
 
 /// A limit and its decision about a request, as clients are shown them.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let answer = at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let report = answer.outcomes().next().expect("one limit").report();
+/// assert_eq!((report.name, report.quota_per_window()), ("api", (2, Some(3_600))));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LimitReport<'a> {
     /// The name of the limit.

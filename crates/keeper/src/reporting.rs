@@ -23,6 +23,30 @@ use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, DecisionId, Keeper, Scope};
 
 /// The effect of a report.
+///
+/// ```
+/// use ratekeeper::core::LeaseId;
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Report, Reported, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "logins"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     count = { status = [401] }
+///     "#,
+/// )?;
+/// let nonce = LeaseId::from_bytes([7; 16]); // to be random
+/// let answer = at_once(keeper.check_for_report(&Facts::default(), Scope::All, nonce)).unwrap();
+/// let id = answer.decision().expect("the limit is corrected by reports");
+/// let served = Report::default().status(200);
+/// assert_eq!(at_once(keeper.report(id, &served)), Ok(Reported::Corrected));
+/// assert_eq!(at_once(keeper.report(id, &served)), Ok(Reported::Repeated));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reported {
     /// The charges are corrected.

@@ -6,6 +6,27 @@ use ratekeeper_policy::Charges;
 use smallvec::SmallVec;
 
 /// The limits that a call applies to.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let left = |scope| {
+///     let answer = at_once(keeper.peek(&Facts::default(), scope)).unwrap();
+///     answer.outcomes().count()
+/// };
+/// assert_eq!((left(Scope::All), left(Scope::Only(&["other"]))), (1, 0));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Scope<'a> {
     /// All limits that match.

@@ -37,6 +37,32 @@ pub trait Block: Clock {
 
 /// A clock by which a task can sleep. For the runtime of your choice, implement it for a
 /// clock of your own that reads the time from a [`SystemClock`].
+///
+/// ```
+/// use ratekeeper::core::{Nanos, Origin, Time};
+/// use ratekeeper::{Clock, SystemClock, Timer};
+/// use std::future::Future;
+///
+/// /// The system's time, with the timers of another runtime.
+/// struct OtherRuntime(SystemClock);
+///
+/// impl Clock for OtherRuntime {
+///     fn now(&self) -> Time {
+///         self.0.now()
+///     }
+///
+///     fn origin(&self) -> Origin {
+///         self.0.origin()
+///     }
+/// }
+///
+/// impl Timer for OtherRuntime {
+///     fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+///         // the timer of your runtime, here tokio's
+///         tokio::time::sleep(span.into())
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no timer for async waiting",
     note = "for tokio, turn on the feature `tokio` of the crate `ratekeeper`",

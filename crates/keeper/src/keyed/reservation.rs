@@ -19,6 +19,16 @@ use crate::limiter::desk::{never, permits};
 
 /// Permits of a key, charged for a later moment, or a refusal; see [`KeyLimit::reserve`]. Dropping
 /// it leaves the permits charged; [`KeyedLimiter::cancel`] gives them back.
+///
+/// ```
+/// use ratekeeper::KeyedLimiter;
+/// use std::time::Duration;
+/// let limiter = KeyedLimiter::per("1/1m")?;
+/// let reservation = limiter.key("ann").reserve(1, Duration::ZERO);
+/// assert_eq!(reservation.wait(), Some(Duration::ZERO));
+/// assert!(limiter.cancel(reservation), "its permit is given back");
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
 pub struct KeyedReservation {
     key: Box<[u8]>,

@@ -26,6 +26,19 @@ pub struct Grant {
 }
 
 /// The refusal of a request: nothing is charged.
+///
+/// ```
+/// use ratekeeper::{Limiter, Refused};
+/// let limiter = Limiter::per("2/1m")?;
+/// assert_eq!(limiter.check_n(3), Err(Refused::Never));
+/// limiter.check_n(2).unwrap();
+/// match limiter.check() {
+///     Ok(_) => unreachable!("both are spent"),
+///     Err(Refused::Until(wait)) => assert!(wait.as_secs() < 30),
+///     Err(Refused::Never) => unreachable!("one fits"),
+/// }
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The same request is allowed after this span, if no other request spends meanwhile. (Under a

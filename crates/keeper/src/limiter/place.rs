@@ -18,6 +18,20 @@ use ratekeeper_core::{
 use ratekeeper_store::Lock;
 
 /// An algorithm that a [`Limiter`](super::Limiter) can run.
+///
+/// ```
+/// use ratekeeper::core::{Gcra, Log};
+/// use ratekeeper::limiter::LimiterAlgorithm;
+/// use ratekeeper::Limiter;
+///
+/// fn admits<A: LimiterAlgorithm>(limiter: &Limiter<A>) -> usize {
+///     (0..10).filter(|_| limiter.check().is_ok()).count()
+/// }
+/// let bucket = Gcra::token_bucket("3/1h".parse()?)?;
+/// let log = Log::sliding("4/1h".parse()?)?;
+/// assert_eq!((admits(&Limiter::new(bucket)), admits(&Limiter::new(log))), (3, 4));
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: StateCell<Self>;
@@ -41,6 +55,16 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
 }
 
 /// A state shared by threads.
+///
+/// ```
+/// use ratekeeper::core::Gcra;
+/// use ratekeeper::limiter::{LimiterAlgorithm, StateCell};
+///
+/// type Place = <Gcra as LimiterAlgorithm>::Place;
+/// let place = Place::default();
+/// let state = StateCell::<Gcra>::read(&place, |state| *state);
+/// assert_eq!(state, Default::default());
+/// ```
 pub trait StateCell<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
     /// Applies `transition` to the state atomically; it may run more than once.
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T;
@@ -108,6 +132,13 @@ impl<A: Algorithm<State: WordState> + 'static> StateCell<A> for Cell<A> {
 }
 
 /// A state behind a lock.
+///
+/// ```
+/// use ratekeeper::core::Log;
+/// use ratekeeper::limiter::{Locked, StateCell};
+/// let place = Locked::default();
+/// assert!(StateCell::<Log>::read(&place, |state| *state == Default::default()));
+/// ```
 #[derive(Debug, Default)]
 pub struct Locked<S>(Lock<S>);
 

@@ -19,6 +19,16 @@ use crate::Clock;
 
 /// Permits charged for a later moment, or a refusal; see [`Limiter::reserve`]. Dropping it
 /// leaves the permits charged; [`Limiter::cancel`] gives them back.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use std::time::Duration;
+/// let limiter = Limiter::per("1/1m")?;
+/// let reservation = limiter.reserve(1, Duration::ZERO);
+/// assert_eq!(reservation.wait(), Some(Duration::ZERO));
+/// assert!(limiter.cancel(reservation), "its permit is given back");
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
 pub struct Reservation<A: LimiterAlgorithm> {
     pub(super) decision: Decision,

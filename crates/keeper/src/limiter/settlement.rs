@@ -20,6 +20,14 @@ use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 /// The estimated and the actual cost of work; see [`Limiter::settle`].
+///
+/// ```
+/// use ratekeeper::{Limiter, Settlement};
+/// let tokens = Limiter::per("1000/24h")?;
+/// let grant = tokens.check_n(400).unwrap();
+/// assert_eq!(grant.used(150), Settlement { taken: 400, used: 150 });
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settlement {
     /// The estimate: charged before the work, and granted.

@@ -23,6 +23,14 @@ use super::{Limiter, LimiterAlgorithm};
 use crate::{Block, Timer};
 
 /// Why waiting does not help.
+///
+/// ```
+/// use ratekeeper::{Limiter, WaitError};
+/// let limiter = Limiter::per("2/1m")?;
+/// let too_large = WaitError::TooLarge { cost: 3, capacity: 2 };
+/// assert_eq!(limiter.acquire_n_blocking(3), Err(too_large));
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WaitError {

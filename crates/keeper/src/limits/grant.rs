@@ -111,6 +111,18 @@ impl fmt::Debug for LimitsGrant {
 }
 
 /// Why a request of several limits does not pass: nothing is charged.
+///
+/// ```
+/// use ratekeeper::core::Quota;
+/// use ratekeeper::{CheckError, Limits, Refused, at_once};
+/// let limits = Limits::in_memory();
+/// let users = limits.token_bucket("users", Quota::per_minute(60))?;
+/// let Err(CheckError::Refused { limit, refused }) = at_once(users.check_n("ann", 61)) else {
+///     panic!("61 never fit")
+/// };
+/// assert_eq!((&*limit, refused), ("users", Refused::Never));
+/// # Ok::<(), ratekeeper::NewLimitError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CheckError {

@@ -23,6 +23,19 @@ use crate::LimitKey;
 ///
 /// A request without an address is refused with 500 and a problem document that names the missing
 /// extension, unless another key is set by [`or`](KeySource::or).
+///
+/// ```
+/// use ratekeeper::KeyedLimiter;
+/// use ratekeeper::tower::{ByAddress, Keyed, Peer, RateLimitLayer, by_address};
+///
+/// struct Server {
+///     per_address: RateLimitLayer<Keyed<ByAddress>>,
+/// }
+/// let limiter = KeyedLimiter::per("100/1m")?;
+/// let server = Server { per_address: RateLimitLayer::keyed(limiter, by_address::<Peer>()) };
+/// assert_eq!(server.per_address.counts().passed, 0);
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ByAddress {
     peer: PeerSource,

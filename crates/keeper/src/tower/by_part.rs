@@ -12,6 +12,13 @@ use super::no_key::NoKey;
 use crate::LimitKey;
 
 /// A header field as a key; made by [`by_header`].
+///
+/// ```
+/// use http::HeaderName;
+/// use ratekeeper::tower::{ByHeader, by_header};
+/// const TOKEN: ByHeader = by_header(HeaderName::from_static("x-api-key"));
+/// assert_eq!(TOKEN, by_header(HeaderName::from_static("x-api-key")));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ByHeader(HeaderName);
 
@@ -39,6 +46,11 @@ impl KeySource for ByHeader {
 }
 
 /// The path as a key; made by [`by_path`].
+///
+/// ```
+/// use ratekeeper::tower::{ByPath, by_path};
+/// assert_eq!(by_path(), ByPath);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ByPath;
 
@@ -75,6 +87,18 @@ impl LimitKey for PathKey<'_> {
 }
 
 /// A value in the extensions of the request as a key; made by [`by_extension`].
+///
+/// ```
+/// use http::Request;
+/// use ratekeeper::tower::{ByExtension, KeySource, by_extension};
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// let by_user: ByExtension<User, str> = by_extension(|user: &User| &*user.0);
+/// let (parts, ()) = Request::new(()).into_parts();
+/// assert!(by_user.key(&parts).is_err(), "no outer layer has put a user there");
+/// ```
 pub struct ByExtension<T, K: ?Sized>(fn(&T) -> &K);
 
 /// Counts by a value of the extension `T`, which an outer layer has put there: a user, a claim. A

@@ -59,6 +59,17 @@ pub trait Places: Send + Sync + 'static {
 /// A number of places for concurrent requests; see
 /// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight) and
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+///
+/// ```
+/// use ratekeeper::core::Permits;
+/// use ratekeeper::tower::{InFlight, RateLimitLayer};
+///
+/// struct Server {
+///     at_most: RateLimitLayer<InFlight>, // `Counted` of a fixed number of places
+/// }
+/// let server = Server { at_most: RateLimitLayer::in_flight(Permits::new(200)) };
+/// assert_eq!(server.at_most.at_work(), Permits::ZERO);
+/// ```
 pub struct Counted<P> {
     pub(super) places: Arc<P>,
     pub(super) described: Described,

@@ -13,6 +13,20 @@ use crate::{Answer, LimitReport, Outcome};
 
 /// A request that limits refuse, or would refuse if they were enforced; for the callbacks of a
 /// layer.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::{Denial, RateLimitLayer};
+///
+/// let log = |denial: &Denial| {
+///     for limit in denial.names() {
+///         eprintln!("refused by {limit}");
+///     }
+/// };
+/// let layer = RateLimitLayer::new(Limiter::per("100/1s")?).on_refused(log);
+/// assert_eq!(layer.counts().refused, 0);
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 pub struct Denial(pub(super) DeniedBy);
 
 pub(super) enum DeniedBy {

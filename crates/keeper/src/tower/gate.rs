@@ -18,6 +18,17 @@ use super::policy::Reporter;
 
 /// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
 /// Clones share their counts.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::{Gate, RateLimitLayer};
+///
+/// fn refused<G: Gate>(layer: &RateLimitLayer<G>) -> u64 {
+///     layer.counts().refused
+/// }
+/// assert_eq!(refused(&RateLimitLayer::new(Limiter::per("100/1s")?)), 0);
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 pub trait Gate: sealed::Ask {}
 
 impl<G: sealed::Ask> Gate for G {}

@@ -114,6 +114,16 @@ impl<A: KeySource, B: KeySource, C: KeySource> KeySource for (A, B, C) {
 }
 
 /// One source, or another; made by [`KeySource::or`].
+///
+/// ```
+/// use http::{HeaderName, Request};
+/// use ratekeeper::tower::{ByHeader, KeyOr, KeySource, by_header};
+///
+/// let header = |name| by_header(HeaderName::from_static(name));
+/// let key: KeyOr<ByHeader, ByHeader> = header("x-user").or(header("x-api-key"));
+/// let (parts, ()) = Request::get("/").header("x-api-key", "k1").body(()).unwrap().into_parts();
+/// assert!(key.key(&parts).is_ok());
+/// ```
 #[derive(Clone, Debug)]
 pub struct KeyOr<A, B>(A, B);
 
@@ -151,6 +161,16 @@ impl<A: LimitKey, B: LimitKey> LimitKey for Either<A, B> {
 }
 
 /// One source, or one count for all requests without its key; made by [`KeySource::or_shared`].
+///
+/// ```
+/// use http::{HeaderName, Request};
+/// use ratekeeper::tower::{ByHeader, KeyOrShared, KeySource, NoKey, by_header};
+///
+/// let by_token = by_header(HeaderName::from_static("x-api-key"));
+/// let key: KeyOrShared<ByHeader> = by_token.or_shared();
+/// let (parts, ()) = Request::new(()).into_parts();
+/// assert_eq!(key.key(&parts).err(), Some(NoKey::Shared));
+/// ```
 #[derive(Clone, Debug)]
 pub struct KeyOrShared<A>(A);
 

@@ -38,6 +38,19 @@ use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Report, Scope, SystemClock, Timer};
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
+///
+/// ```
+/// use ratekeeper::tower::{ByPolicy, PolicyError, RateLimitLayer};
+///
+/// struct Server {
+///     limits: RateLimitLayer<ByPolicy>,
+/// }
+/// let limits = RateLimitLayer::policy_text(
+///     "version = 1\n[[limit]]\nname = \"api\"\nkey = [\"all\"]\nlimit = \"100/1m\"",
+/// )?;
+/// assert_eq!(Server { limits }.limits.counts().passed, 0);
+/// # Ok::<(), PolicyError>(())
+/// ```
 pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     pub(super) keeper: Arc<Keeper<S, C>>,
     pub(super) peer: PeerSource,

@@ -17,6 +17,18 @@ use super::pass::Pass;
 use super::settle::{GateSettings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::{RateLimitLayer, RateLimited, Single};
+/// use tower_layer::Layer;
+///
+/// struct Api; // a service
+///
+/// let layer = RateLimitLayer::new(Limiter::per("100/1s")?);
+/// let limited: RateLimited<Api, Single> = layer.layer(Api);
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RateLimited<S, G> {
     inner: S,

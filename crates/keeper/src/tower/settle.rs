@@ -44,6 +44,14 @@ pub(super) struct DecisionTally {
 }
 
 /// Numbers of requests that a layer has decided.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::{Counts, RateLimitLayer};
+/// let layer = RateLimitLayer::new(Limiter::per("100/1s")?);
+/// assert_eq!(layer.counts(), Counts { passed: 0, refused: 0, shadowed: 0 });
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Requests let through to the service.

@@ -24,6 +24,18 @@ use crate::limiter::LimiterAlgorithm;
 use crate::{Clock, Limiter, SystemClock, Timer};
 
 /// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::{RateLimitLayer, Single};
+///
+/// struct Server {
+///     limit: RateLimitLayer<Single>,
+/// }
+/// let server = Server { limit: RateLimitLayer::new(Limiter::per("100/1s")?) };
+/// assert_eq!(server.limit.counts().passed, 0);
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
 pub struct Single<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     pub(super) limiter: Arc<Limiter<A, C>>,
     pub(super) described: Described,

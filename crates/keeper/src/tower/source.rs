@@ -15,6 +15,14 @@ use crate::{Clock, Keeper, SystemClock, read_policy_files};
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// Why a text is not a policy for a layer.
+///
+/// ```
+/// use ratekeeper::tower::{PolicyError, RateLimitLayer};
+/// let Err(PolicyError::Invalid(findings)) = RateLimitLayer::policy_text("version = 2") else {
+///     panic!("there is no version 2")
+/// };
+/// assert!(findings.contains("--> policy:1:"), "{findings}");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyError {

@@ -41,6 +41,18 @@ use crate::limits::KeyText;
 use crate::{Clock, Limits, NamedLimit, Permit, SystemClock, Timer};
 
 /// One limit of a layer of several, with the source of its keys; made by [`NamedLimit::by`].
+///
+/// ```
+/// use http::HeaderName;
+/// use ratekeeper::Limits;
+/// use ratekeeper::core::Quota;
+/// use ratekeeper::tower::{LimitBy, by_header};
+///
+/// let limits = Limits::in_memory();
+/// let users = limits.token_bucket("users", Quota::per_minute(60))?;
+/// let by_user: LimitBy = users.by(by_header(HeaderName::from_static("x-user")));
+/// # Ok::<(), ratekeeper::NewLimitError>(())
+/// ```
 pub struct LimitBy<S = MemoryStore, C = SystemClock> {
     limit: NamedLimit<S, C>,
     key: Arc<KeyOf>,
@@ -127,6 +139,24 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<Together<S, C>> {
 
 /// Several limits, charged together; see
 /// [`RateLimitLayer::together`](super::RateLimitLayer::together).
+///
+/// ```
+/// use http::HeaderName;
+/// use ratekeeper::Limits;
+/// use ratekeeper::core::Quota;
+/// use ratekeeper::tower::{RateLimitLayer, Together, by_header, by_path};
+///
+/// struct Server {
+///     limits: RateLimitLayer<Together>,
+/// }
+/// let limits = Limits::in_memory();
+/// let users = limits.token_bucket("users", Quota::per_minute(60))?;
+/// let routes = limits.token_bucket("routes", Quota::per_minute(600))?;
+/// let by_user = by_header(HeaderName::from_static("x-user"));
+/// let limits = RateLimitLayer::together([users.by(by_user), routes.by(by_path())])?;
+/// assert_eq!(Server { limits }.limits.counts().passed, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Together<S = MemoryStore, C = SystemClock> {
     members: Arc<Members<S, C>>,
     /// How clients are shown each of the members.
