@@ -113,6 +113,7 @@ fn examples_print_the_expected_output() {
         env!("CARGO_BIN_EXE_acquire_blocking"),
         "4 workers fetched 20 pages, 5 ms apart: true\n",
     );
+    check(env!("CARGO_BIN_EXE_smol"), "5 pages, 10 ms apart: true\n");
     check(
         env!("CARGO_BIN_EXE_policy_in_process"),
         "ann: allowed\nann: allowed\nann: allowed\nann: refused by per-user\nbob: allowed\n",
