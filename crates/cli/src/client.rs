@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::Failure;
+use crate::{Failure, Output};
 
 /// Maximum time for one answer of the service.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +34,16 @@ pub(crate) struct AdminArgs {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
     #[arg(env = "RATEKEEPER_ADMIN_SERVER", hide_env_values = true)]
     pub(crate) server: String,
+}
+
+/// A call of the admin listener, and how its answer is printed.
+#[derive(Args)]
+pub(crate) struct CallArgs {
+    #[command(flatten)]
+    server: AdminArgs,
+    /// Print the service's JSON answer unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A client of a running service.
@@ -85,6 +95,11 @@ impl Client {
     /// Posts a query to `path`; returns as [`post`](Self::post).
     pub(crate) fn post_query(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
         self.without_body("POST", path, query)
+    }
+
+    /// Puts a query to `path`; returns as [`post`](Self::post).
+    pub(crate) fn put(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.without_body("PUT", path, query)
     }
 
     /// Deletes the subject of a query; returns as [`post`](Self::post).
@@ -172,6 +187,25 @@ impl Client {
     fn no_listener(&self) -> Failure {
         Failure::new(format!("nothing listens at {}", self.server))
             .hint("start the service with `ratekeeper run`, or name another with --server")
+    }
+}
+
+impl CallArgs {
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Client::of_admin(&self.server)
+    }
+
+    pub(crate) fn show(
+        &self,
+        answer: &Value,
+        output: &mut Output,
+        text: String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            output.json(answer)
+        } else {
+            output.line(text)
+        }
     }
 }
 

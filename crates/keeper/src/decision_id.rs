@@ -92,20 +92,23 @@ impl std::error::Error for NoDecisionId {}
 
 impl DecisionId {
     /// Returns the id for the charges under the limits that reports correct, and the limit of their
-    /// records, the one with the shortest time; `None` if there are none.
+    /// records, the one with the shortest time; `None` if there are none, or no nonce. A nonce is
+    /// drawn only if there are some.
     pub(crate) fn new<'p>(
         policy: &'p Policy,
         charges: &'p Charges,
-        nonce: LeaseId,
+        nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Option<(Self, &'p Correction)> {
+        let mut made = corrected(policy, charges).peekable();
+        made.peek()?;
         let mut id = Self {
-            nonce,
+            nonce: nonce()?,
             within: Nanos::ZERO,
             charges: Vec::new(),
         };
         let mut shortest: Option<&Correction> = None;
         let mut bytes = id.bytes(true).len();
-        for (_, charge, correction) in corrected(policy, charges) {
+        for (_, charge, correction) in made {
             bytes += charge.length();
             if bytes > MAX_BYTES {
                 break;
@@ -185,13 +188,14 @@ pub(crate) fn corrected<'a>(
     let entries = entries.filter(|(_, entry)| entry.replaced.is_none());
     entries.filter_map(|(index, entry)| {
         let rule = policy.rules.get(entry.rule as usize)?;
+        let correction = rule.correction.as_deref()?;
         let charge = MadeCharge {
             limit: (&*charges.limit(entry, rule).name).into(),
             key: charges.key(entry).as_bytes().into(),
             cost: entry.cost,
             is_made: true,
         };
-        Some((index, charge, rule.correction.as_deref()?))
+        Some((index, charge, correction))
     })
 }
 

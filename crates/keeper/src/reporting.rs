@@ -84,8 +84,9 @@ impl Answer {
 
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// Like [`check`](Self::check); if reports correct a limit of the request, the answer has a
-    /// [decision id](Answer::decision). `nonce` is a random number, so that no other client knows
-    /// the id.
+    /// [decision id](Answer::decision). `nonce` returns a random number, so that no other client
+    /// knows the id. It is called once if reports correct a charge of the request, and not
+    /// otherwise; without a number, the charges are made, and no report corrects them.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -93,7 +94,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         &self,
         facts: &Facts<'_>,
         scope: Scope<'_>,
-        nonce: LeaseId,
+        nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Result<Answer, StoreError> {
         if !self.look_at_policy().rules.are_corrected() {
             return self.check(facts, scope).await;
@@ -101,7 +102,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let now = self.clock().now();
         let (policy, charges) = self.charges(facts, scope, now);
         let refused = refused_at_once(&charges, &policy);
-        let opens = DecisionId::new(&policy, &charges, nonce).filter(|_| !refused);
+        let opens = if refused {
+            None
+        } else {
+            DecisionId::new(&policy, &charges, nonce)
+        };
         let mut record_key = Vec::new();
         let mut list = list(&charges, &policy);
         if let Some((id, correction)) = &opens {

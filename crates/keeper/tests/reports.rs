@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
+
 use ratekeeper::core::{LeaseId, Nanos, Origin, Time};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
@@ -56,7 +58,7 @@ fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
         attributes,
         ..Facts::default()
     };
-    at_once(keeper.check_for_report(&facts, Scope::All, nonce())).unwrap()
+    at_once(keeper.check_for_report(&facts, Scope::All, || Some(nonce()))).unwrap()
 }
 
 fn login(keeper: &TestKeeper, user: &str) -> Answer {
@@ -414,4 +416,34 @@ fn an_answer_that_is_held_settles_without_an_id() {
     assert!(answer.decision().is_none());
     at_once(keeper.settle(&answer, &Report::default().cost(1))).unwrap();
     assert_eq!(left(&keeper, "ann"), [999]);
+}
+
+/// A random number costs a call of the system, which requests without such a limit do not pay.
+#[test]
+fn a_nonce_is_drawn_only_if_a_charge_can_be_reported() {
+    let open = "[[limit]]\nname = \"pages\"\nkey = [\"all\"]\nlimit = \"9/1h\"\n";
+    let logins = LOGINS.replace("key ", "match = { path = \"/login\" }\nkey ");
+    let keeper = keeper(&format!("{open}{logins}"));
+    let drawn = Cell::new(0);
+    let check = |path, has_nonce: bool| {
+        let facts = Facts {
+            path,
+            attributes: &[("user", "ann")],
+            ..Facts::default()
+        };
+        drawn.set(0);
+        let nonce = || {
+            drawn.set(drawn.get() + 1);
+            has_nonce.then(self::nonce)
+        };
+        let answer = at_once(keeper.check_for_report(&facts, Scope::All, nonce)).unwrap();
+        (drawn.get(), answer.decision().is_some(), answer.allowed())
+    };
+    assert_eq!(check("/", true), (0, false, true));
+    // Without a number the charges are made, and stay.
+    assert_eq!(check("/login", false), (1, false, true));
+    assert_eq!(check("/login", true), (1, true, true));
+    assert_eq!(check("/login", true), (1, true, true));
+    // Refused: the charge of the check without a number stayed.
+    assert_eq!(check("/login", true), (1, false, false));
 }

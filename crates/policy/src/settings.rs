@@ -91,8 +91,8 @@ pub struct RedisSettings {
 }
 
 impl RedisSettings {
-    /// Returns the same settings, with the files of `[store.redis.tls]` relative to `home`,
-    /// because paths are relative to the policy file.
+    /// Returns the same settings, with the files of secrets and of `[store.redis.tls]` relative to
+    /// `home`, because paths are relative to the policy file.
     #[must_use]
     pub fn at_home(mut self, home: &Path) -> Self {
         let tls = &mut self.tls;
@@ -100,6 +100,12 @@ impl RedisSettings {
         let own = tls.identity.iter_mut();
         for file in files.chain(own.flat_map(|(certificate, key)| [certificate, key])) {
             *file = home.join(&*file);
+        }
+        let sentinel = self.sentinel.iter_mut();
+        let secrets = sentinel.flat_map(|it| it.username.iter_mut().chain(&mut it.password));
+        let own = self.username.iter_mut().chain(&mut self.password);
+        for secret in own.chain(secrets) {
+            *secret = secret.at_home(home);
         }
         self
     }
@@ -134,6 +140,17 @@ pub enum Secret {
     Env(String),
     /// `file:PATH`: in a file; a line end at its end does not count.
     File(PathBuf),
+}
+
+impl Secret {
+    /// Returns the same place, with the path relative to `home`, the directory of the policy.
+    #[must_use]
+    pub fn at_home(&self, home: &Path) -> Self {
+        match self {
+            Self::Env(name) => Self::Env(name.clone()),
+            Self::File(path) => Self::File(home.join(path)),
+        }
+    }
 }
 
 /// `[envoy]`: configuration files of Envoy's rate limit service, and the settings of all of them.
@@ -250,4 +267,19 @@ pub struct Tls {
     pub key: PathBuf,
     /// Authorities of client certificates, which are then required; `None` to require none.
     pub client_ca: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_secrets_are_relative_to_the_policy() {
+        let at_home = |secret: Secret| secret.at_home(Path::new("/etc/ratekeeper"));
+        let file = |path: &str| Secret::File(path.into());
+        assert_eq!(at_home(file("key")), file("/etc/ratekeeper/key"));
+        assert_eq!(at_home(file("/run/key")), file("/run/key"));
+        let variable = Secret::Env("KEY".into());
+        assert_eq!(at_home(variable.clone()), variable);
+    }
 }

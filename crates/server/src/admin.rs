@@ -6,6 +6,7 @@
 mod alerts;
 mod bans;
 mod keys;
+mod overrides;
 mod signals;
 
 use std::collections::{BTreeMap, HashMap};
@@ -54,10 +55,10 @@ async fn answer<C: Clock + 'static>(
     doors::one_host(&request)?;
     let path = request.uri().path();
     if !matches!(path, "/healthz" | "/readyz") {
-        let reads_bans = matches!(*request.method(), Method::GET | Method::HEAD);
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund")
             || path.starts_with(SIGNALS)
-            || path == "/v1/bans" && !reads_bans;
+            || matches!(path, "/v1/bans" | "/v1/overrides") && !reads;
         let act = if writes {
             AccessAct::Write
         } else {
@@ -84,6 +85,15 @@ async fn answer<C: Clock + 'static>(
                 Method::POST => bans::add(shared, query).await,
                 Method::DELETE => bans::lift(shared, query).await,
                 _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),
+            }
+        }
+        "/v1/overrides" => {
+            let query = request.uri().query().unwrap_or_default();
+            match *request.method() {
+                Method::GET | Method::HEAD => overrides::list(shared, query).await,
+                Method::PUT => overrides::set(shared, query).await,
+                Method::DELETE => overrides::remove(shared, query).await,
+                _ => Err(Problem::wrong_method("GET, HEAD, PUT, DELETE")),
             }
         }
         "/v1/reload" => {

@@ -83,10 +83,44 @@ pub enum Event {
     },
     /// A key of a limit with an `alert` has stayed above its level, or does no more.
     Alert(AlertNotice),
+    /// The admin listener has changed the file of overrides.
+    OverrideChanged {
+        /// The change.
+        act: OverrideAct,
+        /// Name of the limit.
+        limit: Arc<str>,
+        /// The key as written; `None` unless `reveal_keys` of `[alerts]` is set.
+        key: Option<Arc<str>>,
+        /// The numbers; `None` if they were removed.
+        set: Option<Arc<str>>,
+        /// The line of the file, from 1; `None` if it was removed.
+        line: Option<usize>,
+    },
     /// No more connections are accepted; requests in flight are finished.
     Stopping,
     /// The service has ended.
     Stopped,
+}
+
+/// A change of the file of overrides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverrideAct {
+    /// An override was set, in place of an earlier one if there was one.
+    Set,
+    /// An override was removed.
+    Removed,
+}
+
+impl OverrideAct {
+    pub(crate) const ALL: [Self; 2] = [Self::Set, Self::Removed];
+
+    /// Returns its name: `set` or `removed`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Removed => "removed",
+        }
+    }
 }
 
 /// Why the policy was read again.
@@ -161,6 +195,22 @@ impl fmt::Display for Event {
                  hold them"
             ),
             Self::Alert(notice) => notice.fmt(f),
+            Self::OverrideChanged {
+                act,
+                limit,
+                key,
+                set,
+                line,
+            } => {
+                write!(f, "override of limit {limit} {}", act.name())?;
+                if let Some(key) = key {
+                    write!(f, ", key {}", key.escape_debug())?;
+                }
+                if let (Some(set), Some(line)) = (set, line) {
+                    write!(f, ": {set} (line {line})")?;
+                }
+                Ok(())
+            }
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -216,6 +266,17 @@ impl Sink {
                 tracing::warn!(event = "store.server", active = true, %server);
             }
             Event::Alert(notice) => log_alert(notice),
+            Event::OverrideChanged {
+                act,
+                limit,
+                key,
+                set,
+                line,
+            } => {
+                let (key, set) = (key.as_deref(), set.as_deref());
+                let change = act.name();
+                tracing::warn!(event = "override.changed", change, %limit, key, set, line);
+            }
             Event::Stopping => tracing::info!(event = "stopping"),
             Event::Stopped => tracing::info!(event = "stopped"),
         }

@@ -39,6 +39,8 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, RuleMode, envoy};
 
+use crate::OverrideAct;
+
 /// Percentage of a limit above which an allowed request counts as near it.
 const NEAR_PERCENT: u64 = 80;
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
@@ -88,6 +90,8 @@ pub(crate) struct Metrics {
     reloads: [Counter; 2],
     /// Reports of results, by [`ReportResult`].
     reports: [Counter; ReportResult::ALL.len()],
+    /// Changes of the file of overrides, by [`OverrideAct`].
+    override_changes: [Counter; OverrideAct::ALL.len()],
     config: ArcSwapOption<ConfigInfo>,
     /// Clock offset of the shared store.
     pub(crate) clock_offset: Offset,
@@ -219,6 +223,10 @@ impl Metrics {
 
     pub(crate) fn reload_rejected(&self) {
         self.reloads[1].add(1);
+    }
+
+    pub(crate) fn override_changed(&self, act: OverrideAct) {
+        self.override_changes[act as usize].add(1);
     }
 
     pub(crate) fn report(&self, result: ReportResult) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-/// Maximum time to read the files of a policy.
+/// Maximum time to read the files of a policy, or to write one.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens a file for reading; anything but a regular file is an error, at once.
@@ -50,7 +50,7 @@ fn name(kind: FileType) -> &'static str {
     }
 }
 
-/// Reads by a thread of its own, one at a time, and gives up on one that takes too long.
+/// Reads and writes by a thread of its own, one at a time, and gives up on one that takes too long.
 #[derive(Debug, Default)]
 pub(crate) struct FileReader {
     busy: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ impl FileReader {
         read: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
         if self.busy.swap(true, Ordering::Relaxed) {
-            return Err("an earlier reading of it has not ended yet".into());
+            return Err("an earlier call has not ended yet".into());
         }
         let busy = Arc::clone(&self.busy);
         let (sender, done) = sync_channel(1);
@@ -86,7 +86,7 @@ impl FileReader {
             return Err(format!("cannot start a thread: {error}"));
         }
         done.recv_timeout(limit)
-            .unwrap_or_else(|_| Err(format!("reading it took longer than {limit:?}")))
+            .unwrap_or_else(|_| Err(format!("it took longer than {limit:?}")))
     }
 }
 
@@ -125,12 +125,9 @@ mod tests {
             let _ = hangs.recv();
             Ok(())
         });
-        assert_eq!(hung, Err("reading it took longer than 1ms".into()));
+        assert_eq!(hung, Err("it took longer than 1ms".into()));
         let second = reader.read(|| Ok(()));
-        assert_eq!(
-            second,
-            Err("an earlier reading of it has not ended yet".into())
-        );
+        assert_eq!(second, Err("an earlier call has not ended yet".into()));
         drop(finish);
         let again = (0..1_000_000).find_map(|_| {
             std::thread::yield_now();

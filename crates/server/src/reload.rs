@@ -154,9 +154,7 @@ impl<C: Clock> ServiceContext<C> {
         // Held to the end: two reloads never overtake each other.
         let mut seen = self.last_seen.lock();
         let version = self.keeper.policy().version;
-        let (owned, before) = (path.to_owned(), seen.last.clone());
-        let read = move || PolicyText::read(&owned, before.as_ref());
-        let text = match self.reader.read(read) {
+        let text = match self.read_policy(path, &seen) {
             Ok(text) => Arc::new(text),
             Err(reason) => {
                 let again = seen.last.take().is_none();
@@ -174,15 +172,32 @@ impl<C: Clock> ServiceContext<C> {
             return Ok(Reloaded::Unchanged { version });
         }
         match self.judge(path, &text) {
-            Ok(mut loaded) => {
-                if seen.shadow {
-                    loaded.policy.rules.shadow();
-                }
-                seen.in_force = text;
-                Ok(self.install(trigger, version, loaded, &seen))
-            }
+            Ok(loaded) => Ok(self.put_in_force(trigger, (text, loaded), &mut seen)),
             Err((report, findings)) => Err(self.reject(trigger, version, report, findings)),
         }
+    }
+
+    /// Reads the policy file and the files that it names.
+    pub(crate) fn read_policy(&self, path: &Path, seen: &SeenFile) -> Result<PolicyText, String> {
+        let before = seen.last.as_ref().unwrap_or(&seen.in_force);
+        let (path, before) = (path.to_owned(), Arc::clone(before));
+        self.reader
+            .read(move || PolicyText::read(&path, Some(&before)))
+    }
+
+    /// Puts a text in force that was judged to be good.
+    pub(crate) fn put_in_force(
+        &self,
+        trigger: Trigger,
+        (text, mut loaded): (Arc<PolicyText>, FirstPolicy),
+        seen: &mut SeenFile,
+    ) -> Reloaded {
+        if seen.shadow {
+            loaded.policy.rules.shadow();
+        }
+        seen.in_force = text;
+        let version = self.keeper.policy().version;
+        self.install(trigger, version, loaded, seen)
     }
 
     /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
@@ -231,7 +246,7 @@ impl<C: Clock> ServiceContext<C> {
         }
     }
 
-    fn judge(
+    pub(crate) fn judge(
         &self,
         path: &Path,
         text: &PolicyText,

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use ratekeeper_core::Nanos;
 use serde_json::Value;
 
-use crate::client::{AdminArgs, Client};
+use crate::client::CallArgs;
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::{Exit, Failure, Output, words};
 
@@ -54,15 +54,6 @@ struct SubjectArgs {
     /// Value of each part of its key, in the order of the policy
     #[arg(value_name = "VALUE")]
     key: Vec<String>,
-}
-
-#[derive(Args)]
-struct CallArgs {
-    #[command(flatten)]
-    server: AdminArgs,
-    /// Print the service's JSON answer unchanged
-    #[arg(long)]
-    json: bool,
 }
 
 const HELP: &str = "\
@@ -131,20 +122,6 @@ impl SubjectArgs {
         std::iter::once(("limit", &*self.limit))
             .chain(values)
             .collect()
-    }
-}
-
-impl CallArgs {
-    fn client(&self) -> Result<Client, Failure> {
-        Client::of_admin(&self.server)
-    }
-
-    fn show(&self, answer: &Value, output: &mut Output, text: String) -> Result<(), Failure> {
-        if self.json {
-            output.json(answer)
-        } else {
-            output.line(text)
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `help`: explains a code, a verb, or a term.
+//! `help`: explains a code, a verb, a term, or a field of the policy.
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
@@ -8,11 +8,11 @@ use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
 use crate::{Cli, Exit, Failure, Output, words};
 
-/// Explain a code such as RK0103, a verb, or a term such as "leaky bucket"
+/// Explain a code such as RK0103, a verb, a term such as "leaky bucket", or a field of the policy
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Help {
-    /// A code from a message, a verb, a term, or `terms` for the list of terms
+    /// A code from a message, a verb, a term, a field, or `terms` for the list of terms
     topic: Vec<String>,
 }
 
@@ -22,8 +22,9 @@ Examples:
   ratekeeper help validate    the same as `ratekeeper validate --help`
   ratekeeper help leaky bucket    meaning of the term, and how to write it
   ratekeeper help terms       list of all terms
+  ratekeeper help missing_key, ratekeeper help bucket.size    type, default and example of a field
 
-Exit codes: 0 explained; 2 no such code, verb or term.";
+Exit codes: 0 explained; 2 no such code, verb, term or field.";
 
 impl Help {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
@@ -41,10 +42,20 @@ impl Help {
         if topic == "terms" {
             return list_terms(output);
         }
-        match terms::find(&topic) {
-            Some(term) => explain_term(&term, output),
-            None => Err(unknown(&topic, &command)),
+        let (term, field) = (terms::find(&topic), config::explain_field(&topic));
+        if term.is_none() && field.is_none() {
+            return Err(unknown(&topic, &command));
         }
+        if let Some(term) = &term {
+            explain_term(term, output)?;
+        }
+        if let Some(field) = field {
+            if term.is_some() {
+                output.line("")?;
+            }
+            output.line(field.trim_end())?;
+        }
+        Ok(Exit::Done)
     }
 }
 
@@ -81,7 +92,7 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Writes the definition of the term, its policy, and where to read on.
-fn explain_term(term: &Term, output: &mut Output) -> Result<Exit, Failure> {
+fn explain_term(term: &Term, output: &mut Output) -> Result<(), Failure> {
     output.line(paint(NAME, term.name))?;
     output.line(term.text)?;
     for line in term.policy.into_iter().flat_map(str::lines) {
@@ -94,8 +105,7 @@ fn explain_term(term: &Term, output: &mut Output) -> Result<Exit, Failure> {
             None => format!("docs/guide/{}", term.page),
         },
     };
-    output.line(format!("more: {page}"))?;
-    Ok(Exit::Done)
+    output.line(format!("more: {page}"))
 }
 
 /// Lists the names of all terms, and the first line of each.
@@ -109,7 +119,7 @@ fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
 
 fn unknown(topic: &str, command: &clap::Command) -> Failure {
     let verbs = command.get_subcommands().map(clap::Command::get_name);
-    let failure = Failure::new(format!("there is no verb, code or term `{topic}`"));
+    let failure = Failure::new(format!("there is no verb, code, term or field `{topic}`"));
     match words::near(topic, verbs).or_else(|| terms::near(topic)) {
         Some(near) => failure.hint(format!("did you mean `ratekeeper help {near}`?")),
         None => failure.hint(

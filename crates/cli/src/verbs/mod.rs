@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod overrides;
 pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod r#try;

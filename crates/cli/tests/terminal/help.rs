@@ -6,8 +6,18 @@ use crate::desk::Desk;
 fn every_verb_has_a_page_with_examples_and_exit_codes() {
     let desk = Desk::new();
     for verb in [
-        "run", "validate", "explain", "check", "peek", "try", "simulate", "doctor", "init",
-        "import", "help",
+        "run",
+        "validate",
+        "explain",
+        "check",
+        "peek",
+        "try",
+        "simulate",
+        "doctor",
+        "init",
+        "import",
+        "overrides",
+        "help",
     ] {
         let page = desk.terminal(&[&[verb, "--help"]]);
         assert!(
@@ -38,6 +48,16 @@ fn help_explains_verbs_and_refuses_the_unknown() {
         &["help", "zebra"],
         &["help", "RK9999"],
         &["help", "rk0504"]
+    ]));
+}
+
+#[test]
+fn a_field_of_the_policy_is_explained() {
+    let desk = Desk::new();
+    insta::assert_snapshot!(desk.terminal(&[
+        &["help", "bucket.size"],
+        &["help", "status"],
+        &["help", "limit.brust"]
     ]));
 }
 

@@ -373,3 +373,57 @@ fn the_service_does_not_start_with_a_mistake() {
     ]);
     insta::assert_snapshot!(shown.replace(&port, "PORT"));
 }
+
+#[test]
+fn overrides_are_set_listed_and_removed() {
+    let policy = HOURLY.replacen("version = 1\n", "version = 1\noverrides = \"o.csv\"\n", 1);
+    let open = format!("{policy}\n[listen]\nadmin_writes = \"open\"\n");
+    let desk = Desk::new()
+        .with("ratekeeper.toml", open)
+        .with("o.csv", "limit,key,set,until,reason\n");
+    let mut service = Service::start(&desk, &[]);
+    let admin = service.line();
+    let admin = admin.rsplit(' ').next().unwrap_or_default();
+    let overrides = |arguments: &[&str]| {
+        let all = [&["overrides"], arguments, &["--server", admin]].concat();
+        let ran = desk.run(&all);
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (ran.status.code(), text(ran.stdout), text(ran.stderr))
+    };
+    let line = "per-ip 192.0.2.9: blocked until 2036-12-31T00:00:00Z (contract 4711), line 2\n";
+    let set = overrides(&[
+        "set",
+        "per-ip",
+        "192.0.2.9",
+        "blocked",
+        "--until",
+        "2036-12-31T00:00:00Z",
+        "--reason",
+        "contract 4711",
+    ]);
+    assert_eq!((set.0, &*set.1), (Some(0), line), "{}", set.2);
+    let body = r#"{"request": {"ip": "192.0.2.9"}}"#;
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 429 "));
+    service.logged("override of limit per-ip set: blocked (line 2)");
+    let listed = overrides(&["list"]);
+    assert_eq!((listed.0, &*listed.1), (Some(0), line), "{}", listed.2);
+    let wrong = overrides(&["set", "per-ip", "192.0.2.9", "nine"]);
+    assert_eq!((wrong.0, &*wrong.1), (Some(2), ""));
+    assert!(
+        wrong.2.contains("o.csv:2:18: ") && wrong.2.contains("hint: "),
+        "{}",
+        wrong.2
+    );
+    let removed = overrides(&["remove", "per-ip", "192.0.2.9"]);
+    assert_eq!(
+        (removed.0, &*removed.1),
+        (Some(0), "per-ip 192.0.2.9: removed from o.csv\n")
+    );
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 200 "));
+    let again = overrides(&["remove", "per-ip", "192.0.2.9"]);
+    assert_eq!(
+        (again.0, &*again.1),
+        (Some(1), "per-ip 192.0.2.9: not in o.csv\n")
+    );
+    assert_eq!(overrides(&["list", "per-ip"]).0, Some(1));
+}

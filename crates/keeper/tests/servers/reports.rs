@@ -47,7 +47,9 @@ fn process(redis: &Redis, within: &str) -> Process {
 async fn check(process: &Process, nonce: u8) -> Answer {
     let facts = Facts::default();
     let nonce = LeaseId::from_bytes([nonce; 16]);
-    let answer = process.check_for_report(&facts, Scope::All, nonce).await;
+    let answer = process
+        .check_for_report(&facts, Scope::All, || Some(nonce))
+        .await;
     answer.unwrap()
 }
 

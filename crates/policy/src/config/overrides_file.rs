@@ -25,7 +25,7 @@ use super::read::{self, At};
 use crate::KeyPart;
 
 /// Names of the columns; the first three must be there.
-const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];
+pub(super) const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];
 /// Number of columns that must be there.
 const REQUIRED: usize = 3;
 
@@ -71,11 +71,7 @@ fn rows(
     (reader, drafts): Limits<'_, '_>,
     out: &mut Findings<'_>,
 ) {
-    let mut records = Records {
-        text,
-        at: 0,
-        line: 1,
-    };
+    let mut records = Records::new(text);
     let Some(head) = records.next() else {
         return heading(0..0, "the file is empty", out);
     };
@@ -155,7 +151,10 @@ fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'
 }
 
 /// Returns the index of each column in the file; `None` if they are reported as wrong.
-fn columns(head: &Record<'_>, out: &mut Findings<'_>) -> Option<[Option<usize>; COLUMNS.len()]> {
+pub(super) fn columns(
+    head: &Record<'_>,
+    out: &mut Findings<'_>,
+) -> Option<[Option<usize>; COLUMNS.len()]> {
     let mut found = [None; COLUMNS.len()];
     for (index, cell) in head.cells.iter().enumerate() {
         let name = cell.value.trim();
@@ -184,17 +183,17 @@ fn heading(at: Range<usize>, message: &str, out: &mut Findings<'_>) {
 }
 
 /// The records of a text, without empty lines.
-struct Records<'t> {
+pub(super) struct Records<'t> {
     text: &'t str,
     at: usize,
     line: usize,
 }
 
 /// One record.
-struct Record<'t> {
-    cells: Vec<At<Cow<'t, str>>>,
-    line: usize,
-    fault: Option<At<&'static str>>,
+pub(super) struct Record<'t> {
+    pub(super) cells: Vec<At<Cow<'t, str>>>,
+    pub(super) line: usize,
+    pub(super) fault: Option<At<&'static str>>,
 }
 
 impl<'t> Iterator for Records<'t> {
@@ -218,6 +217,14 @@ impl<'t> Iterator for Records<'t> {
 }
 
 impl<'t> Records<'t> {
+    pub(super) const fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            at: 0,
+            line: 1,
+        }
+    }
+
     fn record(&mut self) -> Record<'t> {
         let mut record = Record {
             cells: Vec::with_capacity(COLUMNS.len()),

@@ -66,6 +66,8 @@ const MAX_WRONG: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyFiles {
     texts: BTreeMap<String, PolicyFile>,
+    /// Name of the file of overrides.
+    overrides: Option<String>,
     countries: Option<DatabaseFile<Country>>,
     networks: Option<DatabaseFile<Asn>>,
 }
@@ -109,13 +111,23 @@ pub(super) struct DatabaseFile<V> {
 }
 
 impl<V: GeoValue> DatabaseFile<V> {
-    /// Reads and compiles the file; one that was compiled before is compiled again only if it
-    /// has changed.
+    /// Reads the file unless `is_same` returns true for its name, and compiles it if its content
+    /// is not that of `before`.
     fn read<B: Into<Vec<u8>>>(
         name: &str,
-        before: Option<&Arc<GeoDatabase<V>>>,
+        before: Option<&Self>,
+        is_same: &mut impl FnMut(&str) -> bool,
         read: &mut impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
+        let is_same = is_same(name);
+        if let Some(before) = before
+            && before.database.is_ok()
+            && before.name == name
+            && is_same
+        {
+            return before.clone();
+        }
+        let before = before.and_then(|before| before.database.as_ref().ok());
         let database = bytes(name, MAX_DATABASE_BYTES, read).and_then(|bytes| {
             let sha = sha([&bytes]);
             match before.filter(|before| before.sha == sha) {
@@ -127,13 +139,6 @@ impl<V: GeoValue> DatabaseFile<V> {
             name: name.to_owned(),
             database,
         }
-    }
-
-    fn read_again<B: Into<Vec<u8>>>(
-        &self,
-        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
-    ) -> Self {
-        Self::read(&self.name, self.database.as_ref().ok(), read)
     }
 }
 
@@ -157,6 +162,19 @@ impl PolicyFiles {
     /// of 1 MiB, and two databases, which may have 128 MiB each and are compiled.
     pub fn read<B: Into<Vec<u8>>>(
         text: &str,
+        read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        Self::default().read_changed(text, |_| false, read)
+    }
+
+    /// Reads the files of a changed text, as [`read`](Self::read) does. A database that these files
+    /// have is not read if `is_same` returns true for its name, and is compiled only if its content
+    /// has changed. `is_same` is called before a database is read.
+    #[must_use]
+    pub fn read_changed<B: Into<Vec<u8>>>(
+        &self,
+        text: &str,
+        mut is_same: impl FnMut(&str) -> bool,
         mut read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
         let mut files = Self::default();
@@ -184,12 +202,16 @@ impl PolicyFiles {
         if let Some(name) = read::text(root, "overrides") {
             let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
             files.texts.insert(name.value.to_owned(), file);
+            files.overrides = Some(name.value.to_owned());
         }
         if let Some(geo) = read::table(root, "geo") {
             let name = |field| read::text(geo.value, field).map(|name| name.value);
-            files.countries =
-                name("country_db").map(|name| DatabaseFile::read(name, None, &mut read));
-            files.networks = name("asn_db").map(|name| DatabaseFile::read(name, None, &mut read));
+            files.countries = name("country_db").map(|name| {
+                DatabaseFile::read(name, self.countries.as_ref(), &mut is_same, &mut read)
+            });
+            files.networks = name("asn_db").map(|name| {
+                DatabaseFile::read(name, self.networks.as_ref(), &mut is_same, &mut read)
+            });
         }
         if let Some(name) = keys_file(root) {
             let file = PolicyFile::read(name, MAX_KEYS_BYTES, &mut read);
@@ -198,10 +220,12 @@ impl PolicyFiles {
         files
     }
 
-    /// Reads the same files again, for a text that has not changed.
+    /// Reads the same files again, for a text that has not changed; see
+    /// [`read_changed`](Self::read_changed).
     #[must_use]
     pub fn read_again<B: Into<Vec<u8>>>(
         &self,
+        mut is_same: impl FnMut(&str) -> bool,
         mut read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
         let texts = self.texts.iter().map(|(name, file)| {
@@ -212,9 +236,33 @@ impl PolicyFiles {
         let (countries, networks) = (self.countries.as_ref(), self.networks.as_ref());
         Self {
             texts,
-            countries: countries.map(|file| file.read_again(&mut read)),
-            networks: networks.map(|file| file.read_again(&mut read)),
+            overrides: self.overrides.clone(),
+            countries: countries
+                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
+            networks: networks
+                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
         }
+    }
+
+    /// Returns the name of the file of overrides, as the policy writes it, and its text, or the
+    /// reason why it could not be read; `None` if the policy names none.
+    pub fn overrides(&self) -> Option<(&str, Result<&str, &str>)> {
+        let name = self.overrides.as_deref()?;
+        Some((name, self.text(name)))
+    }
+
+    /// Returns the same files, with another text of the file of overrides, if there is one.
+    #[must_use]
+    pub fn with_overrides(mut self, text: String) -> Self {
+        let name = self.overrides.as_ref();
+        if let Some(file) = name.and_then(|name| self.texts.get_mut(name)) {
+            file.text = if text.len() > file.most {
+                Err(format!("it is longer than {} bytes", file.most))
+            } else {
+                Ok(text.into())
+            };
+        }
+        self
     }
 
     /// Returns the names of the files, as the policy writes them.
@@ -233,6 +281,11 @@ impl PolicyFiles {
     /// Returns the database of networks, if the policy names one.
     pub(super) fn networks(&self) -> Option<&DatabaseFile<Asn>> {
         self.networks.as_ref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn country_database(&self) -> Option<Arc<GeoDatabase<Country>>> {
+        self.countries.as_ref()?.database.clone().ok()
     }
 
     /// Returns the text of a file, or the reason why there is none.

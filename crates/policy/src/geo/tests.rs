@@ -3,6 +3,9 @@
 #[path = "../../tests/mmdb/mod.rs"]
 pub(crate) mod mmdb_writer;
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use mmdb_writer::{Mmdb, map, number, text};
 
 use ratekeeper_core::Time;
@@ -296,4 +299,41 @@ fn a_database_is_old_after_thirty_days() {
     assert!(file.is_old(BUILT + 30 * 86_400 + 1));
     assert_eq!(file.days_old(BUILT + 45 * 86_400), 45);
     assert!(!file.is_old(0), "the clock may be wrong");
+}
+
+/// Counts the reads, and compares the compiled databases by their place in memory.
+#[test]
+fn a_database_that_has_not_changed_is_neither_read_nor_compiled_again() {
+    let policy = |more: &str| format!("version = 1\n{more}[geo]\ncountry_db = \"c.mmdb\"\n");
+    let place = |files: &PolicyFiles| Arc::as_ptr(&files.country_database().unwrap());
+    let reads = Cell::new(0);
+    let read = |code: &'static str| {
+        let reads = &reads;
+        move |_: &str, _| {
+            reads.set(reads.get() + 1);
+            Ok(mmdb_writer::countries(BUILT, &[("192.0.2.0/24", code)]))
+        }
+    };
+    let first = PolicyFiles::read(&policy(""), read("NO"));
+    assert_eq!(reads.get(), 1);
+    // The policy has changed, or not; the file has not.
+    let changed = first.read_changed(&policy("timezone = \"UTC\"\n"), |_| true, read("SE"));
+    let again = first.read_again(|_| true, read("SE"));
+    assert_eq!(reads.get(), 1);
+    assert_eq!([place(&changed), place(&again)], [place(&first); 2]);
+    // It may have changed, and has not.
+    let changed = first.read_changed(&policy("timezone = \"UTC\"\n"), |_| false, read("NO"));
+    assert_eq!((reads.get(), place(&changed)), (2, place(&first)));
+    // It has.
+    let other = first.read_changed(&policy(""), |_| false, read("SE"));
+    assert_eq!(reads.get(), 3);
+    assert_ne!(place(&other), place(&first));
+    // Another name is another file.
+    let renamed = policy("").replace("c.mmdb", "d.mmdb");
+    let _ = first.read_changed(&renamed, |_| true, read("SE"));
+    assert_eq!(reads.get(), 4);
+    // An error is read again.
+    let broken = PolicyFiles::read(&policy(""), |_, _| Err::<Vec<u8>, _>("gone".into()));
+    let _ = broken.read_again(|_| true, read("SE"));
+    assert_eq!(reads.get(), 5);
 }

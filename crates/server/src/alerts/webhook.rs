@@ -100,7 +100,7 @@ impl Webhook {
     /// # Errors
     /// [`StartError::Alerts`] if one of them is missing or invalid.
     pub(crate) fn new(settings: &WebhookSettings, home: &Path) -> Result<Self, StartError> {
-        let secret = read_secret("webhook.secret", &settings.secret);
+        let secret = read_secret("webhook.secret", &settings.secret.at_home(home));
         let secret = secret.map_err(|why| StartError::Alerts(why.to_string()))?;
         let secret = super::message::secret_bytes(&secret).ok_or_else(|| {
             StartError::Alerts(

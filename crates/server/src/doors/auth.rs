@@ -24,9 +24,10 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::Facts;
 use smallvec::SmallVec;
 
-use super::check::{reported, store_down};
+use super::check::store_down;
 use super::facts::{host, target, url};
 use super::hold;
+use super::permits::new_nonce;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::{Reply, empty, put_fields};
 use crate::Event;
@@ -96,15 +97,10 @@ pub(super) async fn auth<C: Clock + 'static>(
         headers: &headers,
         ..Facts::default()
     };
-    let answer = match reported(&policy)? {
-        Some(nonce) => {
-            shared
-                .keeper
-                .check_for_report(&facts, Scope::All, nonce)
-                .await
-        }
-        None => shared.keeper.check(&facts, Scope::All).await,
-    };
+    let answer = shared
+        .keeper
+        .check_for_report(&facts, Scope::All, new_nonce)
+        .await;
     let answer = answer.map_err(|error| store_down(&error))?;
     drop(policy);
     if options.unheld {

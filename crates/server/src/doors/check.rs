@@ -11,7 +11,7 @@ use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
 use super::answer::{push_check, push_limits_after, push_number};
-use super::permits::new_lease;
+use super::permits::new_nonce;
 use super::problem::{
     NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
 };
@@ -259,21 +259,13 @@ pub(super) async fn ask<C: Clock>(
     };
     let keeper = &shared.keeper;
     let answer = match what {
-        CheckCall::Check => match reported(&policy)? {
-            Some(nonce) => keeper.check_for_report(&facts, scope, nonce).await,
-            None => keeper.check(&facts, scope).await,
-        },
+        CheckCall::Check => keeper.check_for_report(&facts, scope, new_nonce).await,
         CheckCall::Acquire(lease) => keeper.acquire(&facts, scope, lease).await,
         CheckCall::Peek => keeper.peek(&facts, scope).await,
         CheckCall::Refund => keeper.refund(&facts, scope).await,
         CheckCall::Reset => keeper.reset(&facts, scope).await,
     };
     answer.map_err(|error| store_down(&error))
-}
-
-/// Returns the nonce of a decision, if reports correct a limit of the policy.
-pub(super) fn reported(policy: &Policy) -> Result<Option<LeaseId>, Problem> {
-    policy.rules.are_corrected().then(new_lease).transpose()
 }
 
 /// Returns the problem without internal details, which are in the log.

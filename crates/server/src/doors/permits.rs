@@ -52,11 +52,15 @@ pub(super) async fn renew<C: Clock>(
 }
 
 /// Returns a name that cannot be guessed.
-pub(super) fn new_lease() -> Result<LeaseId, Problem> {
+fn new_lease() -> Result<LeaseId, Problem> {
+    new_nonce().ok_or_else(|| Problem::new(STORE_DOWN, "try again later"))
+}
+
+/// Returns a number that cannot be guessed; `None`, with a line in the log, if the system has none.
+pub(super) fn new_nonce() -> Option<LeaseId> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        tracing::error!(event = "random.failed", %error);
-        Problem::new(STORE_DOWN, "try again later")
-    })?;
-    Ok(LeaseId::from_bytes(bytes))
+    getrandom::fill(&mut bytes)
+        .inspect_err(|error| tracing::error!(event = "random.failed", %error))
+        .ok()?;
+    Some(LeaseId::from_bytes(bytes))
 }

@@ -20,6 +20,7 @@ use super::shared_store::SharedStore;
 use super::{
     BUCKETS, ConfigInfo, Counter, Durations, LimitRow, LimitRows, Metrics, Protocol, ReportResult,
 };
+use crate::OverrideAct;
 use crate::doors::hold::HoldEnd;
 
 /// Answers held back.
@@ -52,6 +53,7 @@ impl Metrics {
             files: self.rules.sha(),
             reloads: counts(&self.reloads),
             reports: counts(&self.reports),
+            override_changes: counts(&self.override_changes),
             config: self.config.load_full(),
             usage,
             loans,
@@ -82,6 +84,8 @@ struct Snapshot {
     reloads: Vec<u64>,
     /// Reports of results, by [`ReportResult`].
     reports: Vec<u64>,
+    /// Changes of the file of overrides, by [`OverrideAct`].
+    override_changes: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
     /// Loans of limits of concurrency, by name.
@@ -115,6 +119,7 @@ impl Collector for Snapshot {
         self.loans(encoder)?;
         self.held(encoder)?;
         self.reports(encoder)?;
+        self.override_changes(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.shared {
@@ -255,6 +260,15 @@ impl Snapshot {
         let mut family = counter(encoder, "reports", help)?;
         for ((_, name), count) in ReportResult::ALL.iter().zip(&self.reports) {
             put(&mut family, &[("result", *name)], *count)?;
+        }
+        Ok(())
+    }
+
+    fn override_changes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Changes of the file of overrides by the admin listener";
+        let mut family = counter(encoder, "override_changes", help)?;
+        for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {
+            put(&mut family, &[("change", act.name())], *count)?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod envoy_files;
 mod hold;
 mod malformed;
 mod metrics_page;
+mod overrides;
 mod permits;
 mod reload;
 mod stop;

@@ -77,8 +77,8 @@ static WEBHOOK: TableSpec = TableSpec {
             "secret",
             pattern(SECRET),
             "\"env:RATEKEEPER_WEBHOOK_SECRET\"",
-            "Source of the secret that signs the messages: env:NAME or file:PATH; it holds whsec_ \
-             and 24 to 64 bytes in base64.",
+            "Source of the secret that signs the messages: env:NAME or file:PATH, relative to the \
+             policy; it holds whsec_ and 24 to 64 bytes in base64.",
         ),
         optional(
             "ca",

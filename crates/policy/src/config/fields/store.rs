@@ -62,13 +62,13 @@ static REDIS: TableSpec = TableSpec {
             "username",
             pattern(SECRET),
             "\"env:REDIS_USERNAME\"",
-            "Source of the user name: env:NAME or file:PATH.",
+            "Source of the user name: env:NAME or file:PATH, relative to the policy.",
         ),
         optional(
             "password",
             pattern(SECRET),
             "\"env:REDIS_PASSWORD\"",
-            "Source of the password: env:NAME or file:PATH.",
+            "Source of the password: env:NAME or file:PATH, relative to the policy.",
         ),
         optional(
             "database",
@@ -136,13 +136,13 @@ static STORE_SENTINEL: TableSpec = TableSpec {
             "username",
             pattern(SECRET),
             "\"env:SENTINEL_USERNAME\"",
-            "Source of the user name for the sentinels: env:NAME or file:PATH.",
+            "Source of the user name for the sentinels: env:NAME or file:PATH, relative to the policy.",
         ),
         optional(
             "password",
             pattern(SECRET),
             "\"env:SENTINEL_PASSWORD\"",
-            "Source of the password for the sentinels: env:NAME or file:PATH.",
+            "Source of the password for the sentinels: env:NAME or file:PATH, relative to the policy.",
         ),
     ],
     hints: hints! {

@@ -1,0 +1,172 @@
+//! `overrides`: lists, sets and removes overrides in the file of a running service.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use crate::client::CallArgs;
+use crate::output::{NAME, paint};
+use crate::{Exit, Failure, Output, words};
+
+/// List, set and remove overrides in a running service: other numbers for single keys
+#[derive(Args)]
+#[command(after_help = HELP, arg_required_else_help = true)]
+pub(crate) struct Overrides {
+    #[command(subcommand)]
+    act: OverrideAct,
+}
+
+#[derive(Subcommand)]
+enum OverrideAct {
+    /// List the overrides of the file that the policy names
+    List {
+        /// Name of a limit in the policy [default: all]
+        limit: Option<String>,
+        /// Maximum number of overrides
+        #[arg(long, value_name = "COUNT", default_value = "20")]
+        top: u32,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+    /// Set the numbers of a key, in place of earlier ones
+    Set {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        /// The numbers: 600/1m, unlimited, blocked
+        #[arg(value_name = "NUMBERS")]
+        set: String,
+        /// End: 2036-12-31T00:00:00Z [default: none]
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Reason, for the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+    /// Remove the override of a key
+    Remove {
+        #[command(flatten)]
+        subject: SubjectArgs,
+        #[command(flatten)]
+        call: CallArgs,
+    },
+}
+
+#[derive(Args)]
+struct SubjectArgs {
+    /// Name of the limit in the policy
+    limit: String,
+    /// Value of its key, as in the file; PART=VALUE;PART=VALUE for a key of several parts
+    key: String,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper overrides list
+  ratekeeper overrides set api acme 600/1m --until 2036-12-31T00:00:00Z --reason 'contract 4711'
+  ratekeeper overrides set api-model 'attr:tenant=acme;attr:model=large' 50/1m
+  ratekeeper overrides remove api acme
+
+These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. The service
+edits the file that the policy names, as in overrides = \"overrides.csv\".
+
+Exit codes: 0 done; 1 no such override; 2 usage, refused, or no service.";
+
+const PATH: &str = "/v1/overrides";
+
+impl Overrides {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        match self.act {
+            OverrideAct::List { limit, top, call } => {
+                let top = top.to_string();
+                let mut query = vec![("top", &*top)];
+                query.extend(limit.as_deref().map(|limit| ("limit", limit)));
+                let answer = call.client()?.get(PATH, &query)?;
+                if call.json {
+                    output.json(&answer)?;
+                } else {
+                    let overrides = answer["overrides"].as_array().into_iter().flatten();
+                    overrides.map(line).try_for_each(|text| output.line(text))?;
+                    let count = answer["count"].as_u64().unwrap_or_default();
+                    let count =
+                        words::counted(usize::try_from(count).unwrap_or(usize::MAX), "override");
+                    output.talk(format!("{count} in {}", text(&answer["file"])));
+                }
+                Ok(found(answer["count"] != 0))
+            }
+            OverrideAct::Set {
+                subject,
+                set,
+                until,
+                reason,
+                call,
+            } => {
+                let mut query = subject.query();
+                query.push(("set", &set));
+                query.extend(until.as_deref().map(|until| ("until", until)));
+                query.extend(reason.as_deref().map(|reason| ("reason", reason)));
+                let answer = call.client()?.put(PATH, &query)?;
+                call.show(&answer, output, line(&answer))?;
+                Ok(Exit::Done)
+            }
+            OverrideAct::Remove { subject, call } => {
+                let answer = call.client()?.delete(PATH, &subject.query())?;
+                let was_there = answer["removed"] != 0;
+                let file = text(&answer["file"]);
+                let done = if was_there {
+                    format!("removed from {file}")
+                } else {
+                    format!("not in {file}")
+                };
+                call.show(&answer, output, format!("{}: {done}", subject_of(&answer)))?;
+                Ok(found(was_there))
+            }
+        }
+    }
+}
+
+impl SubjectArgs {
+    fn query(&self) -> Vec<(&str, &str)> {
+        vec![("limit", &*self.limit), ("key", &*self.key)]
+    }
+}
+
+fn found(any: bool) -> Exit {
+    if any { Exit::Done } else { Exit::Denied }
+}
+
+/// `api acme: 600/1m until 2036-12-31T00:00:00Z (contract 4711), line 3`
+fn line(one: &Value) -> String {
+    let stated = |field: &str, (before, after): (&str, &str)| match &one[field] {
+        value if value.is_string() => format!("{before}{}{after}", text(value)),
+        _ => String::new(),
+    };
+    let (until, reason) = (
+        stated("until", (" until ", "")),
+        stated("reason", (" (", ")")),
+    );
+    let ended = if one["in_force"] == true {
+        ""
+    } else {
+        ", not in force"
+    };
+    let (subject, set) = (subject_of(one), text(&one["set"]));
+    format!(
+        "{subject}: {set}{until}{reason}{ended}, line {}",
+        one["line"]
+    )
+}
+
+fn subject_of(one: &Value) -> String {
+    format!(
+        "{} {}",
+        paint(NAME, &text(&one["limit"])),
+        text(&one["key"])
+    )
+}
+
+/// Returns the text of a file: no line breaks, no escapes of a terminal.
+fn text(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    text.escape_debug().to_string()
+}

@@ -1,0 +1,239 @@
+//! Overrides: those in the file that the policy names, listed, set and removed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::Key;
+use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
+use ratekeeper_policy::{KeyBytes, KeyPart, Policy};
+use serde_json::{Value, json};
+
+use super::keys::{DEFAULT_TOP, parameters, top, unknown};
+use super::reply;
+use crate::context::ServiceContext;
+use crate::doors::answer::key_parts;
+use crate::doors::problem::{
+    NO_OVERRIDES_FILE, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY, shown,
+};
+use crate::listener::Reply;
+use crate::override_change::{NotChanged, OverrideChange};
+
+/// Maximum length of a value of an override in bytes; keys have at most 512.
+const MAX_VALUE_BYTES: usize = 1024;
+
+/// The parameters of a call: `limit=NAME&key=VALUE&set=20/1m&until=..&reason=..&top=20`.
+struct OverrideQuery {
+    line: OverrideLine,
+    top: usize,
+}
+
+impl OverrideQuery {
+    /// Reads the parameters, of which a call knows those in `known`, and needs the first `needed`.
+    fn read(query: &str, (known, needed): (&[&str], usize)) -> Result<Self, Problem> {
+        let mut line = OverrideLine::default();
+        let mut count = DEFAULT_TOP;
+        for (parameter, value) in parameters(query)? {
+            if !known.contains(&parameter) {
+                let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+                return Err(unknown(parameter, &known.join(" or ")));
+            }
+            let field = match parameter {
+                "limit" => &mut line.limit,
+                "key" => &mut line.key,
+                "set" => &mut line.set,
+                "until" => &mut line.until,
+                "reason" => &mut line.reason,
+                _ => {
+                    count = top(&value)?;
+                    continue;
+                }
+            };
+            if !field.is_empty() {
+                let detail = format!("`{parameter}` comes twice");
+                return Err(Problem::new(WRONG_QUERY, detail));
+            }
+            if value.len() > MAX_VALUE_BYTES || value.contains(char::is_control) {
+                let value = shown(&value).escape_debug().to_string();
+                let detail = format!(
+                    "`{parameter}={value}` must have at most {MAX_VALUE_BYTES} bytes, and no \
+                     control characters"
+                );
+                return Err(Problem::new(WRONG_QUERY, detail));
+            }
+            value.trim().clone_into(field);
+        }
+        for (name, value) in [
+            ("limit", &line.limit),
+            ("key", &line.key),
+            ("set", &line.set),
+        ]
+        .into_iter()
+        .take(needed)
+        {
+            if value.is_empty() {
+                let detail = format!("`{name}` is missing");
+                return Err(Problem::new(WRONG_QUERY, detail));
+            }
+        }
+        Ok(Self { line, top: count })
+    }
+}
+
+/// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first lines of the file in force, of one
+/// limit or key if the call names it.
+pub(super) async fn list<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let query = OverrideQuery::read(query, (&["limit", "key", "top"], 0))?;
+    let context = Arc::clone(shared);
+    // Waits for a reload that goes on, so not on the thread that accepts connections.
+    let listed = tokio::task::spawn_blocking(move || listed(&context, &query)).await;
+    let listed = listed.map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the listing failed"))?;
+    Ok(reply(&listed.ok_or_else(no_file)?))
+}
+
+/// Returns the answer of a list; `None` if the policy names no file.
+fn listed<C: Clock>(shared: &ServiceContext<C>, query: &OverrideQuery) -> Option<Value> {
+    let (policy_text, policy) = shared.overrides_in_force()?;
+    let (file, text) = policy_text.files.overrides()?;
+    let now = shared.origin().unix_nanos(shared.keeper.clock().now());
+    let all = policy
+        .rules
+        .iter()
+        .flat_map(|rule| rule.variants.overrides());
+    let holding = all.filter(|one| one.from_file && !one.has_ended(now));
+    let holding: HashSet<usize> = holding.map(|one| one.line).collect();
+    let is_asked = |asked: &str, found: &str| asked.is_empty() || asked == found;
+    let csv = OverridesCsv::new(text.unwrap_or_default());
+    let found = csv.lines().filter(|(_, line)| {
+        is_asked(&query.line.limit, &line.limit) && is_asked(&query.line.key, &line.key)
+    });
+    let (mut count, mut overrides) = (0, Vec::new());
+    for (number, line) in found {
+        count += 1;
+        if overrides.len() < query.top {
+            let key = key_as_shown(&policy, &line);
+            let line = OverrideLine { key, ..line };
+            overrides.push(about(number, &line, holding.contains(&number)));
+        }
+    }
+    Some(json!({ "file": file, "count": count, "overrides": overrides }))
+}
+
+/// `PUT /v1/overrides?limit=NAME&key=VALUE&set=NUMBERS`, with `until` and `reason` if wanted.
+pub(super) async fn set<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let known = ["limit", "key", "set", "until", "reason"];
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 3))?;
+    change(shared, OverrideChange::Set(line)).await
+}
+
+/// `DELETE /v1/overrides?limit=NAME&key=VALUE`
+pub(super) async fn remove<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&["limit", "key"], 2))?;
+    change(shared, OverrideChange::Remove(line)).await
+}
+
+/// Makes a change, and answers once it is in force.
+async fn change<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    change: OverrideChange,
+) -> Result<Response<Reply>, Problem> {
+    let context = Arc::clone(shared);
+    let work = move || {
+        let changed = context.change_overrides(&change);
+        (change, changed)
+    };
+    let (change, changed) = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the change failed"))?;
+    let changed = changed.map_err(problem)?;
+    let mut answer = match (&change, changed.line) {
+        (OverrideChange::Set(line), Some(number)) => about(number, line, true),
+        (OverrideChange::Set(line) | OverrideChange::Remove(line), _) => json!({
+            "limit": line.limit,
+            "key": line.key,
+            "removed": changed.removed,
+        }),
+    };
+    answer["file"] = json!(changed.file);
+    answer["version"] = json!(changed.version);
+    Ok(reply(&answer))
+}
+
+/// Returns a line of the file as the answers show it.
+fn about(number: usize, line: &OverrideLine, in_force: bool) -> Value {
+    let stated = |text: &str| (!text.is_empty()).then(|| shown_whole(text));
+    json!({
+        "limit": shown_whole(&line.limit),
+        "key": shown_whole(&line.key),
+        "set": shown_whole(&line.set),
+        "until": stated(&line.until),
+        "reason": stated(&line.reason),
+        "line": number,
+        "in_force": in_force,
+    })
+}
+
+/// Returns the key of a line, with the values of secret parts as `/v1/keys` shows them.
+fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
+    let rule = policy.rule(&line.limit);
+    let parts: Vec<_> = rule.into_iter().flat_map(key_parts).collect();
+    let as_shown = |part: &KeyPart, value: &str| {
+        let mut bytes = KeyBytes::default();
+        part.write_plain(value, policy.client_ip.ipv6_prefix, &mut bytes);
+        let shown = Key::from_bytes(&bytes).display_parts().next();
+        let shown = shown.map(|shown| shown.to_string()).unwrap_or_default();
+        let is_hash = shown.starts_with("sha256:") && !value.contains('*');
+        if is_hash { shown } else { value.to_owned() }
+    };
+    if let [part] = *parts {
+        return as_shown(part, &line.key);
+    }
+    let each = line.key.split(';').map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let named = KeyPart::parse(name.trim()).ok();
+        let part = parts.iter().find(|part| Some(**part) == named.as_ref());
+        let value = part.map_or_else(|| value.to_owned(), |part| as_shown(part, value.trim()));
+        format!("{name}={value}")
+    });
+    each.collect::<Vec<_>>().join(";")
+}
+
+/// Returns a value of the file, cut where no call could have written it.
+fn shown_whole(text: &str) -> String {
+    text.chars().take(MAX_VALUE_BYTES).collect()
+}
+
+fn no_file() -> Problem {
+    let detail = "the policy names no file of overrides; hint: add the line overrides = \
+                  \"overrides.csv\" at the top of the policy, beside a file that begins with the \
+                  line limit,key,set,until,reason";
+    Problem::new(NO_OVERRIDES_FILE, detail)
+}
+
+fn problem(why: NotChanged) -> Problem {
+    match why {
+        NotChanged::NoFile => no_file(),
+        NotChanged::Failed(why) => Problem::new(OVERRIDES_UNWRITTEN, why),
+        NotChanged::Useless(why) => Problem::new(OVERRIDE_REFUSED, why),
+        NotChanged::Rejected(rejected) => {
+            let first = rejected.findings.first();
+            let hint = first.and_then(|first| first.help.as_deref());
+            let hint = hint.map_or_else(String::new, |hint| format!("; hint: {hint}"));
+            let why = first.map_or(&rejected.report, |first| &first.message);
+            let mut problem = Problem::new(OVERRIDE_REFUSED, format!("{why}{hint}"));
+            let (version, findings) = (rejected.version, json!(rejected.findings));
+            problem.members = format!(r#","version":{version},"findings":{findings}"#);
+            problem
+        }
+    }
+}

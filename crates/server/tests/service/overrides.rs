@@ -1,0 +1,295 @@
+//! Overrides set by the admin listener: on the disk and in force, all or nothing.
+
+use std::fs;
+use std::path::Path;
+
+use ratekeeper_core::Nanos;
+use ratekeeper_server::{Event, OverrideAct};
+
+use super::Fixture;
+use super::client::{Client, Talk};
+
+const POLICY: &str = r#"
+version = 1
+overrides = "overrides.csv"
+
+[[limit]]
+name  = "api"
+key   = ["attr:tenant"]
+limit = "60/1m"
+
+[[limit]]
+name  = "model"
+match = { attr.model = "*" }
+key   = ["attr:tenant", "attr:model"]
+limit = "10/1m"
+
+[[override]]
+limit = "api"
+key   = { "attr:tenant" = "inline" }
+set   = "70/1m"
+"#;
+
+const FILE: &str = "limit,key,set,until,reason\napi,globex,blocked,,\n";
+
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("ratekeeper.toml"), POLICY).unwrap();
+    fs::write(directory.path().join("overrides.csv"), FILE).unwrap();
+    directory
+}
+
+fn started(directory: tempfile::TempDir) -> Fixture {
+    let path = directory.path().join("ratekeeper.toml");
+    Fixture::at(directory, &path, |config| config)
+}
+
+fn put(admin: &mut Client, query: &str) -> u16 {
+    admin.ask(&format!("PUT /v1/overrides?{query}"), b"").status
+}
+
+/// Returns the quota of a tenant; `None` if it is blocked.
+fn quota(fixture: &Fixture, tenant: &str) -> Option<u64> {
+    let body = format!(r#"{{"attributes": {{"tenant": "{tenant}"}}, "limits": ["api"]}}"#);
+    let answer = fixture.http().post("/v1/peek", &body).json();
+    let allowed = answer["allowed"] == true;
+    answer["limits"][0]["quota"].as_u64().filter(|_| allowed)
+}
+
+fn file(directory: &Path) -> String {
+    fs::read_to_string(directory.join("overrides.csv")).unwrap()
+}
+
+#[test]
+fn an_override_is_in_force_with_the_answer_and_after_a_restart() {
+    let fixture = started(directory());
+    let mut admin = fixture.admin();
+    assert_eq!(quota(&fixture, "acme"), Some(60));
+    let query =
+        "limit=api&key=acme&set=90/1m&until=2026-02-01T00:00:00Z&reason=contract+4711,+signed";
+    let set = admin.ask(&format!("PUT /v1/overrides?{query}"), b"").json();
+    assert_eq!(
+        (set["line"].as_u64(), &set["in_force"]),
+        (Some(3), &true.into()),
+        "{set}"
+    );
+    assert_eq!(
+        (quota(&fixture, "acme"), set["version"].as_u64()),
+        (Some(90), Some(2))
+    );
+    let acme = "api,acme,90/1m,2026-02-01T00:00:00Z,\"contract 4711, signed\"\n";
+    assert_eq!(file(fixture.directory.path()), format!("{FILE}{acme}"));
+    let act = fixture.await_event(|event| match event {
+        Event::OverrideChanged { act, key, line, .. } => Some((act, key, line)),
+        _ => None,
+    });
+    assert_eq!(
+        act,
+        (OverrideAct::Set, None, Some(3)),
+        "keys are not revealed"
+    );
+    let metrics = admin.get("/metrics").body;
+    assert!(metrics.contains(r#"ratekeeper_override_changes_total{change="set"} 1"#));
+    // The same line again writes nothing.
+    let again = admin.ask(&format!("PUT /v1/overrides?{query}"), b"").json();
+    assert_eq!(again["version"], 2);
+    assert!(admin.get("/metrics").body.contains(r#"{change="set"} 1"#));
+    // Another number takes its place.
+    assert_eq!(put(&mut admin, "limit=api&key=acme&set=95/1m"), 200);
+    assert_eq!(
+        file(fixture.directory.path()),
+        format!("{FILE}api,acme,95/1m,,\n")
+    );
+
+    let Fixture {
+        service, directory, ..
+    } = fixture;
+    drop(admin);
+    service.shutdown();
+    let fixture = started(directory);
+    assert_eq!(quota(&fixture, "acme"), Some(95));
+    let mut admin = fixture.admin();
+    let removal = "DELETE /v1/overrides?limit=api&key=acme";
+    assert_eq!(admin.ask(removal, b"").json()["removed"], 1);
+    assert_eq!(quota(&fixture, "acme"), Some(60));
+    assert_eq!(file(fixture.directory.path()), FILE);
+    assert_eq!(admin.ask(removal, b"").json()["removed"], 0);
+}
+
+#[test]
+fn the_lines_in_force_are_listed() {
+    let fixture = started(directory());
+    let mut admin = fixture.admin();
+    put(
+        &mut admin,
+        "limit=model&key=attr:tenant%3Dacme;attr:model%3Dlarge&set=1/1m",
+    );
+    put(
+        &mut admin,
+        "limit=api&key=acme&set=unlimited&until=2026-01-01T00:00:10Z&reason=trial",
+    );
+    let lines = |answer: serde_json::Value| -> Vec<(u64, bool)> {
+        let each = answer["overrides"].as_array().unwrap().iter();
+        each.map(|one| (one["line"].as_u64().unwrap(), one["in_force"] == true))
+            .collect()
+    };
+    let all = admin.get("/v1/overrides").json();
+    assert_eq!(
+        (&all["count"], &all["file"]),
+        (&3.into(), &"overrides.csv".into())
+    );
+    assert_eq!(all["overrides"][2]["reason"], "trial");
+    assert_eq!(lines(all), [(2, true), (3, true), (4, true)]);
+    assert_eq!(
+        lines(admin.get("/v1/overrides?limit=api").json()),
+        [(2, true), (4, true)]
+    );
+    assert_eq!(lines(admin.get("/v1/overrides?top=1").json()), [(2, true)]);
+    fixture.clock.advance(Nanos::from_secs(10));
+    let ended = admin.get("/v1/overrides?key=acme").json();
+    assert_eq!(lines(ended), [(4, false)], "its `until` has passed");
+}
+
+#[test]
+fn overrides_that_are_wrong_or_never_hold_change_nothing() {
+    let fixture = started(directory());
+    let mut admin = fixture.admin();
+    let mut talk = Talk::default();
+    for query in [
+        "limit=api&key=acme",
+        "limit=api&key=acme&set=9/1m&until=soon",
+        "limit=api&key=acme&set=9/1m&until=2025-12-31T23:59:59Z",
+        "limit=apo&key=acme&set=9/1m",
+        "limit=api&key=acme&set=nine",
+        "limit=api&key=acme&set=9/1m&priority=1",
+        "limit=api&limit=model&key=acme&set=9/1m",
+        "limit=api&key=acme%0A&set=9/1m",
+        "limit=api&key=inline&set=9/1m",
+        "limit=model&key=acme&set=9/1m",
+    ] {
+        talk.ask(&mut admin, &format!("PUT /v1/overrides?{query}"), "");
+    }
+    talk.ask(
+        &mut admin,
+        "POST /v1/overrides?limit=api&key=acme&set=9/1m",
+        "",
+    );
+    talk.ask(&mut admin, "DELETE /v1/overrides?limit=api", "");
+    talk.ask(&mut admin, "GET /v1/overrides?set=9/1m", "");
+    assert_eq!(file(fixture.directory.path()), FILE);
+    assert_eq!(admin.get("/v1/policy").json()["version"], 1);
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn without_a_file_the_answer_names_the_line_to_add() {
+    let fixture = Fixture::new(&POLICY.replace("overrides = \"overrides.csv\"\n", ""));
+    let mut admin = fixture.admin();
+    for head in [
+        "GET /v1/overrides",
+        "PUT /v1/overrides?limit=api&key=acme&set=9/1m",
+        "DELETE /v1/overrides?limit=api&key=acme",
+    ] {
+        let refused = admin.ask(head, b"");
+        assert_eq!(refused.status, 409, "{head}");
+        assert!(
+            refused.body.contains(r#"overrides = \"overrides.csv\""#),
+            "{}",
+            refused.body
+        );
+    }
+}
+
+#[test]
+fn changes_need_the_token_if_there_is_one() {
+    let directory = directory();
+    let path = directory.path().join("ratekeeper.toml");
+    let fixture = Fixture::at(directory, &path, |mut config| {
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    let mut admin = fixture.admin();
+    for head in [
+        "PUT /v1/overrides?limit=api&key=acme&set=9/1m",
+        "DELETE /v1/overrides?limit=api&key=acme",
+        "GET /v1/overrides",
+    ] {
+        let with = |token: &str| format!("{head}\nauthorization: Bearer {token}");
+        assert_eq!(admin.ask(head, b"").status, 401, "{head}");
+        assert_eq!(admin.ask(&with("close-sesame"), b"").status, 401, "{head}");
+        assert_eq!(admin.ask(&with("open-sesame"), b"").status, 200, "{head}");
+    }
+}
+
+/// Without a token, reads are open on loopback, and changes need `admin_writes`.
+#[test]
+fn changes_are_writes() {
+    let directory = directory();
+    let path = directory.path().join("ratekeeper.toml");
+    let fixture = Fixture::at(directory, &path, |mut config| {
+        config.admin_writes = None;
+        config
+    });
+    let mut admin = fixture.admin();
+    assert_eq!(admin.get("/v1/overrides").status, 200);
+    assert_eq!(put(&mut admin, "limit=api&key=acme&set=9/1m"), 403);
+    assert_eq!(
+        admin
+            .ask("DELETE /v1/overrides?limit=api&key=globex", b"")
+            .status,
+        403
+    );
+    assert_eq!(file(fixture.directory.path()), FILE);
+}
+
+#[test]
+fn concurrent_changes_are_all_there() {
+    let fixture = started(directory());
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let mut admin = fixture.admin();
+            scope.spawn(move || {
+                let query = format!("limit=api&key=tenant-{number}&set=9/1m");
+                assert_eq!(put(&mut admin, &query), 200);
+            });
+        }
+    });
+    let text = file(fixture.directory.path());
+    assert_eq!(text.lines().count(), 22, "{text}");
+    for number in 0..20 {
+        assert_eq!(
+            quota(&fixture, &format!("tenant-{number}")),
+            Some(9),
+            "{number}"
+        );
+    }
+    let names = fs::read_dir(fixture.directory.path()).unwrap().count();
+    assert_eq!(names, 2, "no temporary file is left behind");
+}
+
+/// A line that another program has written since the last look stays, and comes into force with
+/// the next change.
+#[test]
+fn a_change_of_another_program_is_kept() {
+    let fixture = started(directory());
+    let mut admin = fixture.admin();
+    let path = fixture.path("overrides.csv");
+    fs::write(&path, format!("{FILE}api,other,80/1m,,\n")).unwrap();
+    assert_eq!(put(&mut admin, "limit=api&key=acme&set=9/1m"), 200);
+    assert_eq!(
+        (quota(&fixture, "other"), quota(&fixture, "acme")),
+        (Some(80), Some(9))
+    );
+    assert_eq!(
+        file(fixture.directory.path()),
+        format!("{FILE}api,other,80/1m,,\napi,acme,9/1m,,\n")
+    );
+    // An error of the file refuses the change, and stays for its writer to mend.
+    fs::write(&path, "limit,key,set\napi,acme\n").unwrap();
+    assert_eq!(put(&mut admin, "limit=api&key=acme&set=10/1m"), 422);
+    assert_eq!(file(fixture.directory.path()), "limit,key,set\napi,acme\n");
+    assert_eq!(quota(&fixture, "acme"), Some(9));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(put(&mut admin, "limit=api&key=acme&set=10/1m"), 503);
+    assert_eq!(quota(&fixture, "acme"), Some(9));
+}
