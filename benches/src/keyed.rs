@@ -42,6 +42,7 @@ fn limit() -> Limit {
         id: LimitId::new(0),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: gcra(ALLOWS).into(),
     }
 }

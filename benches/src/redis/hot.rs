@@ -31,6 +31,7 @@ pub(super) fn run(server: &Server) {
         id: LimitId::new(0),
         version: 1,
         outage: Outage::Deny,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket("1000000/1h".parse().expect("a quota"))
             .expect("within bounds")
             .into(),

@@ -232,6 +232,7 @@ impl Teller {
                 id: LimitId::new(0),
                 version: 1,
                 outage: Outage::Deny,
+                scope: ratekeeper_core::LimitScope::Cluster,
                 algorithm,
             }),
             asked: AtomicU64::new(0),

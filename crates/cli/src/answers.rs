@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Mode, Permits, Time};
 use ratekeeper_policy::{
     Allowance, Asn, Charges, Country, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy,
     Role, Rule, RuleMode, WallTime,
@@ -33,6 +33,8 @@ pub(crate) enum LimitAnswer {
         window_ends: Option<Zoned>,
         /// The numbers that hold, if the limit has some for plans or single keys.
         numbers: Option<HeldNumbers>,
+        /// The mode in which the key is decided.
+        mode: Mode,
     },
     /// A key part is missing and the policy refuses such requests, or the key is blocked.
     Refuses(String),
@@ -80,6 +82,9 @@ fn answers_to(
             let part = keys_in_words(rule);
             return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
         }
+        if charges.is_replaced(index) {
+            return LimitAnswer::Not(replaced(policy, index, facts, wall));
+        }
         let held = rule.applies_to(facts) && rule.is_active(wall) && rule.mode != RuleMode::Off;
         let held = held.then(|| policy.allowance(rule, facts, wall)).flatten();
         match held.map(|held| (held.allowance, held_by(policy, held.by))) {
@@ -97,6 +102,16 @@ fn answers_to(
         )
     };
     (0..).zip(policy.rules.iter()).map(answer).collect()
+}
+
+/// Returns the limits that replace one for the request: `replaced by ..`.
+fn replaced(policy: &Policy, index: u32, facts: &Facts<'_>, wall: WallTime) -> String {
+    let replacing = policy.rules.iter().filter(|by| {
+        let applies = by.applies_to(facts) && by.is_active(wall);
+        applies && by.mode == RuleMode::Enforce && by.replaces.contains(&index)
+    });
+    let names: Vec<_> = replacing.map(|by| format!("`{}`", by.limit.name)).collect();
+    format!("replaced by {}", names.join(", "))
 }
 
 /// Returns the reason if a limit would apply, but is asked by none that does: it is named in
@@ -142,6 +157,7 @@ fn applies(
         key: rule.describe_key(key).collect(),
         cost: entry.cost,
         fallback: entry.fallback,
+        mode: entry.mode,
         window_ends: at.and_then(|at| window_end(&charges.limit(entry, rule).algorithm, at)),
     }
 }

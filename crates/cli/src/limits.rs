@@ -37,6 +37,18 @@ pub(crate) fn alternatives<'a>(
     indices.filter_map(|index| policy.rules.get(*index as usize))
 }
 
+/// Returns the rule with another number that is tried beside a limit.
+pub(crate) fn candidate<'a>(policy: &'a Policy, rule: &Rule) -> Option<&'a Rule> {
+    policy.rules.get(rule.candidate? as usize)
+}
+
+/// Returns the names of the limits that are not asked where a limit applies.
+pub(crate) fn replaced<'a>(policy: &'a Policy, rule: &Rule) -> Vec<&'a str> {
+    let rules = rule.replaces.iter();
+    let rules = rules.filter_map(|index| policy.rules.get(*index as usize));
+    rules.map(|rule| &*rule.limit.name).collect()
+}
+
 /// Returns the policy's word for a mode.
 pub(crate) fn mode(rule: &Rule) -> &'static str {
     match rule.mode {

@@ -62,7 +62,7 @@ pub use cell::Cell;
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};
 pub use error::Error;
-pub use limit::{Limit, LimitId, Outage};
+pub use limit::{Limit, LimitId, LimitScope, Outage};
 pub use quota::{Permits, Quota};
 pub use share::Share;
 pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};

@@ -37,6 +37,18 @@ pub struct Limit {
     pub algorithm: AnyAlgorithm,
     /// The behaviour while the store that it shares with other processes fails.
     pub outage: Outage,
+    /// The processes that count together.
+    pub scope: LimitScope,
+}
+
+/// The processes that count a limit together, if they share a store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LimitScope {
+    /// All processes that share the store.
+    #[default]
+    Cluster,
+    /// Each process by itself, under its own name in the store.
+    Node,
 }
 
 /// The behaviour of a limit while the store that it shares with other processes fails.

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Numbers, Policy, Role, Rule, Variant};
+use ratekeeper_policy::{Charges, Entry, Numbers, Policy, Role, Rule, Variant};
 use ratekeeper_store::Decisions;
 
 use crate::DecisionId;
@@ -159,7 +159,7 @@ impl Answer {
             open: None,
             refused_by: None,
         };
-        if answer.charges.entries.iter().any(|entry| entry.otherwise) {
+        if answer.charges.entries.iter().any(Entry::is_alternative) {
             answer.join_waits();
         }
         answer.refused_by = answer.longest_wait();
@@ -176,7 +176,7 @@ impl Answer {
                 .charges
                 .entries
                 .get(at)
-                .is_some_and(|entry| entry.otherwise)
+                .is_some_and(Entry::is_alternative)
             {
                 continue;
             }
@@ -193,7 +193,7 @@ impl Answer {
     /// Returns the mode of a charge within its chain.
     fn chain_mode(&self, at: usize) -> Mode {
         match self.charges.entries.get(at) {
-            Some(entry) if entry.otherwise => Mode::Otherwise,
+            Some(entry) if entry.is_alternative() => Mode::Otherwise,
             _ => Mode::Enforce,
         }
     }
@@ -242,10 +242,10 @@ impl Answer {
         let mut mode = None;
         let decided = decided.filter_map(move |(at, (entry, &decision))| {
             let rule = self.policy.rules.get(entry.rule as usize)?;
-            let (is_asked, covered_by) = if entry.otherwise {
+            let (is_asked, covered_by) = if entry.is_alternative() {
                 (self.decisions.asks(at, |at| self.chain_mode(at)), None)
             } else {
-                mode = rule.mode.charge_mode();
+                mode = Some(entry.mode);
                 let covered_by = self.decisions.covered_by(at, |at| self.chain_mode(at));
                 (true, covered_by.and_then(|at| self.rule_at(at)))
             };
@@ -262,7 +262,7 @@ impl Answer {
                 covered_by,
                 is_asked,
                 mode,
-                is_alternative: entry.otherwise,
+                is_alternative: entry.is_alternative(),
             })
         });
         let missing = self.charges.missing.iter();
@@ -270,9 +270,10 @@ impl Answer {
         let barred = self.charges.barred.iter();
         let barred = barred.take(end.barred).skip(start.barred);
         let unasked = missing.map(|rule| (*rule, None));
-        let unasked = unasked.chain(barred.map(|(rule, numbers)| (*rule, Some(*numbers))));
-        let unasked = unasked.filter_map(|(rule, numbers)| {
+        let unasked = unasked.chain(barred.map(|it| (it.rule, Some(it))));
+        let unasked = unasked.filter_map(|(rule, barred)| {
             let rule = self.policy.rules.get(rule as usize)?;
+            let numbers = barred.map(|it| it.numbers);
             Some(Outcome {
                 rule,
                 limit: &rule.limit,
@@ -289,7 +290,7 @@ impl Answer {
                 key_missing: numbers.is_none(),
                 covered_by: None,
                 is_asked: true,
-                mode: rule.mode.charge_mode(),
+                mode: barred.map_or_else(|| rule.mode_of(None), |it| Some(it.mode)),
                 is_alternative: false,
             })
         });

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Lend, Limit, LimitId, Mode, Origin, Permits, Time};
-use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, WallTime, envoy};
+use ratekeeper_policy::{Charges, Facts, Numbers, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -295,11 +295,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         if let Scope::Only(names) = scope {
             let named = |rule: &u32| {
                 let rule = policy.rules.get(*rule as usize);
-                rule.is_some_and(|rule| names.contains(&&*rule.limit.name))
+                rule.is_some_and(|rule| names.iter().any(|name| rule.is_named(name)))
             };
-            keep_entries(&mut charges, named);
+            keep_entries(&mut charges, &policy, named);
             charges.missing.retain(|rule| named(rule));
-            charges.barred.retain(|(rule, _)| named(rule));
+            charges.barred.retain(|barred| named(&barred.rule));
         }
         self.number_replaced(&mut charges);
         (policy, charges)
@@ -360,13 +360,13 @@ impl<C: Clock> Keeper<MemoryStore, C> {
 /// Returns true if an enforced limit refuses without being asked, because a part of its key is
 /// missing or the caller lets no request pass.
 pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
-    let barred = charges.barred.iter().map(|(rule, _)| rule);
-    let mut rules = charges
-        .missing
-        .iter()
-        .chain(barred)
-        .filter_map(|&rule| policy.rules.get(rule as usize));
-    rules.any(|rule| rule.mode == RuleMode::Enforce)
+    let mut missing = charges.missing.iter();
+    let is_enforced = |rule: &u32| {
+        let rule = policy.rules.get(*rule as usize);
+        rule.is_some_and(|rule| rule.mode_of(None) == Some(Mode::Enforce))
+    };
+    let mut barred = charges.barred.iter();
+    missing.any(is_enforced) || barred.any(|barred| barred.mode == Mode::Enforce)
 }
 
 pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

@@ -27,8 +27,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Quota,
-    Time,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitScope, Mode, Outage,
+    Permits, Quota, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -156,6 +156,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 id: LimitId::new(0),
                 version: 1,
                 outage: Outage::Local,
+                scope: LimitScope::Cluster,
                 algorithm: algorithm.into(),
             }),
             lines: KeyLines::default(),

@@ -20,7 +20,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ratekeeper_core::{AnyAlgorithm, Charge, Error, Limit, LimitId, Mode, Outage, Quota};
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Error, Limit, LimitId, LimitScope, Mode, Outage, Quota,
+};
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -156,6 +158,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             version: 1,
             algorithm: algorithm.into(),
             outage: Outage::default(),
+            scope: LimitScope::Cluster,
         };
         Ok(NamedLimit::new(self.clone(), limit))
     }

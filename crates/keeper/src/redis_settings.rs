@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use ratekeeper_policy::{RedisSettings, Secret, StoreTls};
+use ratekeeper_policy::{NodeName, RedisSettings, Secret, StoreTls};
 use ratekeeper_store::{
     RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls, StoreError,
 };
@@ -73,7 +73,19 @@ pub fn redis_config(
     config.tls = tls_files(&redis.tls)?;
     config.prefix.clone_from(&redis.prefix);
     config.deadline = Duration::from_nanos(redis.deadline.as_nanos());
+    if let Some(node) = &redis.node {
+        config.node = node_name(node)?;
+    }
     Ok(config)
+}
+
+/// Returns the name of this process.
+fn node_name(node: &NodeName) -> Result<String, StoreError> {
+    let name = match node {
+        NodeName::Text(name) => return Ok(name.clone()),
+        NodeName::Env(name) => name,
+    };
+    read_secret("node", &Secret::Env(name.clone()))
 }
 
 /// Reads the files of `[store.redis.tls]`.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use ratekeeper_policy::Charges;
+use ratekeeper_core::Mode;
+use ratekeeper_policy::{Charges, Policy};
 use smallvec::SmallVec;
 
 /// The limits that a call applies to.
@@ -38,14 +39,18 @@ pub enum Scope<'a> {
 
 /// Keeps the entries of named rules, each with its alternatives. An alternative that is named, of a
 /// limit that is not, is asked by itself, once under each key.
-pub(crate) fn keep_entries(charges: &mut Charges, named: impl Fn(&u32) -> bool) {
+pub(crate) fn keep_entries(charges: &mut Charges, policy: &Policy, named: impl Fn(&u32) -> bool) {
     let Charges { entries, bytes, .. } = charges;
     let mut kept: SmallVec<[(u32, Range<u32>); 4]> = SmallVec::new();
     let of = |key: &Range<u32>| bytes.get(key.start as usize..key.end as usize);
     let mut with_alternatives = false;
     entries.retain(|entry| {
-        let keeps = if entry.otherwise {
-            entry.otherwise = with_alternatives;
+        let keeps = if entry.is_alternative() {
+            if !with_alternatives {
+                let rule = policy.rules.get(entry.rule as usize);
+                let mode = rule.and_then(|rule| rule.mode.charge_mode());
+                entry.mode = mode.unwrap_or(Mode::Enforce);
+            }
             let is_kept =
                 |(rule, key): &(u32, Range<u32>)| *rule == entry.rule && of(key) == of(&entry.key);
             with_alternatives || named(&entry.rule) && !kept.iter().any(is_kept)

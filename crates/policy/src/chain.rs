@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::Permits;
+use ratekeeper_core::{Mode, Permits};
 use smallvec::SmallVec;
 
 use crate::key_part::Credential;
@@ -30,21 +30,25 @@ pub enum Role {
     Elastic(Gate),
     /// When a limit that names it in `otherwise` denies, if it matches.
     Allowance,
+    /// Beside the limit with `candidate`, for which it was made: it has the same requests and keys,
+    /// and never refuses.
+    Candidate,
 }
 
 /// Maximum number of names in `otherwise`.
 pub(crate) const MAX_OTHERWISE: usize = 4;
 
 impl Rule {
-    /// Returns true if it is the extra of another rule, made when the policy was read.
+    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy was
+    /// read.
     pub fn is_extra(&self) -> bool {
-        matches!(self.role, Role::Soft | Role::Elastic(_))
+        matches!(self.role, Role::Soft | Role::Elastic(_) | Role::Candidate)
     }
 }
 
 impl Policy {
-    /// Adds the alternatives to the last entry, which is of the rule `of`.
-    pub(crate) fn add_alternatives<'p>(
+    /// Adds the alternatives to the last entry, which is of the rule `of`, and its candidate.
+    pub(crate) fn add_beside<'p>(
         &'p self,
         of: &'p Rule,
         credential: Credential,
@@ -54,6 +58,29 @@ impl Policy {
         let Some(head) = out.entries.len().checked_sub(1) else {
             return;
         };
+        self.add_alternatives(of, (credential, head), keys, out);
+        // A key with other numbers has no candidate.
+        if let (Some(rule), Some(live)) = (of.candidate, out.entries.get(head))
+            && live.variant.is_none()
+        {
+            let mode = Mode::Shadow;
+            let candidate = Entry {
+                rule,
+                mode,
+                ..live.clone()
+            };
+            out.entries.push(candidate);
+        }
+    }
+
+    /// Adds the alternatives to the entry at `head`. Removes it if one of them is unlimited.
+    fn add_alternatives<'p>(
+        &'p self,
+        of: &'p Rule,
+        (credential, head): (Credential, usize),
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) {
         for &index in &of.otherwise {
             let rule = self.rules.get(index as usize);
             let Some(rule) = rule.filter(|rule| rule.mode != RuleMode::Off) else {
@@ -62,7 +89,7 @@ impl Policy {
             let entry = match &rule.role {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, rule, &out.entries[head]),
-                Role::Limit | Role::Allowance => {
+                Role::Limit | Role::Allowance | Role::Candidate => {
                     let Ok(entry) = self.allowance_entry(index, rule, credential, keys, out) else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);
@@ -108,7 +135,7 @@ impl Policy {
             fallback: subject == KeySubject::StandIn,
             replaced: None,
             variant,
-            otherwise: true,
+            mode: Mode::Otherwise,
         }))
     }
 
@@ -147,7 +174,7 @@ fn extra(index: u32, rule: &Rule, head: &Entry) -> Option<Entry> {
     has_numbers.then(|| Entry {
         rule: index,
         variant,
-        otherwise: true,
+        mode: Mode::Otherwise,
         replaced: None,
         ..head.clone()
     })

@@ -14,7 +14,9 @@
 
 use std::fmt;
 
-use ratekeeper_core::{Error, Limit, LimitId, Nanos, Outage, Permits, Quota, QuotaReset};
+use ratekeeper_core::{
+    Error, Limit, LimitId, LimitScope, Nanos, Outage, Permits, Quota, QuotaReset,
+};
 
 /// How a report corrects the charge of a limit: `count`, `reset_on`, `report_within`, and
 /// `reserve` of `cost`.
@@ -151,6 +153,7 @@ impl Correction {
                 algorithm: QuotaReset::new(quota)?.into(),
                 // Without a record the charge stays.
                 outage: Outage::Deny,
+                scope: LimitScope::Cluster,
             },
         })
     }

@@ -26,6 +26,7 @@ mod geo;
 mod glob;
 mod identify;
 mod key_part;
+mod key_share;
 mod keys;
 mod matcher;
 mod overrides;
@@ -59,19 +60,20 @@ pub use facts::Facts;
 pub use geo::{Asn, Country, Geo, GeoFile};
 pub use identify::ClientIp;
 pub use key_part::KeyPart;
+pub use key_share::KeyShare;
 pub use matcher::Matcher;
 pub use overrides::Override;
 pub use path::{PathCase, normal_path};
 pub use pattern::{Field, Pattern, network};
 pub use patterns::Patterns;
 pub use plan::Plans;
-pub use policy::{Charges, Entry, KeyBytes, Policy};
+pub use policy::{Barred, Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
-    WebhookSettings,
+    HeaderStyle, Listen, NodeName, RedisSettings, Secret, SentinelSettings, Settings, StoreTls,
+    Tls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;

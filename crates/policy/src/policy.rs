@@ -5,7 +5,7 @@ mod charges;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ratekeeper_core::{Key, Limit, Origin, Permits};
+use ratekeeper_core::{Key, Limit, Mode, Origin, Permits};
 
 use crate::claims::LazyClaims;
 use crate::key_part::Credential;
@@ -17,7 +17,7 @@ use crate::{
     ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
     WallTime,
 };
-pub use charges::{Charges, Entry, KeyBytes};
+pub use charges::{Barred, Charges, Entry, KeyBytes};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +87,8 @@ impl Policy {
     fn add_verified(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
+        let start = out.next_start();
+        out.set_aside.clear();
         match &facts.descriptor {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
@@ -103,6 +105,9 @@ impl Policy {
                 }
             }
         }
+        if !out.set_aside.is_empty() {
+            out.remove_set_aside(start);
+        }
     }
 
     /// Adds the charge of a rule that applies.
@@ -110,7 +115,14 @@ impl Policy {
         let descriptor = keys.facts().descriptor;
         let numbers = descriptor.and_then(|descriptor| descriptor.instead);
         if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
-            out.barred.push((rule, numbers));
+            if let Some(mode) = of.mode_of(None) {
+                self.set_aside(of, mode, out);
+                out.barred.push(Barred {
+                    rule,
+                    numbers,
+                    mode,
+                });
+            }
             return;
         }
         let first = out.entries.len();
@@ -137,12 +149,21 @@ impl Policy {
         let is_second = matches!(credential, Credential::Second);
         match keys.write(of, credential, &mut out.bytes) {
             KeySubject::Deny if is_second => {} // the first key lacks the same part
-            KeySubject::Deny => out.missing.push(rule),
+            KeySubject::Deny => {
+                let mode = of.mode_of(None).unwrap_or(Mode::Shadow);
+                self.set_aside(of, mode, out);
+                out.missing.push(rule);
+            }
             KeySubject::Skip => {}
             _ if is_second && Self::is_repeated(start, out.entries.get(first), out) => {
                 keys.truncate(start as usize, &mut out.bytes);
             }
             subject @ (KeySubject::Known | KeySubject::StandIn) => {
+                let key = Key::from_bytes(&out.bytes[start as usize..]);
+                let Some(mode) = of.mode_of(Some(key)) else {
+                    return; // off
+                };
+                self.set_aside(of, mode, out);
                 let allowance = match numbers {
                     Some(_) => Allowance::Own,
                     None => self.allowance_of(of, start, credential, keys, out),
@@ -151,7 +172,7 @@ impl Policy {
                     Allowance::Own => None,
                     Allowance::Variant(index) => Some(index),
                     Allowance::Unlimited => return,
-                    Allowance::Blocked => return out.bar(rule, of),
+                    Allowance::Blocked => return out.bar(rule, of, mode),
                 };
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;
@@ -168,13 +189,25 @@ impl Policy {
                     fallback: subject == KeySubject::StandIn,
                     replaced,
                     variant,
-                    otherwise: false,
+                    mode,
                 });
                 // The numbers of a caller stand alone.
-                if !of.otherwise.is_empty() && numbers.is_none() {
-                    self.add_alternatives(of, credential, keys, out);
+                if numbers.is_none() {
+                    self.add_beside(of, credential, keys, out);
                 }
             }
+        }
+    }
+
+    /// Notes the rules that a rule which applies replaces, unless it acts as in shadow mode.
+    fn set_aside(&self, of: &Rule, mode: Mode, out: &mut Charges) {
+        if mode != Mode::Enforce {
+            return;
+        }
+        for &index in &of.replaces {
+            let candidate = self.rules.get(index as usize);
+            let candidate = candidate.and_then(|rule| rule.candidate);
+            out.set_aside.extend([index].into_iter().chain(candidate));
         }
     }
 

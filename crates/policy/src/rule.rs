@@ -9,8 +9,8 @@ use ratekeeper_core::{
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers,
-    Role, Variants, WallTime,
+    Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare, Matcher,
+    Numbers, Role, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -20,6 +20,8 @@ pub struct Rule {
     pub limit: Limit,
     /// Decides and refuses, only decides, or does nothing.
     pub mode: RuleMode,
+    /// Share of its keys for which it is enforced, if its mode is; `None` for all.
+    pub percent: Option<KeyShare>,
     /// Requests it is for.
     pub matcher: Matcher,
     /// Times at which it applies; `None` for all.
@@ -56,6 +58,10 @@ pub struct Rule {
     pub role: Role,
     /// Indices of the rules that are asked, in order, when it denies.
     pub otherwise: Vec<u32>,
+    /// Indices of the rules that are not asked where it applies and is enforced.
+    pub replaces: Vec<u32>,
+    /// Index of the rule with another number that is tried beside it.
+    pub candidate: Option<u32>,
 }
 
 impl Rule {
@@ -80,6 +86,26 @@ impl Rule {
     pub fn is_active(&self, wall: WallTime) -> bool {
         let active = self.active.as_deref();
         active.is_none_or(|active| active.is_active(wall))
+    }
+
+    /// Returns true if `name` is its name, or that of the limit whose candidate it is.
+    pub fn is_named(&self, name: &str) -> bool {
+        let own = &*self.limit.name;
+        let of = own.strip_suffix("+candidate");
+        own == name || of.is_some_and(|of| of == name)
+    }
+
+    /// Returns the mode in which the key of a request is decided; `None` if the rule is off. A
+    /// request without a key belongs to a share of all keys only.
+    pub fn mode_of(&self, key: Option<Key<'_>>) -> Option<Mode> {
+        let is_in = |share: KeyShare| match key {
+            Some(key) => share.holds(&self.limit.name, key),
+            None => share.is_whole(),
+        };
+        match self.mode.charge_mode()? {
+            Mode::Enforce if !self.percent.is_none_or(is_in) => Some(Mode::Shadow),
+            mode => Some(mode),
+        }
     }
 
     /// Returns true if it is for this request, at the times at which it is active.

@@ -88,6 +88,18 @@ pub struct RedisSettings {
     pub deadline: Nanos,
     /// Number of processes that share the store: while it fails, each holds that part of a limit.
     pub nodes: NonZeroU32,
+    /// Name of this process among them, for limits that each counts by itself; `None` for a random
+    /// one.
+    pub node: Option<NodeName>,
+}
+
+/// `node` of `[store.redis]`: the name of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeName {
+    /// As written.
+    Text(String),
+    /// `env:NAME`: in an environment variable.
+    Env(String),
 }
 
 impl RedisSettings {

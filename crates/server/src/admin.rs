@@ -17,7 +17,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{Limit, LimitId, Nanos};
+use ratekeeper_core::{Limit, LimitId, LimitScope, Nanos};
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use ratekeeper_policy::{Policy, Rule};
 use ratekeeper_store::{LimitUsage, Loans, Usage};
@@ -285,6 +285,22 @@ fn about(policy: &Policy, rule: &Rule) -> Value {
         let others = others.filter_map(|index| policy.rules.get(*index as usize));
         let names = others.map(|other| &*other.limit.name);
         limit["otherwise"] = json!(names.collect::<Vec<_>>());
+    }
+    if !rule.replaces.is_empty() {
+        let others = rule.replaces.iter();
+        let others = others.filter_map(|index| policy.rules.get(*index as usize));
+        let names = others.map(|other| &*other.limit.name);
+        limit["replaces"] = json!(names.collect::<Vec<_>>());
+    }
+    if let Some(share) = rule.percent {
+        limit["percent"] = json!(share.percent());
+    }
+    if let Some(candidate) = rule.candidate {
+        let candidate = policy.rules.get(candidate as usize);
+        limit["candidate"] = json!(candidate.map(|rule| &*rule.limit.name));
+    }
+    if rule.limit.scope == LimitScope::Node {
+        limit["scope"] = json!("node");
     }
     limit
 }

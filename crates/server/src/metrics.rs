@@ -345,7 +345,7 @@ impl LimitRow {
             tracing::warn!(
                 event = "ban.began",
                 limit = &*self.name,
-                shadow = outcome.rule.mode == RuleMode::Shadow,
+                shadow = outcome.mode() == Some(Mode::Shadow),
                 retry_after_ms = wait.map(Nanos::as_millis_ceil),
                 suppressed,
             );
@@ -358,7 +358,7 @@ impl LimitRow {
             tracing::info!(
                 event = "decision.denied",
                 limit = &*self.name,
-                shadow = outcome.rule.mode == RuleMode::Shadow,
+                shadow = outcome.mode() == Some(Mode::Shadow),
                 retry_after_ms = wait.map(Nanos::as_millis_ceil),
                 suppressed,
             );

@@ -123,6 +123,7 @@ impl Default for MemoryConfig {
 ///     id: LimitId::new(0),
 ///     version: 1,
 ///     outage: Outage::Local,
+///     scope: ratekeeper_core::LimitScope::Cluster,
 ///     algorithm: Gcra::token_bucket("2/1s".parse().unwrap()).unwrap().into(),
 /// };
 /// let charge = |key| Charge {

@@ -56,6 +56,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 ///     id: LimitId::new(0),
 ///     version: 1,
 ///     outage: Outage::Local,
+///     scope: ratekeeper_core::LimitScope::Cluster,
 ///     algorithm: Gcra::token_bucket("1/1h".parse()?)?.into(),
 /// };
 /// let (key, cost, mode) = (Key::ALL, Permits::ONE, Mode::Enforce);

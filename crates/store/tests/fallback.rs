@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Limit, LimitId, Log, Mode, Nanos, Outage,
-    Permits, Time, Verdict, WarmUp, Window,
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Limit, LimitId, LimitScope, Log, Mode,
+    Nanos, Outage, Permits, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_store::{
     ActItem as _, ActKind, ActualCost, BreakerState, Decisions, Fallback, HealthChange, Hold,
@@ -94,6 +94,7 @@ fn limit(id: u32, outage: Outage, algorithm: impl Into<AnyAlgorithm>) -> Limit {
         id: LimitId::new(id),
         version: 1,
         outage,
+        scope: LimitScope::Cluster,
         algorithm: algorithm.into(),
     }
 }
@@ -197,6 +198,37 @@ fn each_limit_follows_its_choice_for_outages() {
         let refused = decide(&store, &[charge(&limit, 1)], at(0)).each[0].verdict;
         assert_ne!(refused, Verdict::DenyForever, "the denial has a wait");
     }
+}
+
+/// A limit that each process counts by itself is not divided, and its debts are whole.
+#[test]
+fn a_limit_of_each_process_is_held_whole() {
+    let store = fallback(3);
+    cut(&store, true);
+    let whole = Limit {
+        scope: LimitScope::Node,
+        ..tokens(0, Outage::Local, "10/1h")
+    };
+    let shared = tokens(1, Outage::Local, "100/1h");
+    let both = [charge(&whole, 4), charge(&shared, 4)];
+    let decisions = decide(&store, &both, at(0));
+    assert!(decisions.admitted);
+    assert_eq!(decisions.each[0].remaining.get(), 6);
+    assert_eq!(
+        decisions.each[1].remaining.get(),
+        29,
+        "a third of 100, less 4"
+    );
+    assert_eq!(passes(&store, &whole, at(0)), 6);
+
+    cut(&store, false);
+    ready(store.tend(at(60_000)));
+    let left = |limit: &Limit| {
+        let look = ready(store.main().look(&[charge(limit, 0)], at(60_000)));
+        look.unwrap().each[0].remaining.get()
+    };
+    assert_eq!(left(&whole), 0, "the debt of 10 is charged");
+    assert_eq!(left(&shared), 96);
 }
 
 #[test]

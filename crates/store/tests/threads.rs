@@ -21,6 +21,7 @@ fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
         id: LimitId::new(id),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: algorithm.into(),
     }
 }

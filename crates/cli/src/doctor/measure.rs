@@ -9,7 +9,8 @@
 
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{
-    Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Nanos, Outage, Permits, Time, Window,
+    Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitScope, Mode, Nanos, Outage, Permits, Time,
+    Window,
 };
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
@@ -302,6 +303,7 @@ impl CheckLimits {
                 id: LimitId::new(id),
                 version: 1,
                 outage: Outage::Deny,
+                scope: LimitScope::Cluster,
                 algorithm,
             })
         };

@@ -9,7 +9,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Algorithm as _, Origin, Time};
+use ratekeeper_core::{Algorithm as _, LimitScope, Mode, Origin, Time};
 use ratekeeper_policy::{Allowance, MissingKey, Policy, Role, Rule, RuleMode, WallTime};
 
 use self::document::document;
@@ -192,6 +192,7 @@ fn write_text(
                 fallback,
                 window_ends,
                 numbers: held,
+                mode: of_key,
             } => {
                 output.line(format!(
                     "{name}  {}  {}",
@@ -209,6 +210,13 @@ fn write_text(
                     String::new()
                 };
                 output.line(format!("    counts    {key}, cost {cost}{because}"))?;
+                if rule.percent.is_some() && rule.mode == RuleMode::Enforce {
+                    let effect = match of_key {
+                        Mode::Shadow => "in shadow mode: not among the enforced keys",
+                        _ => "enforced: among the enforced keys",
+                    };
+                    output.line(format!("    this key  {effect}"))?;
+                }
                 if let Some(held) = held {
                     output.line(format!("    numbers   by {}", held.by))?;
                 }
@@ -264,6 +272,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
         output.line(format!("    results   {correction}"))?;
     }
     alternatives(policy, rule, output)?;
+    trials(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
@@ -291,11 +300,42 @@ fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(),
                 gate.signal().name(),
                 gate.below_percent()
             ))?,
-            Role::Limit | Role::Allowance => names.push(&*other.limit.name),
+            Role::Limit | Role::Allowance | Role::Candidate => names.push(&*other.limit.name),
         }
     }
     if !names.is_empty() {
         output.line(format!("    otherwise {}", names.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Writes how a limit is tried before it is enforced, and the limits that it replaces.
+fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    let replaced = limits::replaced(policy, rule);
+    if !replaced.is_empty() {
+        let names = replaced.join(", ");
+        let not_yet = match rule.mode {
+            RuleMode::Enforce => "",
+            RuleMode::Shadow | RuleMode::Off => " once it is enforced",
+        };
+        output.line(format!(
+            "    replaces  {names}{not_yet}: not asked where this limit applies"
+        ))?;
+    }
+    if let Some(share) = rule.percent {
+        output.line(format!(
+            "    percent   enforced for {share} of its keys, in shadow mode for the others"
+        ))?;
+    }
+    if let Some(candidate) = limits::candidate(policy, rule) {
+        output.line(format!(
+            "    candidate {}, tried on the requests that pass, refuses none; at worst {}",
+            candidate.text,
+            limits::worst_case(candidate)
+        ))?;
+    }
+    if rule.limit.scope == LimitScope::Node {
+        output.line("    scope     each process counts by itself, in a shared store as well")?;
     }
     Ok(())
 }

@@ -33,3 +33,4 @@ mod store;
 mod store_faults;
 mod tls;
 mod tokens;
+mod trials;

@@ -307,6 +307,7 @@ fn extra(
         variants: Variants::default(),
         role: reached,
         otherwise: Vec::new(),
+        replaces: Vec::new(),
         alert: None, // the limit's own alert sees every request
         ..own.clone()
     };
@@ -371,17 +372,21 @@ pub(super) fn add_variant(
     }
 }
 
-/// Returns the rules of the drafts, with their extras behind them.
+/// Returns the rules of the drafts, with their extras and candidates behind them.
 pub(super) fn rules(drafts: Vec<Draft>) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(drafts.len());
     let mut extras = Vec::new();
     let count = drafts.len();
     for mut draft in drafts {
-        if let Some(extra) = draft.extra.take() {
+        let mut add = |rule| {
             let index = u32::try_from(count + extras.len()).unwrap_or(u32::MAX);
-            draft.rule.otherwise.insert(0, index);
-            extras.push(extra.rule);
+            extras.push(rule);
+            index
+        };
+        if let Some(extra) = draft.extra.take() {
+            draft.rule.otherwise.insert(0, add(extra.rule));
         }
+        draft.rule.candidate = draft.candidate.take().map(|rule| add(*rule));
         rules.push(draft.rule);
     }
     rules.extend(extras);

@@ -17,11 +17,13 @@ use super::diagnostic::{Findings, shown};
 use super::extras::Extra;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
+use super::percent::percent;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
 use super::read::{self, At, SpannedValue, whole};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
+use super::scope::scope;
 use super::settings::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
 use crate::{
@@ -41,6 +43,10 @@ pub(super) struct Draft {
     pub(super) places: LimitPlaces,
     /// Its extra, if it is soft or elastic.
     pub(super) extra: Option<Box<Extra>>,
+    /// The rule with its other number, if it has a candidate.
+    pub(super) candidate: Option<Box<Rule>>,
+    /// True if another limit replaces it.
+    pub(super) is_replaced: bool,
 }
 
 impl Draft {
@@ -128,17 +134,12 @@ pub(super) fn limit<'a>(
     let alert = alert(written, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
-    let Defaults {
-        mode: usual_mode,
-        missing_key: usual_missing,
-        ..
-    } = &shared.defaults;
-    let mode = mode(written).or_else(|| usual_mode.clone());
-    let is_set = missing.is_some() || usual_missing.is_some();
+    let usual = &shared.defaults;
+    let mode = mode(written).or_else(|| usual.mode.clone());
+    let is_set = missing.is_some() || usual.missing_key.is_some();
     let on_descriptors = separate(written, &here, out);
-    let missing_key = missing.or_else(|| usual_missing.clone());
-    let missing_key = missing_key.unwrap_or_default();
-    let missing_key = match missing_key {
+    let missing_key = missing.or_else(|| usual.missing_key.clone());
+    let missing_key = match missing_key.unwrap_or_default() {
         // Descriptors have no address.
         MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
         chosen => chosen,
@@ -170,6 +171,7 @@ pub(super) fn limit<'a>(
         id: LimitId::default(),
         version: 0,
         outage,
+        scope: scope(written),
         algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
     let variants = match by_day {
@@ -185,6 +187,7 @@ pub(super) fn limit<'a>(
         rule: Rule {
             limit,
             mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
+            percent: percent(written),
             matcher: requests.matcher,
             active,
             alert,
@@ -202,8 +205,12 @@ pub(super) fn limit<'a>(
             variants,
             role: Role::Limit,
             otherwise: Vec::new(),
+            replaces: Vec::new(),
+            candidate: None,
         },
         extra: None,
+        candidate: None,
+        is_replaced: false,
         index,
         same: requests.same,
         kind: quantity.kind,

@@ -247,8 +247,12 @@ pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     // A limit with an alternative lets more pass, and one that is an alternative is seldom asked.
     let is_alone = |draft: &Draft| draft.extra.is_none() && draft.rule.otherwise.is_empty();
     let is_met = matches!((&a.role, &b.role), (Role::Limit, Role::Limit));
+    // A limit that another replaces, or that is enforced for some keys, lets others pass.
+    let is_constant = !strict.is_replaced && !loose.is_replaced && a.percent.is_none();
     is_plain
         && is_final
+        && is_constant
+        && a.limit.scope == b.limit.scope
         && is_alone(strict)
         && is_met
         && a.cost == b.cost

@@ -26,6 +26,7 @@ mod alert;
 mod algorithm;
 mod anchor;
 mod ban;
+mod candidate;
 mod check;
 pub(crate) mod codes;
 mod complaint;
@@ -51,6 +52,7 @@ mod otherwise;
 mod overrides;
 mod overrides_edit;
 mod overrides_file;
+mod percent;
 mod plan;
 mod policy_files;
 mod post_paid;
@@ -61,8 +63,10 @@ mod redis;
 mod reference;
 mod refusal;
 mod render;
+mod replaces;
 mod requests;
 mod schema;
+mod scope;
 mod secrets;
 mod settings;
 mod shape;
@@ -234,6 +238,9 @@ fn policy(
     let prefix = client_ip.ipv6_prefix;
     let signals = extras::extras(&mut drafts, &variants, out);
     otherwise::otherwise(&mut drafts, &variants, out);
+    replaces::replaces(&mut drafts, &variants, out);
+    percent::beside(&drafts, &variants, out);
+    candidate::candidates(&mut drafts, &variants, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
@@ -255,6 +262,7 @@ fn policy(
     active::lints(&drafts, context.origin, out);
     turns::turns(&drafts, out);
     alert::unused(root, &drafts, out);
+    replaces::lints(&drafts, out);
     Some(Policy {
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),

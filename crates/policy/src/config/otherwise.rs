@@ -144,7 +144,11 @@ fn refused(
     ))
 }
 
-fn unknown(text: &At<&str>, names: &HashMap<std::sync::Arc<str>, usize>, out: &mut Findings<'_>) {
+pub(super) fn unknown(
+    text: &At<&str>,
+    names: &HashMap<std::sync::Arc<str>, usize>,
+    out: &mut Findings<'_>,
+) {
     if !out.is_whole() {
         return;
     }

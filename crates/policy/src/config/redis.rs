@@ -14,6 +14,7 @@ use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
 use super::numbers::{Written, span};
 use super::read::{self, At, SpannedValue, whole};
+use super::scope;
 use super::secrets::secret;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
@@ -53,6 +54,7 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
     let database = database(table, kind == UrlKind::Node, out);
     let nodes = read::number(table, "nodes", u64::from(u32::MAX));
     let nodes = nodes.and_then(|nodes| u32::try_from(nodes.value).ok());
+    let node = scope::node(table, out);
     let (username, password) = login?;
     Some(RedisSettings {
         urls: urls?,
@@ -68,6 +70,7 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
         prefix: prefix?,
         deadline: deadline?,
         nodes: nodes.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        node: node.ok()?,
     })
 }
 

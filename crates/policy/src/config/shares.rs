@@ -1,6 +1,6 @@
 //! Shares: the part of a limit that one process has while the shared store fails.
 
-use ratekeeper_core::{Algorithm as _, Outage, Permits};
+use ratekeeper_core::{Algorithm as _, LimitScope, Outage, Permits};
 
 use super::codes;
 use super::diagnostic::Findings;
@@ -17,7 +17,8 @@ pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_
     };
     let capacity = rule.limit.algorithm.capacity();
     let fits = u64::from(cost.get()) * u64::from(nodes) <= u64::from(capacity.get());
-    if fits || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
+    let is_whole = rule.limit.scope == LimitScope::Node;
+    if fits || is_whole || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
         return;
     }
     let name = &rule.limit.name;

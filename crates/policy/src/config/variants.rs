@@ -156,7 +156,10 @@ impl<'a> VariantReader<'a> {
                     format!("limit `{name}` with \"{text}\" can never let a request pass");
                 let label = format!("holds {capacity}, and each request costs {cost}");
                 out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
-                    .help(format!("allow at least {cost}, or write \"blocked\""));
+                    .help(match set.field {
+                        "candidate" | "extra" => format!("allow at least {cost}"),
+                        _ => format!("allow at least {cost}, or write \"blocked\""),
+                    });
                 None
             }
             _ => Some(quantity),

@@ -17,8 +17,8 @@
 //! counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Outage,
-    Permits, Quota, QuotaReset, Window,
+    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, LimitScope, Nanos, Origin,
+    Outage, Permits, Quota, QuotaReset, Window,
 };
 
 use super::Unit;
@@ -113,6 +113,7 @@ fn limit(name: String, window: impl Into<AnyAlgorithm>) -> Limit {
         // gives them a higher version, and their states are converted.
         version: 1,
         outage: Outage::Local,
+        scope: LimitScope::Cluster,
         algorithm,
     }
 }

@@ -21,12 +21,14 @@ pub struct Charges {
     pub missing: SmallVec<[u32; 2]>,
     /// Rules with zero permits in place of their numbers, by the caller, a plan or an override:
     /// they deny.
-    pub barred: Vec<(u32, Numbers)>,
+    pub barred: Vec<Barred>,
     /// Limits with the numbers of the caller in place of their own. They have the ids of their
     /// rules until the keeper assigns them their own.
     pub replaced: Vec<(Limit, Numbers)>,
     /// The keys' bytes, one after the other.
     pub bytes: KeyBytes,
+    /// Rules that others replace for the request whose charges are being added.
+    pub(super) set_aside: SmallVec<[u32; 4]>,
 }
 
 /// Key bytes of a request; the first 128 need no allocation.
@@ -63,6 +65,14 @@ impl Deref for KeyBytes {
     }
 }
 
+/// Where the charges of a request begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChargeStart {
+    entries: usize,
+    missing: usize,
+    barred: usize,
+}
+
 /// One charge.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -78,11 +88,28 @@ pub struct Entry {
     pub replaced: Option<u32>,
     /// Index of the rule's variant; `None` for the rule's own numbers.
     pub variant: Option<u32>,
-    /// True for an alternative to the entry before it: [`Mode::Otherwise`].
-    pub otherwise: bool,
+    /// The effect of a denial: that of the rule, or [`Mode::Shadow`] for a key outside of the
+    /// rule's share; [`Mode::Otherwise`] for an alternative to the entry before it.
+    pub mode: Mode,
+}
+
+/// A rule that denies without being asked, because it allows nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Barred {
+    /// Index of the rule in the policy.
+    pub rule: u32,
+    /// Its numbers: zero permits.
+    pub numbers: Numbers,
+    /// The effect of the denial.
+    pub mode: Mode,
 }
 
 impl Entry {
+    /// Returns true for an alternative to the entry before it.
+    pub fn is_alternative(&self) -> bool {
+        self.mode == Mode::Otherwise
+    }
+
     /// Returns the variant of its rule that it is charged to; `None` for the rule's own numbers.
     pub fn variant_of<'p>(&self, rule: &'p Rule) -> Option<&'p Variant> {
         rule.variants.numbers.get(self.variant? as usize)
@@ -106,11 +133,7 @@ impl Charges {
                 limit: self.limit(entry, rule),
                 key: self.key(entry),
                 cost: entry.cost,
-                mode: if entry.otherwise {
-                    Mode::Otherwise
-                } else {
-                    rule.mode.charge_mode()?
-                },
+                mode: entry.mode,
             })
         })
     }
@@ -126,11 +149,67 @@ impl Charges {
             .map_or(&rule.limit, |variant| &variant.limit)
     }
 
-    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys.
-    pub(super) fn bar(&mut self, rule: u32, of: &Rule) {
-        if self.barred.last().is_none_or(|(barred, _)| *barred != rule) {
-            let per = of.window.unwrap_or(Nanos::SECOND);
-            self.barred.push((rule, Numbers::none(per)));
+    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys, and
+    /// enforced if it is for one of them.
+    pub(super) fn bar(&mut self, rule: u32, of: &Rule, mode: Mode) {
+        match self.barred.last_mut() {
+            Some(before) if before.rule == rule => {
+                if mode == Mode::Enforce {
+                    before.mode = mode;
+                }
+            }
+            _ => {
+                let numbers = Numbers::none(of.window.unwrap_or(Nanos::SECOND));
+                self.barred.push(Barred {
+                    rule,
+                    numbers,
+                    mode,
+                });
+            }
+        }
+    }
+
+    /// Removes the charges from `start` on of the rules that others replace, with their
+    /// alternatives.
+    pub(super) fn remove_set_aside(&mut self, start: ChargeStart) {
+        let Self {
+            entries,
+            missing,
+            barred,
+            set_aside,
+            ..
+        } = self;
+        let keeper = |start: usize| {
+            let mut at = 0;
+            let set_aside = &*set_aside;
+            move |rule: u32| {
+                at += 1;
+                at <= start || !set_aside.contains(&rule)
+            }
+        };
+        let (mut keeps, mut kept) = (keeper(start.entries), false);
+        entries.retain(|entry| {
+            let keeps = keeps(entry.rule);
+            kept = if entry.is_alternative() { kept } else { keeps };
+            kept
+        });
+        let mut keeps = keeper(start.missing);
+        missing.retain(|rule| keeps(*rule));
+        let mut keeps = keeper(start.barred);
+        barred.retain(|barred| keeps(barred.rule));
+    }
+
+    /// Returns true if another rule replaces this one for the request added last.
+    pub fn is_replaced(&self, rule: u32) -> bool {
+        self.set_aside.contains(&rule)
+    }
+
+    /// Returns the end of the charges, where those of the next request begin.
+    pub(super) fn next_start(&self) -> ChargeStart {
+        ChargeStart {
+            entries: self.entries.len(),
+            missing: self.missing.len(),
+            barred: self.barred.len(),
         }
     }
 

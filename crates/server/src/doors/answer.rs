@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
 use ratekeeper::{Answer, Outcome, Permit};
-use ratekeeper_core::{Nanos, Permits, Verdict};
+use ratekeeper_core::{Mode, Nanos, Permits, Verdict};
 use ratekeeper_policy::{KeyPart, Rule, RuleMode};
 
 /// Room for an answer of two limits.
@@ -179,7 +179,7 @@ fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, "{\"name\":");
     push_text(json, &outcome.rule.limit.name);
     push(json, ",\"mode\":\"");
-    push(json, mode(outcome.rule.mode));
+    push(json, mode(shown_mode(outcome)));
     json.push(b'"');
 }
 
@@ -245,6 +245,14 @@ pub(crate) fn push_limits_after(
         push_reset_and_key(json, &outcome);
     }
     json.push(b']');
+}
+
+/// Returns the mode of an outcome: that of the rule, unless the key is outside of its share.
+fn shown_mode(outcome: &Outcome<'_>) -> RuleMode {
+    match outcome.mode() {
+        Some(Mode::Shadow) => RuleMode::Shadow,
+        _ => outcome.rule.mode,
+    }
 }
 
 /// Returns the word for a mode.

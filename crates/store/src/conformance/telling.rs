@@ -13,6 +13,7 @@ pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -
         id: LimitId::new(id),
         version,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: algorithm.into(),
     }
 }

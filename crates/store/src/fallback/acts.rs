@@ -92,7 +92,9 @@ impl FallbackAct for Settle {
             .map(|item| Settled {
                 charge: store.scaled(&item.charge),
                 used: match item.used {
-                    ActualCost::Permits(used) => ActualCost::Permits(store.scaled_cost(used)),
+                    ActualCost::Permits(used) => {
+                        ActualCost::Permits(store.scaled_cost(item.charge.limit, used))
+                    }
                     ActualCost::Reset => ActualCost::Reset,
                 },
             })
@@ -156,7 +158,8 @@ impl FallbackAct for Release {
         let here = store.local.settle_now(self, holds, now);
         let here = here
             .iter()
-            .map(|back| Permits::new(back.get() / store.nodes));
+            .zip(holds)
+            .map(|(back, hold)| Permits::new(back.get() / store.sharers(hold.charge().limit)));
         let mut back: SmallVec<[Permits; 4]> = here.collect();
         if back.contains(&Permits::ZERO) {
             let there = store.ask(self, holds, now).await?;

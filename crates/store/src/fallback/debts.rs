@@ -63,7 +63,7 @@ impl<S: Remote> FallbackInner<S> {
                     mode: Mode::Enforce,
                 };
                 // Rounded up: a part of a permit counts as a permit.
-                let debit = charge(used.div_ceil(self.nodes.get()));
+                let debit = charge(used.div_ceil(self.sharers(&limit).get()));
                 let Err(error) = self.debit(debit, now).await else {
                     // Permits admitted here meanwhile are still owed.
                     self.local.settle_now(GiveBack, &[charge(used)], now);

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use ratekeeper_core::{
-    Algorithm as _, Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+    Algorithm as _, Charge, Decision, Lend, Limit, LimitScope, Mode, Nanos, Outage, Permits, Time,
+    Verdict,
 };
 use smallvec::SmallVec;
 
@@ -13,16 +14,24 @@ use crate::{Decide, Decisions, Look, StoreError};
 /// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
 impl<S: Remote> FallbackInner<S> {
+    /// Returns the number of processes that share a limit.
+    pub(super) fn sharers(&self, limit: &Limit) -> NonZeroU32 {
+        match limit.scope {
+            LimitScope::Cluster => self.nodes,
+            LimitScope::Node => NonZeroU32::MIN,
+        }
+    }
+
     /// Returns the charge against a share: a permit counts once for every process.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
         Charge {
-            cost: self.scaled_cost(charge.cost),
+            cost: self.scaled_cost(charge.limit, charge.cost),
             ..*charge
         }
     }
 
-    pub(super) fn scaled_cost(&self, cost: Permits) -> Permits {
-        Permits::new(cost.get().saturating_mul(self.nodes.get()))
+    pub(super) fn scaled_cost(&self, limit: &Limit, cost: Permits) -> Permits {
+        Permits::new(cost.get().saturating_mul(self.sharers(limit).get()))
     }
 
     /// Returns true if at least the cost of `share` was charged here.
@@ -45,7 +54,8 @@ impl<S: Remote> FallbackInner<S> {
         let capacity = charge.limit.algorithm.capacity();
         // A limit of the maximum capacity is a counter: its reader compares the count of the
         // share with the number of a rule.
-        if self.nodes == NonZeroU32::MIN || capacity == Permits::MAX {
+        let sharers = self.sharers(charge.limit);
+        if sharers == NonZeroU32::MIN || capacity == Permits::MAX {
             return share;
         }
         let forever = charge.cost > capacity;
@@ -55,7 +65,7 @@ impl<S: Remote> FallbackInner<S> {
         };
         Decision {
             verdict,
-            remaining: Permits::new(share.remaining.get() / self.nodes), // down
+            remaining: Permits::new(share.remaining.get() / sharers), // down
             ..share
         }
     }

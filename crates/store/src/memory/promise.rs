@@ -25,12 +25,14 @@ impl MemoryStore {
     /// the decision holds the wait or the denial.
     ///
     /// ```
-    /// # use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits, Time};
+    /// # use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, LimitScope, Mode, Nanos, Outage};
+    /// # use ratekeeper_core::{Permits, Time};
     /// # use ratekeeper_store::{MemoryConfig, MemoryStore};
     /// # let store = MemoryStore::new(MemoryConfig::default());
     /// # let (name, id, version, outage) = ("pace".into(), LimitId::new(0), 1, Outage::Local);
+    /// # let scope = LimitScope::Cluster;
     /// let algorithm = Gcra::spacing(Nanos::SECOND).unwrap().into();
-    /// let limit = Limit { name, id, version, outage, algorithm };
+    /// let limit = Limit { name, id, version, outage, scope, algorithm };
     /// # let (key, cost, mode) = (Key::from_bytes(b"ann"), Permits::ONE, Mode::Enforce);
     /// let charge = Charge { limit: &limit, key, cost, mode };
     /// assert!(store.take(&charge, Time::ZERO, Time::ZERO).verdict.allows());

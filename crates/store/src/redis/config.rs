@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ratekeeper_core::Origin;
+use ratekeeper_resilience::{Random as _, SplitMix};
 
 /// The clock that decides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -137,10 +138,13 @@ pub struct RedisConfig {
     pub origin: Origin,
     /// The clock that decides.
     pub clock: RedisClock,
+    /// Name of this process in the keys of limits that each process counts by itself. A limit
+    /// continues after a restart under the same name.
+    pub node: String,
 }
 
 impl RedisConfig {
-    /// Configures one server, with prefix `rk` and a deadline of 100 ms. Without a keeper, for
+    /// Configures one server, with prefix `rk`, a deadline of 100 ms and a random name of the process. Without a keeper, for
     /// limits on a clock that counts from 1970.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -150,6 +154,7 @@ impl RedisConfig {
             deadline: Duration::from_millis(100),
             origin: Origin::UNIX,
             clock: RedisClock::Server,
+            node: format!("{:016x}", SplitMix::seeded().draw()),
         }
     }
 }

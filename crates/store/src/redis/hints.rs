@@ -236,13 +236,14 @@ mod tests {
                 id: LimitId::new(0),
                 version: 1,
                 outage: Outage::Local,
+                scope: ratekeeper_core::LimitScope::Cluster,
                 algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
                     .unwrap()
                     .into(),
             };
             Self {
                 hints: KeyHints::new(Losses::default()),
-                limit: KnownLimits::new(Origin::UNIX).prepare(&limit),
+                limit: KnownLimits::new(Origin::UNIX, String::new()).prepare(&limit),
             }
         }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   name of a key     ...:per-user           GCRA: a debt means the same at any rate
 //!                     ...:per-user~w9c41d02a others: then the shape of their states
+//!                     ...:per-user&edge-1    counted by this process alone
 //!
 //!   reload:  ~w9c41d02a --> ~i11fe70b         the new key is not there: the usage under
 //!                                            the old one is carried over, once
@@ -17,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LuaTwin, Origin, Permits, StoredForm,
-    UnixMicros,
+    Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LimitScope, LuaTwin, Origin, Permits,
+    StoredForm, UnixMicros,
 };
 
 use super::state::micros_left;
@@ -45,6 +46,7 @@ pub(super) struct Prepared {
 /// The parts of a key's name that identify its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Label {
+    /// Its name; behind `&` that of the process, if each counts it by itself.
     pub(super) limit: Arc<str>,
     /// Shape of its states; empty if they mean the same under any numbers.
     pub(super) shape: String,
@@ -82,11 +84,15 @@ impl Earlier {
 }
 
 impl Prepared {
-    fn new(limit: &Limit, origin: Origin, before: Option<&Self>) -> Self {
+    fn new(limit: &Limit, (origin, node): (Origin, &str), before: Option<&Self>) -> Self {
         let algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
         let tag = algorithm.tag();
         let label = Label {
-            limit: Arc::clone(&limit.name),
+            limit: match limit.scope {
+                LimitScope::Cluster => Arc::clone(&limit.name),
+                // No name has a `&`.
+                LimitScope::Node => format!("{}&{node}", limit.name).into(),
+            },
             shape: match algorithm.shape() {
                 0 if tag == Gcra::TAG => String::new(),
                 0 => format!("~{}", char::from(tag)),
@@ -152,7 +158,11 @@ impl Prepared {
 
 /// The newest version of each limit, by its id.
 #[derive(Debug)]
-pub(super) struct KnownLimits(RwLock<Known>);
+pub(super) struct KnownLimits {
+    known: RwLock<Known>,
+    /// Name of this process.
+    node: String,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -163,18 +173,19 @@ struct Known {
 
 impl KnownLimits {
     /// Creates the table of limits that were constructed for a clock with this origin.
-    pub(super) const fn new(origin: Origin) -> Self {
+    pub(super) const fn new(origin: Origin, node: String) -> Self {
         let slots = Vec::new();
-        Self(RwLock::new(Known { origin, slots }))
+        let known = RwLock::new(Known { origin, slots });
+        Self { known, node }
     }
 
     pub(super) fn origin(&self) -> Origin {
-        self.0.read().origin
+        self.known.read().origin
     }
 
     /// Sets the origin of further limits, and forgets the known ones if it has changed.
     pub(super) fn set_origin(&self, origin: Origin) {
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         if known.origin != origin {
             *known = Known {
                 origin,
@@ -186,12 +197,12 @@ impl KnownLimits {
     /// Returns the limit ready for use, in this version or a newer one.
     pub(super) fn prepare(&self, limit: &Limit) -> Arc<Prepared> {
         let id = limit.id.index();
-        if let Some(Some(known)) = self.0.read().slots.get(id)
+        if let Some(Some(known)) = self.known.read().slots.get(id)
             && known.version >= limit.version
         {
             return Arc::clone(known);
         }
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         let Known { origin, slots } = &mut *known;
         if slots.len() <= id {
             slots.resize(id + 1, None);
@@ -200,7 +211,8 @@ impl KnownLimits {
         match slot {
             Some(known) if known.version >= limit.version => Arc::clone(known),
             _ => {
-                let prepared = Arc::new(Prepared::new(limit, *origin, slot.as_deref()));
+                let on = (*origin, self.node.as_str());
+                let prepared = Arc::new(Prepared::new(limit, on, slot.as_deref()));
                 *slot = Some(Arc::clone(&prepared));
                 prepared
             }

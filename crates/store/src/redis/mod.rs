@@ -131,7 +131,7 @@ impl RedisStore {
             servers,
             turns: Turns::default(),
             denied: DenialCache::default(),
-            limits: KnownLimits::new(config.origin),
+            limits: KnownLimits::new(config.origin, name::escaped(&config.node)),
             scripts,
             timings: Timings::default(),
             latest: AtomicU64::new(0),

@@ -79,6 +79,13 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     name.into_bytes().into()
 }
 
+/// Returns a text as it stands in names of keys.
+pub(super) fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    push_value(&mut name, text.as_bytes());
+    name
+}
+
 /// Returns true if the bytes of the key are exactly its parts, encoded.
 fn well_formed(key: Key<'_>) -> bool {
     let mut bytes = Vec::with_capacity(key.as_bytes().len());

@@ -32,6 +32,7 @@ fn limits() -> Vec<Limit> {
         id: LimitId::new(id),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm,
     };
     (0..).zip(all).map(limit).collect()
@@ -144,6 +145,7 @@ fn a_gcra_key_takes_few_bytes() {
             id: LimitId::new(0),
             version: 1,
             outage: Outage::Local,
+            scope: ratekeeper_core::LimitScope::Cluster,
             algorithm: Gcra::token_bucket("3/1h".parse().unwrap()).unwrap().into(),
         };
         let fill = |first: u32, count: u32| {
@@ -232,6 +234,7 @@ fn callers_of_one_key_share_calls() {
             id: LimitId::new(0),
             version: 1,
             outage: Outage::Local,
+            scope: ratekeeper_core::LimitScope::Cluster,
             algorithm: Gcra::token_bucket("1000000/1h".parse().unwrap())
                 .unwrap()
                 .into(),

@@ -41,6 +41,7 @@ fn limits() -> Vec<Limit> {
         id: LimitId::new(id),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm,
     };
     (0..).zip(algorithms).map(limit).collect()

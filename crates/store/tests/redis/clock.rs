@@ -167,6 +167,7 @@ fn a_step_of_the_clock_refills_as_much_as_the_same_time_would() {
                 id: LimitId::new(id),
                 version: 1,
                 outage: Outage::Local,
+                scope: ratekeeper_core::LimitScope::Cluster,
                 algorithm,
             };
             let trial = Arc::new(Trial {

@@ -156,6 +156,7 @@ where
         id: LimitId::new(u32::try_from(seed).unwrap()),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: algorithm.clone().into(),
     };
     let companion = Limit {
@@ -163,6 +164,7 @@ where
         id: LimitId::new(1_000_000 + u32::try_from(seed).unwrap()),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket("9/1s".parse().unwrap()).unwrap().into(),
     };
     let mut state = A::State::default();

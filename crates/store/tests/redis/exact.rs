@@ -97,6 +97,7 @@ fn check(servers: &RedisServers) {
                 id: LimitId::new(id),
                 version: 1,
                 outage: Outage::Local,
+                scope: ratekeeper_core::LimitScope::Cluster,
                 algorithm: algorithm.clone(),
             });
             assert_eq!(admitted(&runtime, servers, &limit), 1_000, "{limit:?}");

@@ -26,6 +26,7 @@ fn limit(id: u32, quota: &str) -> Limit {
         id: LimitId::new(id),
         version: 1,
         outage: Outage::Deny,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
     }
 }

@@ -47,6 +47,7 @@ impl Bench {
                 id: LimitId::new(0),
                 version: 1,
                 outage: Outage::Local,
+                scope: ratekeeper_core::LimitScope::Cluster,
                 algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
                     .unwrap()
                     .into(),

@@ -39,6 +39,7 @@ fn limit(id: u32, version: u32, quota: &str) -> Limit {
         id: LimitId::new(id),
         version,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
     }
 }

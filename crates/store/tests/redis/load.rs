@@ -103,6 +103,7 @@ fn limit(id: u32, name: &str, outage: Outage, algorithm: impl Into<AnyAlgorithm>
         id: LimitId::new(id),
         version: 1,
         outage,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: algorithm.into(),
     })
 }

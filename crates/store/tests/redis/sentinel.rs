@@ -131,6 +131,7 @@ fn limit(id: u32, outage: Outage) -> Limit {
         id: LimitId::new(id),
         version: 1,
         outage,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket(format!("{WHOLE}/1d").parse().unwrap())
             .unwrap()
             .into(),

@@ -22,6 +22,7 @@ fn limit(id: u32, name: &str, algorithm: AnyAlgorithm) -> Limit {
         id: LimitId::new(id),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm,
     }
 }

@@ -84,6 +84,7 @@ pub(crate) fn decide(
         id: LimitId::new(0),
         version: 1,
         outage: Outage::Local,
+        scope: ratekeeper_core::LimitScope::Cluster,
         algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
             .unwrap()
             .into(),

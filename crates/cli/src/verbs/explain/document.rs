@@ -1,6 +1,6 @@
 //! Document: what `explain --json` prints.
 
-use ratekeeper_core::Algorithm as _;
+use ratekeeper_core::{Algorithm as _, LimitScope};
 use ratekeeper_policy::{Field, Patterns, Policy, ResultSet, Role, Rule, WallTime};
 use serde_json::{Value, json};
 
@@ -21,6 +21,9 @@ pub(super) fn document(
         let mut limit = limit_document(policy, rule, wall);
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
             limit["request"] = answer_document(answer);
+            if let (Some(_), LimitAnswer::Applies { mode, .. }) = (rule.percent, answer) {
+                limit["request"]["mode"] = mode.to_string().into();
+            }
         }
         limit
     });
@@ -59,6 +62,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         Role::Limit => {}
         Role::Soft => limit["role"] = json!("soft"),
         Role::Allowance => limit["role"] = json!("allowance"),
+        Role::Candidate => limit["role"] = json!("candidate"),
         Role::Elastic(gate) => {
             limit["role"] = json!("elastic");
             limit["while"] = json!({
@@ -72,6 +76,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         let names = names.map(|other| &*other.limit.name);
         limit["otherwise"] = json!(names.collect::<Vec<_>>());
     }
+    add_trials(policy, rule, &mut limit);
     if let Some(concurrency) = rule.limit.algorithm.concurrency() {
         limit["worst_case"] = json!({
             "at_once": worst.at_once,
@@ -129,6 +134,22 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
     limit
 }
 
+/// Adds how a limit is tried, the limits that it replaces, and its scope.
+fn add_trials(policy: &Policy, rule: &Rule, limit: &mut Value) {
+    if !rule.replaces.is_empty() {
+        limit["replaces"] = json!(limits::replaced(policy, rule));
+    }
+    if let Some(share) = rule.percent {
+        limit["percent"] = json!(share.percent());
+    }
+    if let Some(candidate) = limits::candidate(policy, rule) {
+        limit["candidate"] = json!(&*candidate.limit.name);
+    }
+    if rule.limit.scope == LimitScope::Node {
+        limit["scope"] = json!("node");
+    }
+}
+
 fn field_document((field, patterns): &(Field, Patterns)) -> Value {
     json!({
         "field": field.to_string(),
@@ -150,6 +171,7 @@ fn answer_document(answer: &LimitAnswer) -> Value {
             fallback,
             window_ends,
             numbers,
+            ..
         } => {
             let mut document = json!({
                 "applies": true,

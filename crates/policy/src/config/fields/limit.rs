@@ -7,7 +7,9 @@ use super::ban::BAN;
 use super::chain::{ELASTIC, OTHERWISE, SOFT};
 use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
 use super::plan::PLANS;
+use super::precedence::{REPLACES, SCOPE};
 use super::requests::MATCH;
+use super::rollout::{CANDIDATE, PERCENT};
 use super::{
     ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
     pattern, required,
@@ -26,8 +28,7 @@ pub(super) static DEFAULTS: TableSpec = TableSpec {
         PATH_CASE,
     ],
     hints: hints! {
-        "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
-            nodes together",
+        "scope" => "set `scope` in each [[limit]]",
         "key" => "set `key` in each [[limit]]",
         "limit" => "set `limit` in each [[limit]]",
         "match" => "set `match` in each [[limit]]",
@@ -249,6 +250,10 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         SOFT,
         ELASTIC,
         OTHERWISE,
+        REPLACES,
+        PERCENT,
+        CANDIDATE,
+        SCOPE,
     ],
     hints: LIMIT_HINTS,
     one_of: QUANTITIES,
@@ -293,15 +298,14 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "days" => "put it into `active`: active = { days = [\"mon-fri\"] }",
     "schedule" => "write active = { hours = \"01:00-06:00\" }",
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
-    "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
-        nodes together",
     "priority" => "write two limits, each with its own match, and give the important requests the \
         higher one",
     "on_limit" => "leave it out, and set the refusal with `response` and `status`",
-    "percent" => "try the limit on all requests without refusing any: mode = \"shadow\"",
-    "candidate" => "add a second limit with the other number and mode = \"shadow\"",
-    "replaces" => "take requests out of the wider limit with `!`, because all matching limits \
-        apply: match = { path = \"!/login\" }",
+    "rollout" => "enforce the limit for a share of its keys: percent = 10",
+    "sample" => "enforce the limit for a share of its keys: percent = 10",
+    "try" => "try another number beside this one: candidate = \"80/1m\"",
+    "instead_of" => "name the limits that are not asked where this one applies: replaces = [\"api\"]",
+    "unless" => "name the limits that are not asked where this one applies: replaces = [\"api\"]",
     "distinct" => "leave it out: events are counted, not different values",
     "alerts" => "write alert = { above = \"80%\", for = \"2m\" }",
     "billing_day" => "write anchor = \"attr:billing_day\"",

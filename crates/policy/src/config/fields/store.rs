@@ -103,6 +103,13 @@ static REDIS: TableSpec = TableSpec {
             "Number of processes that share the store: while it fails, each applies its share of a \
              limit (default 1).",
         ),
+        optional(
+            "node",
+            Shape::TEXT,
+            "\"env:HOSTNAME\"",
+            "Name of this process among them, for limits with scope = \"node\": text, or env:NAME \
+             (default: random, so that they begin anew when the process restarts).",
+        ),
     ],
     hints: hints! {
         "sentinels" => "write url = [\"redis://10.0.0.1:26379\"] and sentinel = { master = \

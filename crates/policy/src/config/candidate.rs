@@ -1,0 +1,139 @@
+//! Candidate: another number of a limit, compiled to a second limit that never refuses.
+//!
+//! ```text
+//!   limit = "100/1m"   candidate = "80/1m"     api             100/1m   decides
+//!                                              api+candidate    80/1m   decides and counts only
+//! ```
+//!
+//! It has the algorithm of the limit, and counters of its own.
+
+use std::ops::Range;
+
+use ratekeeper_core::{Limit, LimitId};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::limit::Draft;
+use super::lints::{admits_less, counts_less};
+use super::read;
+use super::variants::{SetText, VariantReader};
+use crate::{Role, Rule, RuleMode, Variants};
+
+/// Fields that exclude a candidate beside them.
+const STRANGERS: [&str; 5] = ["concurrency", "ban", "count", "reset_on", "queue"];
+
+/// Reads `candidate` of every limit.
+pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+    for draft in drafts {
+        let Some(table) = reader.table(draft) else {
+            continue;
+        };
+        let Some(text) = read::text(table, "candidate") else {
+            continue;
+        };
+        if !takes_candidate(draft, table, &text.at, out) {
+            continue;
+        }
+        if matches!(text.value, "unlimited" | "blocked") {
+            let message = format!("\"{}\" is not a valid `candidate`", shown(text.value));
+            out.error(codes::CANDIDATE, text.at, message, "expected a number")
+                .help("write for example candidate = \"80/1m\"");
+            continue;
+        }
+        let set = SetText {
+            name: "",
+            text: text.value,
+            field: "candidate",
+        };
+        let Some(quantity) = reader.quantity(draft, set, &text.at, out) else {
+            continue;
+        };
+        let own = &draft.rule;
+        let rule = Rule {
+            limit: Limit {
+                name: format!("{}+candidate", own.limit.name).into(),
+                id: LimitId::default(),
+                algorithm: quantity.algorithm,
+                ..own.limit.clone()
+            },
+            mode: match own.mode {
+                RuleMode::Off => RuleMode::Off,
+                RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
+            },
+            percent: None,
+            quota: quantity.quota,
+            window: quantity.window,
+            keeps_to: quantity.keeps_to,
+            text: quantity.text,
+            variants: Variants::default(),
+            role: Role::Candidate,
+            otherwise: Vec::new(),
+            replaces: Vec::new(),
+            candidate: None,
+            alert: None, // of the limit alone
+            ..own.clone()
+        };
+        let candidate = Draft {
+            rule,
+            kind: quantity.kind,
+            ..draft.clone()
+        };
+        unseen(draft, &candidate, &text.at, out);
+        draft.candidate = Some(Box::new(candidate.rule));
+    }
+}
+
+/// Reports a limit that cannot have a candidate.
+fn takes_candidate(
+    draft: &Draft,
+    table: &DeTable<'_>,
+    at: &Range<usize>,
+    out: &mut Findings<'_>,
+) -> bool {
+    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
+    let (label, help) = if let Some(stranger) = strangers.next() {
+        (
+            format!("cannot stand beside `{stranger}`"),
+            "add a second limit with the other number and mode = \"shadow\"",
+        )
+    } else if draft.rule.correction.is_some() {
+        (
+            "cannot stand beside an estimate".to_owned(),
+            "write cost = \"attr:tokens\" without `reserve`",
+        )
+    } else if draft.rule.variants.day_attribute().is_some() {
+        (
+            "cannot stand beside months with a day of each key".to_owned(),
+            "write `anchor` as a number, or leave `candidate` out",
+        )
+    } else if matches!(draft.rule.role, Role::Allowance) {
+        (
+            "another limit asks it by `otherwise`, and would count for it".to_owned(),
+            "write `candidate` in the limit that asks",
+        )
+    } else {
+        return true;
+    };
+    let message = format!("limit `{}` cannot have a candidate", draft.rule.limit.name);
+    out.error(codes::CANDIDATE, at.clone(), message, label)
+        .help(help);
+    false
+}
+
+/// Warns of a candidate that can never refuse, because the limit refuses before it does.
+fn unseen(draft: &Draft, candidate: &Draft, at: &Range<usize>, out: &mut Findings<'_>) {
+    let is_enforced = draft.rule.mode == RuleMode::Enforce && draft.rule.percent.is_none();
+    let is_alone = draft.extra.is_none() && draft.rule.otherwise.is_empty();
+    let (own, other) = (&draft.rule, &candidate.rule);
+    let is_same = own.limit.algorithm == other.limit.algorithm;
+    let is_higher = counts_less(draft, candidate) || admits_less(draft, candidate);
+    if !is_enforced || !is_alone || !(is_same || is_higher) {
+        return;
+    }
+    let message = format!("the candidate of limit `{}` is not lower", own.limit.name);
+    let label = "requests that the limit refuses are not counted, so it never refuses";
+    out.warning(codes::CANDIDATE_UNSEEN, at.clone(), message, label)
+        .related(draft.places.quantity.clone())
+        .help("write a lower number; to try a higher one, write it as the limit and this as the candidate");
+}
