@@ -75,7 +75,8 @@ fn answers_to(
     let mut charges = Charges::default();
     policy.charges(facts, wall, &mut charges);
     let answer = |(index, rule): (u32, &Rule)| {
-        if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
+        let mut shown = charges.entries.iter().filter(|entry| entry.is_shown());
+        if let Some(entry) = shown.find(|entry| entry.rule == index) {
             return applies(policy, rule, (&charges, entry), (facts, wall), at);
         }
         if charges.missing.contains(&index) {

@@ -49,6 +49,21 @@ pub(crate) fn replaced<'a>(policy: &'a Policy, rule: &Rule) -> Vec<&'a str> {
     rules.map(|rule| &*rule.limit.name).collect()
 }
 
+/// Returns the key part of which a limit counts different values; `None` if it counts requests.
+pub(crate) fn distinct(policy: &Policy, rule: &Rule) -> Option<String> {
+    let seen = policy.rules.get(rule.distinct? as usize)?;
+    seen.key.last().map(ToString::to_string)
+}
+
+/// Returns the part of a limit that is kept: `the last 20 of 100 are for path /health`.
+pub(crate) fn priority(rule: &Rule) -> Option<String> {
+    let priority = rule.priority.as_deref()?;
+    let capacity = rule.limit.algorithm.capacity();
+    let last = priority.headroom(capacity);
+    let of = fields(&priority.matcher).join(", ");
+    Some(format!("the last {last} of {capacity} are for {of}"))
+}
+
 /// Returns the policy's word for a mode.
 pub(crate) fn mode(rule: &Rule) -> &'static str {
     match rule.mode {

@@ -118,6 +118,12 @@ pub enum Mode {
     /// An alternative to the charge before it: asked, and charged, only if that one is denied. The
     /// charge and its alternatives are a chain, which has the effect of its first charge.
     Otherwise,
+    /// A condition of the next charge, made together with it or not at all. If it denies, the next
+    /// charge is not asked, and the request passes that one free. It refuses no request.
+    Once,
+    /// Room that the next charge, of the same limit and key, must leave: that one is allowed only if
+    /// the sum of both costs would be. It is itself never asked and never made.
+    Headroom,
 }
 
 impl fmt::Display for Mode {
@@ -126,6 +132,8 @@ impl fmt::Display for Mode {
             Self::Enforce => "enforce",
             Self::Shadow => "shadow",
             Self::Otherwise => "otherwise",
+            Self::Once => "once",
+            Self::Headroom => "headroom",
         })
     }
 }

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Entry, Numbers, Policy, Role, Rule, Variant};
+use ratekeeper_core::{Decision, Key, LeaseId, Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_policy::{Charges, Entry, Policy, Rule};
 use ratekeeper_store::Decisions;
 
-use crate::DecisionId;
 use crate::report::wait;
+use crate::{DecisionId, Outcome};
 
 /// The decisions of the limits about one request.
 #[derive(Clone, Debug)]
@@ -52,93 +52,6 @@ impl ChargeSpan {
     pub(crate) fn forget_refusals_since(self, charges: &mut Charges) {
         charges.missing.truncate(self.missing);
         charges.barred.truncate(self.barred);
-    }
-}
-
-/// The decision of one limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Outcome<'a> {
-    /// The limit.
-    pub rule: &'a Rule,
-    /// The limit that decided: the rule's own, a variant, or the same with numbers of the caller.
-    pub limit: &'a Limit,
-    /// Its decision.
-    pub decision: Decision,
-    /// The key that was counted.
-    pub key: Key<'a>,
-    /// The cost of the request under this limit.
-    pub cost: Permits,
-    /// The rule's other numbers, if the key has a plan or an override with such.
-    pub variant: Option<&'a Variant>,
-    /// The numbers that replace those of the policy: the caller's, or none at all for a blocked
-    /// key.
-    pub numbers: Option<Numbers>,
-    /// True if a key part was missing: another key was used, or the request was refused for it.
-    pub key_missing: bool,
-    /// The rule that allows the request in place of this one, which denies it.
-    pub covered_by: Option<&'a Rule>,
-    /// False for an alternative that was not needed: it shows its key as it stands.
-    pub is_asked: bool,
-    /// The mode of the first limit of its chain.
-    pub(crate) mode: Option<Mode>,
-    /// True if it is asked only when another limit denies.
-    pub(crate) is_alternative: bool,
-}
-
-impl<'a> Outcome<'a> {
-    /// Returns the policy's numbers for the key in words.
-    pub fn text(&self) -> &'a str {
-        self.variant
-            .map_or(&self.rule.text, |variant| &variant.text)
-    }
-
-    /// Returns the maximum that the limit holds.
-    pub fn quota(&self) -> Permits {
-        let own = self
-            .variant
-            .map_or(self.rule.quota, |variant| variant.quota);
-        self.numbers.map_or(own, Numbers::permits)
-    }
-
-    /// Returns the span of the quota; `None` for months and years of the calendar.
-    pub fn window(&self) -> Option<Nanos> {
-        let own = self
-            .variant
-            .map_or(self.rule.window, |variant| variant.window);
-        self.numbers.map_or(own, |numbers| Some(numbers.per()))
-    }
-
-    /// Returns true if this limit refuses the request: it is enforced, and denies with all of its
-    /// alternatives.
-    pub fn refuses(&self) -> bool {
-        self.denies() && self.mode == Some(Mode::Enforce)
-    }
-
-    /// Returns true if this limit would refuse the request if it were enforced.
-    pub fn shadow_denies(&self) -> bool {
-        self.denies() && self.mode == Some(Mode::Shadow)
-    }
-
-    /// Returns true if it denies, and no other limit allows in its place.
-    fn denies(&self) -> bool {
-        let is_covered = self.covered_by.is_some() || self.is_alternative;
-        !self.decision.verdict.allows() && !is_covered
-    }
-
-    /// Returns true if the limit was charged, provided that the request was admitted.
-    pub fn is_charged(&self) -> bool {
-        self.is_asked && self.decision.verdict.allows()
-    }
-
-    /// Returns true if the request passes only because the limit is soft.
-    pub fn is_soft(&self) -> bool {
-        let covering = self.covered_by.map(|rule| &rule.role);
-        matches!(covering, Some(Role::Soft))
-    }
-
-    /// Returns the mode in which it was decided: of an alternative, that of the limit that asks it.
-    pub fn mode(&self) -> Option<Mode> {
-        self.mode
     }
 }
 
@@ -190,12 +103,15 @@ impl Answer {
         }
     }
 
-    /// Returns the mode of a charge within its chain.
+    /// Returns the mode of a charge among those that it depends on.
     fn chain_mode(&self, at: usize) -> Mode {
-        match self.charges.entries.get(at) {
-            Some(entry) if entry.is_alternative() => Mode::Otherwise,
-            _ => Mode::Enforce,
-        }
+        let entry = self.charges.entries.get(at);
+        entry.map_or(Mode::Enforce, |entry| entry.mode)
+    }
+
+    /// Returns true if the charge of an entry was made, provided that the request was admitted.
+    pub(crate) fn makes(&self, at: usize) -> bool {
+        self.decisions.makes(at, |at| self.chain_mode(at))
     }
 
     /// Returns the rule of an entry.
@@ -242,7 +158,15 @@ impl Answer {
         let mut mode = None;
         let decided = decided.filter_map(move |(at, (entry, &decision))| {
             let rule = self.policy.rules.get(entry.rule as usize)?;
-            let (is_asked, covered_by) = if entry.is_alternative() {
+            if !entry.is_shown() {
+                return None;
+            }
+            let is_alternative = entry.is_alternative();
+            let before = at
+                .checked_sub(1)
+                .and_then(|at| self.charges.entries.get(at));
+            let headroom = before.filter(|before| before.mode == Mode::Headroom);
+            let (is_asked, covered_by) = if is_alternative {
                 (self.decisions.asks(at, |at| self.chain_mode(at)), None)
             } else {
                 mode = Some(entry.mode);
@@ -262,7 +186,9 @@ impl Answer {
                 covered_by,
                 is_asked,
                 mode,
-                is_alternative: entry.is_alternative(),
+                is_alternative,
+                headroom: headroom.map_or(Permits::ZERO, |headroom| headroom.cost),
+                is_charged: self.makes(at),
             })
         });
         let missing = self.charges.missing.iter();
@@ -292,6 +218,8 @@ impl Answer {
                 is_asked: true,
                 mode: barred.map_or_else(|| rule.mode_of(None), |it| Some(it.mode)),
                 is_alternative: false,
+                headroom: Permits::ZERO,
+                is_charged: false,
             })
         });
         decided.chain(unasked)
@@ -358,10 +286,14 @@ impl Answer {
     /// denies it, for as long as the delay.
     #[must_use]
     pub fn turned_away(mut self) -> Self {
-        let held: Vec<bool> = self
-            .outcomes()
-            .map(|outcome| outcome.mode() == Some(Mode::Enforce))
-            .collect();
+        let mut mode = None;
+        let held = self.charges.entries.iter().map(|entry| {
+            if !entry.is_alternative() {
+                mode = Some(entry.mode);
+            }
+            entry.is_shown() && mode == Some(Mode::Enforce)
+        });
+        let held: Vec<bool> = held.collect();
         for (decision, enforced) in self.decisions.each.iter_mut().zip(held) {
             if let (Verdict::AllowAfter(wait), true) = (decision.verdict, enforced) {
                 decision.verdict = Verdict::Deny { retry_after: wait };

@@ -13,9 +13,9 @@ use ratekeeper_policy::{Charges, Facts};
 use ratekeeper_store::{Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::Clock;
-use crate::answer::{Answer, ChargeSpan, Outcome};
+use crate::answer::{Answer, ChargeSpan};
 use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
+use crate::{Clock, Outcome};
 
 /// One item of a call.
 ///
@@ -199,9 +199,10 @@ fn take_back<'a>(
 ) -> ChargeList<'a> {
     let mut back = ChargeList::new();
     for given in given_back(asked, ends) {
+        let mut before = None;
         for charge in all.get_mut(given).into_iter().flatten() {
             // Of a limit and its alternatives, the limit receives the refund.
-            if charge.mode != Mode::Otherwise {
+            if is_refunded(charge.mode, before.replace(charge.mode)) {
                 back.push(*charge);
             }
             charge.cost = Permits::ZERO;
@@ -209,4 +210,10 @@ fn take_back<'a>(
         }
     }
     back
+}
+
+/// Returns true if a refund gives back a charge in this mode, behind a charge in the mode `before`:
+/// no alternative, and no value that was counted.
+pub(crate) fn is_refunded(mode: Mode, before: Option<Mode>) -> bool {
+    matches!(mode, Mode::Enforce | Mode::Shadow) && before != Some(Mode::Once)
 }

@@ -185,7 +185,7 @@ pub(crate) fn corrected<'a>(
     charges: &'a Charges,
 ) -> impl Iterator<Item = (usize, MadeCharge, &'a Correction)> {
     let entries = charges.entries.iter().enumerate();
-    let entries = entries.filter(|(_, entry)| entry.replaced.is_none());
+    let entries = entries.filter(|(_, entry)| entry.replaced.is_none() && entry.is_shown());
     entries.filter_map(|(index, entry)| {
         let rule = policy.rules.get(entry.rule as usize)?;
         let correction = rule.correction.as_deref()?;

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Mode, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Origin, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, Numbers, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
+use crate::call::is_refunded;
 use crate::scope::{Scope, keep_entries};
 use crate::{Answer, Clock, at_once};
 
@@ -233,7 +234,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 
     /// Refunds the charge of [`check`](Self::check), but no lent permits; the answer shows the
     /// limits after it. Of a limit and its alternatives, the limit receives the refund, unless
-    /// `scope` names the alternative that was charged, and not the limit.
+    /// `scope` names the alternative that was charged, and not the limit. A limit that counts values
+    /// keeps them, because an earlier request may have had the same.
     ///
     /// # Errors
     /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits cannot
@@ -242,7 +244,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope, now);
         let mut rates = list(&charges, &policy);
-        rates.retain(|charge| !lends(charge) && charge.mode != Mode::Otherwise);
+        let mut before = None;
+        rates.retain(|charge| {
+            let is_refunded = is_refunded(charge.mode, before.replace(charge.mode));
+            is_refunded && !lends(charge)
+        });
         self.store.refund(&rates, now).await?;
         drop(rates);
         let decisions = self.store.look(&free(&charges, &policy), now).await?;

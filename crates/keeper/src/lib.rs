@@ -119,6 +119,8 @@ mod observe;
 #[cfg(all(feature = "policy", feature = "redis"))]
 mod open;
 #[cfg(feature = "policy")]
+mod outcome;
+#[cfg(feature = "policy")]
 mod permit;
 #[cfg(feature = "policy")]
 mod policy_files;
@@ -141,7 +143,7 @@ mod smooth;
 pub mod tower;
 
 #[cfg(feature = "policy")]
-pub use answer::{Answer, Outcome};
+pub use answer::Answer;
 pub use at_once::at_once;
 #[cfg(feature = "policy")]
 pub use call::{Act, Answers, Asked};
@@ -163,6 +165,8 @@ pub use observe::Events;
 pub use observe::{MAX_COUNTED_LIMITS, Metrics};
 #[cfg(all(feature = "policy", feature = "redis"))]
 pub use open::OpenError;
+#[cfg(feature = "policy")]
+pub use outcome::Outcome;
 #[cfg(feature = "policy")]
 pub use permit::{NoPermit, Permit};
 #[cfg(feature = "policy")]

@@ -136,7 +136,10 @@ impl<'a> Outcome<'a> {
             more_after: more_after.filter(|_| !is_level),
             is_level,
             text: self.text(),
-            decision: self.decision,
+            decision: Decision {
+                remaining: self.remaining(),
+                ..self.decision
+            },
             cost: self.cost,
             key_missing: self.key_missing,
             refusal: &self.rule.refusal,

@@ -74,8 +74,7 @@ impl Answer {
         }
         let charges = corrected(&self.policy, &self.charges);
         let decided = charges.map(|(index, mut charge, _)| {
-            let decision = self.decisions.each.get(index);
-            charge.is_made = decision.is_some_and(|decision| decision.verdict.allows());
+            charge.is_made = self.makes(index);
             charge
         });
         decided.collect()

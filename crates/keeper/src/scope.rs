@@ -37,15 +37,20 @@ pub enum Scope<'a> {
     Only(&'a [&'a str]),
 }
 
-/// Keeps the entries of named rules, each with its alternatives. An alternative that is named, of a
-/// limit that is not, is asked by itself, once under each key.
+/// Keeps the entries of named rules, each with its alternatives and its condition. An alternative
+/// that is named, of a limit that is not, is asked by itself, once under each key.
 pub(crate) fn keep_entries(charges: &mut Charges, policy: &Policy, named: impl Fn(&u32) -> bool) {
     let Charges { entries, bytes, .. } = charges;
     let mut kept: SmallVec<[(u32, Range<u32>); 4]> = SmallVec::new();
     let of = |key: &Range<u32>| bytes.get(key.start as usize..key.end as usize);
     let mut with_alternatives = false;
+    let rules: SmallVec<[u32; 4]> = entries.iter().map(|entry| entry.rule).collect();
+    let mut next = 0;
     entries.retain(|entry| {
-        let keeps = if entry.is_alternative() {
+        next += 1;
+        let keeps = if entry.mode == Mode::Once {
+            rules.get(next).is_some_and(&named)
+        } else if entry.is_alternative() {
             if !with_alternatives {
                 let rule = policy.rules.get(entry.rule as usize);
                 let mode = rule.and_then(|rule| rule.mode.charge_mode());

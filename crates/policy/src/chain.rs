@@ -33,6 +33,8 @@ pub enum Role {
     /// Beside the limit with `candidate`, for which it was made: it has the same requests and keys,
     /// and never refuses.
     Candidate,
+    /// Before the limit with `distinct` for which it was made: it denies a value that was counted.
+    Seen,
 }
 
 /// Maximum number of names in `otherwise`.
@@ -42,7 +44,10 @@ impl Rule {
     /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy was
     /// read.
     pub fn is_extra(&self) -> bool {
-        matches!(self.role, Role::Soft | Role::Elastic(_) | Role::Candidate)
+        matches!(
+            self.role,
+            Role::Soft | Role::Elastic(_) | Role::Candidate | Role::Seen
+        )
     }
 }
 
@@ -89,7 +94,7 @@ impl Policy {
             let entry = match &rule.role {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, rule, &out.entries[head]),
-                Role::Limit | Role::Allowance | Role::Candidate => {
+                Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
                     let Ok(entry) = self.allowance_entry(index, rule, credential, keys, out) else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);

@@ -37,6 +37,7 @@ mod pattern;
 mod patterns;
 mod plan;
 mod policy;
+mod priority;
 mod request;
 mod request_index;
 mod rule;
@@ -68,6 +69,7 @@ pub use pattern::{Field, Pattern, network};
 pub use patterns::Patterns;
 pub use plan::Plans;
 pub use policy::{Barred, Charges, Entry, KeyBytes, Policy};
+pub use priority::Priority;
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{

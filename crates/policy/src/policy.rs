@@ -1,6 +1,7 @@
 //! Policy: the rules of one file, and the selection of those that a request must pass.
 
 mod charges;
+mod conditions;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ impl Policy {
                 out.missing.push(rule);
             }
             KeySubject::Skip => {}
-            _ if is_second && Self::is_repeated(start, out.entries.get(first), out) => {
+            _ if is_second && Self::is_repeated(start, first, out) => {
                 keys.truncate(start as usize, &mut out.bytes);
             }
             subject @ (KeySubject::Known | KeySubject::StandIn) => {
@@ -163,6 +164,7 @@ impl Policy {
                 let Some(mode) = of.mode_of(Some(key)) else {
                     return; // off
                 };
+                let replaced_before = out.set_aside.len();
                 self.set_aside(of, mode, out);
                 let allowance = match numbers {
                     Some(_) => Allowance::Own,
@@ -182,7 +184,7 @@ impl Policy {
                     out.replaced.push(replaced);
                     u32::try_from(out.replaced.len() - 1).unwrap_or(u32::MAX)
                 });
-                out.entries.push(Entry {
+                let entry = Entry {
                     rule,
                     key: start..out.bytes.end(),
                     cost: of.cost.of(facts),
@@ -190,7 +192,12 @@ impl Policy {
                     replaced,
                     variant,
                     mode,
-                });
+                };
+                if !self.add_condition((of, &entry), credential, keys, out) {
+                    out.set_aside.truncate(replaced_before); // it does not apply
+                    return;
+                }
+                out.entries.push(entry);
                 // The numbers of a caller stand alone.
                 if numbers.is_none() {
                     self.add_beside(of, credential, keys, out);
@@ -205,9 +212,9 @@ impl Policy {
             return;
         }
         for &index in &of.replaces {
-            let candidate = self.rules.get(index as usize);
-            let candidate = candidate.and_then(|rule| rule.candidate);
-            out.set_aside.extend([index].into_iter().chain(candidate));
+            let rule = self.rules.get(index as usize);
+            let beside = rule.into_iter().flat_map(|rule| [rule.candidate, rule.distinct]);
+            out.set_aside.extend([index].into_iter().chain(beside.flatten()));
         }
     }
 
@@ -309,10 +316,12 @@ impl Policy {
         self.origin = origin;
     }
 
-    /// Returns true if the key from `start` on equals that of `before`, the first entry of its rule:
-    /// a credential may stand in, and not be needed.
-    fn is_repeated(start: u32, before: Option<&Entry>, out: &Charges) -> bool {
+    /// Returns true if the key from `start` on equals that of the rule's first charge, which is at
+    /// `first` or behind its condition: a credential may stand in, and not be needed.
+    fn is_repeated(start: u32, first: usize, out: &Charges) -> bool {
         let key = &out.bytes[start as usize..];
+        let mut before = out.entries.iter().skip(first);
+        let before = before.find(|entry| entry.is_shown());
         before.is_some_and(|before| out.key(before).as_bytes() == key)
     }
 

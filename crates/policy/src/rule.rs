@@ -10,7 +10,7 @@ use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
     Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare, Matcher,
-    Numbers, Role, Variants, WallTime,
+    Numbers, Priority, Role, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -62,6 +62,10 @@ pub struct Rule {
     pub replaces: Vec<u32>,
     /// Index of the rule with another number that is tried beside it.
     pub candidate: Option<u32>,
+    /// Index of the rule that holds the values that it has counted; `None` if it counts requests.
+    pub distinct: Option<u32>,
+    /// The part of it that is for some requests alone; `None` if all requests may use it whole.
+    pub priority: Option<Box<Priority>>,
 }
 
 impl Rule {

@@ -84,7 +84,7 @@ impl Rules {
     pub(crate) fn gates_mut(&mut self) -> impl Iterator<Item = &mut Gate> {
         self.all.iter_mut().filter_map(|rule| match &mut rule.role {
             Role::Elastic(gate) => Some(gate),
-            Role::Limit | Role::Soft | Role::Allowance | Role::Candidate => None,
+            Role::Limit | Role::Soft | Role::Allowance | Role::Candidate | Role::Seen => None,
         })
     }
 

@@ -24,6 +24,12 @@
 //!   chain     enforce   otherwise   otherwise
 //!   verdicts  deny      allow       (allow)      the last is not asked, and not charged
 //! ```
+//!
+//! * [`Mode::Once`] excuses the charge after it: if it denies, that one is not asked. If it
+//!   allows, both are charged, or neither.
+//! * [`Mode::Headroom`] is never charged. The charge after it is judged as if the headroom were
+//!   charged before it. A denial for want of headroom is not decided in place: only the cost would
+//!   be decided there, which might be allowed.
 
 use ratekeeper_core::{Decision, Mode, Nanos, Permits, Verdict};
 use smallvec::{SmallVec, smallvec};
@@ -78,14 +84,18 @@ pub trait RequestStates {
 type Each = SmallVec<[Decision; 4]>;
 
 impl Decisions {
-    /// Returns true if the charge at this index is asked: it is the first of its chain, or all
-    /// before it in the chain deny. `mode` returns the mode of the charge at an index.
-    ///
-    /// If the request was admitted, the charges that were made are those that were asked and
-    /// allow.
+    /// Returns true if the charge at this index is asked: it is the first of its chain and not
+    /// excused, or all before it in the chain deny. Headroom is never asked. `mode` returns the
+    /// mode of the charge at an index.
     #[inline]
     pub fn asks(&self, at: usize, mode: impl Fn(usize) -> Mode) -> bool {
         asks(&self.each, at, mode)
+    }
+
+    /// Returns true if the charge at this index was made, provided that the request was admitted.
+    #[inline]
+    pub fn makes(&self, at: usize, mode: impl Fn(usize) -> Mode) -> bool {
+        makes(&self.each, at, mode)
     }
 
     /// Returns the index of the charge that allows in place of the one at this index; `None` if
@@ -105,9 +115,25 @@ fn is_asked(charges: &impl RequestStates, each: &[Decision], at: usize) -> bool 
     asks(each, at, |at| charges.mode(at))
 }
 
+fn is_made(charges: &impl RequestStates, each: &[Decision], at: usize) -> bool {
+    makes(each, at, |at| charges.mode(at))
+}
+
+pub(crate) fn makes(each: &[Decision], at: usize, mode: impl Fn(usize) -> Mode) -> bool {
+    let allows = |at: usize| each.get(at).is_some_and(|one| one.verdict.allows());
+    allows(at) && (mode(at) != Mode::Once || allows(at + 1)) && asks(each, at, mode)
+}
+
 pub(crate) fn asks(each: &[Decision], at: usize, mode: impl Fn(usize) -> Mode) -> bool {
     let mut before = (0..at).rev();
     let mut own = mode(at);
+    if own == Mode::Headroom {
+        return false;
+    }
+    if own != Mode::Otherwise {
+        let excuses = |at: usize| mode(at) == Mode::Once && !each[at].verdict.allows();
+        return !before.next().is_some_and(excuses);
+    }
     while own == Mode::Otherwise {
         let Some(at) = before.next() else {
             return true; // the first charge of a request
@@ -142,7 +168,9 @@ pub(crate) fn decide(charges: &mut impl RequestStates) -> Decisions {
 
 fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, before) = judge(charges);
-    let free: SmallVec<[bool; 4]> = (0..each.len()).map(|at| !is_counted(charges, at)).collect();
+    let free: SmallVec<[bool; 4]> = (0..each.len())
+        .map(|at| !is_counted(charges, &each, at))
+        .collect();
     for at in (0..each.len()).filter(|at| !free[*at]) {
         let judged = each[at].verdict;
         each[at] = charges.charge(at);
@@ -154,7 +182,8 @@ fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     for at in (0..each.len()).filter(|at| free[*at]) {
         // A charge that is denied only because of an earlier one of this request might be
         // allowed if that one is not made, and must not be charged.
-        if !each[at].verdict.allows() && before[at] == Permits::ZERO {
+        let is_alone = before[at] + headroom(charges, at) == Permits::ZERO;
+        if !each[at].verdict.allows() && is_alone {
             each[at] = charges.charge(at);
         }
     }
@@ -167,9 +196,19 @@ fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     Decisions { admitted, each }
 }
 
-/// Returns true if the charge is made even if the request is refused; never an alternative.
-fn is_counted(charges: &impl RequestStates, at: usize) -> bool {
-    charges.charges_even_if_refused(at) && charges.mode(at) != Mode::Otherwise
+/// Returns true if the charge is made even if the request is refused: never an alternative, a
+/// condition, a headroom, or a charge that is excused.
+fn is_counted(charges: &impl RequestStates, each: &[Decision], at: usize) -> bool {
+    let by_itself = matches!(charges.mode(at), Mode::Enforce | Mode::Shadow);
+    charges.charges_even_if_refused(at) && by_itself && is_asked(charges, each, at)
+}
+
+/// Returns the room that a charge must leave.
+fn headroom(charges: &impl RequestStates, at: usize) -> Permits {
+    match at.checked_sub(1) {
+        Some(before) if charges.mode(before) == Mode::Headroom => charges.cost(before),
+        _ => Permits::ZERO,
+    }
 }
 
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the
@@ -182,13 +221,12 @@ fn judge(charges: &mut impl RequestStates) -> (Each, SmallVec<[Permits; 4]>) {
         let mut spent = Permits::ZERO;
         if let Some(earlier) = charges.earlier(at) {
             spent = before[earlier];
-            let made = each[earlier].verdict.allows() && is_asked(charges, &each, earlier);
-            if made || is_counted(charges, earlier) {
+            if is_made(charges, &each, earlier) || is_counted(charges, &each, earlier) {
                 spent = spent + charges.cost(earlier);
             }
         }
         each.push(if is_asked(charges, &each, at) {
-            charges.look(at, spent + charges.cost(at))
+            charges.look(at, spent + headroom(charges, at) + charges.cost(at))
         } else {
             Decision {
                 verdict: Verdict::Allow,
@@ -218,7 +256,7 @@ pub(crate) fn admits(each: &[Decision], mode: impl Fn(usize) -> Mode) -> bool {
             Mode::Otherwise if at == 0 => passes = !denies,
             // After the first charge that allows, the others of a chain change nothing.
             Mode::Otherwise if !denies => passes = others_pass,
-            Mode::Otherwise => {}
+            Mode::Otherwise | Mode::Once | Mode::Headroom => {}
         }
     }
     passes
@@ -229,7 +267,7 @@ pub(crate) fn admits(each: &[Decision], mode: impl Fn(usize) -> Mode) -> bool {
 /// stays: less is admitted, never more.)
 fn charge_all(charges: &mut impl RequestStates, each: &mut Each, free: &[bool]) -> bool {
     for at in 0..each.len() {
-        if !free[at] || !each[at].verdict.allows() || !is_asked(charges, each, at) {
+        if !free[at] || !is_made(charges, each, at) {
             continue;
         }
         let decision = charges.charge(at);
@@ -241,7 +279,7 @@ fn charge_all(charges: &mut impl RequestStates, each: &mut Each, free: &[bool]) 
         deny_rest(each, at, decision, |at| charges.mode(at));
         if !admitted(charges, each) {
             for made in (0..at).filter(|made| free[*made]) {
-                if judged[made].verdict.allows() && is_asked(charges, &judged, made) {
+                if is_made(charges, &judged, made) {
                     charges.give_back(made);
                 }
             }
@@ -252,7 +290,7 @@ fn charge_all(charges: &mut impl RequestStates, each: &mut Each, free: &[bool]) 
 }
 
 /// Denies a charge that was judged to be allowed, and with it the rest of its chain, which was not
-/// judged.
+/// judged, or the charge of which it is the condition.
 pub(crate) fn deny_rest(
     each: &mut [Decision],
     at: usize,
@@ -260,7 +298,8 @@ pub(crate) fn deny_rest(
     mode: impl Fn(usize) -> Mode,
 ) {
     let rest = (at + 1..each.len()).take_while(|&next| mode(next) == Mode::Otherwise);
-    let end = rest.last().unwrap_or(at);
+    let condition = (mode(at) == Mode::Once && at + 1 < each.len()).then_some(at + 1);
+    let end = rest.last().or(condition).unwrap_or(at);
     each[at..=end].fill(decision);
 }
 

@@ -616,3 +616,44 @@ fn permits_lent_without_the_store_can_be_released() {
     let back = ready(store.release(&[hold], at(300))).unwrap();
     assert_eq!(back.as_slice(), [Permits::new(3)]);
 }
+
+/// A condition counts once in each process, and the headroom of a share is the same part of it.
+#[test]
+fn conditions_and_headroom_hold_without_the_store() {
+    let window = |quota: &str| Window::fixed(quota.parse().unwrap(), Nanos::ZERO).unwrap();
+    let seen = limit(0, Outage::Local, window("1/1h"));
+    let values = limit(1, Outage::Local, window("4/1h"));
+    let shared = limit(2, Outage::Local, window("10/1h"));
+    let store = fallback(2);
+    cut(&store, true);
+    let met = |value: &'static [u8]| {
+        let condition = Charge {
+            key: Key::from_bytes(value),
+            mode: Mode::Once,
+            ..charge(&seen, 1)
+        };
+        decide(&store, &[condition, charge(&values, 1)], at(0)).admitted
+    };
+    // The share of one of two processes: two values of four.
+    for (value, admitted) in [
+        (&b"a"[..], true),
+        (b"a", true),
+        (b"b", true),
+        (b"c", false),
+        (b"b", true),
+        (b"c", false),
+    ] {
+        assert_eq!(met(value), admitted, "{value:?}");
+    }
+    let headroom = Charge {
+        mode: Mode::Headroom,
+        ..charge(&shared, 2)
+    };
+    let low = || decide(&store, &[headroom, charge(&shared, 1)], at(0)).admitted;
+    assert_eq!(
+        (0..9).filter(|_| low()).count(),
+        4,
+        "a fifth of five is kept"
+    );
+    assert_eq!(passes(&store, &shared, at(0)), 1);
+}

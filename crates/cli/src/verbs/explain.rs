@@ -271,6 +271,14 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     for correction in limits::corrections(rule) {
         output.line(format!("    results   {correction}"))?;
     }
+    if let Some(value) = limits::distinct(policy, rule) {
+        output.line(format!(
+            "    values    different values of {value} are counted, each once in a window"
+        ))?;
+    }
+    if let Some(priority) = limits::priority(rule) {
+        output.line(format!("    priority  {priority}"))?;
+    }
     alternatives(policy, rule, output)?;
     trials(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
@@ -300,7 +308,9 @@ fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(),
                 gate.signal().name(),
                 gate.below_percent()
             ))?,
-            Role::Limit | Role::Allowance | Role::Candidate => names.push(&*other.limit.name),
+            Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
+                names.push(&*other.limit.name);
+            }
         }
     }
     if !names.is_empty() {

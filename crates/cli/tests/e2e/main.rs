@@ -9,6 +9,7 @@ mod bans;
 mod browser;
 mod caddy;
 mod chains;
+mod counting;
 mod doctor;
 mod envoy;
 mod every_proxy;

@@ -136,7 +136,9 @@ impl GateSettings {
         add(&self.tally.shadowed);
         call(self.on_shadow.as_deref(), &denial);
         let (mut fields, delay) = match self.mode {
-            Mode::Enforce | Mode::Otherwise => (fields, denial.delay()),
+            Mode::Enforce | Mode::Otherwise | Mode::Once | Mode::Headroom => {
+                (fields, denial.delay())
+            }
             Mode::Shadow => (FieldsToSend::Nothing, Nanos::ZERO),
         };
         let names: Vec<_> = denial.names().collect();

@@ -21,7 +21,9 @@ use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode, Variants};
 
 /// Fields that exclude a candidate beside them.
-const STRANGERS: [&str; 5] = ["concurrency", "ban", "count", "reset_on", "queue"];
+const STRANGERS: [&str; 7] = [
+    "concurrency", "ban", "count", "reset_on", "queue", "distinct", "priority",
+];
 
 /// Reads `candidate` of every limit.
 pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {

@@ -110,6 +110,8 @@ codes! {
     EXTRA = "RK0370";
     OTHERWISE = "RK0371";
     SIGNAL = "RK0372";
+    DISTINCT = "RK0373";
+    PRIORITY = "RK0374";
 
     ENVOY_YAML = "RK0401";
     ENVOY_KEY_TYPE = "RK0402";

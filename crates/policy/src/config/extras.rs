@@ -16,6 +16,7 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::distinct::stays_countable;
 use super::limit::Draft;
 use super::quantity::Quantity;
 use super::read::{self, At};
@@ -35,7 +36,7 @@ pub(super) struct Extra {
 
 /// How much an extra adds to a number.
 #[derive(Clone, Copy, Debug)]
-enum ExtraShare {
+pub(super) enum ExtraShare {
     Percent(u32),
     Permits(u32),
     /// Up to this number: only for the limit's own.
@@ -282,7 +283,7 @@ fn signal(
 const MAX_SIGNALS: usize = 100;
 
 /// Compiles the extra of a limit.
-fn extra(
+pub(super) fn extra(
     draft: &Draft,
     table: &DeTable<'_>,
     (suffix, reached, share): (&str, Role, At<ExtraShare>),
@@ -308,6 +309,7 @@ fn extra(
         role: reached,
         otherwise: Vec::new(),
         replaces: Vec::new(),
+        priority: None,
         alert: None, // the limit's own alert sees every request
         ..own.clone()
     };
@@ -354,6 +356,9 @@ pub(super) fn add_variant(
     let Some(quantity) = extra_quantity(draft, text, (share, &at), reader, out) else {
         return;
     };
+    if !stays_countable(&extra.rule, &quantity.algorithm, (text, at), out) {
+        return;
+    }
     if let Some(extra) = draft.extra.as_deref_mut() {
         let own = &extra.rule.limit;
         let name = format!("{}={}", own.name, name.replace(' ', "+"));
@@ -370,25 +375,4 @@ pub(super) fn add_variant(
             text: quantity.text,
         });
     }
-}
-
-/// Returns the rules of the drafts, with their extras and candidates behind them.
-pub(super) fn rules(drafts: Vec<Draft>) -> Vec<Rule> {
-    let mut rules = Vec::with_capacity(drafts.len());
-    let mut extras = Vec::new();
-    let count = drafts.len();
-    for mut draft in drafts {
-        let mut add = |rule| {
-            let index = u32::try_from(count + extras.len()).unwrap_or(u32::MAX);
-            extras.push(rule);
-            index
-        };
-        if let Some(extra) = draft.extra.take() {
-            draft.rule.otherwise.insert(0, add(extra.rule));
-        }
-        draft.rule.candidate = draft.candidate.take().map(|rule| add(*rule));
-        rules.push(draft.rule);
-    }
-    rules.extend(extras);
-    rules
 }

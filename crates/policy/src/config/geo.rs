@@ -100,8 +100,13 @@ fn needed(root: &DeTable<'_>, words: &[&str], (source, help): Source, out: &mut 
 
 /// Returns the first of `words` that a limit or exemption uses.
 fn used<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
-    let matched = read::table(table, "match").and_then(|fields| word_of(fields.value, words));
+    let matched = |table| {
+        let fields = read::table(table, "match");
+        fields.and_then(|fields| word_of(fields.value, words))
+    };
+    let priority = || read::table(table, "priority").and_then(|table| matched(table.value));
     let is_word = |text: &At<&str>| words.contains(&text.value);
+    let distinct = || read::text(table, "distinct").filter(is_word);
     let mut parts = table
         .get("key")
         .map(read::texts)
@@ -112,7 +117,11 @@ fn used<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
         let part = text.value.strip_prefix("use:")?;
         Some(At::new(part, text.at)).filter(is_word)
     };
-    matched.or_else(|| parts.find(is_word)).or_else(stand_in)
+    let counted = matched(table).or_else(|| parts.find(is_word));
+    counted
+        .or_else(stand_in)
+        .or_else(distinct)
+        .or_else(priority)
 }
 
 /// Returns the first of `words` that is a name in a table.

@@ -100,13 +100,16 @@ pub(super) fn required(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<
     };
     for draft in drafts {
         let rule = &draft.rule;
-        let counts = rule.key.iter().any(is_claim)
+        let values = draft.extra.iter().flat_map(|extra| &extra.rule.key);
+        let counts = rule.key.iter().chain(values).any(is_claim)
             || matches!(&rule.missing_key, MissingKey::Use(part) if is_claim(part));
         let exempts = rule
             .exemptions
             .iter()
             .any(|exempt| matches(&exempt.matcher));
-        if counts || matches(&rule.matcher) || exempts {
+        let mut priority = rule.priority.iter();
+        let prefers = priority.any(|priority| matches(&priority.matcher));
+        if counts || matches(&rule.matcher) || exempts || prefers {
             let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
             no_tokens(message, draft.places.key.clone(), out);
         }

@@ -207,6 +207,8 @@ pub(super) fn limit<'a>(
             otherwise: Vec::new(),
             replaces: Vec::new(),
             candidate: None,
+            distinct: None,
+            priority: None,
         },
         extra: None,
         candidate: None,

@@ -256,6 +256,7 @@ pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
         && is_alone(strict)
         && is_met
         && a.cost == b.cost
+        && a.priority == b.priority
         && a.missing_key == b.missing_key
         && (a.active.is_none() || a.active == b.active)
         && a.mode == RuleMode::Enforce

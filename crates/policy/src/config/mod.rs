@@ -35,6 +35,7 @@ mod correction;
 mod dated;
 mod descriptors;
 mod diagnostic;
+mod distinct;
 mod exempt;
 mod extras;
 mod fields;
@@ -56,6 +57,7 @@ mod percent;
 mod plan;
 mod policy_files;
 mod post_paid;
+mod priority;
 mod quantity;
 mod queue;
 mod read;
@@ -233,14 +235,16 @@ fn policy(
     }
     exempt::exempt(root, files, &mut drafts, out);
     let tokens = jwt::tokens(root, files, out);
-    jwt::required(root, &drafts, out);
     let mut variants = VariantReader::new(root, &shared);
     let prefix = client_ip.ipv6_prefix;
     let signals = extras::extras(&mut drafts, &variants, out);
+    distinct::distinct(&mut drafts, &variants, out);
+    priority::priorities(&mut drafts, files, &variants, out);
     otherwise::otherwise(&mut drafts, &variants, out);
     replaces::replaces(&mut drafts, &variants, out);
     percent::beside(&drafts, &variants, out);
     candidate::candidates(&mut drafts, &variants, out);
+    jwt::required(root, &drafts, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
@@ -267,7 +271,7 @@ fn policy(
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),
         geo,
-        rules: Rules::new(extras::rules(drafts)),
+        rules: Rules::new(otherwise::rules(drafts)),
         origin: context.origin,
         client_ip,
         plans,

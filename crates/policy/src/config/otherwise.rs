@@ -14,8 +14,8 @@ use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
 use super::read::{self, At};
 use super::variants::VariantReader;
-use crate::Role;
 use crate::chain::MAX_OTHERWISE;
+use crate::{Role, Rule};
 
 /// Reads `otherwise` of every limit.
 pub(super) fn otherwise(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
@@ -88,6 +88,15 @@ fn refused(
         return Some((
             "it asks a limit itself",
             "put all names into one list, in the order in which they are asked",
+        ));
+    }
+    if limits
+        .iter()
+        .any(|draft| has(draft, "distinct") || has(draft, "priority"))
+    {
+        return Some((
+            "one of the two counts values, or keeps a part for some requests",
+            "leave out `distinct` and `priority` in both limits",
         ));
     }
     if limits
@@ -165,4 +174,31 @@ pub(super) fn unknown(
         "not found in this file",
     )
     .help(help);
+}
+
+/// Returns the rules of the drafts, with their extras and candidates behind them.
+pub(super) fn rules(drafts: Vec<Draft>) -> Vec<Rule> {
+    let mut rules = Vec::with_capacity(drafts.len());
+    let mut extras = Vec::new();
+    let count = drafts.len();
+    for mut draft in drafts {
+        let mut add = |rule| {
+            let index = u32::try_from(count + extras.len()).unwrap_or(u32::MAX);
+            extras.push(rule);
+            index
+        };
+        if let Some(extra) = draft.extra.take() {
+            let is_seen = matches!(extra.rule.role, Role::Seen);
+            let index = add(extra.rule);
+            if is_seen {
+                draft.rule.distinct = Some(index);
+            } else {
+                draft.rule.otherwise.insert(0, index);
+            }
+        }
+        draft.rule.candidate = draft.candidate.take().map(|rule| add(*rule));
+        rules.push(draft.rule);
+    }
+    rules.extend(extras);
+    rules
 }

@@ -411,8 +411,11 @@ fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
     };
     for (kind, most) in [("limit", MAX_LIMITS), ("exempt", MAX_EXEMPTIONS)] {
         for (_, table) in read::tables(root, kind, most) {
-            let fields = read::table(table.value, "match");
-            for node in fields.iter().flat_map(|fields| fields.value.values()) {
+            let priority = read::table(table.value, "priority");
+            let tables = [Some(table.value), priority.map(|priority| priority.value)];
+            let fields = tables.into_iter().flatten();
+            let fields = fields.filter_map(|table| read::table(table, "match"));
+            for node in fields.flat_map(|fields| fields.value.values()) {
                 match node.get_ref() {
                     DeValue::Table(names) => names.values().for_each(&mut visit),
                     _ => visit(node),

@@ -14,7 +14,7 @@ use crate::{Numbers, Rule, Variant};
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
     /// One for each rule that applies; two for a request with two credentials under `api_key`. The
-    /// alternatives of an entry come behind it.
+    /// alternatives of an entry come behind it, its condition or headroom before it.
     pub entries: SmallVec<[Entry; 4]>,
     /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
     /// shadow mode.
@@ -89,7 +89,8 @@ pub struct Entry {
     /// Index of the rule's variant; `None` for the rule's own numbers.
     pub variant: Option<u32>,
     /// The effect of a denial: that of the rule, or [`Mode::Shadow`] for a key outside of the
-    /// rule's share; [`Mode::Otherwise`] for an alternative to the entry before it.
+    /// rule's share; [`Mode::Otherwise`] for an alternative to the entry before it, [`Mode::Once`]
+    /// for a condition of the next entry, [`Mode::Headroom`] for room that the next one leaves.
     pub mode: Mode,
 }
 
@@ -108,6 +109,11 @@ impl Entry {
     /// Returns true for an alternative to the entry before it.
     pub fn is_alternative(&self) -> bool {
         self.mode == Mode::Otherwise
+    }
+
+    /// Returns true if clients see its decision: it is neither a condition nor headroom.
+    pub fn is_shown(&self) -> bool {
+        !matches!(self.mode, Mode::Once | Mode::Headroom)
     }
 
     /// Returns the variant of its rule that it is charged to; `None` for the rule's own numbers.

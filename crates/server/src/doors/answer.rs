@@ -161,7 +161,7 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, "\",\"quota\":");
     push_number(json, outcome.quota().get().into());
     push(json, ",\"remaining\":");
-    push_number(json, outcome.decision.remaining.get().into());
+    push_number(json, outcome.remaining().get().into());
     if let Some(retry_after) = retry_after {
         push(json, ",\"retry_after_ms\":");
         push_number(json, retry_after);
@@ -241,7 +241,7 @@ pub(crate) fn push_limits_after(
         push(json, ",\"quota\":");
         push_number(json, outcome.quota().get().into());
         push(json, ",\"remaining\":");
-        push_number(json, outcome.decision.remaining.get().into());
+        push_number(json, outcome.remaining().get().into());
         push_reset_and_key(json, &outcome);
     }
     json.push(b']');

@@ -174,8 +174,9 @@ pub(crate) async fn refund<C: Clock>(
         text.extend_from_slice(b",\"refunded\":");
         // No permits: a check takes none, and other callers keep theirs.
         let lends = outcome.limit.algorithm.concurrency().is_some();
-        // An alternative receives nothing, unless it is the only one that is named.
-        let takes = outcome.is_asked && !lends;
+        // An alternative receives nothing, unless it is the only one that is named. Values that
+        // were counted stay counted.
+        let takes = outcome.is_asked && !lends && outcome.rule.distinct.is_none();
         let back = if takes { outcome.cost.get() } else { 0 };
         push_number(text, back.into());
     });

@@ -362,10 +362,11 @@ fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
     })
 }
 
-/// Returns the charges of limits without a queue: they go back regardless of later charges.
+/// Returns the charges of limits without a queue: they go back regardless of later charges. Values
+/// that were counted stay counted, because a later request may have passed by them.
 fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
     let plain = answer.outcomes().filter(|outcome| !promises(outcome));
-    let charged = plain.filter(Outcome::is_charged);
+    let charged = plain.filter(|it| it.is_charged() && it.rule.distinct.is_none());
     charged.filter_map(|outcome| charge(&outcome)).collect()
 }
 

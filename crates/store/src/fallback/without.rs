@@ -22,8 +22,12 @@ impl<S: Remote> FallbackInner<S> {
         }
     }
 
-    /// Returns the charge against a share: a permit counts once for every process.
+    /// Returns the charge against a share: a permit counts once for every process. A condition
+    /// counts once in each process, and the headroom of a share is the same part of it.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
+        if matches!(charge.mode, Mode::Once | Mode::Headroom) {
+            return *charge;
+        }
         Charge {
             cost: self.scaled_cost(charge.limit, charge.cost),
             ..*charge

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{AnyState, Mode, Paid, UnixMicros};
+use ratekeeper_core::{AnyState, Mode, Paid, Permits, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -31,9 +31,9 @@ pub(super) struct RedisRequest<A> {
 }
 
 /// Marks a charge that is made even if the request is refused.
-const REGARDLESS: u8 = 4;
+const REGARDLESS: u8 = 8;
 /// Marks the last charge of a request.
-const LAST: u8 = 8;
+const LAST: u8 = 16;
 
 /// Requests, and their distinct keys.
 pub(super) struct RedisBatch<'a, A> {
@@ -82,11 +82,15 @@ impl<'a, A: Act> RedisBatch<'a, A> {
     }
 
     /// Returns true if a request names a key twice: each charge must then be decided on top of
-    /// the one before, which the script does not do.
+    /// the one before, which the script does not do. Headroom is decided with the next charge.
     pub(super) fn names_one_twice(&self) -> bool {
-        self.places.iter().any(|places| {
-            let twice = |(at, place)| places[..at].contains(place);
-            places.iter().enumerate().any(twice)
+        self.asks.iter().zip(&self.places).any(|(ask, places)| {
+            let charges = |at: &usize| ask.items[*at].mode != Mode::Headroom;
+            let twice = |at: usize| {
+                let mut before = (0..at).filter(charges);
+                before.any(|before| places[before] == places[at])
+            };
+            (0..places.len()).filter(charges).any(twice)
         })
     }
 
@@ -179,10 +183,12 @@ impl RedisBatch<'_, ScriptAct> {
                     (_, Mode::Shadow) => 1,
                     (_, Mode::Otherwise) if at > 0 => 3,
                     (_, Mode::Enforce | Mode::Otherwise) => 0,
+                    (_, Mode::Once) => 4,
+                    (_, Mode::Headroom) => 5,
                 };
                 let regardless = match ask.act {
                     ScriptAct::Decide(lend)
-                        if item.mode != Mode::Otherwise
+                        if matches!(item.mode, Mode::Enforce | Mode::Shadow)
                             && item.limit.algorithm.charges_even_if_refused(lend) =>
                     {
                         REGARDLESS
@@ -193,7 +199,11 @@ impl RedisBatch<'_, ScriptAct> {
                 let key = u16::try_from(place + 1).unwrap_or(u16::MAX); // a batch has fewer keys
                 bytes.extend_from_slice(&key.to_le_bytes());
                 bytes.push(act + regardless + last);
-                bytes.extend(bytes_of(&item.limit.price(item.cost)));
+                let beside = match (item.mode, ask.items.get(at + 1)) {
+                    (Mode::Headroom, Some(next)) => next.cost,
+                    _ => Permits::ZERO,
+                };
+                bytes.extend(bytes_of(&item.limit.price(item.cost + beside)));
             }
         }
         bytes

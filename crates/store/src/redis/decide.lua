@@ -41,28 +41,46 @@ for i = 1, count do
   end
 end
 
--- What to do, by number; 4 is added to a charge that is made whoever refuses, 8 to the last
+-- What to do, by number; 8 is added to a charge that is made whoever refuses, 16 to the last
 -- charge of a request. OTHERWISE is an alternative to the charge before it, which is asked if
--- that one is denied.
-local ENFORCE, SHADOW, REFUND, OTHERWISE = 0, 1, 2, 3
+-- that one is denied. ONCE excuses the next charge if it denies, and is made together with it.
+-- HEADROOM denies the next charge if it denies, and is never made; its numbers are those of both.
+local ENFORCE, SHADOW, REFUND, OTHERWISE, ONCE, HEADROOM = 0, 1, 2, 3, 4, 5
 local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
 local key, passed, regardless, after, length, admitted = {}, {}, {}, {}, 0, true
 local denied, others = true, true -- of the chain: its charges so far, and all chains before it
+local excused, shed, once -- the charge before: ONCE or HEADROOM that denies, what ONCE makes
 while at <= size do
   local i, act, a, b, c, d
   i, act, a, b, c, d, at = struct.unpack('<HBdddd', charges, at)
-  local last = act >= 8
-  if last then act = act - 8 end
+  local last = act >= 16
+  if last then act = act - 16 end
   local t = twin[i]
   length = length + 1
-  key[length], regardless[length] = i, act >= 4
-  if act >= 4 then act = act - 4 end
+  key[length], regardless[length] = i, act >= 8
+  if act >= 8 then act = act - 8 end
   if act == REFUND then
     passed[length], after[length] = true, t.refund(limit[i], state[i], a, b, c, d)
   elseif act == OTHERWISE and not denied then
     passed[length], after[length] = true, nil
+  elseif act == ONCE then
+    local pass, next = t.decide(limit[i], state[i], a, b, c, d)
+    passed[length], excused = pass, not pass
+    if pass then once, after[length] = next, nil else after[length] = next end
+  elseif act == HEADROOM then
+    passed[length], after[length], shed = true, nil, not t.decide(limit[i], state[i], a, b, c, d)
+  elseif excused then
+    passed[length], after[length], denied, excused, others = true, nil, false, nil, admitted
   else
     local pass, next = t.decide(limit[i], state[i], a, b, c, d)
+    if shed then
+      pass, shed = false, nil
+      if not regardless[length] then next = nil end
+    end
+    if once then
+      if pass then after[length - 1] = once end
+      once = nil
+    end
     passed[length], after[length], denied = pass, next, not pass
     if act ~= OTHERWISE then others = admitted end
     if act == OTHERWISE then admitted = pass and others or admitted

@@ -16,6 +16,9 @@
 //! A chain ([`Mode::Otherwise`]) with charges in several slots is looked at first; then the first
 //! of its charges that allows is decided, alone. If another request takes that room in between, the
 //! chain denies. A key that the request names twice is looked at as if all charges of it were made.
+//!
+//! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the same
+//! part; a headroom has the key of its charge.
 
 use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, UnixMicros};
 use smallvec::SmallVec;
@@ -124,7 +127,12 @@ impl RedisStore {
         let modes: SmallVec<[Mode; 4]> = items.iter().map(|item| item.mode).collect();
         let has_chain = modes.contains(&Mode::Otherwise);
         if has_chain {
-            items.iter_mut().for_each(|item| item.mode = Mode::Shadow);
+            for item in &mut items {
+                // The two others hold for the next charge, which is of the same slot.
+                if !matches!(item.mode, Mode::Once | Mode::Headroom) {
+                    item.mode = Mode::Shadow;
+                }
+            }
         }
         let parts = parts(items, keys);
         let mut answers = Vec::with_capacity(parts.len());
@@ -153,7 +161,7 @@ impl RedisStore {
         let mut chosen = SmallVec::<[usize; 4]>::new();
         for (at, item) in items.iter().enumerate() {
             match item.mode {
-                Mode::Enforce | Mode::Shadow => chosen.push(at),
+                Mode::Enforce | Mode::Shadow | Mode::Once | Mode::Headroom => chosen.push(at),
                 Mode::Otherwise if asks(&looked.each, at, mode) => {
                     // The first charge again, unless this one allows: its denial is the chain's.
                     if looked.each[at].verdict.allows() {
@@ -283,12 +291,13 @@ impl RedisStore {
         for (part, decisions) in parts.iter().zip(answers) {
             let mut keys = ItemKeys::new();
             let mut items = SmallVec::new();
-            for (at, decision) in decisions.each.iter().enumerate() {
+            for at in 0..decisions.each.len() {
                 let mut item = part.items[at].clone();
                 let algorithm = &item.limit.algorithm;
                 let lends = algorithm.concurrency().is_some();
-                if !decision.verdict.allows() || lends && lend == Lend::Nothing {
-                    continue; // was not charged
+                let is_made = decisions.makes(at, |at| part.items[at].mode);
+                if !is_made || lends && lend == Lend::Nothing {
+                    continue;
                 }
                 if algorithm.charges_even_if_refused(lend) {
                     continue; // stays taken

@@ -45,6 +45,7 @@ fn check(servers: &RedisServers) {
             servers: servers.clone(),
             tls: RedisTls::default(),
             prefix: format!("story-{number}"),
+            node: String::new(),
             origin: tomorrow(),
             clock: RedisClock::Caller,
             deadline: Duration::from_secs(10),

@@ -61,6 +61,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
     match &rule.role {
         Role::Limit => {}
         Role::Soft => limit["role"] = json!("soft"),
+        Role::Seen => limit["role"] = json!("seen"),
         Role::Allowance => limit["role"] = json!("allowance"),
         Role::Candidate => limit["role"] = json!("candidate"),
         Role::Elastic(gate) => {
@@ -70,6 +71,16 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
                 "below_percent": gate.below_percent(),
             });
         }
+    }
+    if let Some(value) = limits::distinct(policy, rule) {
+        limit["distinct"] = json!(value);
+    }
+    if let Some(priority) = rule.priority.as_deref() {
+        limit["priority"] = json!({
+            "last_percent": priority.last_percent,
+            "last": priority.headroom(rule.limit.algorithm.capacity()).get(),
+            "match": priority.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
+        });
     }
     if !rule.otherwise.is_empty() {
         let names = limits::alternatives(policy, rule);

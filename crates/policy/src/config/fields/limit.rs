@@ -6,6 +6,7 @@ use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP
 use super::ban::BAN;
 use super::chain::{ELASTIC, OTHERWISE, SOFT};
 use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
+use super::counting::{DISTINCT, PRIORITY};
 use super::plan::PLANS;
 use super::precedence::{REPLACES, SCOPE};
 use super::requests::MATCH;
@@ -254,6 +255,8 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         PERCENT,
         CANDIDATE,
         SCOPE,
+        DISTINCT,
+        PRIORITY,
     ],
     hints: LIMIT_HINTS,
     one_of: QUANTITIES,
@@ -298,15 +301,14 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "days" => "put it into `active`: active = { days = [\"mon-fri\"] }",
     "schedule" => "write active = { hours = \"01:00-06:00\" }",
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
-    "priority" => "write two limits, each with its own match, and give the important requests the \
-        higher one",
     "on_limit" => "leave it out, and set the refusal with `response` and `status`",
     "rollout" => "enforce the limit for a share of its keys: percent = 10",
     "sample" => "enforce the limit for a share of its keys: percent = 10",
     "try" => "try another number beside this one: candidate = \"80/1m\"",
     "instead_of" => "name the limits that are not asked where this one applies: replaces = [\"api\"]",
     "unless" => "name the limits that are not asked where this one applies: replaces = [\"api\"]",
-    "distinct" => "leave it out: events are counted, not different values",
+    "shed" => "write priority = { last = \"20%\", match = { path = \"/health\" } }",
+    "unique" => "write distinct = \"attr:account\"",
     "alerts" => "write alert = { above = \"80%\", for = \"2m\" }",
     "billing_day" => "write anchor = \"attr:billing_day\"",
     "when" => "use `match`: match = { method = \"POST\", path = \"/login\" }",

@@ -19,6 +19,7 @@ mod algorithm;
 mod ban;
 mod chain;
 mod correction;
+mod counting;
 mod geo;
 mod jwt;
 mod limit;

@@ -1,0 +1,105 @@
+//! Outcome: the decision of one limit about a request, as callers see it.
+
+use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits};
+use ratekeeper_policy::{Numbers, Role, Rule, Variant};
+
+/// The decision of one limit.
+#[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about one decision"
+)]
+pub struct Outcome<'a> {
+    /// The limit.
+    pub rule: &'a Rule,
+    /// The limit that decided: the rule's own, a variant, or the same with numbers of the caller.
+    pub limit: &'a Limit,
+    /// Its decision.
+    pub decision: Decision,
+    /// The key that was counted.
+    pub key: Key<'a>,
+    /// The cost of the request under this limit.
+    pub cost: Permits,
+    /// The rule's other numbers, if the key has a plan or an override with such.
+    pub variant: Option<&'a Variant>,
+    /// The numbers that replace those of the policy: the caller's, or none at all for a blocked
+    /// key.
+    pub numbers: Option<Numbers>,
+    /// True if a key part was missing: another key was used, or the request was refused for it.
+    pub key_missing: bool,
+    /// The rule that allows the request in place of this one, which denies it.
+    pub covered_by: Option<&'a Rule>,
+    /// False for an alternative that was not needed: it shows its key as it stands.
+    pub is_asked: bool,
+    /// The mode of the first limit of its chain.
+    pub(crate) mode: Option<Mode>,
+    /// True if it is asked only when another limit denies.
+    pub(crate) is_alternative: bool,
+    /// The room that the request must leave to requests with priority.
+    pub headroom: Permits,
+    /// See [`is_charged`](Self::is_charged).
+    pub(crate) is_charged: bool,
+}
+
+impl<'a> Outcome<'a> {
+    /// Returns the policy's numbers for the key in words.
+    pub fn text(&self) -> &'a str {
+        self.variant
+            .map_or(&self.rule.text, |variant| &variant.text)
+    }
+
+    /// Returns the maximum that the limit holds.
+    pub fn quota(&self) -> Permits {
+        let own = self
+            .variant
+            .map_or(self.rule.quota, |variant| variant.quota);
+        self.numbers.map_or(own, Numbers::permits)
+    }
+
+    /// Returns the span of the quota; `None` for months and years of the calendar.
+    pub fn window(&self) -> Option<Nanos> {
+        let own = self
+            .variant
+            .map_or(self.rule.window, |variant| variant.window);
+        self.numbers.map_or(own, |numbers| Some(numbers.per()))
+    }
+
+    /// Returns true if this limit refuses the request: it is enforced, and denies with all of its
+    /// alternatives.
+    pub fn refuses(&self) -> bool {
+        self.denies() && self.mode == Some(Mode::Enforce)
+    }
+
+    /// Returns true if this limit would refuse the request if it were enforced.
+    pub fn shadow_denies(&self) -> bool {
+        self.denies() && self.mode == Some(Mode::Shadow)
+    }
+
+    /// Returns true if it denies, and no other limit allows in its place.
+    fn denies(&self) -> bool {
+        let is_covered = self.covered_by.is_some() || self.is_alternative;
+        !self.decision.verdict.allows() && !is_covered
+    }
+
+    /// Returns true if the limit was charged, provided that the request was admitted.
+    pub fn is_charged(&self) -> bool {
+        self.is_charged
+    }
+
+    /// Returns the permits that remain for requests of this kind: without those that are kept for
+    /// requests with priority.
+    pub fn remaining(&self) -> Permits {
+        self.decision.remaining - self.headroom
+    }
+
+    /// Returns true if the request passes only because the limit is soft.
+    pub fn is_soft(&self) -> bool {
+        let covering = self.covered_by.map(|rule| &rule.role);
+        matches!(covering, Some(Role::Soft))
+    }
+
+    /// Returns the mode in which it was decided: of an alternative, that of the limit that asks it.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+}

@@ -1,0 +1,134 @@
+//! Distinct: a limit that counts values, compiled to the limit and a second one that is asked first.
+//!
+//! ```text
+//!   limit = "5/day", distinct = "attr:account"
+//!
+//!   accounts+seen   1/day    key + value    denies: met in this window; the request passes free
+//!   accounts        5/day    key            asked and charged for a value that is new
+//! ```
+//!
+//! Both are charged, or neither. The windows of both begin at the same moments, so the limit holds
+//! the exact number of values of a window, and each value counts once in it.
+
+use std::ops::Range;
+
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::extras::{ExtraShare, extra};
+use super::limit::Draft;
+use super::read::{self, At};
+use super::requests::key_part;
+use super::variants::VariantReader;
+use crate::{Cost, KeyPart, Role, Rule};
+
+/// Fields that exclude `distinct` beside them.
+const STRANGERS: [&str; 10] = [
+    "queue",
+    "warmup",
+    "ban",
+    "count",
+    "reset_on",
+    "anchor",
+    "soft",
+    "elastic",
+    "otherwise",
+    "cost",
+];
+
+/// Reads `distinct` of every limit.
+pub(super) fn distinct(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+    for draft in drafts {
+        let Some(table) = reader.table(draft) else {
+            continue;
+        };
+        let Some(written) = read::text(table, "distinct") else {
+            continue;
+        };
+        let Some(part) = key_part(&written, out) else {
+            continue;
+        };
+        if let Some((label, help)) = refused(draft, table, &part) {
+            let name = &draft.rule.limit.name;
+            let message = format!("limit `{name}` cannot count \"{}\"", shown(written.value));
+            out.error(codes::DISTINCT, written.at, message, label)
+                .help(help);
+            continue;
+        }
+        let once = At::new(ExtraShare::Permits(1), written.at);
+        if let Some(mut extra) = extra(draft, table, ("seen", Role::Seen, once), reader, out) {
+            draft.rule.cost = Cost::Fixed(Permits::ONE);
+            extra.rule.cost = Cost::Fixed(Permits::ONE);
+            extra.rule.key.push(part);
+            draft.extra = Some(Box::new(extra));
+        }
+    }
+}
+
+/// Returns false if the numbers of a plan or an override turn a limit that counts values into one
+/// that cannot; reports it. `extra` is the rule that holds the values, or one of another kind.
+pub(super) fn stays_countable(
+    extra: &Rule,
+    algorithm: &AnyAlgorithm,
+    (numbers, at): (&str, Range<usize>),
+    out: &mut Findings<'_>,
+) -> bool {
+    if !matches!(extra.role, Role::Seen) || counts_values(algorithm) {
+        return true;
+    }
+    let message = format!("\"{}\" cannot count values", shown(numbers));
+    let label = "with these numbers the limit has no window that begins at one moment for all keys";
+    out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
+    false
+}
+
+/// Returns true if the windows of such a limit begin at moments that are the same for all keys.
+fn counts_values(algorithm: &AnyAlgorithm) -> bool {
+    matches!(algorithm.name(), "fixed window" | "calendar window")
+}
+
+/// Help for an algorithm that cannot count values.
+const WINDOWS: &str =
+    "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
+
+/// Returns why a limit cannot count values, and what to write instead.
+fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String, String)> {
+    let rule = &draft.rule;
+    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
+    if let Some(stranger) = strangers.next() {
+        let label = format!("cannot stand beside `{stranger}`");
+        return Some((label, format!("leave out `{stranger}` or `distinct`")));
+    }
+    let pair = if !counts_values(&rule.limit.algorithm) {
+        let name = rule.limit.algorithm.name();
+        return Some((
+            format!("a {name} has no window in which a value is counted once"),
+            WINDOWS.to_owned(),
+        ));
+    } else if *part == KeyPart::All || rule.key.contains(part) {
+        (
+            "all requests of a key have the same value",
+            "name a value that is not part of `key`",
+        )
+    } else if draft.denials == Denials::Counted {
+        (
+            "cannot stand beside `count_denied`",
+            "write count_denied = false in this limit",
+        )
+    } else if rule.is_for_descriptors() || part.is_of_descriptors() {
+        (
+            "values of descriptors are not counted",
+            "write a limit for requests, with a value such as \"attr:account\"",
+        )
+    } else if rule.key.is_empty() && table.contains_key("plans") {
+        (
+            "one counter for all requests has no plans",
+            "leave out `plans`",
+        )
+    } else {
+        return None;
+    };
+    Some((pair.0.to_owned(), pair.1.to_owned()))
+}

@@ -1,0 +1,152 @@
+//! Priority: reads the part of a limit that is for some of its requests.
+//!
+//! ```text
+//!   [[limit]]  limit = "100/1m"  priority = { last = "20%", match = { path = "/health" } }
+//! ```
+
+use std::ops::Range;
+
+use ratekeeper_core::{Algorithm as _, Denials, Permits};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::limit::Draft;
+use super::policy_files::PolicyFiles;
+use super::read::{self, At};
+use super::requests::requests;
+use super::variants::VariantReader;
+use crate::{Cost, Priority};
+
+/// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
+/// and what it leaves is free for the next.
+const ALGORITHMS: [&str; 9] = [
+    "token bucket",
+    "interval bucket",
+    "fixed window",
+    "calendar window",
+    "sliding window counter",
+    "sub-buckets",
+    "sliding window log",
+    "quota reset",
+    "concurrency",
+];
+
+/// Fields that exclude `priority` beside them.
+const STRANGERS: [&str; 7] = [
+    "queue",
+    "warmup",
+    "ban",
+    "soft",
+    "elastic",
+    "otherwise",
+    "distinct",
+];
+
+/// Reads `priority` of every limit.
+pub(super) fn priorities(
+    drafts: &mut [Draft],
+    files: &PolicyFiles,
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
+    for draft in drafts {
+        let Some(limit) = reader.table(draft) else {
+            continue;
+        };
+        let Some(At { value: table, at }) = read::table(limit, "priority") else {
+            continue;
+        };
+        let mut wanted = requests(table, files, out);
+        wanted.matcher.path_case = draft.rule.matcher.path_case;
+        if let Some((label, help)) = refused(draft, limit) {
+            let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
+            out.error(codes::PRIORITY, at, message, label).help(help);
+            continue;
+        }
+        if read::table(table, "match").is_some() && wanted.matcher.fields.is_empty() {
+            let message = "the `match` of `priority` is empty".to_owned();
+            let label = "all requests would have priority";
+            out.error(codes::PRIORITY, at, message, label)
+                .help("write for example match = { path = \"/health\" }");
+            continue;
+        }
+        let Some((percent, text)) = last(table, out) else {
+            continue;
+        };
+        let priority = Priority {
+            last_percent: percent,
+            matcher: wanted.matcher,
+        };
+        if leaves_room(draft, &priority, &text.at, out) {
+            draft.rule.priority = Some(Box::new(priority));
+        }
+    }
+}
+
+/// Returns why a limit cannot have a priority, and what to write instead.
+fn refused(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
+    let mut strangers = STRANGERS.iter().filter(|name| limit.contains_key(**name));
+    if let Some(stranger) = strangers.next() {
+        let label = format!("cannot stand beside `{stranger}`");
+        return Some((label, format!("leave out `{stranger}` or `priority`")));
+    }
+    if draft.denials == Denials::Counted {
+        let label = "refused requests would be charged to the part of the others".to_owned();
+        return Some((label, "write count_denied = false in this limit".to_owned()));
+    }
+    if draft.rule.is_for_descriptors() {
+        let label = "the limit is for descriptors, which name all of their entries".to_owned();
+        let help = "write two limits, each with its own descriptor".to_owned();
+        return Some((label, help));
+    }
+    let name = draft.rule.limit.algorithm.name();
+    (!ALGORITHMS.contains(&name)).then(|| {
+        let label = format!("a {name} has no part that could be left free");
+        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+        (label, help.to_owned())
+    })
+}
+
+/// Reads `last`: a percentage from 1 to 99.
+fn last<'a>(table: &'a DeTable<'_>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
+    let text = read::text(table, "last")?;
+    let digits = text.value.strip_suffix('%').unwrap_or_default();
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse::<u8>().ok().filter(|_| is_number);
+    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+        return Some((percent, text));
+    }
+    let message = format!("\"{}\" is not a valid `last`", shown(text.value));
+    let label = "expected a whole percentage from 1% to 99%";
+    out.error(codes::PRIORITY, text.at, message, label)
+        .help("write for example last = \"20%\"");
+    None
+}
+
+/// Returns true if a request without priority ever passes the limit; reports it if not.
+fn leaves_room(
+    draft: &Draft,
+    priority: &Priority,
+    at: &Range<usize>,
+    out: &mut Findings<'_>,
+) -> bool {
+    let cost = match draft.rule.cost {
+        Cost::Fixed(cost) => cost,
+        Cost::Request | Cost::Attribute(_) => Permits::ONE,
+    };
+    let capacity = draft.rule.limit.algorithm.capacity();
+    let headroom = priority.headroom(capacity);
+    let needs = u64::from(headroom.get()) + u64::from(cost.get());
+    if needs <= u64::from(capacity.get()) {
+        return true;
+    }
+    let name = &draft.rule.limit.name;
+    let message = format!("limit `{name}` leaves nothing for requests without priority");
+    let label =
+        format!("{headroom} of {capacity} are kept, rounded up, and a request costs {cost}");
+    out.error(codes::PRIORITY, at.clone(), message, label)
+        .related(draft.places.quantity.clone())
+        .help("write a smaller part, or a larger limit");
+    false
+}

@@ -1,0 +1,65 @@
+//! Conditions: the entries before a charge whose limit counts values, or keeps a part for requests
+//! with priority.
+//!
+//! ```text
+//!   distinct   [ accounts+seen  ip a1  once     ] [ accounts  ip  enforce ]
+//!   priority   [ api            ip 20  headroom ] [ api       ip  enforce ]
+//! ```
+
+use ratekeeper_core::{Algorithm as _, KeyBuilder, Mode, Permits};
+
+use super::{Charges, Entry, Policy};
+use crate::Rule;
+use crate::key_part::Credential;
+use crate::keys::{KeySubject, KeyWriter};
+
+impl Policy {
+    /// Adds the condition or the headroom of an entry of the rule `of`, if it has one. Returns false
+    /// if the request has no value to count, and is not charged for that reason.
+    pub(super) fn add_condition<'p>(
+        &'p self,
+        (of, entry): (&'p Rule, &Entry),
+        credential: Credential,
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) -> bool {
+        if let Some(priority) = of.priority.as_deref()
+            && entry.cost > Permits::ZERO
+            && !priority.holds(keys.request())
+        {
+            let capacity = out.limit(entry, of).algorithm.capacity();
+            out.entries.push(Entry {
+                cost: priority.headroom(capacity),
+                mode: Mode::Headroom,
+                ..entry.clone()
+            });
+        }
+        let Some(index) = of.distinct else {
+            return true;
+        };
+        let Some(seen) = self.rules.get(index as usize) else {
+            return true;
+        };
+        let start = out.bytes.end();
+        if of.key.is_empty() {
+            // The first part chooses the slot on a cluster: that of the limit, which is its name.
+            KeyBuilder::new(&mut out.bytes).part(of.limit.name.as_bytes());
+        }
+        match keys.write(seen, credential, &mut out.bytes) {
+            KeySubject::Skip => return false,
+            KeySubject::Deny => {
+                out.missing.push(entry.rule);
+                return false;
+            }
+            KeySubject::Known | KeySubject::StandIn => {}
+        }
+        out.entries.push(Entry {
+            rule: index,
+            key: start..out.bytes.end(),
+            cost: entry.cost.min(Permits::ONE),
+            mode: Mode::Once,
+            ..entry.clone()
+        });
+        true
+    }
+}
