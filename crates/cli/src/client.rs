@@ -135,11 +135,14 @@ impl Client {
     /// JSON, and in the service's words if it refuses the call itself.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let url = format!("{}{path}", self.server);
-        let sent = self
+        let mut request = self
             .agent
             .post(&url)
-            .header("content-type", "application/json")
-            .send(body.to_string());
+            .header("content-type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let sent = request.send(body.to_string());
         self.read(&url, sent)
     }
 

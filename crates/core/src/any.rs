@@ -20,9 +20,9 @@
 mod listed;
 
 use crate::{
-    Algorithm, Banning, Concurrency, Decision, Denials, Exponential, Gcra, Hybrid, Interval,
-    LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Refund, Reserve, Share, SubBuckets,
-    Time, WarmUp, Window,
+    Algorithm, Balance, Banning, Concurrency, Decision, Denials, Exponential, Gcra, GrantId,
+    Granted, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Refund,
+    Reserve, Share, SubBuckets, Time, WarmUp, Window,
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
@@ -63,6 +63,18 @@ macro_rules! call {
         fn try_ban(&self, state: &mut Self::State, now: Time, span: Nanos) -> Option<()> {
             self.ban(state, now, span);
             Some(())
+        }
+    };
+    (grant) => {
+        const KEEPS: bool = true;
+
+        fn try_grant(
+            &self,
+            state: &mut Self::State,
+            credits: Permits,
+            id: GrantId,
+        ) -> Option<Granted> {
+            Some(self.grant(state, credits, id))
         }
     };
     (lend) => {
@@ -230,6 +242,8 @@ closed_set! {
     WarmUp: reserve;
     /// Permits on loan: a maximum number at work at once.
     Concurrency: refund, lend;
+    /// Prepaid credits, which do not refill and are topped up by grants.
+    Balance: refund, grant;
     /// Any of the others, with bans of keys that it refuses too often.
     Banning: bans;
 }

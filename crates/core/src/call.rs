@@ -1,9 +1,9 @@
 //! Calls that only some algorithms have, and the error of the others.
 //!
 //! ```text
-//!             | Refund             | Reserve                 | Ban
-//!   ----------+--------------------+-------------------------+-------------------
-//!   not by    | post-paid          | all but GCRA, post-paid | limits without one
+//!             | Refund             | Reserve                 | Ban                | Grant
+//!   ----------+--------------------+-------------------------+--------------------+----------------
+//!   not by    | post-paid          | all but GCRA, post-paid | limits without one | all but balance
 //! ```
 
 use core::fmt;
@@ -17,6 +17,8 @@ pub enum Call {
     Reserve,
     /// Banning a key by hand, and lifting a ban: [`WithBans::ban`](crate::WithBans::ban).
     Ban,
+    /// Adding credits: [`Balance::grant`](crate::Balance::grant).
+    Grant,
 }
 
 /// The algorithm that was configured does not have the call.
@@ -47,6 +49,7 @@ impl fmt::Display for Unsupported {
                  `token-bucket`"
             }
             Call::Ban => "does not support bans; hint: add `ban` to the limit",
+            Call::Grant => "does not support grants; hint: name a limit with `balance`",
         })
     }
 }

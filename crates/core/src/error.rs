@@ -38,6 +38,8 @@ pub enum Error {
     TooManyLeases,
     /// Terms of a ban that are out of their bounds, or a limit that counts denials under a ban.
     Ban,
+    /// A balance that starts above its maximum.
+    Balance,
 }
 
 impl fmt::Display for Error {
@@ -59,6 +61,7 @@ impl fmt::Display for Error {
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
             Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",
             Self::Ban => "a ban takes 1 to 100 strikes, lasts longer than zero and at most 365 days, and stands on a limit with free denials",
+            Self::Balance => "a balance cannot start above its maximum",
         })
     }
 }

@@ -43,6 +43,7 @@ mod stored_form;
 mod time;
 
 pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, WordState};
+pub use algorithms::balance::{Balance, BalanceState, GrantId, Granted, MAX_GRANTS_KNOWN};
 pub use algorithms::bans::{BanState, BanTerms, Banning, MAX_BAN, MAX_STRIKES, WithBans};
 pub use algorithms::concurrency::{Concurrency, ConcurrencyState, LeaseId};
 pub use algorithms::exponential::{Exponential, ExponentialState};

@@ -104,8 +104,12 @@ pub(crate) const SHORTEST_STEP: Nanos = Nanos::from_millis(1);
 
 /// FNV-1a over words.
 pub(crate) fn fingerprint(words: &[u64]) -> u64 {
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+    bytes_fingerprint(words.iter().flat_map(|word| word.to_le_bytes()))
+}
+
+/// FNV-1a.
+pub(crate) fn bytes_fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }

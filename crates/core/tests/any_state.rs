@@ -5,9 +5,9 @@ use std::fmt::Debug;
 
 use ratekeeper_core::laws::{self, LifeEvent};
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, AnyState, Call, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, SubBuckets, Time, Verdict,
-    WarmUp, Window,
+    Algorithm, AnyAlgorithm, AnyState, Balance, Call, Concurrency, Denials, Edge, Exponential,
+    Gcra, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, SubBuckets,
+    Time, Verdict, WarmUp, Window,
 };
 
 fn quota() -> Quota {
@@ -165,6 +165,10 @@ fn every_algorithm_decides_alike_when_used_directly_and_when_configured() {
     row!(Window::fixed(quota, phase).unwrap(), refunds);
     row!(Window::two_window(quota, phase).unwrap(), refunds);
     row!(QuotaReset::new(quota).unwrap(), refunds);
+    row!(
+        Balance::new(quota.permits(), Permits::new(99)).unwrap(),
+        refunds
+    );
     for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
         row!(
             SubBuckets::sub_buckets(quota, 6, edge, phase).unwrap(),

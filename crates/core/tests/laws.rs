@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, LifeEvent, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, BanTerms, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra,
-    Hybrid, Interval, Log, Nanos, Origin, Permits, Quota, QuotaReset, Refund, Reserve, SubBuckets,
-    Tat, Time, Window, WithBans,
+    Algorithm, Balance, BanTerms, Calendar, CalendarWindow, Concurrency, Denials, Edge,
+    Exponential, Gcra, Hybrid, Interval, Log, Nanos, Origin, Permits, Quota, QuotaReset, Refund,
+    Reserve, SubBuckets, Tat, Time, Window, WithBans,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -131,6 +131,16 @@ fn quota_resets_keep_the_laws_everywhere() {
 }
 
 #[test]
+fn balances_keep_the_laws_everywhere() {
+    for (start, max) in [(1, 1), (3, 3), (2, 5), (0, 2)] {
+        let balance = Balance::new(Permits::new(start), Permits::new(max)).unwrap();
+        let reach = Reach::Every { span: 6 };
+        let states = laws::explore(&balance, Denials::Free, 3, reach);
+        assert_eq!(states, 1 + usize::try_from(start).unwrap(), "{balance:?}");
+    }
+}
+
+#[test]
 fn sub_buckets_keep_the_laws_everywhere() {
     for denials in DENIALS {
         for edge in EDGES {
@@ -242,6 +252,8 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
         stricter(&Window::fixed(quota, nanos(1)).unwrap(), seed);
         stricter(&Window::two_window(quota, nanos(1)).unwrap(), seed);
         stricter(&QuotaReset::new(quota).unwrap(), seed);
+        let most = Permits::new(9);
+        stricter(&Balance::new(most, most).unwrap(), seed);
         for interval in intervals(quota) {
             stricter(&interval, seed);
         }
@@ -450,6 +462,9 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Lif
     }
     for interval in intervals(quota).into_iter().filter(|_| in_time) {
         laws::live(&interval, Denials::Free, start, events, Reach::Edges);
+    }
+    if let Ok(balance) = Balance::new(quota.permits(), quota.permits()) {
+        laws::live(&balance, Denials::Free, start, events, Reach::Edges);
     }
     if let Ok(reset) = QuotaReset::new(quota) {
         laws::live(

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, BanTerms, Banning, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, LeaseId, Lend, Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm,
+    AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Denials, Edge, Exponential, Gcra,
+    Hybrid, Interval, LeaseId, Lend, Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm,
     SubBuckets, Time, UnixMicros, WarmUp, Window,
 };
 
@@ -116,6 +116,7 @@ fn stored_states_are_read_back_bit_for_bit() {
     check(&Window::fixed(quota("9/2s"), phase).unwrap());
     check(&Window::two_window(quota("9/2s"), phase).unwrap());
     check(&QuotaReset::new(quota("9/2s")).unwrap());
+    check(&Balance::new(three, six).unwrap());
     check(&Interval::on_grid(six, three, Nanos::SECOND, phase).unwrap());
     check(&Interval::from_first(six, three, Nanos::SECOND).unwrap());
     check(&Hybrid::quota_linear(quota("9/2s")).unwrap());

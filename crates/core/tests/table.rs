@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Concurrency, ConcurrencyState, Denials, Edge, Exponential,
-    Gcra, Hybrid, Interval, Log, LogState, Nanos, Origin, Permits, Quota, QuotaReset, SubBuckets,
-    Time, Verdict, WarmUp, Window,
+    Algorithm, Balance, BalanceState, Calendar, CalendarWindow, Concurrency, ConcurrencyState,
+    Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, LogState, Nanos, Origin, Permits,
+    Quota, QuotaReset, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 
 const PAGE: &str = include_str!("../src/algorithms/mod.rs");
@@ -129,6 +129,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
             of.facts(&limit.with_largest(largest))
         }
         "permits" => permits(of),
+        "balance" => balance(of),
         other => panic!("unknown algorithm `{other}` in the table"),
     }
 }
@@ -166,6 +167,22 @@ fn permits(of: Numbers) -> Facts {
         bytes: (size_of_val(&state) + limit.heap_bytes()) as u64,
         bound: lent,
         rate: f64::INFINITY,
+    }
+}
+
+/// Nothing comes back with time.
+fn balance(of: Numbers) -> Facts {
+    let max = Permits::new(of.n);
+    let limit = Balance::new(max, max).unwrap();
+    let (mut state, now) = (BalanceState::default(), Time::ZERO);
+    let all = limit.decide(&mut state, now, max);
+    assert!(all.verdict.allows());
+    let later = limit.decide(&mut state, Time::from_nanos(u64::MAX - 1), Permits::ONE);
+    assert_eq!(later.verdict, Verdict::DenyForever);
+    Facts {
+        bytes: (size_of_val(&state) + limit.heap_bytes()) as u64,
+        bound: limit.bound(of.p),
+        rate: 0.0,
     }
 }
 
@@ -231,7 +248,7 @@ fn whole(text: &str, of: Numbers) -> Option<u64> {
 fn long_run(text: &str, of: Numbers) -> f64 {
     match text {
         "as fast as work is" => f64::INFINITY,
-        "0 while tried" => 0.0,
+        "0 while tried" | "as much as is granted" => 0.0,
         "N per P + P/m" => f64::from(of.n * of.m) / f64::from(of.m + 1),
         "N per P, evenly" => f64::from(of.n),
         text => {
@@ -278,7 +295,7 @@ fn the_figures_in_the_table_are_correct() {
         }
         assert!(rows.insert(name, constructor).is_none(), "{name} twice");
     }
-    assert_eq!(rows.len(), 20);
+    assert_eq!(rows.len(), 21);
 }
 
 #[test]

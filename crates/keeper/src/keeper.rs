@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Mode, Origin, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, Numbers, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;

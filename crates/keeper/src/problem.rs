@@ -3,7 +3,7 @@
 //! * Source: RFC 9457, "Problem Details for HTTP APIs" (2023); the type is registered by
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026).
 
-use ratekeeper_core::Verdict;
+use ratekeeper_core::{Permits, Verdict};
 use ratekeeper_policy::Body;
 
 use crate::headers::retry_after_secs;
@@ -164,9 +164,27 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
             " needs a value for its key, and the request has none.",
         ]),
         Verdict::DenyForever => {
-            text.extend(["The request costs ", number.format(report.cost.get())]);
-            text.extend([", more than limit ", name, " can ever allow ("]);
-            text.extend([number.format(report.quota.get()), ")."]);
+            let spent = report.cost <= report.quota;
+            let amounts = [report.cost, report.decision.remaining, report.quota];
+            let [cost, left, quota] = amounts.map(|permits| amount(permits, report));
+            text.extend(["The request costs ", &cost]);
+            if spent {
+                text.extend([
+                    ", and limit ",
+                    name,
+                    " has ",
+                    &left,
+                    " left, which is not refilled.",
+                ]);
+            } else {
+                text.extend([
+                    ", more than limit ",
+                    name,
+                    " can ever allow (",
+                    &quota,
+                    ").",
+                ]);
+            }
         }
         Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));
@@ -183,6 +201,14 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
             text.extend([". Try again in ", seconds, " s."]);
         }
         Verdict::Allow | Verdict::AllowAfter(_) => {}
+    }
+}
+
+/// Returns permits in the unit of the limit: `12.50 USD`.
+fn amount(permits: Permits, report: &LimitReport<'_>) -> String {
+    match report.unit {
+        Some(unit) => unit.show(permits.get()).to_string(),
+        None => permits.to_string(),
     }
 }
 

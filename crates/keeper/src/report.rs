@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
-use ratekeeper_policy::Refusal;
+use ratekeeper_policy::{Refusal, Unit};
 use smallvec::SmallVec;
 
 use crate::Outcome;
@@ -51,6 +51,8 @@ pub struct LimitReport<'a> {
     pub is_level: bool,
     /// The quota in words: `5 per minute`.
     pub text: &'a str,
+    /// What the permits stand for; `None` for permits by themselves.
+    pub unit: Option<&'a Unit>,
     /// The decision.
     pub decision: Decision,
     /// The cost of the request.
@@ -136,6 +138,7 @@ impl<'a> Outcome<'a> {
             more_after: more_after.filter(|_| !is_level),
             is_level,
             text: self.text(),
+            unit: self.rule.unit.as_ref(),
             decision: Decision {
                 remaining: self.remaining(),
                 ..self.decision

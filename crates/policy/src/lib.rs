@@ -46,6 +46,7 @@ mod settings;
 mod signal;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 mod tokens;
+mod unit;
 mod value;
 mod variants;
 mod zone;
@@ -79,4 +80,5 @@ pub use settings::{
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;
+pub use unit::Unit;
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

@@ -213,8 +213,11 @@ impl Policy {
         }
         for &index in &of.replaces {
             let rule = self.rules.get(index as usize);
-            let beside = rule.into_iter().flat_map(|rule| [rule.candidate, rule.distinct]);
-            out.set_aside.extend([index].into_iter().chain(beside.flatten()));
+            let beside = rule
+                .into_iter()
+                .flat_map(|rule| [rule.candidate, rule.distinct]);
+            out.set_aside
+                .extend([index].into_iter().chain(beside.flatten()));
         }
     }
 

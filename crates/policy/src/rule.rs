@@ -10,7 +10,7 @@ use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
     Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare, Matcher,
-    Numbers, Priority, Role, Variants, WallTime,
+    Numbers, Priority, Role, Unit, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -50,6 +50,8 @@ pub struct Rule {
     pub keeps_to: Option<Quota>,
     /// The limit in the policy's words: `20/day`, `bucket of 40, 20/1s`.
     pub text: String,
+    /// What its permits stand for; `None` for permits by themselves.
+    pub unit: Option<Unit>,
     /// Line of the policy file where the limit begins, from 1.
     pub line: usize,
     /// Other numbers, for keys with a plan or an override.
@@ -237,6 +239,9 @@ pub enum Cost {
     Fixed(Permits),
     /// The value of an attribute; 1 if it is missing or no whole number.
     Attribute(String),
+    /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
+    /// it has more decimals; one whole of the unit if it is missing or no number.
+    Decimal(String, Unit),
 }
 
 impl Cost {
@@ -249,6 +254,10 @@ impl Cost {
                 .attribute(name)
                 .and_then(whole_number)
                 .unwrap_or(Permits::ONE),
+            Self::Decimal(name, unit) => facts
+                .attribute(name)
+                .and_then(|text| unit.permits(text))
+                .unwrap_or(unit.one()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod alerts;
 mod bans;
+mod grants;
 mod keys;
 mod overrides;
 mod signals;
@@ -56,8 +57,10 @@ async fn answer<C: Clock + 'static>(
     let path = request.uri().path();
     if !matches!(path, "/healthz" | "/readyz") {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund")
-            || path.starts_with(SIGNALS)
+        let writes = matches!(
+            path,
+            "/v1/reload" | "/v1/reset" | "/v1/refund" | "/v1/grant"
+        ) || path.starts_with(SIGNALS)
             || matches!(path, "/v1/bans" | "/v1/overrides") && !reads;
         let act = if writes {
             AccessAct::Write
@@ -115,6 +118,11 @@ async fn answer<C: Clock + 'static>(
                 body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
             )
             .await
+        }
+        "/v1/grant" => {
+            post(&request)?;
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
+            grants::grant(shared, &body).await
         }
         _ if path.starts_with(SIGNALS) => {
             if request.method() != Method::PUT {

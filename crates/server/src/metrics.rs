@@ -16,6 +16,7 @@
 mod alerts;
 mod family;
 mod format;
+mod grants;
 mod offset;
 mod process;
 mod reports;
@@ -25,6 +26,7 @@ mod shared_store;
 
 pub(crate) use alerts::AlertMetrics;
 pub(crate) use format::Format;
+pub(crate) use grants::GrantResult;
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;
 pub(crate) use reports::ReportResult;
@@ -92,6 +94,8 @@ pub(crate) struct Metrics {
     reports: [Counter; ReportResult::ALL.len()],
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: [Counter; OverrideAct::ALL.len()],
+    /// Grants of credits, by [`GrantResult`].
+    grants: [Counter; GrantResult::ALL.len()],
     config: ArcSwapOption<ConfigInfo>,
     /// Clock offset of the shared store.
     pub(crate) clock_offset: Offset,
@@ -227,10 +231,6 @@ impl Metrics {
 
     pub(crate) fn override_changed(&self, act: OverrideAct) {
         self.override_changes[act as usize].add(1);
-    }
-
-    pub(crate) fn report(&self, result: ReportResult) {
-        self.reports[result as usize].add(1);
     }
 
     pub(crate) fn request(&self, protocol: Protocol, result: RequestResult) {

@@ -9,6 +9,7 @@
 //!   Release    take back a name's permits      -> permits, for each
 //!   Renew      restart a name's lease          -> its length, for each
 //!   Ban        ban keys, or lift their bans    -> the decisions that now stand
+//!   Grant      add credits to balances         -> added, and the balance, for each
 //! ```
 //!
 //! An act is written once, over [`RequestStates`]: the memory store gives it locked shards, the
@@ -21,6 +22,7 @@
 
 mod answer;
 mod ban;
+mod grant;
 mod item;
 
 use std::fmt::Debug;
@@ -32,12 +34,13 @@ use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
 pub(crate) use answer::ActAnswer;
 pub use ban::Ban;
+pub use grant::{Grant, GrantAnswer};
 pub(crate) use item::Correction;
 pub use item::{ActItem, ActualCost, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
 /// [`Settle`], [`Reset`], [`Release`],
-/// [`Renew`] or [`Ban`].
+/// [`Renew`], [`Ban`] or [`Grant`].
 #[cfg(feature = "redis")]
 pub trait StoreAct: Act + crate::fallback::FallbackAct {}
 #[cfg(feature = "redis")]
@@ -45,7 +48,7 @@ impl<A: Act + crate::fallback::FallbackAct> StoreAct for A {}
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
 /// [`Settle`], [`Reset`], [`Release`],
-/// [`Renew`] or [`Ban`].
+/// [`Renew`], [`Ban`] or [`Grant`].
 #[cfg(not(feature = "redis"))]
 pub trait StoreAct: Act {}
 #[cfg(not(feature = "redis"))]
@@ -141,6 +144,8 @@ pub enum ActKind {
     Renew,
     /// [`Ban`].
     Ban,
+    /// [`Grant`].
+    Grant,
 }
 
 impl ActKind {

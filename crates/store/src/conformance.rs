@@ -9,6 +9,7 @@
 
 mod bans;
 mod chains;
+mod grants;
 mod loans;
 mod odds;
 mod stories;
@@ -21,10 +22,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use ratekeeper_core::{
-    Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time, Verdict,
+    Charge, Decision, GrantId, Granted, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time,
+    Verdict,
 };
 
-use crate::{ActualCost, Decisions, Hold, Settled, Store, StoreError};
+use crate::{ActualCost, Decisions, GrantAnswer, Hold, Settled, Store, StoreError};
 use stories::stories;
 
 /// Runs every story against a new store.
@@ -185,6 +187,8 @@ enum StoryAct {
     Watch,
     Release(u8),
     Renew(u8),
+    /// Grants the costs, under this id.
+    Grant(&'static str),
 }
 
 /// A charge: index into the story's limits, key, cost, mode.
@@ -203,6 +207,8 @@ enum StoryAnswer {
     Released(Vec<u32>),
     /// Time left of each renewed lease, in ms.
     Renewed(Vec<Option<u64>>),
+    /// Credits added, `None` if the grant was repeated, and the balance.
+    Granted(Vec<(Option<u32>, u32)>),
 }
 
 impl fmt::Display for StoryAnswer {
@@ -216,6 +222,7 @@ impl fmt::Display for StoryAnswer {
             Self::WereThere(there) => write!(f, "existed {there:?}"),
             Self::Released(back) => write!(f, "released {back:?}"),
             Self::Renewed(spans) => write!(f, "renewed for ms {spans:?}"),
+            Self::Granted(each) => write!(f, "granted {each:?}"),
         }
     }
 }
@@ -299,6 +306,17 @@ async fn ask<S: Store>(
             let renewed = subject.renew(&holds(&charges, name), now).await;
             let millis = |each: Option<Nanos>| each.map(Nanos::as_millis_ceil);
             renewed.map(|each| StoryAnswer::Renewed(each.into_iter().map(millis).collect()))
+        }
+        StoryAct::Grant(id) => {
+            let granted = subject.grant(&charges, GrantId::of(id), now).await;
+            let numbers = |answer: &GrantAnswer| {
+                let added = match answer.granted {
+                    Some(Granted::Added(credits)) => Some(credits.get()),
+                    _ => None,
+                };
+                (added, answer.decision.remaining.get())
+            };
+            granted.map(|each| StoryAnswer::Granted(each.iter().map(numbers).collect()))
         }
     }
 }

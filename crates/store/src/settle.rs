@@ -31,11 +31,11 @@
 //!   charged before it. A denial for want of headroom is not decided in place: only the cost would
 //!   be decided there, which might be allowed.
 
-use ratekeeper_core::{Decision, Mode, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Verdict};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Decisions;
-use crate::act::Correction;
+use crate::act::{Correction, GrantAnswer};
 
 /// The items of a request, with their states at hand. Items are numbered from 0.
 #[expect(
@@ -73,6 +73,10 @@ pub trait RequestStates {
     /// Bans a key for `span` from now, or lifts its ban if it is zero; returns the decision about
     /// a cost of zero afterwards.
     fn ban(&mut self, at: usize, span: Nanos) -> Decision;
+
+    /// Adds the cost of the item to the balance of its key, unless a grant with this id was made
+    /// before.
+    fn grant(&mut self, at: usize, id: GrantId) -> GrantAnswer;
 
     /// Decides and charges the only item, where the store has a shorter way for that; the result
     /// is the same.

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Decision, Lend, Nanos, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Decision, GrantId, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
 use crate::act::{
-    ActItem as _, Ban, Correction, Decide, GiveBack, Hold, Look, Release, Renew, Reset, Settle,
-    Settled, StoreAct,
+    ActItem as _, Ban, Correction, Decide, GiveBack, Grant, GrantAnswer, Hold, Look, Release,
+    Renew, Reset, Settle, Settled, StoreAct,
 };
 
 /// The decisions of one request, one for each charge, in the order of the charges.
@@ -134,6 +134,17 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<SmallVec<[Decision; 4]>, StoreError>> + Send {
         self.settle(Ban(span), charges, now)
+    }
+
+    /// Adds the cost of each charge to the balance of its key, unless a grant with this id was
+    /// made to the key before; returns the credits added and the balances.
+    fn grant(
+        &self,
+        charges: &[Charge<'_>],
+        id: GrantId,
+        now: Time,
+    ) -> impl Future<Output = Result<SmallVec<[GrantAnswer; 4]>, StoreError>> + Send {
+        self.settle(Grant(id), charges, now)
     }
 
     /// Takes back the permits that these names hold, each on its own; returns for each the number

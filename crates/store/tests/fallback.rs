@@ -150,7 +150,7 @@ fn a_fallback_without_its_store_conforms() {
     });
 }
 
-/// A fallback with local resets, and refunds and settlements of charges not made here: the real one fails them,
+/// A fallback with local resets and grants, and refunds and settlements of charges not made here: the real one fails them,
 /// since nothing would change where the states are.
 struct Local(Fallback<Distant>);
 
@@ -167,7 +167,7 @@ impl Store for Local {
                 Err(StoreError::Unavailable(_)) => local.settle(act, items, now).await,
                 refunded => refunded,
             },
-            ActKind::Reset => {
+            ActKind::Reset | ActKind::Grant => {
                 assert!(self.0.settle(act, items, now).await.is_err());
                 local.settle(act, items, now).await
             }

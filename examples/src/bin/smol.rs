@@ -20,7 +20,9 @@ impl Clock for SmolClock {
 impl Timer for SmolClock {
     fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
         let timer = async_io::Timer::after(span.into());
-        async { drop(timer.await) }
+        async {
+            let _at = timer.await;
+        }
     }
 }
 

@@ -130,13 +130,16 @@ fn line(limit: &Value) -> String {
         words::count(number("remaining")),
         words::count(number("quota"))
     );
+    let is_balance = limit["reset_after_ms"].is_null();
     let then = match text("verdict").as_str() {
         "deny" => format!("try again in {}", span("retry_after_ms")),
+        "deny_forever" if is_balance => "never by waiting: the rest is granted".into(),
         "deny_forever" => "never: the cost is above the capacity of the limit".into(),
         "allow_after" if text("mode") == "shadow" => {
             format!("would be delayed by {}", span("delay_ms"))
         }
         "allow_after" => format!("delay it by {}", span("delay_ms")),
+        _ if is_balance => "does not refill".into(),
         _ => format!("full again in {}", span("reset_after_ms")),
     };
     let mode = match text("mode").as_str() {

@@ -209,6 +209,10 @@ fn write_text(
                 } else {
                     String::new()
                 };
+                let cost = match &rule.unit {
+                    Some(unit) => unit.show(cost.get()).to_string(),
+                    None => cost.to_string(),
+                };
                 output.line(format!("    counts    {key}, cost {cost}{because}"))?;
                 if rule.percent.is_some() && rule.mode == RuleMode::Enforce {
                     let effect = match of_key {

@@ -4,6 +4,7 @@ pub(crate) mod bans;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod grant;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod init;

@@ -10,14 +10,14 @@ use crate::harness::say;
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::{Answer, Visitor};
 
-/// A window that begins once in many years, and a bucket that refills nothing during the test.
+/// A window that begins once in a year, and a bucket that refills nothing during the test.
 const LIMITS: &str = r#"
 [[limit]]
 name = "accounts"
 match = { path = "/login" }
 key = ["attr:device"]
 missing_key = "shared"
-limit = "3/5000d"
+limit = "3/365d"
 algorithm = "fixed-window"
 distinct = "attr:account"
 
@@ -25,7 +25,7 @@ distinct = "attr:account"
 name = "all-accounts"
 match = { path = "/all" }
 key = ["all"]
-limit = "3/5000d"
+limit = "3/365d"
 algorithm = "fixed-window"
 distinct = "attr:account"
 

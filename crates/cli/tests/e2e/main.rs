@@ -10,6 +10,7 @@ mod browser;
 mod caddy;
 mod chains;
 mod counting;
+mod credits;
 mod doctor;
 mod envoy;
 mod every_proxy;

@@ -1,7 +1,7 @@
 //! The algorithms: one table, then the cores, one file each.
 //!
-//! N permits a span P, burst B, queue Q, m sub-buckets, largest cost C. "In one P" is the
-//! most that any span of P admits, a promise for the worst caller, not an average; "in the
+//! N permits a span P, burst B, queue Q, m sub-buckets, largest cost C; N is the maximum of a
+//! balance, and each grant comes on top. "In one P" is the most that any span of P admits, a promise for the worst caller, not an average; "in the
 //! long run" is the rate of a caller that always asks. None rounds in the caller's favour, but
 //! for the two of Guava, which agree with it to the microsecond, and the weighted edge,
 //! which does not count a part of a permit.
@@ -34,6 +34,7 @@
 //!   warm_up      | WarmUp::warming_up      | 24     | N + C     | N per P
 //!   smooth burst | WarmUp::bursty          | 24     | 2N + C    | N per P
 //!   permits      | Concurrency::new        | 664+32N| N at once | as fast as work is
+//!   balance      | Balance::new            | 32+256 | N         | as much as is granted
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general
 //!
@@ -56,6 +57,7 @@
 //!   warm_up      | the callee is slow after a rest; post-paid, as in Guava
 //!   smooth burst | callers come from Guava and expect its waits
 //!   permits      | the danger is too much at one time, not too much in a time
+//!   balance      | credits are bought: what is spent does not come back by waiting
 //!
 //!   algorithm    | remaining             | retry_after, until       | reset_after, until
 //!   -------------+-----------------------+--------------------------+---------------------
@@ -77,6 +79,7 @@
 //!   smooth burst | C, or 0 before it may | those before are paid for| the store is full
 //!   permits      | those not on loan     | enough leases end,       | all leases end, at
 //!                |                       |   at the latest          |   the latest
+//!   balance      | credits               | none: never by waiting   | none
 //! ```
 //!
 //! Everywhere `remaining` is the largest cost allowed at this instant; after `retry_after`,
@@ -90,6 +93,7 @@
 //!   bans | WithBans::new | a refusal is a sign of abuse: log-ins, sign-ups, card numbers
 //! ```
 
+pub mod balance;
 pub mod bans;
 pub mod concurrency;
 pub mod exponential;

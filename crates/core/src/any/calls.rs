@@ -8,8 +8,8 @@
 
 use super::{AnyAlgorithm, AnyState, Listed, Reconfigure, own};
 use crate::{
-    Algorithm, BanTerms, Banning, Call, Concurrency, Decision, Denials, Error, Gcra, LeaseId, Lend,
-    Nanos, Origin, Permits, Quota, Time, Unsupported,
+    Algorithm, BanTerms, Banning, Call, Concurrency, Decision, Denials, Error, Gcra, GrantId,
+    Granted, LeaseId, Lend, Nanos, Origin, Permits, Quota, Time, Unsupported,
 };
 
 /// The same limit with other parameters.
@@ -121,6 +121,20 @@ impl AnyAlgorithm {
             .ok_or_else(|| self.unsupported(Call::Ban))
     }
 
+    /// As [`Balance::grant`](crate::Balance::grant), if the limit is a balance.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it is none: then nothing was changed.
+    pub fn try_grant(
+        &self,
+        state: &mut AnyState,
+        credits: Permits,
+        id: GrantId,
+    ) -> Result<Granted, Unsupported> {
+        dispatch!(self, algorithm => algorithm.try_grant(own(algorithm, state), credits, id))
+            .ok_or_else(|| self.unsupported(Call::Grant))
+    }
+
     /// The terms of its bans; `None` if it bans no key.
     pub fn bans(&self) -> Option<BanTerms> {
         Banning::of(self).map(Banning::terms)
@@ -154,6 +168,7 @@ impl AnyAlgorithm {
                 .try_reserve(&mut state, now, none, Nanos::ZERO)
                 .map(drop),
             Call::Ban => self.try_ban(&mut state, now, Nanos::ZERO),
+            Call::Grant => self.try_grant(&mut state, none, GrantId::of("")).map(drop),
         }
     }
 

@@ -7,7 +7,10 @@
 use core::fmt;
 
 use super::{AnyAlgorithm, AnyState};
-use crate::{Algorithm, Decision, Error, LeaseId, Nanos, Origin, Permits, Quota, StoredForm, Time};
+use crate::{
+    Algorithm, Decision, Error, GrantId, Granted, LeaseId, Nanos, Origin, Permits, Quota,
+    StoredForm, Time,
+};
 
 /// The same limit with other parameters.
 pub trait Reconfigure: Algorithm + Sized {
@@ -43,6 +46,10 @@ pub trait Listed:
     /// True if permits are lent, and come back: [`Concurrency`](crate::Concurrency).
     const LENDS: bool = false;
 
+    /// True if a store may forget no state for another key of the limit: permits on loan, and
+    /// credits.
+    const KEEPS: bool = Self::LENDS;
+
     /// This algorithm, if `any` is one.
     fn of(any: &AnyAlgorithm) -> Option<&Self>;
 
@@ -74,6 +81,16 @@ pub trait Listed:
 
     /// As [`WithBans::ban`](crate::WithBans::ban); `None` if the limit has no ban.
     fn try_ban(&self, _state: &mut Self::State, _now: Time, _span: Nanos) -> Option<()> {
+        None
+    }
+
+    /// As [`Balance::grant`](crate::Balance::grant); `None` if the limit is no balance.
+    fn try_grant(
+        &self,
+        _state: &mut Self::State,
+        _credits: Permits,
+        _id: GrantId,
+    ) -> Option<Granted> {
         None
     }
 

@@ -103,6 +103,10 @@ fn every_algorithm_returns_its_name() {
                 .into(),
             "concurrency",
         ),
+        (
+            Balance::new(Permits::ONE, Permits::ONE).unwrap().into(),
+            "balance",
+        ),
     ];
     for (algorithm, name) in rows {
         assert_eq!(algorithm.name(), name);

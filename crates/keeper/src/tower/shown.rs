@@ -115,6 +115,7 @@ impl ShownLimit {
             more_after,
             is_level: self.limited.is_level(),
             text: &self.text,
+            unit: None,
             decision,
             cost,
             key_missing: false,

@@ -73,6 +73,7 @@ fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
         return Some("`count_denied`");
     }
     match algorithm {
+        AnyAlgorithm::Balance(_) => Some("`balance`"),
         AnyAlgorithm::Concurrency(_) => Some("`concurrency`"),
         AnyAlgorithm::WarmUp(_) => Some("`warmup` or \"smooth-bursty\""),
         other => other.queue().map(|_| "`queue`"),

@@ -21,8 +21,15 @@ use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode, Variants};
 
 /// Fields that exclude a candidate beside them.
-const STRANGERS: [&str; 7] = [
-    "concurrency", "ban", "count", "reset_on", "queue", "distinct", "priority",
+const STRANGERS: [&str; 8] = [
+    "balance",
+    "concurrency",
+    "ban",
+    "count",
+    "reset_on",
+    "queue",
+    "distinct",
+    "priority",
 ];
 
 /// Reads `candidate` of every limit.

@@ -10,6 +10,7 @@
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
 //!   concurrency = { .. }   permits on loan, which come back
+//!   balance = { .. }       prepaid credits, which do not refill
 //!   queue = { .. }         beside GCRA: excess requests wait their turn
 //! ```
 
@@ -21,6 +22,7 @@ use toml::de::DeTable;
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
 use super::anchor::{AnchorSpec, anchor};
+use super::balance::balance;
 use super::ban::with_ban;
 use super::concurrency::concurrency;
 use super::dated::Dated;
@@ -71,6 +73,9 @@ fn plain_quantity(
     }
     if let Some(anchor) = anchor {
         anchor.stray(out);
+    }
+    if table.contains_key("balance") {
+        return balance(table, named, queue.as_ref(), around, out);
     }
     if table.contains_key("concurrency") {
         if let Some(warming) = warming {

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use toml::de::DeTable;
 
 use super::codes;
+use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS};
-use super::policy_files::{DatabaseFile, PolicyFiles};
+use super::policy_files::PolicyFiles;
 use super::read::{self, At};
 use super::settings::header_name;
 use crate::geo::{GeoValue, NamedDatabase};

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 
 use super::active::{Zones, active};
 use super::alert::alert;
+use super::balance;
 use super::check::place;
 use super::codes;
 use super::correction::{correction, is_counted, owing};
@@ -25,10 +26,9 @@ use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
 use super::settings::ZoneSpec;
+use super::unit::{cost_in, in_unit, unit};
 use super::variants::{too_many, variants_by_day};
-use crate::{
-    Correction, Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Variants,
-};
+use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Unit};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -134,16 +134,14 @@ pub(super) fn limit<'a>(
     let alert = alert(written, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
-    let usual = &shared.defaults;
-    let mode = mode(written).or_else(|| usual.mode.clone());
-    let is_set = missing.is_some() || usual.missing_key.is_some();
+    let (usual_mode, usual_missing) = (&shared.defaults.mode, &shared.defaults.missing_key);
+    let mode = mode(written).or_else(|| usual_mode.clone());
+    let is_set = missing.is_some() || usual_missing.is_some();
     let on_descriptors = separate(written, &here, out);
-    let missing_key = missing.or_else(|| usual.missing_key.clone());
-    let missing_key = match missing_key.unwrap_or_default() {
-        // Descriptors have no address.
-        MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
-        chosen => chosen,
-    };
+    let missing = missing
+        .or_else(|| usual_missing.clone())
+        .unwrap_or_default();
+    let missing_key = without_address(missing, on_descriptors);
     let denials = denials(written, &shared.defaults);
     let around = Surroundings {
         zone: &shared.zone,
@@ -151,13 +149,19 @@ pub(super) fn limit<'a>(
         denials,
     };
     let quantity = quantity(written, around, out);
-    let cost = cost(written, &here, out);
+    let unit = unit(written);
+    let cost = cost(written, (&here, unit.as_ref()), out);
     let correction = quantity.as_ref().and_then(|quantity| {
         let estimate = cost.as_ref().and_then(|cost| cost.estimate.as_ref());
         correction(written, &here, estimate, quantity, out)
     });
 
-    let outage = outage_of(written, &shared.defaults, (&here, correction.as_ref()), out);
+    let outage = outage_of(
+        written,
+        &shared.defaults,
+        (&here, correction.is_some()),
+        out,
+    );
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
     let (active_at, active) = active
@@ -174,10 +178,8 @@ pub(super) fn limit<'a>(
         scope: scope(written),
         algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
-    let variants = match by_day {
-        Some(by_day) => variants_by_day(&limit, &quantity, by_day),
-        None => Variants::default(),
-    };
+    let by_day = by_day.map(|by_day| variants_by_day(&limit, &quantity, by_day));
+    let variants = by_day.unwrap_or_default();
     shared.variants += variants.numbers.len();
     if shared.variants > MAX_VARIANTS {
         too_many(quantity.at, out);
@@ -200,7 +202,8 @@ pub(super) fn limit<'a>(
             quota: quantity.quota,
             window: quantity.window,
             keeps_to: quantity.keeps_to,
-            text: quantity.text,
+            text: in_unit(quantity.text, unit.as_ref()),
+            unit,
             line: 0,
             variants,
             role: Role::Limit,
@@ -229,14 +232,27 @@ pub(super) fn limit<'a>(
     })
 }
 
+/// Returns what happens without a key part where there is no address: descriptors have none.
+fn without_address(chosen: MissingKey, on_descriptors: bool) -> MissingKey {
+    match chosen {
+        MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
+        chosen => chosen,
+    }
+}
+
 fn outage_of(
     written: &DeTable<'_>,
     defaults: &Defaults,
-    (here, correction): (&str, Option<&Correction>),
+    (here, is_corrected): (&str, bool),
     out: &mut Findings<'_>,
 ) -> Outage {
-    let outage = outage(written).or(defaults.outage).unwrap_or_default();
-    if correction.is_some() {
+    let own = outage(written);
+    let outage = if written.contains_key("balance") {
+        balance::outage(written, own, defaults.outage, out)
+    } else {
+        own.or(defaults.outage).unwrap_or_default()
+    };
+    if is_corrected {
         is_counted(written, outage, here, out);
     }
     outage
@@ -290,7 +306,11 @@ struct CostSpec {
 }
 
 /// Reads `cost`; `None` means refused.
-fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<CostSpec> {
+fn cost(
+    table: &DeTable<'_>,
+    place: (&str, Option<&Unit>),
+    out: &mut Findings<'_>,
+) -> Option<CostSpec> {
     let Some(node) = table.get("cost") else {
         let cost = At::new(Cost::Request, 0..0);
         let estimate = None;
@@ -310,12 +330,12 @@ fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<Cost
 fn amount(
     node: &SpannedValue<'_>,
     field: &str,
-    place: &str,
+    (place, unit): (&str, Option<&Unit>),
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
     if let Some(text) = node.get_ref().as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
-            return Some(At::new(Cost::Attribute(attribute.to_owned()), node.span()));
+            return Some(At::new(cost_in(attribute, unit), node.span()));
         }
         let help = match text.trim().parse::<u32>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),

@@ -304,10 +304,10 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 /// its own period.
 pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
     // The rate of a post-paid limit, cut to microseconds, is a little above the written one, and
-    // permits of a limit of concurrency come back.
+    // permits of a limit of concurrency come back, and credits are granted.
     if matches!(
         strict.kind,
-        QuantityKind::PostPaid { .. } | QuantityKind::AtOnce { .. }
+        QuantityKind::PostPaid { .. } | QuantityKind::AtOnce { .. } | QuantityKind::Balance
     ) {
         return false;
     }
@@ -349,6 +349,7 @@ fn rate(draft: &Draft) -> (Permits, Nanos) {
         | QuantityKind::Steps { permits, per }
         | QuantityKind::PostPaid { permits, per }
         | QuantityKind::AtOnce { permits, per } => (permits, per),
+        QuantityKind::Balance => (draft.rule.quota, Nanos::SECOND), // asked by no comparison
         QuantityKind::Calendar(word) => (draft.rule.quota, shortest(word)),
         QuantityKind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }

@@ -25,6 +25,7 @@ mod active;
 mod alert;
 mod algorithm;
 mod anchor;
+mod balance;
 mod ban;
 mod candidate;
 mod check;
@@ -32,6 +33,7 @@ pub(crate) mod codes;
 mod complaint;
 mod concurrency;
 mod correction;
+mod database_file;
 mod dated;
 mod descriptors;
 mod diagnostic;
@@ -75,6 +77,7 @@ mod shape;
 mod shares;
 mod syntax;
 mod turns;
+mod unit;
 mod variants;
 mod within;
 
@@ -99,6 +102,7 @@ pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;
 use self::limit::{Draft, FileContext};
 use self::overrides::OverrideReader;
+use self::unit::Conversions;
 use self::variants::VariantReader;
 use crate::{Policy, Rules};
 
@@ -189,7 +193,9 @@ fn load(
     let Some(document) = syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
-    let root = document.get_ref();
+    let conversions = Conversions::of(document.get_ref(), &mut out);
+    let converted = conversions.apply(document.get_ref());
+    let root = converted.as_ref().unwrap_or(document.get_ref());
     check::policy(root, &fields::POLICY, &mut out);
     let policy = policy((text, files), root, (context, unix_nanos), &mut out);
     match policy {
@@ -263,6 +269,7 @@ fn policy(
         return None;
     }
     lints::lints(&drafts, &shared.responses, &settings, out);
+    balance::forgotten(&drafts, &settings, out);
     active::lints(&drafts, context.origin, out);
     turns::turns(&drafts, out);
     alert::unused(root, &drafts, out);

@@ -20,12 +20,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::MAX_BYTES;
 use super::codes;
+use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES};
 use super::jwt::keys_file;
 use super::read::{self, At};
-use super::{sha, syntax};
-use crate::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
+use super::syntax;
+#[cfg(test)]
+use crate::geo::GeoDatabase;
 use crate::{Asn, Country, Field, Pattern};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
@@ -103,47 +105,8 @@ impl PolicyFile {
     }
 }
 
-/// A database of `[geo]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DatabaseFile<V> {
-    pub(super) name: String,
-    pub(super) database: Result<Arc<GeoDatabase<V>>, String>,
-}
-
-impl<V: GeoValue> DatabaseFile<V> {
-    /// Reads the file unless `is_same` returns true for its name, and compiles it if its content
-    /// is not that of `before`.
-    fn read<B: Into<Vec<u8>>>(
-        name: &str,
-        before: Option<&Self>,
-        is_same: &mut impl FnMut(&str) -> bool,
-        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
-    ) -> Self {
-        let is_same = is_same(name);
-        if let Some(before) = before
-            && before.database.is_ok()
-            && before.name == name
-            && is_same
-        {
-            return before.clone();
-        }
-        let before = before.and_then(|before| before.database.as_ref().ok());
-        let database = bytes(name, MAX_DATABASE_BYTES, read).and_then(|bytes| {
-            let sha = sha([&bytes]);
-            match before.filter(|before| before.sha == sha) {
-                Some(before) => Ok(Arc::clone(before)),
-                None => GeoDatabase::compile(&bytes, sha).map(Arc::new),
-            }
-        });
-        Self {
-            name: name.to_owned(),
-            database,
-        }
-    }
-}
-
 /// Returns the content of a file, or why there is none.
-fn bytes<B: Into<Vec<u8>>>(
+pub(super) fn bytes<B: Into<Vec<u8>>>(
     name: &str,
     most: usize,
     read: &mut impl FnMut(&str, usize) -> Result<B, String>,

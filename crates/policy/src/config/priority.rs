@@ -64,7 +64,7 @@ pub(super) fn priorities(
             out.error(codes::PRIORITY, at, message, label).help(help);
             continue;
         }
-        if read::table(table, "match").is_some() && wanted.matcher.fields.is_empty() {
+        if read::table(table, "match").is_some_and(|written| written.value.is_empty()) {
             let message = "the `match` of `priority` is empty".to_owned();
             let label = "all requests would have priority";
             out.error(codes::PRIORITY, at, message, label)
@@ -133,7 +133,7 @@ fn leaves_room(
 ) -> bool {
     let cost = match draft.rule.cost {
         Cost::Fixed(cost) => cost,
-        Cost::Request | Cost::Attribute(_) => Permits::ONE,
+        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => Permits::ONE,
     };
     let capacity = draft.rule.limit.algorithm.capacity();
     let headroom = priority.headroom(capacity);

@@ -56,6 +56,8 @@ pub(super) enum QuantityKind {
     PostPaid { permits: Permits, per: Nanos },
     /// By the permits on loan; `per` is the lease.
     AtOnce { permits: Permits, per: Nanos },
+    /// By credits that are granted.
+    Balance,
 }
 
 /// Values that a quantity depends on besides its own fields.

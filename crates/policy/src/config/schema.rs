@@ -185,7 +185,8 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 12] = [
+    const BESIDE: [(&str, &str, &str); 13] = [
+        ("unit", "cost", "\"attr:amount\""),
         ("max", "grow", "2.0"),
         ("grow", "max", "\"24h\""),
         ("anchor", "limit", "\"100/month\""),
@@ -201,7 +202,7 @@ mod tests {
     ];
 
     /// Limits of every tested policy: the first names no response, the second names one.
-    const READY: &str = "[{ name = \"plain\", key = [\"header:a\"], limit = \"9/1m\" }, \
+    const READY: &str = "[{ name = \"api\", key = [\"header:a\"], limit = \"9/1m\" }, \
          { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
 
     /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.

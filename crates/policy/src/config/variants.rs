@@ -256,6 +256,12 @@ fn written_with<'s>(
             put(node, "size", number(size)?);
             put(node, "refill", DeValue::String(refill.into()));
         }
+        "balance" => {
+            let message = "a balance has the same numbers for every key";
+            out.error(codes::BALANCE, 0..0, message, "stands for other numbers")
+                .help("grant the key credits instead, with POST /v1/grant");
+            return None;
+        }
         "concurrency" => {
             let permits = set.parse::<u64>().ok();
             let permits = permits.filter(|permits| (1..=MAX_AT_ONCE).contains(permits));

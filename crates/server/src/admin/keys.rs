@@ -140,7 +140,9 @@ fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value
         "key": key_in_words(rule, key),
         "quota": quota.get(),
         "remaining": decision.remaining.get(),
-        "reset_after_ms": decision.reset_after.as_millis_ceil(),
+        // A balance is never reset by time.
+        "reset_after_ms": (decision.reset_after < Nanos::MAX)
+            .then(|| decision.reset_after.as_millis_ceil()),
     });
     bans::mention(&mut state, &decision);
     state

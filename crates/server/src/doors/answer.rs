@@ -186,7 +186,10 @@ fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 /// `,"reset_after_ms":..,"key":[..]}`
 fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, ",\"reset_after_ms\":");
-    push_number(json, outcome.decision.reset_after.as_millis_ceil());
+    match outcome.decision.reset_after {
+        Nanos::MAX => push(json, "null"), // a balance
+        reset => push_number(json, reset.as_millis_ceil()),
+    }
     push(json, ",\"key\":");
     push_key(json, outcome);
     json.push(b'}');

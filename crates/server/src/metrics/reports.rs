@@ -1,5 +1,7 @@
 //! Reports: the results of reports, as labels.
 
+use super::Metrics;
+
 /// The result of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReportResult {
@@ -16,4 +18,10 @@ impl ReportResult {
         (Self::NotOpen, "not_open"),
         (Self::Error, "error"),
     ];
+}
+
+impl Metrics {
+    pub(crate) fn report(&self, result: ReportResult) {
+        self.reports[result as usize].add(1);
+    }
 }

@@ -18,7 +18,8 @@ use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{
-    BUCKETS, ConfigInfo, Counter, Durations, LimitRow, LimitRows, Metrics, Protocol, ReportResult,
+    BUCKETS, ConfigInfo, Counter, Durations, GrantResult, LimitRow, LimitRows, Metrics, Protocol,
+    ReportResult,
 };
 use crate::OverrideAct;
 use crate::doors::hold::HoldEnd;
@@ -54,6 +55,7 @@ impl Metrics {
             reloads: counts(&self.reloads),
             reports: counts(&self.reports),
             override_changes: counts(&self.override_changes),
+            grants: counts(&self.grants),
             config: self.config.load_full(),
             usage,
             loans,
@@ -86,6 +88,7 @@ struct Snapshot {
     reports: Vec<u64>,
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: Vec<u64>,
+    grants: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
     /// Loans of limits of concurrency, by name.
@@ -120,6 +123,7 @@ impl Collector for Snapshot {
         self.held(encoder)?;
         self.reports(encoder)?;
         self.override_changes(encoder)?;
+        self.grants(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.shared {
@@ -269,6 +273,15 @@ impl Snapshot {
         let mut family = counter(encoder, "override_changes", help)?;
         for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {
             put(&mut family, &[("change", act.name())], *count)?;
+        }
+        Ok(())
+    }
+
+    fn grants(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Grants of credits, by effect";
+        let mut family = counter(encoder, "grants", help)?;
+        for ((_, name), count) in GrantResult::ALL.iter().zip(&self.grants) {
+            put(&mut family, &[("result", *name)], *count)?;
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ pub(super) fn stories() -> Vec<Story> {
     stories.extend(super::chains::stories());
     stories.extend(versions());
     stories.extend(super::bans::stories());
+    stories.extend(super::grants::stories());
     stories.extend(super::loans::stories());
     stories
 }

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Look, Release, Renew, Reset,
-    Settle, Settled,
+    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Grant, GrantAnswer, Look,
+    Release, Renew, Reset, Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
@@ -143,6 +143,19 @@ impl FallbackAct for Ban {
         let there = store.ask(self, charges, now).await?;
         store.local.settle_now(self, charges, now);
         Ok(there)
+    }
+}
+
+/// Fails if the store does: a grant that is repeated with its id adds nothing, so the caller may
+/// repeat it. Credits do not count here.
+impl FallbackAct for Grant {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[GrantAnswer; 4]>, StoreError> {
+        store.ask(self, charges, now).await
     }
 }
 

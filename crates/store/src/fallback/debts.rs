@@ -125,10 +125,10 @@ impl Drop for Unpaid<'_> {
     }
 }
 
-/// Returns true if usage follows from the remaining permits, and is not on loan.
+/// Returns true if usage follows from the remaining permits, and is not on loan or bought.
 fn is_debited(algorithm: &AnyAlgorithm) -> bool {
     !matches!(
         algorithm,
-        AnyAlgorithm::Concurrency(_) | AnyAlgorithm::WarmUp(_)
+        AnyAlgorithm::Concurrency(_) | AnyAlgorithm::WarmUp(_) | AnyAlgorithm::Balance(_)
     )
 }

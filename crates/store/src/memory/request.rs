@@ -8,14 +8,14 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
-use ratekeeper_core::{Call, Charge, Decision, Lend, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{Call, Charge, Decision, GrantId, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
 use super::table::TableAsk;
-use crate::act::{ActItem, Correction};
+use crate::act::{ActItem, Correction, GrantAnswer};
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
@@ -178,6 +178,12 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
     fn ban(&mut self, at: usize, span: Nanos) -> Decision {
         self.with(at, Permits::ZERO, |shard, limit, ask| {
             shard.ban(limit, ask, span)
+        })
+    }
+
+    fn grant(&mut self, at: usize, id: GrantId) -> GrantAnswer {
+        self.with(at, self.cost(at), |shard, limit, ask| {
+            shard.grant(limit, ask, id)
         })
     }
 

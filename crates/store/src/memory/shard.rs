@@ -1,14 +1,18 @@
 //! Shard: one lock, and the tables of all limits for its share of the keys.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict};
+use ratekeeper_core::{
+    Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict,
+};
 
 use super::budget::{MemoryBudget, Purpose};
 use super::slot::{AnySlot, KeySize, SLOT_BYTES, SlotBox};
 use super::table::TableAsk;
 use super::{LimitUsage, Loans};
+use crate::act::GrantAnswer;
 
 /// `retry_after` of a request that finds no room and no key to push out.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
@@ -124,6 +128,24 @@ impl Shard {
             Some(decision) => decision,
             None => self.when_full(limit, ask, &ban),
         }
+    }
+
+    /// Adds the cost to the balance of a key, unless a grant with this id was made before.
+    pub(super) fn grant(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: GrantId) -> GrantAnswer {
+        let granted = Cell::new(None);
+        let grant = |shard: &mut Self| {
+            let at = shard.prepare(limit, ask.now)?;
+            let slot = shard.slots.get_mut(at)?.as_deref_mut()?;
+            let (result, decision) = slot.grant(ask, id, &shard.budget)?;
+            granted.set(result);
+            Some(decision)
+        };
+        let decision = match grant(self) {
+            Some(decision) => decision,
+            None => self.when_full(limit, ask, &grant),
+        };
+        let granted = granted.get();
+        GrantAnswer { granted, decision }
     }
 
     /// Forgets a key; returns true if it was in debt.

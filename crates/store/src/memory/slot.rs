@@ -10,7 +10,8 @@ use std::ops::{Deref, DerefMut};
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Gcra, LeaseId, Limit, Listed, Nanos, Permits, Time, Visitor,
+    AnyAlgorithm, Decision, Gcra, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time,
+    Visitor,
 };
 
 use super::LimitUsage;
@@ -137,6 +138,13 @@ pub(super) trait AnySlot: fmt::Debug + Send {
     ) -> Option<Decision>;
     /// See [`Table::ban`].
     fn ban(&mut self, ask: &TableAsk<'_>, span: Nanos, budget: &MemoryBudget) -> Option<Decision>;
+    /// See [`Table::grant`].
+    fn grant(
+        &mut self,
+        ask: &TableAsk<'_>,
+        id: GrantId,
+        budget: &MemoryBudget,
+    ) -> Option<(Option<Granted>, Decision)>;
     /// See [`Table::cancel`].
     fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool;
     /// See [`Table::at_least`].
@@ -267,6 +275,15 @@ impl<A: Listed> AnySlot for Slot<A> {
         with_table!(self, ask, table => table.ban(ask, span, budget))
     }
 
+    fn grant(
+        &mut self,
+        ask: &TableAsk<'_>,
+        id: GrantId,
+        budget: &MemoryBudget,
+    ) -> Option<(Option<Granted>, Decision)> {
+        with_table!(self, ask, table => table.grant(ask, id, budget))
+    }
+
     fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
         with_table!(self, ask, table => table.cancel(ask, made))
     }
@@ -305,7 +322,7 @@ impl<A: Listed> AnySlot for Slot<A> {
 
     fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let own = with_table!(self, ask, table => table.bytes());
-        !A::LENDS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+        !A::KEEPS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
     }
 
     fn loans(&self, now: Time) -> Option<(u64, u64)> {

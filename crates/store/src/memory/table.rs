@@ -28,7 +28,7 @@ mod promise;
 mod room;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Decision, Lend, Listed, Nanos, Permits, Time};
+use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Time};
 
 use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
@@ -200,6 +200,27 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
+    /// Adds the cost to the balance of a key, unless a grant with this id was made before; returns
+    /// the result and the decision afterwards, or `None` if the key is new and `budget` has no
+    /// room for it.
+    pub(super) fn grant(
+        &mut self,
+        ask: &TableAsk<'_>,
+        id: GrantId,
+        budget: &MemoryBudget,
+    ) -> Option<(Option<Granted>, Decision)> {
+        let mut granted = None;
+        let mut grant = |algorithm: &A, state: &mut A::State, now| {
+            granted = algorithm.try_grant(state, ask.cost, id); // checked by the act
+            algorithm.look(state, now, Permits::ZERO)
+        };
+        let decision = match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
+            Some(entry) => grant(&self.algorithm, &mut entry.state, ask.now),
+            None => self.begin(ask, budget, grant)?,
+        };
+        Some((granted, decision))
+    }
+
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let removed = self.find(ask).and_then(|at| self.remove(at, budget));
@@ -234,8 +255,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
         let lag = self.forgotten.since(now);
         let now = now.max(self.forgotten);
-        // Permits on loan are never pushed out for a newcomer, so nothing is forgiven.
-        let state = if A::LENDS || self.floor == A::State::default() {
+        // Permits on loan and credits are never pushed out for a newcomer, so nothing is forgiven.
+        let state = if A::KEEPS || self.floor == A::State::default() {
             self.floor.clone()
         } else {
             let used = self.algorithm.usage(&self.floor, now);

@@ -102,8 +102,12 @@ for i = 1, count do
   if changed[i] then
     if state[i] then
       local value, expires = twin[i].write(state[i], limit[i])
-      local ms = string.format('%d', (math.floor(expires / STEP) + 1) * STEP / 1000)
-      redis.call('SET', KEYS[i], value, 'PXAT', ms)
+      if expires then
+        local ms = string.format('%d', (math.floor(expires / STEP) + 1) * STEP / 1000)
+        redis.call('SET', KEYS[i], value, 'PXAT', ms)
+      else
+        redis.call('SET', KEYS[i], value) -- until it is deleted
+      end
     elseif found[i + 1] then
       redis.call('DEL', KEYS[i])
     end

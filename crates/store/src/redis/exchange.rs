@@ -189,8 +189,11 @@ impl<'a, A: Act> Exchange<'a, A> {
 }
 
 /// Returns the millisecond at which a value that lasts `micros` may expire: see
-/// [`EXPIRY_STEP_MICROS`].
+/// [`EXPIRY_STEP_MICROS`]. Empty for a value that lasts for ever.
 fn expires_ms(now: UnixMicros, micros: u64) -> Vec<u8> {
+    if micros == u64::MAX {
+        return Vec::new();
+    }
     let steps = now.get().saturating_add(micros) / EXPIRY_STEP_MICROS + 1;
     let at = steps * (EXPIRY_STEP_MICROS / 1_000); // far below 2^64
     at.min(LAST_MS).to_string().into_bytes()

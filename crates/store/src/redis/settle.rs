@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyState, Charge, Decision, LeaseId, Lend, Mode, Nanos, Permits, UnixMicros,
+    Algorithm as _, AnyState, Charge, Decision, GrantId, LeaseId, Lend, Mode, Nanos, Permits,
+    UnixMicros,
 };
 
 use super::limits::Prepared;
-use crate::act::{Act, ActKind, Correction, Reset};
+use crate::act::{Act, ActKind, Correction, GrantAnswer, Reset};
 use crate::settle::RequestStates;
 
 /// One charge of a request.
@@ -152,6 +153,15 @@ impl RequestStates for ItemStates<'_> {
         let (algorithm, now) = (&item.limit.algorithm, self.now.time());
         let _ = algorithm.try_ban(state, now, span); // checked by the act
         algorithm.look(state, now, Permits::ZERO)
+    }
+
+    fn grant(&mut self, at: usize, id: GrantId) -> GrantAnswer {
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        let algorithm = &item.limit.algorithm;
+        GrantAnswer {
+            granted: algorithm.try_grant(state, item.cost, id).ok(), // checked by the act
+            decision: algorithm.look(state, self.now.time(), Permits::ZERO),
+        }
     }
 
     fn forget(&mut self, at: usize) -> bool {

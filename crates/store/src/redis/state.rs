@@ -1,7 +1,7 @@
 //! Conversions of the states of a limit in Redis.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, UnixMicros,
+    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, Time, UnixMicros,
 };
 
 /// Returns the bytes of a state; empty if it is that of a key never seen.
@@ -11,10 +11,15 @@ pub(super) fn bytes_of(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) 
     bytes
 }
 
-/// Returns the microseconds from `now` until a state may be forgotten, rounded up.
+/// Returns the microseconds from `now` until a state may be forgotten, rounded up; `u64::MAX` for a
+/// state that never may.
 pub(super) fn micros_left(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) -> u64 {
     let now = now.time();
-    let span = limit.expires_at(state, now).since(now);
+    let expires = limit.expires_at(state, now);
+    if expires == Time::MAX {
+        return u64::MAX;
+    }
+    let span = expires.since(now);
     span.as_nanos().div_ceil(1_000)
 }
 

@@ -2,7 +2,7 @@
 -- compare-and-set.
 --
 -- ARGV  for each key three: what was read, what it becomes, and when that expires in
---       milliseconds since 1970. Empty: no value.
+--       milliseconds since 1970. Empty: no value, no expiry.
 for i = 1, #KEYS do
   if (redis.call('GET', KEYS[i]) or '') ~= ARGV[3 * i - 2] then return 0 end
 end
@@ -12,7 +12,12 @@ for i = 1, #KEYS do
     if after == '' then
       redis.call('DEL', KEYS[i])
     else
-      redis.call('SET', KEYS[i], after, 'PXAT', ARGV[3 * i])
+      local expires = ARGV[3 * i]
+      if expires == '' then
+        redis.call('SET', KEYS[i], after)
+      else
+        redis.call('SET', KEYS[i], after, 'PXAT', expires)
+      end
     end
   end
 end

@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, BanTerms, Banning, Charge, Decision, Denials, Edge, Exponential, Gcra,
-    Hybrid, Interval, Key, Limit, LimitId, Listed, Log, MAX_BAN, Mode, Nanos, Origin, Outage,
-    Permits, Quota, QuotaReset, Refund, SubBuckets, Tat, Time, Window,
+    Algorithm, AnyAlgorithm, Balance, BanTerms, Banning, Charge, Decision, Denials, Edge,
+    Exponential, Gcra, GrantId, Granted, Hybrid, Interval, Key, Limit, LimitId, Listed, Log,
+    MAX_BAN, Mode, Nanos, Origin, Outage, Permits, Quota, QuotaReset, Refund, SubBuckets, Tat,
+    Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -44,12 +45,16 @@ static ORIGIN: LazyLock<Origin> = LazyLock::new(tomorrow);
 /// A core on trial.
 struct Trial<A: Algorithm> {
     name: &'static str,
+    /// `None` for limits without grants.
+    grant: Option<GrantFunction<A>>,
     /// Returns `None` if there is no limit of these numbers.
     make: fn(Recipe) -> Option<A>,
     refund: fn(&A, &mut A::State, Time, Permits),
     /// How far before they become meaningless values are read right.
     ahead: Nanos,
 }
+
+type GrantFunction<A> = fn(&A, &mut <A as Algorithm>::State, Permits, GrantId) -> Granted;
 
 impl<A: Algorithm> Clone for Trial<A> {
     fn clone(&self) -> Self {
@@ -215,6 +220,16 @@ where
             1 | 2 => {
                 (trial.refund)(&algorithm, &mut state, now, cost);
                 store.refund(&[charge], now).await.unwrap();
+                (None, None)
+            }
+            3 | 4 if let Some(grant) = trial.grant => {
+                // Few ids, so that some grants are repeated.
+                let id = GrantId::of(&random.below(50).to_string());
+                let granted = grant(&algorithm, &mut state, cost, id);
+                let answer = store.grant(&[charge], id, now).await.unwrap()[0];
+                assert_eq!(answer.granted, Some(granted), "{} {seed}", trial.name);
+                let standing = algorithm.look(&state, now, Permits::ZERO);
+                assert_eq!(answer.decision, standing, "{} {seed}", trial.name);
                 (None, None)
             }
             _ => {
@@ -395,6 +410,7 @@ fn gcra_equals_its_twin() {
     };
     run(&Trial {
         name: "gcra",
+        grant: None,
         make,
         refund: |gcra, tat, now, cost| gcra.0.refund(tat, OnUnix::at(now), cost),
         ahead: Nanos::from_secs(900 * 86_400),
@@ -415,6 +431,7 @@ fn windows_equal_their_twin() {
     };
     run(&Trial {
         name: "window",
+        grant: None,
         make,
         refund: Window::refund,
         ahead: Nanos::MAX,
@@ -430,8 +447,27 @@ fn quota_resets_equal_their_twin() {
     };
     run(&Trial {
         name: "quota-reset",
+        grant: None,
         make,
         refund: QuotaReset::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+#[test]
+fn balances_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let bits = [3, 16, 31][usize::try_from(random.below(3)).unwrap()];
+        let max = number(&mut random, bits);
+        let start = below(&mut random, Permits::new(max) + Permits::ONE);
+        Balance::new(Permits::new(start), Permits::new(max)).ok()
+    };
+    run(&Trial {
+        name: "balance",
+        grant: Some(Balance::grant),
+        make,
+        refund: Balance::refund,
         ahead: Nanos::MAX,
     });
 }
@@ -452,6 +488,7 @@ fn sub_buckets_equal_their_twin() {
     };
     run(&Trial {
         name: "sub-buckets",
+        grant: None,
         make,
         refund: SubBuckets::refund,
         ahead: Nanos::MAX,
@@ -471,6 +508,7 @@ fn intervals_equal_their_twin() {
     };
     run(&Trial {
         name: "interval",
+        grant: None,
         make,
         refund: Interval::refund,
         ahead: Nanos::MAX,
@@ -492,6 +530,7 @@ fn logs_equal_their_twin() {
     };
     run(&Trial {
         name: "log",
+        grant: None,
         make,
         refund: Log::refund,
         ahead: Nanos::MAX,
@@ -507,6 +546,7 @@ fn hybrids_equal_their_twin() {
     };
     run(&Trial {
         name: "hybrid",
+        grant: None,
         make,
         refund: Hybrid::refund,
         ahead: Nanos::MAX,
@@ -523,6 +563,7 @@ fn cores_without_a_twin_are_equal() {
     };
     run(&Trial {
         name: "exponential",
+        grant: None,
         make,
         refund: Exponential::refund,
         ahead: Nanos::MAX,
@@ -552,6 +593,7 @@ fn bans_are_equal() {
     };
     run(&Trial {
         name: "bans",
+        grant: None,
         make,
         refund: |bans, state, now, cost| {
             let _ = Listed::try_refund(bans, state, now, cost);

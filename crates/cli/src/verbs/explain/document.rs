@@ -72,16 +72,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
             });
         }
     }
-    if let Some(value) = limits::distinct(policy, rule) {
-        limit["distinct"] = json!(value);
-    }
-    if let Some(priority) = rule.priority.as_deref() {
-        limit["priority"] = json!({
-            "last_percent": priority.last_percent,
-            "last": priority.headroom(rule.limit.algorithm.capacity()).get(),
-            "match": priority.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
-        });
-    }
+    add_counting(&mut limit, policy, rule);
     if !rule.otherwise.is_empty() {
         let names = limits::alternatives(policy, rule);
         let names = names.map(|other| &*other.limit.name);
@@ -158,6 +149,20 @@ fn add_trials(policy: &Policy, rule: &Rule, limit: &mut Value) {
     }
     if rule.limit.scope == LimitScope::Node {
         limit["scope"] = json!("node");
+    }
+}
+
+/// Adds the values that a limit counts, and the part of it that is kept for some requests.
+fn add_counting(limit: &mut Value, policy: &Policy, rule: &Rule) {
+    if let Some(value) = limits::distinct(policy, rule) {
+        limit["distinct"] = json!(value);
+    }
+    if let Some(priority) = rule.priority.as_deref() {
+        limit["priority"] = json!({
+            "last_percent": priority.last_percent,
+            "last": priority.headroom(rule.limit.algorithm.capacity()).get(),
+            "match": priority.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
+        });
     }
 }
 

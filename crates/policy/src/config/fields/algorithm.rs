@@ -1,7 +1,8 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
 use super::{
-    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required,
+    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_CREDITS, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern,
+    required,
 };
 use crate::config::shape::{Shape, TableSpec, Words};
 
@@ -129,6 +130,40 @@ pub(super) static WARMUP: TableSpec = TableSpec {
         "factor" => "write cold_factor = 3",
         "coldFactor" => "write cold_factor = 3",
         "rate" => "leave it out: the rate is that of `limit`",
+    },
+    ..TableSpec::EMPTY
+};
+
+pub(super) static BALANCE: TableSpec = TableSpec {
+    what: "`balance`",
+    fields: &[
+        optional(
+            "start",
+            Shape::Whole {
+                least: 0,
+                most: MAX_CREDITS,
+            },
+            "100",
+            "Credits of a key that was never seen (default 0).",
+        ),
+        required(
+            "max",
+            Shape::Whole {
+                least: 1,
+                most: MAX_CREDITS,
+            },
+            "1000000",
+            "Maximum number of credits of a key.",
+        ),
+    ],
+    hints: hints! {
+        "initial" => "write start = 100",
+        "credits" => "write start = 100",
+        "limit" => "write max = 1000000",
+        "size" => "write max = 1000000",
+        "refill" => "leave it out: credits are granted with POST /v1/grant; for a limit that \
+            refills write bucket = { size = 20, refill = \"10/1s\" }",
+        "expires" => "leave it out: credits do not expire",
     },
     ..TableSpec::EMPTY
 };

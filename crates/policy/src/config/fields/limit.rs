@@ -2,7 +2,7 @@
 
 use super::active::ACTIVE;
 use super::alert::ALERT;
-use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
+use super::algorithm::{ALGORITHM, ALGORITHMS, BALANCE, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::ban::BAN;
 use super::chain::{ELASTIC, OTHERWISE, SOFT};
 use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
@@ -11,6 +11,7 @@ use super::plan::PLANS;
 use super::precedence::{REPLACES, SCOPE};
 use super::requests::MATCH;
 use super::rollout::{CANDIDATE, PERCENT};
+use super::unit::UNIT;
 use super::{
     ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
     pattern, required,
@@ -146,6 +147,12 @@ const CONCURRENCY_FIELD: FieldSpec = optional(
     "Maximum number of permits on loan at once; POST /v1/acquire takes a permit, POST /v1/release \
      returns it.",
 );
+const BALANCE_FIELD: FieldSpec = optional(
+    "balance",
+    Shape::Table(&BALANCE),
+    "{ start = 100, max = 1000000 }",
+    "Prepaid credits, which do not refill; POST /v1/grant of the admin listener adds some.",
+);
 const ALGORITHM_FIELD: FieldSpec = optional(
     "algorithm",
     Shape::Either(WAYS),
@@ -189,7 +196,8 @@ const CONCURRENCIES: &[Shape] = &[
 /// `algorithm`: a word, or a table.
 const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
-pub(in crate::config) const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
+pub(in crate::config) const QUANTITIES: &[&str] =
+    &["limit", "bucket", "spacing", "concurrency", "balance"];
 
 /// One `[[limit]]`.
 pub(super) static LIMIT: TableSpec = TableSpec {
@@ -219,10 +227,12 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         BUCKET_FIELD,
         SPACING_FIELD,
         CONCURRENCY_FIELD,
+        BALANCE_FIELD,
         ANCHOR_FIELD,
         ALGORITHM_FIELD,
         QUEUE_FIELD,
         WARMUP_FIELD,
+        UNIT,
         COST,
         COUNT,
         RESET_ON,
@@ -270,6 +280,7 @@ pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
         BUCKET_FIELD,
         SPACING_FIELD,
         CONCURRENCY_FIELD,
+        BALANCE_FIELD,
         ANCHOR_FIELD,
         ALGORITHM_FIELD,
         QUEUE_FIELD,
@@ -287,8 +298,8 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "override" => "write overrides as tables of their own: [[override]] with limit = \"per-ip\"",
     "extra" => "write soft = { extra = \"10%\" }",
     "up_to" => "write elastic = { up_to = \"200/1m\", while = { signal = \"load\", below = \"70%\" } }",
-    "balance" => "leave it out: a balance that does not refill is not built; the nearest is a long \
-        period: limit = \"10000/30d\"",
+    "credits" => "write balance = { start = 100, max = 1000000 }",
+    "grant" => "leave it out: credits are granted with POST /v1/grant of the admin listener",
     "fallback" => "name the limits that are asked when this one denies: otherwise = [\"promo\"]",
     "else" => "name the limits that are asked when this one denies: otherwise = [\"promo\"]",
     "block" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
@@ -300,7 +311,8 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "hours" => "put it into `active`: active = { hours = \"01:00-06:00\" }",
     "days" => "put it into `active`: active = { days = [\"mon-fri\"] }",
     "schedule" => "write active = { hours = \"01:00-06:00\" }",
-    "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
+    "currency" => "write unit = { name = \"USD\", decimals = 2 }",
+    "decimals" => "write unit = { name = \"USD\", decimals = 2 }",
     "on_limit" => "leave it out, and set the refusal with `response` and `status`",
     "rollout" => "enforce the limit for a share of its keys: percent = 10",
     "sample" => "enforce the limit for a share of its keys: percent = 10",

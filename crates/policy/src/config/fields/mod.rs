@@ -30,6 +30,7 @@ mod requests;
 mod response;
 mod rollout;
 mod store;
+mod unit;
 
 use self::alert::ALERTS;
 use self::geo::GEO;
@@ -80,6 +81,8 @@ pub(in crate::config) const MAX_NAMES: usize = 32;
 pub(in crate::config) const MAX_NAME: usize = 40;
 /// Maximum number of permits on loan at once: core keeps a lease for each.
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
+/// Maximum number of credits of a balance: permits are counted in 32 bits.
+pub(in crate::config) const MAX_CREDITS: u64 = 4_294_967_295;
 /// Largest ratio of the price of a cold permit to that of a warm one.
 pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
 /// Largest factor by which a ban is longer than the last one.
@@ -92,6 +95,7 @@ pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 const NAME: &str = "^[a-z0-9-]{1,40}$";
 const QUOTA: &str = "^[0-9]+/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
 const ROLLING: &str = "^[0-9]+/[0-9]+(ns|us|ms|s|m|h|d|w)$";
+const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
 const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";

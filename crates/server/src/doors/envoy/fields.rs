@@ -65,6 +65,7 @@ fn report<'a>(
         more_after: Some(reset),
         is_level: false,
         text: &texts.text,
+        unit: None,
         decision: Decision {
             verdict,
             remaining: Permits::new(status.limit_remaining),

@@ -114,8 +114,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let lends_none = A::LENDS && rank.used == Permits::ZERO;
         if rank.expires_at <= now || lends_none {
             self.forget(at, now, budget);
-        } else if A::LENDS {
-            return false; // a permit on loan that is forgotten could not come back
+        } else if A::KEEPS {
+            return false; // what is forgotten could not come back: permits on loan, credits
         } else if let Some(state) = self.remove(at, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;

@@ -1,0 +1,96 @@
+//! `grant`: adds credits to the balance of a key, in a running service.
+
+use clap::Args;
+use ratekeeper_policy::Unit;
+use serde_json::{Map, Value, json};
+
+use crate::client::{AdminArgs, Client};
+use crate::{Exit, Failure, Output, words};
+
+/// Add credits to the balance of a key in a running service
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Grant {
+    /// Number of credits; with a unit, a decimal number
+    #[arg(value_name = "AMOUNT")]
+    credits: String,
+    /// Name of the limit in the policy
+    #[arg(long, value_name = "NAME")]
+    limit: String,
+    /// Part of the key, once for each: user=ann, attr:user=ann
+    #[arg(long, value_name = "PART=VALUE")]
+    key: Vec<String>,
+    /// Text that identifies the grant: repeated with the same id, it adds nothing
+    #[arg(long, value_name = "TEXT")]
+    id: String,
+    #[command(flatten)]
+    server: AdminArgs,
+    /// Print the service's JSON answer unchanged
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper grant 500 --limit credits --key user=ann --id payment-4711
+  ratekeeper peek credits user=ann
+
+This calls the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. If the
+answer is lost, repeat the call with the same id.
+
+Exit codes: 0 granted; 1 granted before, with this id; 2 usage, or no service.";
+
+impl Grant {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let mut key = Map::new();
+        for part in &self.key {
+            let (name, value) = part.split_once('=').ok_or_else(|| {
+                Failure::new(format!(
+                    "`{part}` is not a part of a key; expected PART=VALUE"
+                ))
+                .hint("write for example --key user=ann")
+            })?;
+            key.insert(name.to_owned(), Value::from(value));
+        }
+        let body = json!({
+            "limit": self.limit,
+            "key": key,
+            "permits": self.credits,
+            "id": self.id,
+        });
+        let answer = Client::of_admin(&self.server)?.post("/v1/grant", &body)?;
+        let unit = answer["unit"]["name"].as_str().map(|name| {
+            let decimals = answer["unit"]["decimals"].as_u64();
+            Unit::new(
+                name,
+                decimals.and_then(|it| u8::try_from(it).ok()).unwrap_or(0),
+            )
+        });
+        let number = |field: &str| {
+            let number = answer[field].as_u64().unwrap_or(0);
+            match &unit {
+                Some(unit) => unit
+                    .show(u32::try_from(number).unwrap_or(u32::MAX))
+                    .to_string(),
+                None => words::count(number),
+            }
+        };
+        let is_repeated = answer["done"] == "repeated";
+        if self.json {
+            output.json(&answer)?;
+        } else if is_repeated {
+            output.line(format!(
+                "granted before; the balance is {}",
+                number("balance")
+            ))?;
+        } else {
+            let (added, balance) = (number("added"), number("balance"));
+            output.line(format!("added {added}; the balance is {balance}"))?;
+        }
+        Ok(if is_repeated {
+            Exit::Denied
+        } else {
+            Exit::Done
+        })
+    }
+}

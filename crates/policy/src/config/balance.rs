@@ -1,0 +1,125 @@
+//! Balance: prepaid credits, which do not refill and are topped up by grants.
+//!
+//! ```text
+//!   balance = { start = 100, max = 1000000 }
+//! ```
+//!
+//! Nothing comes back with time, so nothing that paces, bans or empties a record can stand beside
+//! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
+
+use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
+use toml::de::DeTable;
+
+use super::algorithm::{NamedAlgorithm, no_algorithm};
+use super::codes;
+use super::diagnostic::Findings;
+use super::fields::MAX_CREDITS;
+use super::limit::Draft;
+use super::quantity::{Quantity, QuantityKind, Surroundings, free};
+use super::queue::QueueSpec;
+use super::read::{self, At};
+use crate::{RuleMode, Settings};
+
+/// Fields that have no meaning beside a balance, and why.
+const STRAYS: [(&str, &str); 4] = [
+    ("warmup", "credits are not paced"),
+    ("reset_on", "a report would give the start anew"),
+    ("alert", "its usage does not fall by waiting"),
+    ("plans", "credits are granted to each key"),
+];
+
+/// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
+pub(super) fn balance(
+    table: &DeTable<'_>,
+    named: Option<NamedAlgorithm>,
+    queue: Option<&QueueSpec>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let At { value: fields, at } = read::table(table, "balance")?;
+    no_algorithm(named, "`balance`", None, out);
+    if let Some(queue) = queue {
+        let help = "leave `queue` out: waiting brings no credits".to_owned();
+        queue.stray("`balance`", help, out);
+    }
+    for (field, why) in STRAYS {
+        if let Some(stray) = table.get(field) {
+            let message = format!("`{field}` cannot be combined with `balance`");
+            out.error(codes::BALANCE, stray.span(), message, why)
+                .related(at.clone())
+                .help(format!("leave `{field}` out"));
+        }
+    }
+    let is_free = free(
+        around.denials,
+        ("`balance`", "leave `balance` out"),
+        &at,
+        out,
+    );
+    let start = match fields.get("start") {
+        Some(node) => At::new(read::whole(node)?, node.span()),
+        None => At::new(0, at.clone()),
+    };
+    let max = read::number(fields, "max", MAX_CREDITS)?;
+    let [first, most] = [start.value, max.value].map(Permits::saturating_from);
+    let limit = match Balance::new(first, most) {
+        Ok(limit) => limit,
+        Err(error) => {
+            let message = format!("a balance of at most {most} cannot start with {first}");
+            out.error(codes::BALANCE, start.at, message, error.to_string())
+                .related(max.at)
+                .help(format!("write start = {most} or less, or a larger `max`"));
+            return None;
+        }
+    };
+    is_free.then(|| Quantity {
+        algorithm: limit.into(),
+        quota: most,
+        window: None,
+        keeps_to: None,
+        text: format!("balance of {first} at the start, at most {most}"),
+        at,
+        kind: QuantityKind::Balance,
+        by_day: None,
+    })
+}
+
+/// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
+/// allow. Reports `on_store_error = "local"` beside it.
+pub(super) fn outage(
+    table: &DeTable<'_>,
+    own: Option<Outage>,
+    default: Option<Outage>,
+    out: &mut Findings<'_>,
+) -> Outage {
+    if own == Some(Outage::Local) {
+        let at = table
+            .get("on_store_error")
+            .map_or(0..0, toml::Spanned::span);
+        let message = "on_store_error = \"local\" cannot be combined with `balance`";
+        let label = "each process would give every key its start anew";
+        out.error(codes::BALANCE, at, message, label)
+            .help("write on_store_error = \"deny\", which is what a balance does, or \"allow\"");
+    }
+    let chosen = own.or(default);
+    chosen
+        .filter(|outage| *outage == Outage::Allow)
+        .unwrap_or(Outage::Deny)
+}
+
+/// Warns of balances that a restart of the process forgets.
+pub(super) fn forgotten(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
+    let is_balance =
+        |draft: &&Draft| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
+    for draft in drafts.iter().filter(is_balance) {
+        if settings.redis.is_some() || draft.rule.mode == RuleMode::Off {
+            continue;
+        }
+        let name = &draft.rule.limit.name;
+        let message = format!("the balances of limit `{name}` are in memory only");
+        let label = "a restart gives every key its start anew, and forgets all grants";
+        let at = draft.places.quantity.clone();
+        out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
+            .help("keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"");
+    }
+}

@@ -1,0 +1,40 @@
+//! Fields of `unit`: what the permits of a limit stand for.
+
+use super::{UNIT_NAME, optional, pattern, required};
+use crate::config::shape::{FieldSpec, Shape, TableSpec};
+use crate::unit::MAX_DECIMALS;
+
+pub(super) const UNIT: FieldSpec = optional(
+    "unit",
+    Shape::Table(&TABLE),
+    "{ name = \"USD\", decimals = 2 }",
+    "Unit of the quantities and the cost, which then have decimals: size = \"200.00\".",
+);
+
+static TABLE: TableSpec = TableSpec {
+    what: "`unit`",
+    fields: &[
+        required(
+            "name",
+            pattern(UNIT_NAME),
+            "\"USD\"",
+            "Name of the unit, as people read it.",
+        ),
+        required(
+            "decimals",
+            Shape::Whole {
+                least: 0,
+                most: MAX_DECIMALS as u64,
+            },
+            "2",
+            "Number of decimals: permits are counted in the smallest part.",
+        ),
+    ],
+    hints: hints! {
+        "currency" => "write name = \"USD\"",
+        "scale" => "write decimals = 2",
+        "precision" => "write decimals = 2",
+        "digits" => "write decimals = 2",
+    },
+    ..TableSpec::EMPTY
+};

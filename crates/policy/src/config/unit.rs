@@ -1,0 +1,270 @@
+//! Unit: quantities and costs with decimals, counted in whole numbers of the smallest unit.
+//!
+//! ```text
+//!   unit   = { name = "USD", decimals = 2 }       permits are cents
+//!   bucket = { size = "200.00", refill = "50.00/24h" }
+//!                     20000               5000/24h
+//! ```
+//!
+//! The values of such a limit are converted before anything else reads them, by moving the point: no
+//! number is ever a float.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::MAX_LIMITS;
+use super::read::{self, At, SpannedValue, whole};
+use crate::Cost;
+use crate::unit::{Decimal, MAX_DECIMALS, Unit};
+
+/// A value of a limit that is converted: its digits in the smallest unit.
+struct Converted {
+    /// The field, and the field of the table in it if it is one.
+    field: (&'static str, Option<&'static str>),
+    text: String,
+    kind: ValueKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ValueKind {
+    Number,
+    Text,
+}
+
+/// Fields that hold a quantity, and whether it is a number or a text that begins with one.
+const QUANTITIES: [((&str, Option<&str>), ValueKind); 7] = [
+    (("limit", None), ValueKind::Text),
+    (("bucket", Some("size")), ValueKind::Number),
+    (("bucket", Some("refill")), ValueKind::Text),
+    (("balance", Some("start")), ValueKind::Number),
+    (("balance", Some("max")), ValueKind::Number),
+    (("cost", None), ValueKind::Number),
+    (("cost", Some("reserve")), ValueKind::Number),
+];
+
+/// Maximum number of characters of a unit's name.
+const MAX_UNIT_NAME: usize = 16;
+
+/// Fields that cannot stand beside a unit, because their numbers are no quantities of it.
+const STRAYS: [&str; 7] = [
+    "spacing",
+    "concurrency",
+    "warmup",
+    "queue",
+    "soft",
+    "elastic",
+    "plans",
+];
+
+/// Returns the unit of a limit, if it has one that can be read.
+pub(super) fn unit(table: &DeTable<'_>) -> Option<Unit> {
+    let unit = read::table(table, "unit")?.value;
+    let decimals = u8::try_from(whole(unit.get("decimals")?)?).ok()?;
+    let name = read::text(unit, "name")?.value;
+    (is_name(name) && decimals <= MAX_DECIMALS).then(|| Unit::new(name, decimals))
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=MAX_UNIT_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Returns the cost that an attribute holds.
+pub(super) fn cost_in(attribute: &str, unit: Option<&Unit>) -> Cost {
+    match unit {
+        Some(unit) => Cost::Decimal(attribute.to_owned(), unit.clone()),
+        None => Cost::Attribute(attribute.to_owned()),
+    }
+}
+
+/// Returns a limit in words, with its quantities in the unit: `bucket of 200.00 USD, 50.00 USD/24h`.
+/// Quantities are the numbers that stand at the beginning of a word and are no duration.
+pub(super) fn in_unit(text: String, unit: Option<&Unit>) -> String {
+    let Some(unit) = unit else {
+        return text;
+    };
+    let quantity = |word: &str| {
+        let end = word.find(|it: char| !it.is_ascii_digit());
+        let (digits, rest) = word.split_at(end.unwrap_or(word.len()));
+        match digits.parse() {
+            Ok(permits) if !rest.starts_with(char::is_alphabetic) => {
+                format!("{}{rest}", unit.show(permits))
+            }
+            _ => word.to_owned(),
+        }
+    };
+    let words: Vec<String> = text.split(' ').map(quantity).collect();
+    words.join(" ")
+}
+
+/// The values of limits with a unit, by the index of the limit.
+pub(super) struct Conversions(Vec<(usize, Vec<Converted>)>);
+
+impl Conversions {
+    /// Converts the values of all limits with a unit; reports those that cannot be counted.
+    pub(super) fn of(root: &DeTable<'_>, out: &mut Findings<'_>) -> Self {
+        let mut all = Vec::new();
+        let mut names = Vec::new();
+        for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
+            let Some(unit) = unit(table.value) else {
+                wrong_name(table.value, out);
+                continue;
+            };
+            names.extend(read::text(table.value, "name").map(|name| name.value.to_owned()));
+            beside(table.value, out);
+            let values = QUANTITIES.iter().filter_map(|(field, kind)| {
+                let text = converted(table.value, (field, *kind), &unit, out)?;
+                let (field, kind) = (*field, *kind);
+                Some(Converted { field, text, kind })
+            });
+            all.push((index, values.collect()));
+        }
+        for (_, table) in read::tables(root, "override", super::fields::MAX_VARIANTS) {
+            let limit = read::text(table.value, "limit");
+            if let Some(limit) = limit.filter(|limit| names.iter().any(|name| *name == limit.value))
+            {
+                let message = format!("limit `{}` has a `unit`", shown(limit.value));
+                let label = "a limit with a unit has no overrides";
+                out.error(codes::UNIT, limit.at, message, label)
+                    .help("write a second limit for this key, with `match` and the other numbers");
+            }
+        }
+        Self(all)
+    }
+
+    /// Returns the document with the converted values; `None` if there are none.
+    pub(super) fn apply<'t>(&'t self, root: &DeTable<'t>) -> Option<DeTable<'t>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut root = root.clone();
+        let limits = root.get_mut("limit")?;
+        for (index, values) in &self.0 {
+            let DeValue::Array(limits) = limits.get_mut() else {
+                return None;
+            };
+            let Some(DeValue::Table(limit)) = limits.get_mut(*index).map(Spanned::get_mut) else {
+                continue;
+            };
+            for value in values {
+                value.put(limit);
+            }
+        }
+        Some(root)
+    }
+}
+
+impl Converted {
+    fn put<'t>(&'t self, limit: &mut DeTable<'t>) {
+        let (field, inner) = self.field;
+        let node = match (limit.get_mut(field), inner) {
+            (Some(node), None) => Some(node),
+            (Some(node), Some(inner)) => match node.get_mut() {
+                DeValue::Table(table) => table.get_mut(inner),
+                _ => None,
+            },
+            (None, _) => None,
+        };
+        let value = match self.kind {
+            ValueKind::Text => Some(DeValue::String((&*self.text).into())),
+            ValueKind::Number => DeValue::parse(&self.text).ok().map(Spanned::into_inner),
+        };
+        if let (Some(node), Some(value)) = (node, value) {
+            let span = node.span();
+            *node = Spanned::new(span, value);
+        }
+    }
+}
+
+/// Returns a value in the smallest unit; `None` if it is not written, no decimal, or refused.
+fn converted(
+    table: &DeTable<'_>,
+    ((field, inner), kind): (&(&str, Option<&str>), ValueKind),
+    unit: &Unit,
+    out: &mut Findings<'_>,
+) -> Option<String> {
+    let node = match inner {
+        None => table.get(*field)?,
+        Some(inner) => read::table(table, field)?.value.get(*inner)?,
+    };
+    let text = written(node)?;
+    let (number, rest) = match kind {
+        ValueKind::Number => (&*text, ""),
+        ValueKind::Text => text.split_at(text.find('/')?),
+    };
+    // The converted value of a refused one avoids a second finding.
+    let (permits, why) = match unit.read(number) {
+        Decimal::None => return None,
+        Decimal::Exact(permits) => (permits, None),
+        Decimal::TooFine(permits) => {
+            let label = format!("{} has {} decimals", unit.name(), unit.decimals());
+            (
+                permits,
+                Some((label, "leave out the decimals beyond, or raise `decimals`")),
+            )
+        }
+        Decimal::TooLarge => {
+            let label = format!("more than {} cannot be counted", unit.show(u32::MAX));
+            (
+                u32::MAX,
+                Some((label, "write a smaller number, or lower `decimals`")),
+            )
+        }
+    };
+    if let Some((label, help)) = why {
+        let message = format!("`{}` is not a quantity of its unit", shown(&text));
+        out.error(codes::UNIT, node.span(), message, label)
+            .help(help);
+    }
+    Some(format!("{permits}{rest}"))
+}
+
+fn written(node: &SpannedValue<'_>) -> Option<String> {
+    let number = || whole(node).map(|number| number.to_string());
+    node.get_ref().as_str().map(str::to_owned).or_else(number)
+}
+
+/// Reports the name of a unit that is none.
+fn wrong_name(table: &DeTable<'_>, out: &mut Findings<'_>) {
+    let unit = read::table(table, "unit");
+    let name = unit.and_then(|unit| read::text(unit.value, "name"));
+    let Some(name) = name else {
+        return; // reported as missing, or of a wrong type
+    };
+    if !is_name(name.value) {
+        let message = format!("`{}` is not the name of a unit", shown(name.value));
+        let label = format!("expected 1 to {MAX_UNIT_NAME} letters and digits");
+        out.error(codes::UNIT, name.at, message, label)
+            .help("write for example name = \"USD\"");
+    }
+}
+
+/// Reports fields that cannot stand beside `unit`, and a missing `cost`.
+fn beside(table: &DeTable<'_>, out: &mut Findings<'_>) {
+    let Some(At { at, .. }) = read::table(table, "unit") else {
+        return;
+    };
+    for field in STRAYS {
+        if let Some(stray) = table.get(field) {
+            let message = format!("`{field}` cannot be combined with `unit`");
+            let label = "its numbers are no quantities of a unit";
+            out.error(codes::UNIT, stray.span(), message, label)
+                .related(at.clone())
+                .help(format!(
+                    "leave `{field}` out, or count in the smallest unit without `unit`"
+                ));
+        }
+    }
+    if !table.contains_key("cost") {
+        let message = "a limit with `unit` has no `cost`";
+        out.error(
+            codes::UNIT,
+            at,
+            message,
+            "a request has no amount of this unit",
+        )
+        .help("name the attribute that holds the amount: cost = \"attr:amount\"");
+    }
+}

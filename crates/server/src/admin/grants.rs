@@ -1,0 +1,172 @@
+//! Grants: credits added to the balance of a key.
+
+use bytes::Bytes;
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits};
+use ratekeeper_policy::{KeyPart, Rule};
+use ratekeeper_store::{Store, StoreError};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::keys::{find, key_in_words, key_of};
+use super::reply;
+use crate::context::ServiceContext;
+use crate::doors;
+use crate::doors::answer::key_parts;
+use crate::doors::problem::{Problem, WRONG_VALUE, shown};
+use crate::doors::request::read;
+use crate::listener::Reply;
+use crate::metrics::GrantResult;
+
+/// Maximum number of bytes of an id.
+const MAX_ID_BYTES: usize = 200;
+
+/// A grant: `{"limit":"credits","key":{"user":"ann"},"permits":500,"id":"payment-4711"}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantBody {
+    limit: String,
+    /// The parts of the key, by their names in the policy; `user` is short for `attr:user`.
+    key: Map<String, Value>,
+    /// A whole number; of a limit with a unit, a decimal number in quotes.
+    permits: Value,
+    /// A grant with the same id and key adds nothing.
+    id: String,
+}
+
+/// `POST /v1/grant`
+pub(super) async fn grant<C: Clock>(
+    shared: &ServiceContext<C>,
+    body: &Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let body: GrantBody = read(body)?;
+    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
+    let rule = granting(find(&policy, &body.limit)?)?;
+    let permits = permits(rule, &body.permits)?;
+    if body.id.is_empty() || body.id.len() > MAX_ID_BYTES {
+        let detail = format!(
+            "`id` must have 1 to {MAX_ID_BYTES} bytes, such as the number of a payment: a call that \
+             is repeated with the same id adds nothing"
+        );
+        return Err(wrong(&detail));
+    }
+    let bytes = key_of(&policy, rule, &values(rule, &body.key)?)?;
+    let key = Key::from_bytes(&bytes);
+    let charge = Charge {
+        limit: &rule.limit,
+        key,
+        cost: permits,
+        mode: Mode::Enforce,
+    };
+    let store = shared.keeper.store();
+    let answers = store.grant(&[charge], GrantId::of(&body.id), now).await;
+    let answers = answers.inspect_err(|_| shared.metrics.grant(GrantResult::Error));
+    let answers = answers.map_err(|error| doors::store_down(&error))?;
+    let answer = answers.first();
+    let Some((granted, answer)) = answer.and_then(|one| Some((one.granted?, one))) else {
+        shared.metrics.grant(GrantResult::Error);
+        let why = "the store has no room for the balance".to_owned();
+        return Err(doors::store_down(&StoreError::Unavailable(why)));
+    };
+    let (added, result) = match granted {
+        Granted::Added(credits) => (credits, GrantResult::Added),
+        Granted::Repeated => (Permits::ZERO, GrantResult::Repeated),
+    };
+    shared.metrics.grant(result);
+    let (limit, balance) = (&*rule.limit.name, answer.decision.remaining.get());
+    let key = key_in_words(rule, key);
+    tracing::info!(
+        limit,
+        key = %key.join(", ").escape_debug(),
+        permits = permits.get(),
+        added = added.get(),
+        balance,
+        id = %body.id.escape_debug(),
+        "credits granted"
+    );
+    let mut document = json!({
+        "done": if granted == Granted::Repeated { "repeated" } else { "granted" },
+        "limit": limit,
+        "key": key,
+        "added": added.get(),
+        "balance": balance,
+    });
+    if let Some(unit) = &rule.unit {
+        document["unit"] = json!({ "name": unit.name(), "decimals": unit.decimals() });
+    }
+    Ok(reply(&document))
+}
+
+/// Returns the number of permits of a grant, at least 1.
+fn permits(rule: &Rule, value: &Value) -> Result<Permits, Problem> {
+    let read = match (&rule.unit, value) {
+        (Some(unit), Value::String(text)) => unit.exact_permits(text),
+        (None, Value::String(text)) => text.parse().ok().map(Permits::new),
+        (None, value) => value
+            .as_u64()
+            .and_then(|number| u32::try_from(number).ok())
+            .map(Permits::new),
+        (Some(_), _) => None,
+    };
+    read.filter(|permits| *permits > Permits::ZERO)
+        .ok_or_else(|| {
+            let value = shown(&value.to_string());
+            let expected = match &rule.unit {
+                Some(unit) => format!(
+                    "an amount of {} in quotes with at most {} decimals, such as \"12\"",
+                    unit.name(),
+                    unit.decimals()
+                ),
+                None => "a whole number of at least 1".to_owned(),
+            };
+            wrong(&format!("`permits` is {value}, and must be {expected}"))
+        })
+}
+
+fn wrong(detail: &str) -> Problem {
+    Problem::new(WRONG_VALUE, detail)
+}
+
+/// Returns the rule, if it holds credits.
+fn granting(rule: &Rule) -> Result<&Rule, Problem> {
+    let supported = rule.limit.algorithm.supports(Call::Grant);
+    supported.map(|()| rule).map_err(|why| {
+        let name = &rule.limit.name;
+        wrong(&format!("the limit `{name}`: {why}"))
+    })
+}
+
+/// Returns the values of the parts of the key, in the order of the policy.
+fn values(rule: &Rule, key: &Map<String, Value>) -> Result<Vec<String>, Problem> {
+    let names: Vec<String> = key_parts(rule).map(KeyPart::to_string).collect();
+    let mut values = Vec::with_capacity(names.len());
+    for name in &names {
+        let short = name.split_once(':').map_or(&**name, |(_, short)| short);
+        match key.get(name).or_else(|| key.get(short)) {
+            Some(Value::String(value)) => values.push(value.clone()),
+            Some(_) => return Err(wrong(&format!("`key`: the value of `{name}` is no string"))),
+            None => {
+                let detail = format!("`key` needs a value for `{name}`");
+                return Err(wrong(&detail));
+            }
+        }
+    }
+    if key.len() > names.len() {
+        let stray = key.keys().find(|written| {
+            let is_part = |name: &String| {
+                name == *written || name.split_once(':').is_some_and(|(_, it)| it == **written)
+            };
+            !names.iter().any(is_part)
+        });
+        let stray = stray.map_or("a part twice", String::as_str);
+        let detail = format!(
+            "`key` names `{}`; the key of `{}` is {}",
+            shown(stray),
+            rule.limit.name,
+            names.join(", ")
+        );
+        return Err(wrong(&detail));
+    }
+    Ok(values)
+}
