@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
@@ -19,6 +19,7 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("wrk", "wrk"),
     ("redis-server", "redis-server"),
     ("faketime", "faketime"), // steps the clock of a server
+    ("tmux", "tmux"),         // a terminal for the screen of `top`
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),

@@ -82,8 +82,13 @@ impl Client {
 
     /// Creates a client of the admin listener, with the token of the environment.
     pub(crate) fn of_admin(admin: &AdminArgs) -> Result<Self, Failure> {
+        Self::of_admin_at(&admin.server)
+    }
+
+    /// Creates a client of the admin listener at `server`, with the token of the environment.
+    pub(crate) fn of_admin_at(server: &str) -> Result<Self, Failure> {
         let token = std::env::var(TOKEN_VARIABLE).ok();
-        let client = Self::new(&admin.server)?;
+        let client = Self::new(server)?;
         Ok(Self { token, ..client })
     }
 

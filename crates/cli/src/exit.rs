@@ -48,6 +48,12 @@ impl Failure {
         }
     }
 
+    /// Returns the message in one line, without the hint.
+    pub(crate) fn sentence(&self) -> String {
+        let (Self::Sentence { message, .. } | Self::Findings(message)) = self;
+        message.lines().next().unwrap_or_default().to_owned()
+    }
+
     pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
         match self {
             Self::Sentence { message, .. } => Self::Sentence {

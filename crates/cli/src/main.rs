@@ -22,6 +22,7 @@ mod simulation;
 mod source;
 mod store;
 mod terms;
+mod top;
 mod trial;
 mod verbs;
 mod words;
@@ -83,6 +84,7 @@ enum Verb {
     Bans(verbs::bans::Bans),
     Overrides(verbs::overrides::Overrides),
     Grant(verbs::grant::Grant),
+    Top(verbs::top::Top),
     Try(verbs::r#try::Try),
     Simulate(verbs::simulate::Simulate),
     Doctor(verbs::doctor::Doctor),
@@ -102,6 +104,7 @@ impl Verb {
             Self::Bans(verb) => verb.run(output),
             Self::Overrides(verb) => verb.run(output),
             Self::Grant(verb) => verb.run(output),
+            Self::Top(verb) => verb.run(output),
             Self::Try(verb) => verb.run(output),
             Self::Simulate(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),

@@ -41,6 +41,43 @@ pub struct Settings {
     pub redis: Option<RedisSettings>,
     /// `[alerts]`: where alerts go beside the log, the metrics and the admin listener.
     pub alerts: AlertSettings,
+    /// `reveal_keys`: how keys are shown in lists of top keys and in the log of denials.
+    pub reveal_keys: RevealKeys,
+    /// `log_denials`: the log has lines about refused requests.
+    pub log_denials: LogDenials,
+}
+
+/// `reveal_keys = "hash" | "prefix" | "raw"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RevealKeys {
+    /// A keyed hash of each value, by which a key can be recognised but not found.
+    #[default]
+    Hash,
+    /// The beginning of each value, and its hash.
+    Prefix,
+    /// As they are.
+    Raw,
+}
+
+impl RevealKeys {
+    /// Returns the word of the policy.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Prefix => "prefix",
+            Self::Raw => "raw",
+        }
+    }
+}
+
+/// `log_denials = true | false`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LogDenials {
+    /// The first denial of a key, then fewer and fewer.
+    #[default]
+    Sampled,
+    /// None.
+    Off,
 }
 
 /// `[alerts]`

@@ -9,6 +9,7 @@ mod grants;
 mod keys;
 mod overrides;
 mod signals;
+mod top;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -80,6 +81,10 @@ async fn answer<C: Clock + 'static>(
         "/v1/keys" => {
             get(&request)?;
             keys::keys(shared, request.uri().query().unwrap_or_default())
+        }
+        "/v1/top" => {
+            get(&request)?;
+            top::answer(shared, request.uri().query().unwrap_or_default())
         }
         "/v1/bans" => {
             let query = request.uri().query().unwrap_or_default();

@@ -36,7 +36,7 @@ use ratekeeper_core::Time;
 use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::identity::Identity;
+pub(crate) use self::identity::Identity;
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
 use self::watch::{Finding, LimitWatch};
 use self::webhook::{Delivery, Webhook, WebhookQueue};
@@ -62,7 +62,7 @@ pub(crate) struct Alerts {
     watched: Arc<AtomicUsize>,
     /// Held while changes are found and reported, so that an end never overtakes its start.
     reporting: Mutex<()>,
-    identity: Identity,
+    pub(crate) identity: Identity,
     reveal_keys: bool,
     pub(crate) webhook: Option<WebhookQueue>,
 }

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::tasks::keep;
-use crate::{alerts, machine_load, memory, store, wall_clock};
+use crate::{alerts, machine_load, memory, store, top_keys, wall_clock};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -36,6 +36,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     });
     let kept = again();
     keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "top keys", move || {
+        top_keys::sweep(Arc::clone(&kept))
+    });
 }
 
 /// Forgets idle keys, a bounded step at a time.

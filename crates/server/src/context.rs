@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_core::Origin;
-use ratekeeper_policy::envoy;
+use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
 use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
+use crate::denial_log::DenialLog;
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
 use crate::envoy_files;
@@ -19,12 +20,15 @@ use crate::event::Sink;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
 use crate::regular_file::FileReader;
+use crate::top_keys::{KeyReveal, TopKeys};
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext<C> {
     pub(crate) keeper: Keeper<AnyStore, C>,
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
+    pub(crate) top_keys: TopKeys,
+    denial_log: DenialLog,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
     pub(crate) envoy_files: envoy_files::ConfigSource,
@@ -59,10 +63,14 @@ impl<C: Clock> ServiceContext<C> {
         let now = origin.unix_nanos(keeper.clock().now());
         metrics.install(&keeper.policy(), now / NANOS);
         alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
+        let top_keys = TopKeys::default();
+        top_keys.install(&keeper.policy());
         Self {
             keeper,
             metrics,
             alerts,
+            top_keys,
+            denial_log: DenialLog::default(),
             path,
             envoy_files,
             last_seen,
@@ -101,8 +109,18 @@ impl<C: Clock> ServiceContext<C> {
     pub(crate) fn record(&self, protocol: Protocol, answer: &Answer) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
-        self.metrics.record(protocol, answer, took, now);
+        self.metrics.record(protocol, answer, took);
         self.alerts.note(answer);
+        self.top_keys.note(answer, |denial, limit| {
+            let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
+            self.denial_log.log(answer, (denial, limit), reveal);
+        });
+    }
+
+    /// Returns how keys are shown.
+    pub(crate) fn key_reveal(&self, how: RevealKeys) -> KeyReveal<'_> {
+        let identity = &self.alerts.identity;
+        KeyReveal { how, identity }
     }
 
     pub(crate) fn ready(&self) -> bool {

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{LimitId, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, RuleMode, envoy};
 
 use crate::OverrideAct;
@@ -73,6 +73,11 @@ impl Counter {
     /// Subtracts `count`, for values that may decrease.
     pub(crate) fn subtract(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Returns the count, and begins again at zero.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -167,8 +172,6 @@ struct LimitRow {
     has_ban: bool,
     /// Bans that began, by mode.
     bans: [Counter; 2],
-    log: LogGate,
-    ban_log: LogGate,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +182,7 @@ struct Durations {
 
 /// Lets one line a second into the log, and counts the rest.
 #[derive(Debug, Default)]
-struct LogGate {
+pub(crate) struct LogGate {
     /// The second of the last line, from 1; 0 if there is none yet.
     second: AtomicU64,
     suppressed: AtomicU64,
@@ -214,6 +217,18 @@ impl Metrics {
             applied_at_seconds: now_seconds,
             databases: databases.collect(),
         })));
+    }
+
+    /// Returns the number of decisions of a limit since the start, by effect.
+    pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
+        let rows = self.rows.load();
+        let row = rows.get(limit.index()).and_then(Option::as_ref);
+        let by_mode = row.map(|row| row.decisions.iter());
+        let all = |effect: usize| {
+            let each = by_mode.clone().into_iter().flatten();
+            each.map(|counters| counters[effect].count()).sum()
+        };
+        std::array::from_fn(all)
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.
@@ -253,8 +268,8 @@ impl Metrics {
         self.rules.record(answer, config);
     }
 
-    /// Counts a decided request, and logs its denials.
-    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer, took: Nanos, now: Time) {
+    /// Counts a decided request.
+    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer, took: Nanos) {
         let admitted = answer.allowed();
         let result = if admitted {
             RequestResult::Allowed
@@ -267,7 +282,7 @@ impl Metrics {
         for outcome in answer.outcomes() {
             let row = rows.get(outcome.rule.limit.id.index());
             if let Some(row) = row.and_then(Option::as_ref) {
-                row.record(&outcome, admitted, now);
+                row.record(&outcome, admitted);
             }
         }
     }
@@ -280,12 +295,10 @@ impl LimitRow {
             mode: rule.mode,
             has_ban: rule.limit.algorithm.bans().is_some(),
             bans: Default::default(),
-            ban_log: LogGate::default(),
             decisions: Default::default(),
             units: Default::default(),
             near: Counter::default(),
             key_missing: Counter::default(),
-            log: LogGate::default(),
         }
     }
 
@@ -308,7 +321,7 @@ impl LimitRow {
         }
     }
 
-    fn record(&self, outcome: &Outcome<'_>, admitted: bool, now: Time) {
+    fn record(&self, outcome: &Outcome<'_>, admitted: bool) {
         if outcome.key_missing {
             self.key_missing.add(1);
         }
@@ -330,38 +343,10 @@ impl LimitRow {
         self.units[did as usize].add(u64::from(outcome.cost.get()));
         if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
             self.bans[shadow].add(1);
-            self.log_ban(outcome, now);
-        } else if matches!(did, Did::Denied) {
-            self.log_denial(outcome, now);
-        } else if !matches!(did, Did::Covered) && near(outcome.quota(), outcome.decision.remaining)
+        } else if !matches!(did, Did::Covered | Did::Denied)
+            && near(outcome.quota(), outcome.decision.remaining)
         {
             self.near.add(1);
-        }
-    }
-
-    fn log_ban(&self, outcome: &Outcome<'_>, now: Time) {
-        if let Some(suppressed) = self.ban_log.opens(now) {
-            let wait = outcome.decision.verdict.retry_after();
-            tracing::warn!(
-                event = "ban.began",
-                limit = &*self.name,
-                shadow = outcome.mode() == Some(Mode::Shadow),
-                retry_after_ms = wait.map(Nanos::as_millis_ceil),
-                suppressed,
-            );
-        }
-    }
-
-    fn log_denial(&self, outcome: &Outcome<'_>, now: Time) {
-        if let Some(suppressed) = self.log.opens(now) {
-            let wait = outcome.decision.verdict.retry_after();
-            tracing::info!(
-                event = "decision.denied",
-                limit = &*self.name,
-                shadow = outcome.mode() == Some(Mode::Shadow),
-                retry_after_ms = wait.map(Nanos::as_millis_ceil),
-                suppressed,
-            );
         }
     }
 }
@@ -382,7 +367,7 @@ impl Durations {
 
 impl LogGate {
     /// Returns the number of lines suppressed since the last one, if one may be written now.
-    fn opens(&self, now: Time) -> Option<u64> {
+    pub(crate) fn opens(&self, now: Time) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000 + 1;
         let last = self.second.load(Ordering::Relaxed);
         let won = second > last

@@ -278,6 +278,7 @@ impl<C: Clock> ServiceContext<C> {
         let policy = self.keeper.policy();
         self.metrics.install(&policy, self.unix_seconds());
         self.alerts.install(&policy, |notice| self.report(notice));
+        self.top_keys.install(&policy);
         self.metrics.reload_applied();
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {

@@ -11,5 +11,6 @@ pub(crate) mod init;
 pub(crate) mod overrides;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod top;
 pub(crate) mod r#try;
 pub(crate) mod validate;

@@ -35,4 +35,5 @@ mod store;
 mod store_faults;
 mod tls;
 mod tokens;
+mod top;
 mod trials;

@@ -11,11 +11,13 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
         "explain",
         "check",
         "peek",
+        "top",
         "try",
         "simulate",
         "doctor",
         "init",
         "import",
+        "grant",
         "overrides",
         "help",
     ] {

@@ -17,7 +17,10 @@ use super::fields::{MAX_CONNECTIONS, MAX_HELD};
 use super::read::{self, At};
 use super::redis;
 use super::shape::NameHint;
-use crate::{AdminWrites, ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
+use crate::{
+    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, RevealKeys, Settings, ValueError,
+    network,
+};
 
 /// Maximum number of characters of a header name.
 const MAX_HEADER: usize = 100;
@@ -214,6 +217,14 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     let redis = store.and_then(|store| read::table(store.value, "redis"));
     settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
     settings.alerts = alert::alerts(root, out);
+    settings.reveal_keys = match read::text(root, "reveal_keys").map(|word| word.value) {
+        Some("raw") => RevealKeys::Raw,
+        Some("prefix") => RevealKeys::Prefix,
+        _ => RevealKeys::Hash,
+    };
+    if read::flag(root, "log_denials") == Some(false) {
+        settings.log_denials = LogDenials::Off;
+    }
     settings
 }
 

@@ -34,7 +34,7 @@ impl BanQuery {
             }
             match parameter {
                 "limit" => limit = Some(value),
-                "top" => listed = Some(top(&value)?),
+                "top" => listed = Some(top("top", &value)?),
                 "for" => span = Some(ban_length(&value)?),
                 _ => key.push(value),
             }

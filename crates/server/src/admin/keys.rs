@@ -30,7 +30,7 @@ pub(super) fn keys<C: Clock>(
     for (parameter, value) in parameters(query)? {
         match parameter {
             "limit" => name = Some(value),
-            "top" => count = top(&value)?,
+            "top" => count = top("top", &value)?,
             other => return Err(unknown(other, "`limit` or `top`")),
         }
     }
@@ -173,14 +173,14 @@ pub(super) fn key_of(policy: &Policy, rule: &Rule, values: &[String]) -> Result<
     Ok(bytes)
 }
 
-/// Reads the number of keys to list.
-pub(super) fn top(value: &str) -> Result<usize, Problem> {
+/// Reads the number of keys to list, of the parameter called `name`.
+pub(super) fn top(name: &'static str, value: &str) -> Result<usize, Problem> {
     let number = value.parse().ok();
     number
         .filter(|top| (1..=MAX_TOP).contains(top))
         .ok_or_else(|| {
             let value = shown(value);
-            let detail = format!("`top={value}` must be a number from 1 to {MAX_TOP}");
+            let detail = format!("`{name}={value}` must be a number from 1 to {MAX_TOP}");
             Problem::new(WRONG_QUERY, detail)
         })
 }

@@ -22,13 +22,16 @@ use crate::StartError;
 /// Bytes of an id: two of them are equal by chance once in 2^64 alerts.
 const ID_BYTES: usize = 16;
 
-/// Names alerts.
+/// Bytes of the hash of a value: two of a million values are equal by chance once in 10^7 cases.
+const HASH_BYTES: usize = 8;
+
+/// Names alerts, and hashes values of keys.
 #[derive(Debug)]
-pub(super) struct Identity(Key);
+pub(crate) struct Identity(Key);
 
 impl Identity {
     /// Creates the names of processes with that secret; of this process alone without one.
-    pub(super) fn new(secret: Option<&[u8]>) -> Result<Self, StartError> {
+    pub(crate) fn new(secret: Option<&[u8]>) -> Result<Self, StartError> {
         let mut own = [0; 32];
         let secret = if let Some(secret) = secret {
             secret
@@ -51,12 +54,24 @@ impl Identity {
         ] {
             context.update(part);
         }
-        let mut id = String::with_capacity(2 * ID_BYTES);
-        for byte in context.sign().as_ref().iter().take(ID_BYTES) {
-            let _ = write!(id, "{byte:02x}"); // a string takes everything
-        }
-        id.into()
+        hex(context, ID_BYTES).into()
     }
+
+    /// Returns a hash of a value of a key.
+    pub(crate) fn key_hash(&self, value: &str) -> String {
+        let mut context = Context::with_key(&self.0);
+        context.update(b"key\0");
+        context.update(value.as_bytes());
+        hex(context, HASH_BYTES)
+    }
+}
+
+fn hex(context: Context, bytes: usize) -> String {
+    let mut text = String::with_capacity(2 * bytes);
+    for byte in context.sign().as_ref().iter().take(bytes) {
+        let _ = write!(text, "{byte:02x}"); // a string takes everything
+    }
+    text
 }
 
 #[cfg(test)]

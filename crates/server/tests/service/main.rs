@@ -19,6 +19,7 @@ mod permits;
 mod reload;
 mod stop;
 mod tasks;
+mod top;
 mod wall_clock;
 
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
 use self::plan::{OVERRIDE, PLAN};
 pub(in crate::config) use self::precedence::MAX_REPLACED;
 pub(super) use self::process::MAX_HELD;
-use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN};
+use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, REVEAL_KEYS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
@@ -206,6 +206,18 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Where alerts go beside the log, the metrics and the admin listener.",
         ),
         optional(
+            "reveal_keys",
+            Shape::Word(REVEAL_KEYS),
+            "\"hash\"",
+            "How keys are shown in lists of top keys and in the log of denials.",
+        ),
+        optional(
+            "log_denials",
+            Shape::Flag,
+            "true",
+            "Logs refused requests, the first of a key always and then fewer (default true).",
+        ),
+        optional(
             "defaults",
             Shape::Table(&DEFAULTS),
             "{ mode = \"shadow\" }",
@@ -282,6 +294,8 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
         "responses" => "give each response a name: [response.slow-down]",
         "trusted_proxies" => "move it under [client_ip]: trusted_proxies = [\"10.0.0.0/8\"]",
         "ipv6_prefix" => "move it under [client_ip]: ipv6_prefix = 64",
+        "events" => "write log_denials = true for lines about refused requests",
+        "log" => "write log_denials = true for lines about refused requests",
         "tz" => "write timezone = \"UTC\"",
         "budget" => "move it under [store.memory]: budget = \"256MiB\"",
         "redis" => "move it under [store]: [store.redis] with url = \"redis://127.0.0.1:6379\"",

@@ -13,6 +13,16 @@ pub(super) const HEADERS: Words = Words {
     },
 };
 
+pub(super) const REVEAL_KEYS: Words = Words {
+    known: &["hash", "prefix", "raw"],
+    hints: hints! {
+        "plain" => "write \"raw\" to show keys as they are",
+        "clear" => "write \"raw\" to show keys as they are",
+        "off" => "write \"hash\", or leave it out: it is the default",
+        "none" => "write \"hash\", or leave it out: it is the default",
+    },
+};
+
 /// Maximum number of answers held back at a time: as many as there are connections.
 pub(in crate::config) const MAX_HELD: u64 = 10_000;
 

@@ -1,0 +1,15 @@
+//! Top: who is refused, in one or several running services, as a table or a screen.
+//!
+//! ```text
+//!   servers --poll--> answers of GET /v1/top --Board--> table (`--once`), JSON, screen
+//! ```
+
+mod act;
+mod board;
+mod screen;
+mod table;
+mod trend;
+
+pub(crate) use board::{Board, TopRequest};
+pub(crate) use screen::live;
+pub(crate) use table::table;

@@ -1,0 +1,361 @@
+//! Screen: the board in a terminal, polled each second.
+//!
+//! ```text
+//!   keyboard --Screen::press--> request or act --> poller (a thread) --> board --> Screen::lines
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+use super::act::Act;
+use super::board::{Board, KeyRow, LimitRow, TopRequest};
+use super::table::{LIMIT_HEAD, key_head, key_line, limit_line};
+use super::trend::Trend;
+use crate::client::Client;
+use crate::{Failure, words};
+
+/// Time between two polls.
+const POLL: Duration = Duration::from_secs(1);
+/// Maximum time for which the keyboard waits for a new board.
+const TICK: Duration = Duration::from_millis(100);
+/// The table that the arrows move in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Focus {
+    #[default]
+    Limits,
+    Keys,
+}
+
+/// The answer to a key press.
+#[derive(Debug)]
+enum Press {
+    Nothing,
+    /// The list changes.
+    List,
+    Act(Act),
+    Quit,
+}
+
+/// What the poller is asked.
+enum Asked {
+    List(TopRequest),
+    Act(Act),
+}
+
+/// What the poller found.
+enum Found {
+    Board(Result<Board, Failure>),
+    /// An act is done, or refused.
+    Done(String),
+}
+
+/// State of the screen.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    request: TopRequest,
+    board: Board,
+    focus: Focus,
+    limit: usize,
+    key: usize,
+    /// The act that waits for `y`.
+    asked: Option<Act>,
+    message: String,
+    rates: BTreeMap<String, Trend>,
+}
+
+/// Shows the board until the user quits.
+///
+/// # Errors
+/// Returns an error if the terminal cannot be used.
+pub(crate) fn live(clients: Vec<(String, Client)>, request: TopRequest) -> Result<(), Failure> {
+    let (ask, asked) = channel();
+    let (show, shown) = channel();
+    let first = request.clone();
+    thread::spawn(move || poll(&clients, first, &asked, &show));
+    let mut terminal = ratatui::try_init().map_err(|why| unusable(&why))?;
+    let ended = draw(&mut terminal, Screen::new(request), &ask, &shown);
+    ratatui::restore();
+    ended.map_err(|why| unusable(&why))
+}
+
+fn unusable(why: &io::Error) -> Failure {
+    Failure::new(format!("the terminal cannot be used: {why}"))
+        .hint("print the table once: ratekeeper top --once")
+}
+
+fn draw(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut screen: Screen,
+    ask: &Sender<Asked>,
+    shown: &Receiver<Found>,
+) -> io::Result<()> {
+    loop {
+        loop {
+            match shown.try_recv() {
+                Ok(found) => screen.show(found),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()), // the poller has panicked
+            }
+        }
+        terminal.draw(|frame| {
+            let (width, height) = (frame.area().width, frame.area().height);
+            let lines = screen.lines(width.into(), height.into());
+            frame.render_widget(Paragraph::new(lines), frame.area());
+        })?;
+        if !event::poll(TICK)? {
+            continue;
+        }
+        let Event::Key(key) = event::read()? else {
+            continue;
+        };
+        if key.kind != KeyEventKind::Press {
+            continue;
+        }
+        let asked = match screen.press(key) {
+            Press::Quit => return Ok(()),
+            Press::Nothing => continue,
+            Press::List => Asked::List(screen.request.clone()),
+            Press::Act(act) => Asked::Act(act),
+        };
+        let _ = ask.send(asked); // without a poller the loop ends above
+    }
+}
+
+/// Polls the servers each second, and does acts between, until the screen is gone.
+fn poll(
+    clients: &[(String, Client)],
+    mut request: TopRequest,
+    asked: &Receiver<Asked>,
+    show: &Sender<Found>,
+) {
+    loop {
+        if show
+            .send(Found::Board(Board::poll(clients, &request)))
+            .is_err()
+        {
+            return;
+        }
+        match asked.recv_timeout(POLL) {
+            Ok(Asked::List(new)) => request = new,
+            Ok(Asked::Act(act)) => {
+                let done = clients.iter().map(|(_, client)| act.run(client));
+                let done = done.collect::<Result<Vec<_>, _>>();
+                let text = match done {
+                    Ok(done) => done.into_iter().next().unwrap_or_default(),
+                    Err(failure) => failure.sentence(),
+                };
+                if show.send(Found::Done(text)).is_err() {
+                    return;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+impl Screen {
+    pub(crate) fn new(request: TopRequest) -> Self {
+        Self {
+            request,
+            board: Board::default(),
+            focus: Focus::default(),
+            limit: 0,
+            key: 0,
+            asked: None,
+            message: "asking ..".into(),
+            rates: BTreeMap::new(),
+        }
+    }
+
+    fn show(&mut self, found: Found) {
+        match found {
+            Found::Board(Ok(board)) => {
+                if self.board.answered.is_empty() {
+                    self.message.clear();
+                }
+                self.note(&board);
+                self.limit = self.limit.min(board.limits.len().saturating_sub(1));
+                self.key = self.key.min(board.keys.len().saturating_sub(1));
+                self.board = board;
+            }
+            Found::Board(Err(failure)) => self.message = failure.sentence(),
+            Found::Done(text) => self.message = text,
+        }
+    }
+
+    /// Notes the rates since the last board. A server that was restarted counts from zero.
+    fn note(&mut self, board: &Board) {
+        let millis = board.at_ms.saturating_sub(self.board.at_ms);
+        if millis == 0 {
+            return;
+        }
+        let rates = &mut self.rates;
+        rates.retain(|name, _| board.limits.iter().any(|row| row.name == *name));
+        for row in &board.limits {
+            let trend = rates.entry(row.name.clone()).or_default();
+            trend.note(row.decided, millis);
+        }
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Press {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if key.code == KeyCode::Char('q') || control && key.code == KeyCode::Char('c') {
+            return Press::Quit;
+        }
+        if let Some(act) = self.asked.take() {
+            self.message.clear();
+            return if key.code == KeyCode::Char('y') {
+                Press::Act(act)
+            } else {
+                Press::Nothing
+            };
+        }
+        match key.code {
+            KeyCode::Char('l') => self.focus = Focus::Limits,
+            KeyCode::Char('k') => self.focus = Focus::Keys,
+            KeyCode::Char('r') => self.ask(|limit, key| Act::Reset { limit, key }),
+            KeyCode::Char('b') => self.ask(|limit, key| Act::Ban { limit, key }),
+            KeyCode::Up => return self.select(|place| place.saturating_sub(1)),
+            KeyCode::Down => return self.select(|place| place + 1),
+            _ => {}
+        }
+        Press::Nothing
+    }
+
+    fn select(&mut self, to: impl Fn(usize) -> usize) -> Press {
+        if self.focus == Focus::Keys {
+            self.key = to(self.key).min(self.board.keys.len().saturating_sub(1));
+            return Press::Nothing;
+        }
+        self.limit = to(self.limit).min(self.board.limits.len().saturating_sub(1));
+        self.key = 0;
+        self.request.limit = self
+            .board
+            .limits
+            .get(self.limit)
+            .map(|row| row.name.clone());
+        Press::List
+    }
+
+    /// Asks for the confirmation of an act on the selected key.
+    fn ask(&mut self, act: impl Fn(String, Vec<String>) -> Act) {
+        let selected = self.board.keys.get(self.key);
+        let (Some(limit), Some(row)) = (&self.board.limit, selected) else {
+            self.message = "no key is selected".into();
+            return;
+        };
+        if self.board.reveal_keys != "raw" {
+            self.message = "keys are hidden; set reveal_keys = \"raw\" in the policy".into();
+            return;
+        }
+        let act = act(limit.clone(), row.key.clone());
+        self.message = act.question();
+        self.asked = Some(act);
+    }
+
+    /// Returns the lines of a terminal of that size.
+    fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
+        let limits = self.board.limits.len().clamp(1, (height / 3).max(1));
+        lines.push(Line::styled(
+            format!("{LIMIT_HEAD:TREND_COLUMN$}  TREND (60 s)"),
+            bold,
+        ));
+        let first = self.limit.saturating_sub(limits - 1);
+        let rows = self
+            .board
+            .limits
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(limits);
+        for (index, row) in rows {
+            let trend = self.rates.get(&row.name).map(Trend::text);
+            let trend = trend.unwrap_or_default();
+            let line = format!("{:TREND_COLUMN$}  {trend}", self.limit_line(row));
+            lines.push(Line::styled(line, self.style(Focus::Limits, index)));
+        }
+        lines.push(Line::raw(""));
+        let limit = self.board.limit.as_deref().unwrap_or_default();
+        lines.push(Line::styled(key_head(limit), bold));
+        let keys = height.saturating_sub(lines.len() + 2);
+        let first = (self.key + 1).saturating_sub(keys);
+        for (index, row) in self.board.keys.iter().enumerate().skip(first).take(keys) {
+            let since = since(row, width);
+            let line = format!("{}{since}", key_line(row));
+            lines.push(Line::styled(line, self.style(Focus::Keys, index)));
+        }
+        lines.resize(height.saturating_sub(2), Line::raw(""));
+        lines.push(Line::raw(self.message.clone()));
+        lines.push(Line::styled(
+            "l limits  k keys  arrows select  r reset  b ban  q quit",
+            Style::new().add_modifier(Modifier::DIM),
+        ));
+        lines
+    }
+
+    /// Returns the style of a row: the selected one is reversed.
+    fn style(&self, table: Focus, index: usize) -> Style {
+        let selected = match table {
+            Focus::Limits => self.limit,
+            Focus::Keys => self.key,
+        };
+        if (table, index) == (self.focus, selected) {
+            Style::new().add_modifier(Modifier::REVERSED)
+        } else {
+            Style::new()
+        }
+    }
+
+    fn title(&self) -> String {
+        let answered = words::counted(self.board.answered.len(), "server");
+        let failed = match self.board.failed.len() {
+            0 => String::new(),
+            failed => format!(", {failed} not answering"),
+        };
+        let (by, window) = (&self.request.by, &self.request.window);
+        format!("ratekeeper top   {answered}{failed}   by {by}, window {window}")
+    }
+
+    fn totals(&self) -> String {
+        let all = self
+            .rates
+            .values()
+            .fold([0.0, 0.0], |[all, denied], trend| {
+                [all + trend.rates[0], denied + trend.rates[1]]
+            });
+        let percent = all[1] * 100.0 / all[0].max(1.0);
+        format!("{:.1} decisions/s   denied {percent:.1} %", all[0])
+    }
+
+    /// Returns a limit with its rate since the last board, in place of that of the window.
+    fn limit_line(&self, row: &LimitRow) -> String {
+        let rate = self
+            .rates
+            .get(&row.name)
+            .map_or(0.0, |trend| trend.rates[0]);
+        limit_line(row, rate)
+    }
+}
+
+/// Column of the trends.
+const TREND_COLUMN: usize = 66;
+/// Width from which the first refusal of a key is shown.
+const WIDE: usize = 120;
+
+fn since(row: &KeyRow, width: usize) -> String {
+    match &row.since {
+        Some(since) if width >= WIDE => format!("   refused since {since}"),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,182 @@
+//! Top: the busiest and the most refused keys of a limit, and the limits that refuse most.
+
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::{Key, Time};
+use ratekeeper_policy::{Policy, RevealKeys, Rule};
+use serde_json::{Value, json};
+
+use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
+use super::reply;
+use crate::alerts::message::rfc3339;
+use crate::context::ServiceContext;
+use crate::doors::answer::mode;
+use crate::doors::problem::{Problem, WRONG_QUERY, shown};
+use crate::listener::Reply;
+use crate::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
+
+/// The parameters: `limit=NAME&by=denied&window=1m&count=20`.
+struct TopQuery {
+    limit: Option<String>,
+    by: TopOrder,
+    window: TopWindow,
+    count: usize,
+}
+
+impl TopQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut read = Self {
+            limit: None,
+            by: TopOrder::default(),
+            window: TopWindow::default(),
+            count: DEFAULT_TOP,
+        };
+        for (parameter, value) in parameters(query)? {
+            match (parameter, &*value) {
+                ("limit", _) => read.limit = Some(value),
+                ("by", "denied") => read.by = TopOrder::Denied,
+                ("by", "requests") => read.by = TopOrder::Requests,
+                ("by", _) => return Err(wrong("by", &value, "`denied` or `requests`")),
+                ("window", "1m") => read.window = TopWindow::Minute,
+                ("window", "1h") => read.window = TopWindow::Hour,
+                ("window", _) => return Err(wrong("window", &value, "`1m` or `1h`")),
+                ("count", _) => read.count = top("count", &value)?,
+                (other, _) => {
+                    return Err(unknown(other, "`limit`, `by`, `window` or `count`"));
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn wrong(name: &str, value: &str, expected: &str) -> Problem {
+    let value = shown(value);
+    let detail = format!("`{name}={value}` is not understood; expected {expected}");
+    Problem::new(WRONG_QUERY, detail)
+}
+
+/// `GET /v1/top?limit=NAME&by=denied&window=1m&count=20`: the keys of a limit; without `limit`, the
+/// limits.
+pub(super) fn answer<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let query = TopQuery::read(query)?;
+    let policy = shared.keeper.policy();
+    let answer = match &query.limit {
+        Some(name) => keys(
+            shared,
+            find(&policy, name)?,
+            &query,
+            policy.settings.reveal_keys,
+        ),
+        None => limits(shared, &policy, &query),
+    };
+    Ok(reply(&answer))
+}
+
+fn keys<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    query: &TopQuery,
+    how: RevealKeys,
+) -> Value {
+    let now = shared.keeper.clock().now();
+    let reveal = shared.key_reveal(how);
+    let found = found(shared, rule, query, (query.count, now));
+    let keys = found.keys.iter().map(|key| {
+        let free_in_ms = |at| match at {
+            Time::MAX => Value::Null,
+            at => json!(at.since(now).as_millis_ceil()),
+        };
+        let refused = key.denied_since.map(|since| {
+            json!({
+                "since": rfc3339(shared.unix_millis(since)),
+                "next_free_in_ms": key.free_at.map_or(Value::Null, free_in_ms),
+            })
+        });
+        json!({
+            "key": reveal.key(rule, Key::from_bytes(&key.key)),
+            "requests": estimate(key.requests),
+            "denied": estimate(key.denied),
+            "refused": refused,
+        })
+    });
+    let keys: Vec<Value> = keys.collect();
+    let mut answer = about(shared, rule, &found, now);
+    answer["reveal_keys"] = json!(how.word());
+    answer["unlisted_at_most"] = json!(found.unlisted_at_most);
+    answer["keys"] = json!(keys);
+    answer
+}
+
+/// Returns the limits in the order of their counts, those with equal counts in that of the policy.
+fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuery) -> Value {
+    let now = shared.keeper.clock().now();
+    let each = policy.rules.iter();
+    let each = each.map(|rule| (rule, found(shared, rule, query, (1, now))));
+    let mut each: Vec<_> = each.collect();
+    each.sort_by_key(|(_, found)| {
+        std::cmp::Reverse(match query.by {
+            TopOrder::Denied => (found.denied, found.requests),
+            TopOrder::Requests => (found.requests, found.denied),
+        })
+    });
+    let more = each.len().saturating_sub(query.count);
+    each.truncate(query.count);
+    let about = |(rule, found): &(&Rule, TopKeysFound)| {
+        let mut about = about(shared, rule, found, now);
+        about["busiest"] = json!(found.keys.first().map(|key| match query.by {
+            TopOrder::Denied => estimate(key.denied),
+            TopOrder::Requests => estimate(key.requests),
+        }));
+        let [allowed, denied, queued, covered] = shared.metrics.decisions(rule.limit.id);
+        about["decisions"] = json!({
+            "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
+        });
+        about
+    };
+    let limits: Vec<Value> = each.iter().map(about).collect();
+    json!({
+        "version": policy.version,
+        "sha": &*policy.sha,
+        "at": rfc3339(shared.unix_millis(now)),
+        "limits": limits,
+        "more": more,
+    })
+}
+
+fn found<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    query: &TopQuery,
+    (count, now): (usize, Time),
+) -> TopKeysFound {
+    let top_keys = &shared.top_keys;
+    let found = top_keys.top(rule.limit.id, (query.by, query.window), (count, now));
+    found.unwrap_or_else(|| TopKeysFound::none(now))
+}
+
+fn about<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    found: &TopKeysFound,
+    now: Time,
+) -> Value {
+    json!({
+        "limit": &*rule.limit.name,
+        "mode": mode(rule.mode),
+        "since": rfc3339(shared.unix_millis(found.since)),
+        "covers_ms": now.since(found.since).as_millis_ceil(),
+        "requests": found.requests,
+        "denied": found.denied,
+        "distinct_denied": found.distinct_denied,
+        "distinct_error_percent": ERROR_PERCENT,
+        "uncounted": shared.top_keys.uncounted(rule.limit.id),
+    })
+}
+
+fn estimate(Estimate { count, error }: Estimate) -> Value {
+    json!({ "count": count, "error": error })
+}

@@ -1,0 +1,208 @@
+//! Top keys: the busiest and the most refused keys of each limit, in bounded memory.
+//!
+//! ```text
+//!   decision --note--> keys of its limit (two windows) --GET /v1/top--> ratekeeper top
+//! ```
+//!
+//! * Each process counts its own decisions, whatever the store.
+//! * Counts are kept for each limit in [`limit::PARTS`] parts of [`sketch::COUNTERS`] counters.
+//!   A decision takes the lock of its part for some searches of 256 bytes, and waits for no I/O.
+//!   It allocates when a key gets a counter, and nothing for a key that has one.
+//! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones,
+//!   over all limits. It is taken as keys come and given back as windows end. What finds no room is
+//!   counted as `uncounted` of its limit; refusals never wait for room that mere requests took.
+//! * A request that is refused because a part of its key is missing has no key, and is not noted.
+
+mod budget;
+mod distinct;
+mod limit;
+mod reveal;
+mod sketch;
+
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::quality::RandomState;
+use ratekeeper::{Answer, Clock, Outcome};
+use ratekeeper_core::{LimitId, Time, Verdict};
+use ratekeeper_policy::Policy;
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::budget::ByteBudget;
+pub(crate) use self::distinct::ERROR_PERCENT;
+use self::limit::{LimitKeys, Note};
+pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
+pub(crate) use self::reveal::KeyReveal;
+pub(crate) use self::sketch::Estimate;
+use self::sketch::HashedKey;
+use crate::context::ServiceContext;
+use crate::denial_log::{LimitLog, LoggedDenial};
+use crate::metrics::Counter;
+
+/// Memory for the counts of all requests.
+const REQUEST_BYTES: usize = 6 << 20;
+/// Memory for the counts of refused requests.
+const DENIED_BYTES: usize = 10 << 20;
+/// How often ended periods are dropped.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// The counted keys of all limits.
+#[derive(Debug)]
+pub(crate) struct TopKeys {
+    /// By [`LimitId`].
+    limits: ArcSwap<Vec<Arc<LimitPlace>>>,
+    /// Seeded for this process, so that no client can aim at the counter of another.
+    hasher: RandomState,
+    budgets: Budgets,
+}
+
+/// The place of a limit: its keys are counted from its first request.
+#[derive(Debug, Default)]
+struct LimitPlace {
+    keys: OnceLock<Box<LimitKeys>>,
+    uncounted: Counter,
+    log: LimitLog,
+}
+
+#[derive(Debug)]
+struct Budgets {
+    requests: Arc<ByteBudget>,
+    denied: Arc<ByteBudget>,
+}
+
+impl Default for TopKeys {
+    fn default() -> Self {
+        Self::with_bytes(REQUEST_BYTES, DENIED_BYTES)
+    }
+}
+
+impl TopKeys {
+    fn with_bytes(requests: usize, denied: usize) -> Self {
+        Self {
+            limits: ArcSwap::default(),
+            hasher: RandomState::default(),
+            budgets: Budgets {
+                requests: Arc::new(ByteBudget::new(requests)),
+                denied: Arc::new(ByteBudget::new(denied)),
+            },
+        }
+    }
+
+    /// Makes places for the limits of `policy`. A limit with the key that it had keeps its counts.
+    pub(crate) fn install(&self, policy: &Policy) {
+        let old = self.limits.load();
+        let mut places: Vec<Arc<LimitPlace>> = Vec::new();
+        for rule in &policy.rules {
+            let index = rule.limit.id.index();
+            if places.len() <= index {
+                places.resize_with(index + 1, Arc::default);
+            }
+            let is_of = |place: &&Arc<LimitPlace>| {
+                let keys = place.keys.get();
+                keys.is_some_and(|keys| keys.is_of(rule))
+            };
+            if let Some(kept) = old.get(index).filter(is_of) {
+                places[index] = Arc::clone(kept);
+            }
+        }
+        self.limits.store(Arc::new(places));
+    }
+
+    /// Notes the decisions of an answer; `log` receives the denials, and those of soft limits.
+    pub(crate) fn note(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
+        let limits = self.limits.load();
+        for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
+            let Some(place) = limits.get(outcome.rule.limit.id.index()) else {
+                continue;
+            };
+            let denies = outcome.refuses() || outcome.shadow_denies();
+            let count = self.count(place, &outcome, (denies, answer.decided_at()));
+            if denies || outcome.is_soft() && answer.allowed() {
+                let outcome = &outcome;
+                log(LoggedDenial { outcome, count }, &place.log);
+            }
+        }
+    }
+
+    /// Counts a decision; returns the number of denials of its key in this minute, if it is one
+    /// and they are counted.
+    fn count(
+        &self,
+        place: &LimitPlace,
+        outcome: &Outcome<'_>,
+        (denies, at): (bool, Time),
+    ) -> Option<u64> {
+        let verdict = outcome.decision.verdict;
+        if outcome.key_missing && verdict == Verdict::DenyForever {
+            return None; // it has no key
+        }
+        let until = || verdict.retry_after().map_or(Time::MAX, |wait| at + wait);
+        let bytes = outcome.key.as_bytes();
+        let note = Note {
+            key: HashedKey {
+                hash: self.hasher.hash_one(bytes),
+                bytes,
+            },
+            at,
+            denied_until: denies.then(until),
+        };
+        let keys = place.keys.get().or_else(|| {
+            let budgets = &self.budgets;
+            let budget = if denies {
+                &budgets.denied
+            } else {
+                &budgets.requests
+            };
+            let new = LimitKeys::new(outcome.rule, at, budget)?;
+            Some(place.keys.get_or_init(|| new))
+        });
+        let noted = keys.map(|keys| keys.note(note, &self.budgets));
+        if !noted.is_some_and(|noted| noted.is_counted) {
+            place.uncounted.add(1);
+        }
+        noted?.denials
+    }
+
+    /// Returns the keys of a limit with the highest counts; `None` if no request of it was counted.
+    pub(crate) fn top(
+        &self,
+        limit: LimitId,
+        (by, window): (TopOrder, TopWindow),
+        (count, now): (usize, Time),
+    ) -> Option<TopKeysFound> {
+        let limits = self.limits.load();
+        let keys = limits.get(limit.index())?.keys.get()?;
+        Some(keys.top(by, window, (count, now)))
+    }
+
+    /// Returns the number of requests of a limit that found no room in memory.
+    pub(crate) fn uncounted(&self, limit: LimitId) -> u64 {
+        let limits = self.limits.load();
+        let place = limits.get(limit.index());
+        place.map_or(0, |place| place.uncounted.count())
+    }
+
+    /// Drops the periods that have ended, of limits that decide no more.
+    fn sweep(&self, now: Time) {
+        for place in self.limits.load_full().iter() {
+            if let Some(keys) = place.keys.get() {
+                keys.sweep(now);
+            }
+        }
+    }
+}
+
+/// Gives the memory of ended periods back until the service ends.
+pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(SWEEP);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        shared.top_keys.sweep(shared.keeper.clock().now());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! Limit: the counts of the keys of one limit, in the last minute and the last hour.
+//!
+//! ```text
+//!   key --hash--> one of 8 parts, with a lock:   minute  [previous][current]    each: requests,
+//!                                                hour    [previous][current]          denials
+//! ```
+//!
+//! A window is the current period and the previous one, counted as they were: between one and two
+//! minutes, or hours. The start is stated with the counts. A period that ends becomes the previous
+//! one, and the one before it is dropped, with its memory.
+//!
+//! All counts of a key are in one part, so the answer of a limit is that of its parts side by side.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_policy::{KeyPart, Rule};
+
+use super::Budgets;
+use super::budget::{BudgetShare, ByteBudget};
+use super::distinct::DistinctKeys;
+use super::sketch::{Estimate, HashedKey, KeySketch};
+
+/// Number of parts of the keys of a limit, each with a lock of its own.
+pub(super) const PARTS: usize = 8;
+
+/// Returns the part of a key with that hash.
+pub(super) fn part(hash: u64) -> usize {
+    let [.., first] = hash.to_le_bytes();
+    usize::from(first >> (u8::BITS - PARTS.ilog2()))
+}
+
+/// The order of a list of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum TopOrder {
+    /// By the number of refusals.
+    #[default]
+    Denied,
+    /// By the number of requests.
+    Requests,
+}
+
+/// The time that counts cover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum TopWindow {
+    #[default]
+    Minute,
+    Hour,
+}
+
+impl TopWindow {
+    const ALL: [Self; 2] = [Self::Minute, Self::Hour];
+
+    const fn width(self) -> Nanos {
+        match self {
+            Self::Minute => Nanos::from_secs(60),
+            Self::Hour => Nanos::from_secs(3_600),
+        }
+    }
+
+    /// Returns the number of the period that `at` is in.
+    const fn period(self, at: Time) -> u64 {
+        at.as_nanos() / self.width().as_nanos()
+    }
+}
+
+/// A request, as its limit decided it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note<'a> {
+    pub(super) key: HashedKey<'a>,
+    pub(super) at: Time,
+    /// Time at which a refused key may pass again; `None` if the limit allows.
+    pub(super) denied_until: Option<Time>,
+}
+
+/// The counts that a request was noted in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    /// False if the budgets had no room for a count of it.
+    pub(super) is_counted: bool,
+    /// Number of denials of the key in this minute that are surely its own; `None` if it is not
+    /// denied, or not counted.
+    pub(super) denials: Option<u64>,
+}
+
+/// The keys of one limit.
+#[derive(Debug)]
+pub(super) struct LimitKeys {
+    key_parts: Vec<KeyPart>,
+    since: Time,
+    parts: [Mutex<Part>; PARTS],
+    _share: BudgetShare,
+}
+
+/// A part of the keys: the minute and the hour.
+#[derive(Debug, Default)]
+struct Part([Window; 2]);
+
+#[derive(Debug, Default)]
+struct Window {
+    /// Number of the current period.
+    period: u64,
+    current: Period,
+    previous: Period,
+}
+
+/// The counts of a period.
+#[derive(Debug, Default)]
+struct Period {
+    requests: Option<Box<KeySketch>>,
+    denied: Option<DeniedKeys>,
+}
+
+#[derive(Debug)]
+struct DeniedKeys {
+    sketch: Box<KeySketch>,
+    distinct: Box<DistinctKeys>,
+}
+
+/// The counts of all keys of a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct TopKeysFound {
+    /// Start of the counts.
+    pub(crate) since: Time,
+    pub(crate) requests: u64,
+    pub(crate) denied: u64,
+    /// Estimate of the number of different keys refused.
+    pub(crate) distinct_denied: u64,
+    /// Maximum count of a key that is not listed.
+    pub(crate) unlisted_at_most: u64,
+    pub(crate) keys: Vec<TopKey>,
+}
+
+/// The counts of one key.
+#[derive(Clone, Debug)]
+pub(crate) struct TopKey {
+    pub(crate) key: Vec<u8>,
+    pub(crate) requests: Estimate,
+    pub(crate) denied: Estimate,
+    /// Time of its first refusal in the window; `None` if it has none.
+    pub(crate) denied_since: Option<Time>,
+    /// Time at which it may pass again, [`Time::MAX`] for never; `None` if it was not refused.
+    pub(crate) free_at: Option<Time>,
+}
+
+impl TopKeysFound {
+    /// Returns the counts of a limit without requests.
+    pub(crate) const fn none(since: Time) -> Self {
+        Self {
+            since,
+            requests: 0,
+            denied: 0,
+            distinct_denied: 0,
+            unlisted_at_most: 0,
+            keys: Vec::new(),
+        }
+    }
+}
+
+impl LimitKeys {
+    /// Creates the counts of the keys of `rule`; `None` if the budget has no room for them.
+    pub(super) fn new(rule: &Rule, at: Time, budget: &Arc<ByteBudget>) -> Option<Box<Self>> {
+        let share = BudgetShare::take(budget, size_of::<Self>())?;
+        Some(Box::new(Self {
+            key_parts: rule.key.clone(),
+            since: at,
+            parts: Default::default(),
+            _share: share,
+        }))
+    }
+
+    /// Returns true if they are counts of keys of that form.
+    pub(super) fn is_of(&self, rule: &Rule) -> bool {
+        self.key_parts == rule.key
+    }
+
+    /// Counts a request.
+    pub(super) fn note(&self, note: Note<'_>, budgets: &Budgets) -> Noted {
+        let mut part = self.parts[part(note.key.hash)].lock();
+        part.roll(note.at);
+        let [minute, hour] = &mut part.0;
+        let noted = minute.current.note(note, budgets);
+        let is_counted = hour.current.note(note, budgets).is_counted;
+        Noted {
+            is_counted: is_counted && noted.is_counted,
+            ..noted
+        }
+    }
+
+    /// Drops the periods that have ended.
+    pub(super) fn sweep(&self, now: Time) {
+        for part in &self.parts {
+            part.lock().roll(now);
+        }
+    }
+
+    /// Returns the `count` keys with the highest counts.
+    pub(super) fn top(
+        &self,
+        by: TopOrder,
+        window: TopWindow,
+        (count, now): (usize, Time),
+    ) -> TopKeysFound {
+        let started = window.period(now).saturating_sub(1) * window.width().as_nanos();
+        let mut found = TopKeysFound::none(Time::from_nanos(started).max(self.since));
+        let mut distinct = [DistinctKeys::new(); PARTS];
+        for (part, distinct) in self.parts.iter().zip(&mut distinct) {
+            let mut part = part.lock();
+            part.roll(now);
+            part.0[window as usize].read(by, &mut found, distinct);
+        }
+        found.distinct_denied = DistinctKeys::estimate(&distinct);
+        let keys = &mut found.keys;
+        let rank = |key: &TopKey| match by {
+            TopOrder::Denied => (key.denied.count, key.requests.count),
+            TopOrder::Requests => (key.requests.count, key.denied.count),
+        };
+        keys.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.key.cmp(&b.key)));
+        if let Some(next) = keys.get(count) {
+            found.unlisted_at_most = found.unlisted_at_most.max(rank(next).0);
+        }
+        keys.truncate(count);
+        found
+    }
+}
+
+impl Part {
+    /// Begins the periods that `at` is in. One that lies before the current period is counted in
+    /// it, because an answer may have been held back.
+    fn roll(&mut self, at: Time) {
+        for (window, kind) in self.0.iter_mut().zip(TopWindow::ALL) {
+            let period = kind.period(at);
+            if period <= window.period {
+                continue;
+            }
+            let ended = std::mem::take(&mut window.current);
+            window.previous = if period == window.period + 1 {
+                ended
+            } else {
+                Period::default()
+            };
+            window.period = period;
+        }
+    }
+}
+
+impl Window {
+    fn read(&self, by: TopOrder, found: &mut TopKeysFound, distinct: &mut DistinctKeys) {
+        let periods = [&self.previous, &self.current];
+        let mut floor = 0;
+        for period in periods {
+            found.requests += period.requests.as_ref().map_or(0, |keys| keys.total());
+            if let Some(denied) = &period.denied {
+                found.denied += denied.sketch.total();
+                distinct.merge(&denied.distinct);
+            }
+            floor += period.sketch(by).map_or(0, KeySketch::floor);
+        }
+        found.unlisted_at_most = found.unlisted_at_most.max(floor);
+        let estimate = |order, key| {
+            let each = periods.iter().filter_map(|period| period.sketch(order));
+            let each = each.map(|sketch| sketch.estimate(key));
+            each.fold(Estimate::default(), std::ops::Add::add)
+        };
+        for (index, period) in periods.iter().enumerate() {
+            for key in period.sketch(by).into_iter().flat_map(KeySketch::keys) {
+                let is_known = index > 0
+                    && periods[0]
+                        .sketch(by)
+                        .is_some_and(|sketch| sketch.entry(key).is_some());
+                if is_known {
+                    continue;
+                }
+                let entries = || {
+                    let sketches = periods
+                        .iter()
+                        .filter_map(|period| period.sketch(TopOrder::Denied));
+                    sketches.filter_map(move |sketch| sketch.entry(key))
+                };
+                found.keys.push(TopKey {
+                    key: key.bytes.to_vec(),
+                    requests: estimate(TopOrder::Requests, key),
+                    denied: estimate(TopOrder::Denied, key),
+                    denied_since: entries().next().map(|entry| entry.first),
+                    free_at: entries().next_back().map(|entry| entry.free_at),
+                });
+            }
+        }
+    }
+}
+
+impl Period {
+    fn sketch(&self, order: TopOrder) -> Option<&KeySketch> {
+        match order {
+            TopOrder::Requests => self.requests.as_deref(),
+            TopOrder::Denied => self.denied.as_ref().map(|denied| &*denied.sketch),
+        }
+    }
+
+    fn note(&mut self, note: Note<'_>, budgets: &Budgets) -> Noted {
+        let requests = made(&mut self.requests, || KeySketch::new(&budgets.requests));
+        let requests = requests.and_then(|keys| keys.add(note.key, note.at));
+        let mut noted = Noted {
+            is_counted: requests.is_some(),
+            denials: None,
+        };
+        let Some(until) = note.denied_until else {
+            return noted;
+        };
+        let denied = made(&mut self.denied, || DeniedKeys::new(&budgets.denied));
+        noted.denials = denied.and_then(|denied| {
+            denied.distinct.add(note.key.hash);
+            let (count, entry) = denied.sketch.add(note.key, note.at)?;
+            entry.free_at = until;
+            Some(count)
+        });
+        noted.is_counted &= noted.denials.is_some();
+        noted
+    }
+}
+
+/// Returns the value in `place`, made if there is none.
+fn made<T>(place: &mut Option<T>, make: impl FnOnce() -> Option<T>) -> Option<&mut T> {
+    if place.is_none() {
+        *place = make();
+    }
+    place.as_mut()
+}
+
+impl DeniedKeys {
+    fn new(budget: &Arc<ByteBudget>) -> Option<Self> {
+        let mut sketch = KeySketch::new(budget)?;
+        sketch.reserve(size_of::<DistinctKeys>()).then(|| Self {
+            sketch,
+            distinct: Box::new(DistinctKeys::new()),
+        })
+    }
+}
