@@ -75,8 +75,8 @@ pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, LogDenials, NodeName, RedisSettings, RevealKeys, Secret, SentinelSettings,
-    Settings, StoreTls, Tls, WebhookSettings,
+    HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Secret,
+    SentinelSettings, Settings, StoreTls, Tls, WebhookSettings, upstream_address,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::envoy;
+use crate::{ValueError, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -227,7 +227,7 @@ pub struct Listen {
     pub admin_writes: AdminWrites,
     /// `max_held`: maximum number of answers held back at a time by the http listener.
     pub max_held: Option<u32>,
-    /// `max_connections`: at the listeners http and grpc together; `None` for the default.
+    /// `max_connections`: at the listeners http, proxy and grpc together; `None` for the default.
     pub max_connections: Option<u32>,
     /// `idle_timeout`: how long a connection may be kept without a request; `None` for the
     /// defaults of the listeners.
@@ -236,6 +236,70 @@ pub struct Listen {
     pub drain: Option<Nanos>,
     /// `grace`: how long requests in flight may take after that; `None` for the default.
     pub grace: Option<Nanos>,
+    /// `[listen.proxy]`: the listener that forwards requests; `None` for no such.
+    pub proxy: Option<ProxySettings>,
+}
+
+/// `[listen.proxy]`: `None` means not stated.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ProxySettings {
+    /// `address`: where it listens; `Some("off")` means off.
+    pub address: Option<String>,
+    /// `upstream`: `HOST:PORT` of each address, at least one; see [`upstream_address`].
+    pub upstream: Vec<String>,
+    /// `cors`: origins of web pages that may read refusals, in lower case.
+    pub cors: Vec<String>,
+    /// `connect_timeout`: maximum time until a connection is open.
+    pub connect_timeout: Option<Nanos>,
+    /// `response_timeout`: maximum time until the head of a response comes.
+    pub response_timeout: Option<Nanos>,
+    /// `body_timeout`: maximum time between two parts of the body of a response.
+    pub body_timeout: Option<Nanos>,
+    /// `upgrade_timeout`: maximum time without a byte after an upgrade.
+    pub upgrade_timeout: Option<Nanos>,
+}
+
+/// Returns the `HOST:PORT` of an upstream, written as `http://HOST[:PORT]`.
+///
+/// ```
+/// use ratekeeper_policy::upstream_address;
+///
+/// assert_eq!(upstream_address("http://127.0.0.1:3000").unwrap(), "127.0.0.1:3000");
+/// assert_eq!(upstream_address("http://app.internal/").unwrap(), "app.internal:80");
+/// assert!(upstream_address("https://app.internal").unwrap_err().reason.contains("TLS"));
+/// ```
+///
+/// # Errors
+/// If it has another form, or another scheme.
+pub fn upstream_address(text: &str) -> Result<String, ValueError> {
+    const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
+    let wrong = |reason: &str, help: &str| Err(ValueError::new(format!("`{text}` {reason}"), help));
+    let Some(rest) = text.strip_prefix("http://") else {
+        return if text.starts_with("https://") {
+            wrong(
+                "asks for TLS, which upstreams are not spoken to with",
+                EXAMPLE,
+            )
+        } else {
+            wrong("is not a URL of an upstream", EXAMPLE)
+        };
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    if authority.contains(['/', '?', '#']) {
+        let help = "leave the path out: requests keep their own paths";
+        return wrong("has a path", help);
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, "80"),
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    let is_host = !host.is_empty() && host.bytes().all(plain);
+    let is_bare_v6 = host.contains(':') && !host.starts_with('[');
+    if !is_host || is_bare_v6 || !matches!(port.parse::<u16>(), Ok(1..)) {
+        return wrong("has no valid host and port", EXAMPLE);
+    }
+    Ok(format!("{host}:{port}"))
 }
 
 /// Calls that may reset, refund and reload.

@@ -9,7 +9,10 @@ use std::net::{SocketAddr, TcpListener};
 use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
 
-use crate::config::{DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP};
+use crate::config::{
+    DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
+    DEFAULT_PROXY,
+};
 use crate::context::ServiceContext;
 use crate::listener::bind;
 use crate::{Config, Door, Event, ListenAddress, StartError};
@@ -20,6 +23,7 @@ pub(crate) struct Doors<T> {
     pub(crate) http: Option<T>,
     pub(crate) grpc: Option<T>,
     pub(crate) admin: Option<T>,
+    pub(crate) proxy: Option<T>,
 }
 
 impl<T> Doors<T> {
@@ -28,6 +32,7 @@ impl<T> Doors<T> {
             Door::Http => self.http.as_ref(),
             Door::Grpc => self.grpc.as_ref(),
             Door::Admin => self.admin.as_ref(),
+            Door::Proxy => self.proxy.as_ref(),
         }
     }
 }
@@ -49,15 +54,33 @@ impl Doors<SocketAddr> {
                 .unwrap_or_else(|| ListenAddress::parse(default))
                 .resolve(door)
         };
+        let forwards = policy.proxy.is_some() || !config.upstream.is_empty();
+        let (http, proxy) = if forwards {
+            (DEFAULT_HTTP_WITH_PROXY, DEFAULT_PROXY)
+        } else {
+            (DEFAULT_HTTP, "off")
+        };
+        let proxy_address = policy
+            .proxy
+            .as_ref()
+            .and_then(|proxy| proxy.address.clone());
         let doors = Self {
-            http: choose(Door::Http, &config.http, &policy.http, DEFAULT_HTTP)?,
+            http: choose(Door::Http, &config.http, &policy.http, http)?,
+            proxy: choose(Door::Proxy, &config.proxy, &proxy_address, proxy)?,
             grpc: choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?,
             admin: choose(Door::Admin, &config.admin, &policy.admin, DEFAULT_ADMIN)?,
         };
         if doors.grpc.is_some() && !cfg!(feature = "grpc") {
             return Err(StartError::NoGrpc);
         }
-        if doors.http.is_none() && doors.grpc.is_none() && doors.admin.is_none() {
+        if doors.proxy.is_some() && !cfg!(feature = "proxy") {
+            return Err(StartError::NoProxy);
+        }
+        if doors.proxy.is_some() && !forwards {
+            return Err(StartError::NoUpstream);
+        }
+        let all = [doors.http, doors.proxy, doors.grpc, doors.admin];
+        if all.iter().all(Option::is_none) {
             return Err(StartError::NoDoor);
         }
         Ok(doors)
@@ -68,6 +91,7 @@ impl Doors<SocketAddr> {
         let taken = |door, at: Option<SocketAddr>| at.map(|at| bind(door, at)).transpose();
         Ok(Doors {
             http: taken(Door::Http, self.http)?,
+            proxy: taken(Door::Proxy, self.proxy)?,
             grpc: taken(Door::Grpc, self.grpc)?,
             admin: taken(Door::Admin, self.admin)?,
         })
@@ -75,14 +99,14 @@ impl Doors<SocketAddr> {
 
     /// Emits the address of each door, and a notice for each that is open to the network.
     pub(crate) fn announce<C: Clock>(&self, shared: &ServiceContext<C>) {
-        for door in [Door::Http, Door::Grpc, Door::Admin] {
+        for door in [Door::Http, Door::Proxy, Door::Grpc, Door::Admin] {
             let Some(&address) = self.of(door) else {
                 continue;
             };
             shared.sink.emit(&Event::Listening { door, address });
-            if !address.ip().to_canonical().is_loopback() {
+            if door != Door::Proxy && !address.ip().to_canonical().is_loopback() {
                 let guard = match door {
-                    Door::Http | Door::Grpc => {
+                    Door::Http | Door::Grpc | Door::Proxy => {
                         "any client that reaches it can spend the limits of others"
                     }
                     Door::Admin => "calls need the admin token, which travels unencrypted",
@@ -104,6 +128,7 @@ impl Doors<TcpListener> {
         };
         Doors {
             http: local(&self.http),
+            proxy: local(&self.proxy),
             grpc: local(&self.grpc),
             admin: local(&self.admin),
         }

@@ -44,6 +44,8 @@ const SIGNALS: &str = "/v1/signals/";
 pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 
 impl<C: Clock + 'static> Handle for AdminDoor<C> {
+    type Body = Reply;
+
     async fn handle(&self, _caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
         let answered = answer(&self.0, request).await;
         answered.unwrap_or_else(|problem| problem.response())

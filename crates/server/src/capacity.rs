@@ -1,7 +1,7 @@
 //! Capacity: how many connections a service takes, and how long it waits for them.
 //!
 //! ```text
-//!   descriptors of the process    | callers: http and grpc together | reserve |
+//!   descriptors of the process    | callers: http, proxy and grpc | upstreams | reserve |
 //!                                                                    admin, files, store
 //! ```
 //!
@@ -17,7 +17,7 @@ use crate::Door;
 use crate::listener::Spans;
 use crate::pulse::TICK;
 
-/// Default maximum number of connections of the doors http and grpc together.
+/// Default maximum number of connections of the doors http, proxy and grpc together.
 const DEFAULT_CONNECTIONS: u32 = 10_000;
 /// Maximum number of connections at the admin door.
 const ADMIN_CONNECTIONS: u32 = 100;
@@ -34,8 +34,14 @@ const GRACE: Nanos = Nanos::from_secs(10);
 /// The limits of a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
-    /// Connections of the doors http and grpc together.
+    /// Connections of the doors http, proxy and grpc together.
     pub(crate) callers: u32,
+    /// Connections to each address of the upstream.
+    #[cfg_attr(
+        not(feature = "proxy"),
+        expect(dead_code, reason = "the proxy door reads it")
+    )]
+    pub(crate) to_each: usize,
     pub(crate) admin: u32,
     asked: u32,
     descriptors: u64,
@@ -46,19 +52,24 @@ pub(crate) struct Capacity {
 
 impl Capacity {
     /// Returns the capacity that `settings` ask for, within the descriptors of this process.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    /// A request that is forwarded takes two descriptors, so that the `upstreams`, if there are
+    /// any, have half of them.
+    pub(crate) fn of(settings: &Settings, upstreams: usize) -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        Self::within(settings, limit.current.unwrap_or(u64::MAX))
+        Self::within(settings, limit.current.unwrap_or(u64::MAX), upstreams)
     }
 
-    fn within(settings: &Settings, descriptors: u64) -> Self {
+    fn within(settings: &Settings, descriptors: u64, upstreams: usize) -> Self {
         let listen = &settings.listen;
         let asked = listen.max_connections.unwrap_or(DEFAULT_CONNECTIONS);
         let reserve = RESERVE.min(descriptors / 2);
         let left = u32::try_from(descriptors - reserve).unwrap_or(u32::MAX);
+        let left = if upstreams > 0 { left / 2 } else { left };
+        let most = asked.max(DEFAULT_CONNECTIONS).min(left) as usize;
         let admin = u32::try_from(reserve / 4).unwrap_or(u32::MAX);
         Self {
             callers: asked.min(left).max(1),
+            to_each: (most / upstreams.max(1)).max(1),
             admin: admin.clamp(1, ADMIN_CONNECTIONS),
             asked,
             descriptors,
@@ -87,7 +98,7 @@ impl Capacity {
     /// Returns how long a door waits.
     pub(crate) fn spans(&self, door: Door) -> Spans {
         let idle = self.idle.unwrap_or(match door {
-            Door::Http | Door::Admin => HTTP_IDLE,
+            Door::Http | Door::Admin | Door::Proxy => HTTP_IDLE,
             Door::Grpc => GRPC_IDLE,
         });
         let ticks = idle.as_nanos().div_ceil(Nanos::from(TICK).as_nanos());
@@ -107,7 +118,7 @@ mod tests {
         let of = |asked: Option<u32>, descriptors| {
             let mut settings = Settings::default();
             settings.listen.max_connections = asked;
-            let capacity = Capacity::within(&settings, descriptors);
+            let capacity = Capacity::within(&settings, descriptors, 0);
             (
                 capacity.callers,
                 capacity.admin,
@@ -123,10 +134,16 @@ mod tests {
     }
 
     #[test]
+    fn upstreams_have_half_of_the_descriptors() {
+        let capacity = Capacity::within(&Settings::default(), 1_024, 2);
+        assert_eq!((capacity.callers, capacity.to_each), (320, 160));
+    }
+
+    #[test]
     fn idle_timeouts_follow_the_settings() {
         let mut settings = Settings::default();
         let ticks =
-            |settings: &Settings, door| Capacity::within(settings, 1_024).spans(door).idle_ticks;
+            |settings: &Settings, door| Capacity::within(settings, 1_024, 0).spans(door).idle_ticks;
         assert_eq!(ticks(&settings, Door::Http), 15);
         assert_eq!(ticks(&settings, Door::Grpc), 60);
         settings.listen.idle_timeout = Some(Nanos::from_secs(11));

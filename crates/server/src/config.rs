@@ -6,14 +6,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ratekeeper_policy::AdminWrites;
 use ratekeeper_policy::config::Diagnostic;
+use ratekeeper_policy::{AdminWrites, ProxySettings, Settings};
 
 use crate::event::Sink;
 use crate::{Event, LogWriter, StoreChoice};
 
 /// Default address of the check API.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
+/// The same if there is an upstream: its requests come to this port then.
+pub(crate) const DEFAULT_HTTP_WITH_PROXY: &str = "off";
+/// Default address of the proxy door, if there is an upstream.
+pub(crate) const DEFAULT_PROXY: &str = "127.0.0.1:8080";
 /// Default address of Envoy's rate limit service.
 pub(crate) const DEFAULT_GRPC: &str = "off";
 /// The same if there are configuration files, because only that service uses them.
@@ -30,6 +34,8 @@ pub enum Door {
     Grpc,
     /// Metrics, health, keys, reload.
     Admin,
+    /// Limits requests, and forwards them.
+    Proxy,
 }
 
 impl fmt::Display for Door {
@@ -38,6 +44,7 @@ impl fmt::Display for Door {
             Self::Http => "http",
             Self::Grpc => "grpc",
             Self::Admin => "admin",
+            Self::Proxy => "proxy",
         })
     }
 }
@@ -86,8 +93,15 @@ pub struct Config {
     /// Configuration of Envoy's rate limit service, a file or a directory. `None`: as the
     /// policy says, else there is no such service.
     pub envoy_config: Option<PathBuf>,
-    /// Address of the check API. `None`: as the policy says, else `127.0.0.1:8080`.
+    /// Address of the check API. `None`: as the policy says, else `127.0.0.1:8080`, or off if there
+    /// is an upstream.
     pub http: Option<ListenAddress>,
+    /// Address of the proxy door. `None`: as the policy says, else `127.0.0.1:8080` if there is an
+    /// upstream.
+    pub proxy: Option<ListenAddress>,
+    /// `HOST:PORT` of each address of the upstream that requests are forwarded to. Empty: as the
+    /// policy says.
+    pub upstream: Vec<String>,
     /// Address of Envoy's rate limit service. `None`: as the policy says, else off, or
     /// `127.0.0.1:8081` if it has configuration files.
     pub grpc: Option<ListenAddress>,
@@ -123,6 +137,8 @@ impl Config {
             policy: Some(policy.into()),
             envoy_config: None,
             http: None,
+            proxy: None,
+            upstream: Vec::new(),
             grpc: None,
             admin: None,
             store: None,
@@ -150,6 +166,7 @@ impl Config {
         }
         match door {
             "http" => self.http = Some(ListenAddress::parse(address)),
+            "proxy" => self.proxy = Some(ListenAddress::parse(address)),
             "grpc" => self.grpc = Some(ListenAddress::parse(address)),
             "admin" => self.admin = Some(ListenAddress::parse(address)),
             _ => return Err(wrong()),
@@ -162,6 +179,18 @@ impl Config {
     pub fn log(mut self, log: LogWriter) -> Self {
         self.log = Some(log);
         self
+    }
+
+    /// Returns the settings of the proxy door: those of the policy, with the upstream of this.
+    pub(crate) fn proxy_settings(&self, settings: &Settings) -> Option<ProxySettings> {
+        let policy = settings.listen.proxy.clone();
+        if self.upstream.is_empty() {
+            return policy;
+        }
+        Some(ProxySettings {
+            upstream: self.upstream.clone(),
+            ..policy.unwrap_or_default()
+        })
     }
 
     /// Sends events to `sink`, from the threads of the service.
@@ -265,6 +294,19 @@ pub enum StartError {
         "this build has no grpc listener\nhint: build with the feature `grpc`, or pass --listen grpc=off"
     )]
     NoGrpc,
+    /// The proxy door has an address and nothing to forward to.
+    #[error(
+        "the proxy listener has no upstream\nhint: name one by --upstream http://127.0.0.1:3000, or in the policy: [listen.proxy] with upstream"
+    )]
+    NoUpstream,
+    /// There are more addresses of the upstream than are supported.
+    #[error("the upstream has {0} addresses; at most 32 are supported\nhint: name fewer")]
+    Upstreams(usize),
+    /// An upstream is configured, but this build does not forward.
+    #[error(
+        "this build has no proxy listener\nhint: build with the feature `proxy`, or pass --listen proxy=off"
+    )]
+    NoProxy,
     /// No door is open.
     #[error(
         "every listener is off, so there is nothing to do\nhint: open one, for example by --listen http=127.0.0.1:8080"

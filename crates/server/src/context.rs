@@ -24,7 +24,7 @@ use crate::top_keys::{KeyReveal, TopKeys};
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext<C> {
-    pub(crate) keeper: Keeper<AnyStore, C>,
+    pub(crate) keeper: Arc<Keeper<AnyStore, C>>,
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
     pub(crate) top_keys: TopKeys,
@@ -66,7 +66,7 @@ impl<C: Clock> ServiceContext<C> {
         let top_keys = TopKeys::default();
         top_keys.install(&keeper.policy());
         Self {
-            keeper,
+            keeper: Arc::new(keeper),
             metrics,
             alerts,
             top_keys,

@@ -17,7 +17,7 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::LogDenials;
 
-use crate::doors::answer::mode;
+use crate::doors::answer::{mode, shown_mode};
 use crate::metrics::{Counter, LogGate};
 use crate::top_keys::KeyReveal;
 
@@ -67,7 +67,7 @@ impl DenialLog {
             tracing::warn!(
                 event = "ban.began",
                 limit = &*rule.limit.name,
-                mode = mode(rule.mode),
+                mode = mode(shown_mode(&outcome)),
                 key = reveal.text(rule, outcome.key),
                 retry_after_ms,
                 suppressed,
@@ -87,7 +87,7 @@ impl DenialLog {
         }
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
-        let (limit, mode) = (&*rule.limit.name, mode(rule.mode));
+        let (limit, mode) = (&*rule.limit.name, mode(shown_mode(&outcome)));
         macro_rules! line {
             (event = $event:literal) => {
                 tracing::info!(

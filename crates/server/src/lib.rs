@@ -88,6 +88,7 @@ mod store_secrets;
 mod store_servers;
 mod tasks;
 mod top_keys;
+mod upgrade;
 mod wall_clock;
 mod watch;
 mod watched;

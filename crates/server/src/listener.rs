@@ -29,9 +29,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Version, header};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -42,6 +42,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::accept_queue::{refuse_handshakes, take_queued};
 use crate::connections::{Connections, Seat};
 use crate::pulse::{Pulse, TICK, TickNotes};
+use crate::upgrade::Upgrade;
 use crate::watched::{Asleep, Wakes, Watched};
 use crate::{Door, StartError};
 
@@ -89,7 +90,7 @@ impl<H: Handle> ServeConnection for Http<H> {
     }
 }
 
-/// The body of every answer: complete from the start.
+/// The body of an answer of our own: complete from the start.
 pub(crate) type Reply = Full<Bytes>;
 
 /// The client of a request.
@@ -97,16 +98,23 @@ pub(crate) type Reply = Full<Bytes>;
 pub(crate) struct Caller<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) pulse: &'a Arc<Pulse>,
+    /// For an answer that switches to another protocol.
+    #[cfg(feature = "proxy")]
+    pub(crate) upgrade: &'a Upgrade,
 }
 
 /// Answers the requests of a door.
 pub(crate) trait Handle: Send + Sync + 'static {
+    type Body: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static;
+
     fn handle(
         &self,
         caller: Caller<'_>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Reply>> + Send;
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
+
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Opens a door; port 0 takes a free one.
 pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, StartError> {
@@ -201,6 +209,7 @@ struct Connection<H> {
     pulse: Arc<Pulse>,
     /// True once the service stops: the next answer is the last.
     last: AtomicBool,
+    upgrade: Upgrade,
 }
 
 /// One request in flight; dropping it ends it, also when its client went away.
@@ -226,6 +235,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
         peer,
         pulse: Arc::clone(&pulse),
         last: AtomicBool::new(false),
+        upgrade: Upgrade::default(),
     });
     let service = || {
         let shared = Arc::clone(&shared);
@@ -258,7 +268,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
             }
             () = pulse.closed() => return,
             next = std::future::poll_fn(|context| state.poll(context)) => match next {
-                NextEvent::End => return,
+                NextEvent::End => return state.switch(&shared.upgrade, &pulse).await,
                 NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
                 NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
             },
@@ -278,7 +288,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
 async fn answer<H: Handle>(
     connection: Arc<Connection<H>>,
     request: Request<Incoming>,
-) -> Result<Response<Reply>, Infallible> {
+) -> Result<Response<H::Body>, Infallible> {
     connection.pulse.begin();
     let flight = RequestGuard(connection);
     let RequestGuard(shared) = &flight;
@@ -287,9 +297,12 @@ async fn answer<H: Handle>(
     let caller = Caller {
         address: shared.peer,
         pulse: &shared.pulse,
+        #[cfg(feature = "proxy")]
+        upgrade: &shared.upgrade,
     };
     let mut response = shared.door.0.handle(caller, request).await;
-    if one_by_one && shared.last.load(Ordering::Relaxed) {
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if one_by_one && !switches && shared.last.load(Ordering::Relaxed) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -310,10 +323,11 @@ enum NextEvent {
     End,
 }
 
-impl<S, F> State<S>
+impl<S, F, B> State<S>
 where
-    S: HttpService<Incoming, ResBody = Reply, Error = Infallible, Future = F> + Unpin,
-    F: Future<Output = Result<Response<Reply>, Infallible>> + Send + 'static,
+    S: HttpService<Incoming, ResBody = B, Error = Infallible, Future = F> + Unpin,
+    F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static,
 {
     fn one(stream: Watched, service: S) -> Self {
         let mut builder = http1::Builder::new();
@@ -351,6 +365,19 @@ where
                 .poll(context)
                 .map(|_| NextEvent::End),
             Self::Two(connection) => connection.as_mut().poll(context).map(|_| NextEvent::End),
+        }
+    }
+
+    /// Serves the protocol that the last answer has switched to, if it has.
+    async fn switch(self, upgrade: &Upgrade, pulse: &Pulse) {
+        if let (Self::One(connection), Some(protocol)) = (self, upgrade.take()) {
+            let parts = connection.into_parts();
+            let mut stream = parts.io.into_inner();
+            stream.put_back(parts.read_buf);
+            tokio::select! {
+                () = pulse.closed() => {}
+                () = protocol(stream) => {}
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) use format::Format;
 pub(crate) use grants::GrantResult;
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;
+#[cfg(feature = "proxy")]
+pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
 pub(crate) use scrape::HeldAnswers;
 pub(crate) use shared_store::SharedStore;
@@ -124,15 +126,18 @@ struct ConfigInfo {
 pub(crate) enum Protocol {
     Http,
     Rls,
+    /// Requests that are forwarded.
+    Proxy,
 }
 
 impl Protocol {
-    const ALL: [Self; 2] = [Self::Http, Self::Rls];
+    const ALL: [Self; 3] = [Self::Http, Self::Rls, Self::Proxy];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Rls => "rls",
+            Self::Proxy => "proxy",
         }
     }
 }

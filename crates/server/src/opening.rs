@@ -73,6 +73,22 @@ impl<C: Clock + 'static> Opening<C> {
     }
 }
 
+#[cfg(feature = "proxy")]
+impl<C: Clock + 'static> Opening<C> {
+    /// Like [`start`](Self::start), if there is a door.
+    pub(crate) fn start_some<D: ServeConnection>(
+        self,
+        listener: Option<StdListener>,
+        serve: Option<D>,
+        (place, stop): (&Arc<ServePlace>, &watch::Receiver<bool>),
+    ) -> Opened {
+        match serve {
+            Some(serve) => self.start(listener, serve, place, stop),
+            None => Opened(None),
+        }
+    }
+}
+
 impl Opened {
     /// Returns when no further connection is accepted.
     pub(crate) async fn closed(self) {

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
 use std::sync::Arc;
 
-use ratekeeper::{Clock, Keeper, SystemClock};
+use ratekeeper::{Clock, Keeper, SystemClock, Timer};
 use ratekeeper_core::Nanos;
 use ratekeeper_store::MemoryConfig;
 use tokio::runtime::{Builder, Handle};
@@ -28,6 +28,8 @@ use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
 use crate::doors::envoy::{self, RateLimitService};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
+#[cfg(feature = "proxy")]
+use crate::doors::proxy::ProxyDoor;
 use crate::doors::{Access, HttpDoor, needs_no_token};
 use crate::envoy_files::ConfigSource;
 use crate::listener::Http;
@@ -66,7 +68,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::start`].
-    pub fn start_with<C: Clock + 'static>(config: &Config, clock: C) -> Result<Self, StartError> {
+    pub fn start_with<C: Timer + 'static>(config: &Config, clock: C) -> Result<Self, StartError> {
         let token = match &config.admin_token {
             Some(text) => Some(Token::new(text).ok_or(StartError::Token)?),
             None => None,
@@ -112,7 +114,11 @@ impl Service {
             .transpose()?;
         let (alerts, delivery) = Alerts::new(&settings.alerts, webhook)?;
         let doors = doors.bind()?;
-        let capacity = Capacity::of(settings);
+        let proxy = config
+            .proxy_settings(settings)
+            .filter(|_| doors.proxy.is_some());
+        let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.upstream.len());
+        let capacity = Capacity::of(settings, upstreams);
 
         let shared = Arc::new(ServiceContext::new(
             Keeper::new(loaded.policy, store, clock),
@@ -139,7 +145,13 @@ impl Service {
         for warning in notices {
             shared.sink.emit(&Event::Notice(warning));
         }
+        #[cfg(feature = "proxy")]
+        let proxy = proxy
+            .map(|proxy| ProxyDoor::new(Arc::clone(&shared), proxy, capacity.to_each))
+            .transpose()?;
         let open = Open {
+            #[cfg(feature = "proxy")]
+            proxy,
             #[cfg(feature = "grpc")]
             envoy: RateLimitService::new(Arc::clone(&shared), certificates),
             shared,
@@ -151,7 +163,7 @@ impl Service {
         Self::open(config, open)
     }
 
-    fn open<C: Clock + 'static>(config: &Config, open: Open<C>) -> Result<Self, StartError> {
+    fn open<C: Timer + 'static>(config: &Config, open: Open<C>) -> Result<Self, StartError> {
         let failed = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -236,6 +248,8 @@ struct Open<C: Clock + 'static> {
     delivery: Option<Delivery>,
     doors: Doors<StdListener>,
     capacity: Capacity,
+    #[cfg(feature = "proxy")]
+    proxy: Option<ProxyDoor<C>>,
     #[cfg(feature = "grpc")]
     envoy: RateLimitService<C>,
 }
@@ -249,7 +263,7 @@ struct ServiceRun<C: Clock + 'static> {
     watcher: Option<Watcher>,
 }
 
-impl<C: Clock + 'static> ServiceRun<C> {
+impl<C: Timer + 'static> ServiceRun<C> {
     async fn run(mut self) {
         let (close, closes) = watch::channel(false);
         let (close_admin, admin_closes) = watch::channel(false);
@@ -271,6 +285,11 @@ impl<C: Clock + 'static> ServiceRun<C> {
         };
         let http = opening(Door::Http, &callers);
         let http = http.start(doors.http, door, &workers, &closes);
+        #[cfg(feature = "proxy")]
+        let proxy = {
+            let proxy = opening(Door::Proxy, &callers);
+            proxy.start_some(doors.proxy, self.open.proxy.map(Http), (&workers, &closes))
+        };
         #[cfg(feature = "grpc")]
         let grpc = {
             let door = self.open.envoy;
@@ -294,8 +313,8 @@ impl<C: Clock + 'static> ServiceRun<C> {
                 )
             })
         });
-        let secrets = self.open.store_secrets;
-        tokio::spawn(store_secrets::keep_fresh(Arc::clone(&shared), secrets));
+        let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
+        tokio::spawn(secrets);
         shared.set_ready(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
@@ -306,6 +325,8 @@ impl<C: Clock + 'static> ServiceRun<C> {
         shared.sink.emit(&Event::Stopping);
         let drained = async {
             http.closed().await;
+            #[cfg(feature = "proxy")]
+            proxy.closed().await;
             #[cfg(feature = "grpc")]
             grpc.closed().await;
             callers.ended().await;

@@ -1,5 +1,5 @@
-//! `init`: a commented policy to start from, and the configuration of a proxy that asks the
-//! service.
+//! `init`: a commented policy to start from, with an upstream to forward to, or with the
+//! configuration of a proxy that asks the service.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -23,9 +23,10 @@ pub(crate) struct Init {
     /// Also print the configuration of this proxy; a policy that exists already is kept
     #[arg(long = "for", value_enum, value_name = "PROXY")]
     proxy: Option<Proxy>,
-    /// The application behind the proxy
-    #[arg(long, value_name = "URL", default_value = APPLICATION, requires = "proxy")]
-    upstream: String,
+    /// The application; without --for, ratekeeper itself forwards requests to it [default:
+    /// 127.0.0.1:3000 with --for]
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
     /// Address at which the proxy reaches ratekeeper
     #[arg(long, value_name = "ADDRESS", default_value = SERVICE, requires = "proxy")]
     service: String,
@@ -40,6 +41,7 @@ pub(crate) struct Init {
 const HELP: &str = "\
 Examples:
   ratekeeper init
+  ratekeeper init --upstream http://127.0.0.1:3000
   ratekeeper init --for nginx --upstream http://127.0.0.1:3000 > ratekeeper.conf
   ratekeeper init policies/edge.toml --force
 
@@ -48,6 +50,15 @@ already.";
 
 /// The starter policy; the trusted proxies replace [`PROXIES`].
 const STARTER: &str = include_str!("../starter/ratekeeper.toml");
+/// The place of the proxy listener, and its text.
+const LISTEN: &str = "#LISTEN#\n";
+const FORWARD: &str = "
+# Requests that pass are forwarded to the application; a list of addresses is used in turn.
+[listen.proxy]
+address  = \"127.0.0.1:8080\"
+upstream = \"http://UPSTREAM\"
+
+";
 const PROXIES: &str = "#PROXIES#";
 const NO_PROXY: &str = "# trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]";
 const LOCAL_PROXY: &str =
@@ -103,10 +114,10 @@ impl Proxy {
 impl Init {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let service = address(&self.service)?;
-        let upstream = address(&self.upstream)?;
+        let upstream = address(self.upstream.as_deref().unwrap_or(APPLICATION))?;
         let kept = self.kept(output)?;
         if kept.is_none() {
-            self.write()?;
+            self.write(&upstream)?;
         }
         let changes = changes(&service, &upstream, kept.as_ref().map(longest_wait));
         let snippets: Vec<(&str, String)> = self
@@ -154,13 +165,17 @@ impl Init {
         Ok(Some(policy))
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self, upstream: &str) -> Result<(), Failure> {
         let proxies = if self.proxy.is_some() {
             LOCAL_PROXY
         } else {
             NO_PROXY
         };
-        let text = STARTER.replace(PROXIES, proxies);
+        let listen = match (&self.upstream, self.proxy) {
+            (Some(_), None) => FORWARD.replace("UPSTREAM", upstream),
+            _ => "\n".to_owned(),
+        };
+        let text = STARTER.replace(PROXIES, proxies).replace(LISTEN, &listen);
         let name = self.file.display();
         let mut options = OpenOptions::new();
         options.write(true);
@@ -344,5 +359,6 @@ mod tests {
     #[test]
     fn the_starter_has_one_place_for_proxies() {
         assert_eq!(STARTER.matches(PROXIES).count(), 1);
+        assert_eq!(STARTER.matches(LISTEN).count(), 1);
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ratekeeper_policy::upstream_address;
 use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
@@ -19,7 +20,7 @@ use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
 
-/// Serve a policy: the check API, forward-auth for proxies, metrics
+/// Serve a policy: forwarding to an application, the check API, forward-auth for proxies, metrics
 #[derive(Args)]
 #[command(visible_alias = "serve", after_help = HELP)]
 pub(crate) struct Run {
@@ -29,7 +30,11 @@ pub(crate) struct Run {
     /// without a policy beside it, only its limits apply
     #[arg(long, value_name = "PATH")]
     envoy_config: Option<PathBuf>,
-    /// Address of a listener: http, grpc or admin; port 0 takes a free one
+    /// Forward requests that pass to this application, by the proxy listener; several addresses are
+    /// used in turn [default: the policy's]
+    #[arg(long, value_name = "URL")]
+    upstream: Vec<String>,
+    /// Address of a listener: http, proxy, grpc or admin; port 0 takes a free one
     #[arg(long, value_name = "LISTENER=ADDRESS|off")]
     listen: Vec<String>,
     /// Refuse no request: limits that enforce run in shadow mode
@@ -51,6 +56,7 @@ pub(crate) struct Run {
 const HELP: &str = "\
 Examples:
   ratekeeper run
+  ratekeeper run --upstream http://127.0.0.1:3000
   ratekeeper run edge.toml --listen http=127.0.0.1:9000 --listen admin=off
   ratekeeper run --listen http=127.0.0.1:0 --json
   ratekeeper run --shadow --log-format json
@@ -99,6 +105,9 @@ impl Run {
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
             talk(log, &first_question(&http.to_string()));
         }
+        if let (Some(proxy), false) = (service.address(Door::Proxy), self.json) {
+            talk(log, &format!("try: curl -i http://{proxy}/"));
+        }
         service.wait();
         Ok(Exit::Done)
     }
@@ -130,6 +139,12 @@ impl Run {
         let mut config = Config::new("");
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
+        for upstream in &self.upstream {
+            let address = upstream_address(upstream).map_err(|error| {
+                Failure::new(error.reason).hint("write for example http://127.0.0.1:3000")
+            })?;
+            config.upstream.push(address);
+        }
         for listen in &self.listen {
             config = config.listen(listen)?;
         }

@@ -16,6 +16,7 @@ mod envoy;
 mod every_proxy;
 mod ext_authz;
 mod founding;
+mod gateway;
 mod geo;
 mod guide;
 mod harness;

@@ -16,7 +16,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{Decisions, Store, StoreError};
 use tokio::runtime::Handle;
 
-use super::gate::{Boxed, Ruling};
+use super::gate::Boxed;
 use super::ledger::new_lease;
 use crate::keeper::lends;
 
@@ -93,14 +93,16 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
 }
 
 /// Completes a call for permits even if its client goes away, so that they come back.
-pub(super) fn completed(asking: impl Future<Output = Ruling> + Send + 'static) -> Boxed<Ruling> {
+pub(super) fn completed<T: Send + 'static>(
+    asking: impl Future<Output = T> + Send + 'static,
+) -> Boxed<T> {
     let Ok(runtime) = Handle::try_current() else {
         return Box::pin(asking);
     };
     let task = runtime.spawn(asking);
     Box::pin(async move {
         match task.await {
-            Ok(ruling) => ruling,
+            Ok(decided) => decided,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(_) => pending().await, // the runtime ends, and this with it
         }

@@ -19,6 +19,7 @@
 //! | requests at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
 //! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
 //!
+//! * A front end that renders responses itself, such as a proxy, asks by [`ByPolicy::decide`].
 //! * Everything is shared by clones: a layer may be cloned for each route, a service for each
 //!   connection.
 //! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. Decisions
@@ -46,6 +47,7 @@ mod body;
 mod by_address;
 mod by_part;
 mod counted;
+mod decided;
 mod denial;
 mod described;
 mod facts;
@@ -75,6 +77,7 @@ pub use body::LimitedBody;
 pub use by_address::{ByAddress, by_address, by_address_from};
 pub use by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
 pub use counted::Counted;
+pub use decided::{Decided, RequestGuard, refusal};
 pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use gate::Gate;

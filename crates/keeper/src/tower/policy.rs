@@ -16,6 +16,7 @@
 //!   behind it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -26,6 +27,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::admit::{Admitted, admit, completed};
+use super::decided::{Decided, RequestGuard};
 use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
@@ -37,7 +39,8 @@ use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Report, Scope, SystemClock, Timer};
 
-/// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
+/// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy). A front end
+/// that renders responses itself asks them by [`decide`](Self::decide).
 ///
 /// ```
 /// use ratekeeper::tower::{ByPolicy, PolicyError, RateLimitLayer};
@@ -73,7 +76,8 @@ pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
 pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
-    pub(super) fn new(keeper: Arc<Keeper<S, C>>) -> Self {
+    /// The limits of this keeper, for a front end that asks by [`decide`](Self::decide).
+    pub fn new(keeper: Arc<Keeper<S, C>>) -> Self {
         Self {
             ledger: Ledger::new(Arc::clone(&keeper)),
             keeper,
@@ -83,10 +87,49 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
     }
 
-    /// Returns the charges of a request: its limits, keys and cost; or its refusal, if a limit
-    /// counts by an address that the server did not provide.
+    /// Decides about a request whose connection comes from `peer`: charges its rates and takes its
+    /// permits, all or none. If the store cannot answer, the `on_store_error` of each limit decides.
+    pub async fn decide(&self, parts: &Parts, peer: SocketAddr) -> Decided {
+        let asked = self.question(parts, None, Some(peer));
+        if self.keeper.store().answers_at_once()
+            && let Some(admitted) = poll_once(self.keeper.admit(&asked))
+        {
+            return self.decided(asked, admitted);
+        }
+        if !list(&asked.charges, &asked.policy).iter().any(lends) {
+            let admitted = self.keeper.admit(&asked).await;
+            return self.decided(asked, admitted);
+        }
+        let gate = self.clone();
+        completed(async move {
+            let admitted = gate.keeper.admit(&asked).await;
+            gate.decided(asked, admitted)
+        })
+        .await
+    }
+
+    /// Returns the charges of a request, or its refusal, if a limit counts by an address that the
+    /// server did not provide.
     #[inline]
     fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Result<StoreQuestion, Denial> {
+        let peer = self.peer.find(&parts.extensions);
+        let asked = self.question(parts, cost, peer);
+        if peer.is_none()
+            && let Some(rule) = counts_without_address(&asked.policy, &asked.charges)
+        {
+            return Err(self.without_address(rule));
+        }
+        Ok(asked)
+    }
+
+    /// Returns the charges of a request: its limits, keys and cost.
+    #[inline]
+    fn question(
+        &self,
+        parts: &Parts,
+        cost: Option<Permits>,
+        peer: Option<SocketAddr>,
+    ) -> StoreQuestion {
         let now = self.keeper.clock().now();
         let headers = fields(parts);
         let attributes_of = self
@@ -98,7 +141,6 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let peer = self.peer.find(&parts.extensions);
         let client = peer.map(|peer| {
             let policy = self.keeper.look_at_policy();
             let country = policy.stated_country(peer.ip(), &headers);
@@ -110,16 +152,11 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             ..facts(parts, ip, &headers, &attributes, cost)
         };
         let (policy, charges) = self.keeper.charges(&facts, Scope::All, now);
-        if ip.is_none()
-            && let Some(rule) = counts_without_address(&policy, &charges)
-        {
-            return Err(self.without_address(rule));
-        }
-        Ok(StoreQuestion {
+        StoreQuestion {
             policy,
             charges,
             now,
-        })
+        }
     }
 
     #[cold]
@@ -130,7 +167,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     }
 
     #[inline]
-    fn ruling(&self, asked: StoreQuestion, admitted: Admitted) -> Ruling {
+    fn decided(&self, asked: StoreQuestion, admitted: Admitted) -> Decided {
         let Admitted {
             decisions,
             lease,
@@ -141,9 +178,18 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
-        let hold = self.ledger.hold(answer.permits());
+        let guard = RequestGuard {
+            hold: self.ledger.hold(answer.permits()),
+            reporter: self.reporter(&answer),
+        };
+        Decided { answer, guard }
+    }
+
+    #[inline]
+    fn ruling(&self, asked: StoreQuestion, admitted: Admitted) -> Ruling {
+        let Decided { answer, guard } = self.decided(asked, admitted);
+        let RequestGuard { hold, reporter } = guard;
         let fields = FieldsToSend::by(&answer);
-        let reporter = self.reporter(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
             return Ruling::Denied(Denied {

@@ -163,7 +163,8 @@ impl GateSettings {
     }
 }
 
-fn refusal(
+/// Returns the response to a refused request; `grpc` is its content type in the form of gRPC.
+pub(super) fn refusal(
     denial: &Denial,
     mut fields: FieldsToSend,
     grpc: Option<HeaderValue>,

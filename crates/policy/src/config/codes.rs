@@ -75,6 +75,7 @@ codes! {
     ALERT = "RK0253";
     ALERTS = "RK0254";
     TOKENS = "RK0260";
+    GATEWAY = "RK0270";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

@@ -43,6 +43,7 @@ mod extras;
 mod fields;
 mod foreign;
 mod forms;
+mod gateway;
 mod geo;
 mod jwt;
 mod limit;

@@ -14,6 +14,7 @@ use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_CONNECTIONS, MAX_HELD};
+use super::gateway;
 use super::read::{self, At};
 use super::redis;
 use super::shape::NameHint;
@@ -202,6 +203,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
             drain: wait(listen.value, "drain", DRAINS, out),
             grace: wait(listen.value, "grace", GRACES, out),
+            proxy: gateway::proxy(listen.value, out),
         };
         apart(listen.value, out);
     }
@@ -229,7 +231,12 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
 }
 
 /// Reads an address with a port, or `off`.
-fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> Option<String> {
+pub(super) fn door(
+    listen: &DeTable<'_>,
+    name: &str,
+    port: u16,
+    out: &mut Findings<'_>,
+) -> Option<String> {
     let address = read::text(listen, name)?;
     if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
         return Some(address.value.to_owned());
@@ -249,11 +256,14 @@ fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> 
 /// Reports two listeners at one address.
 fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
     let read = |name: &'static str| {
-        let text = read::text(listen, name)?;
+        let text = match name {
+            "proxy" => read::text(read::table(listen, name)?.value, "address")?,
+            name => read::text(listen, name)?,
+        };
         let address: SocketAddr = text.value.parse().ok()?;
         Some((name, address, text.at))
     };
-    let doors: Vec<_> = ["http", "grpc", "admin"]
+    let doors: Vec<_> = ["http", "grpc", "admin", "proxy"]
         .into_iter()
         .filter_map(read)
         .collect();
@@ -267,6 +277,7 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
             .find(|(_, other, _)| address.port() != 0 && meets(other));
         if let Some((first, other, first_at)) = taken {
             let message = format!("`{first}` and `{name}` listen on the same address");
+            let field = if *name == "proxy" { "address" } else { name };
             let free = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
             out.error(
                 codes::SAME_ADDRESS,
@@ -275,13 +286,13 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
                 format!("taken by {other}"),
             )
             .related(first_at.clone())
-            .help(format!("write another port: {name} = \"{free}\""));
+            .help(format!("write another port: {field} = \"{free}\""));
         }
     }
 }
 
 /// Reads a duration of `[listen]` within `range`.
-fn wait(
+pub(super) fn wait(
     listen: &DeTable<'_>,
     name: &str,
     range: RangeInclusive<Nanos>,

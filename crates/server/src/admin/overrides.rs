@@ -46,7 +46,7 @@ impl OverrideQuery {
                 "until" => &mut line.until,
                 "reason" => &mut line.reason,
                 _ => {
-                    count = top(&value)?;
+                    count = top("count", &value)?;
                     continue;
                 }
             };

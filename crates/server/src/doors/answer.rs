@@ -251,7 +251,7 @@ pub(crate) fn push_limits_after(
 }
 
 /// Returns the mode of an outcome: that of the rule, unless the key is outside of its share.
-fn shown_mode(outcome: &Outcome<'_>) -> RuleMode {
+pub(crate) fn shown_mode(outcome: &Outcome<'_>) -> RuleMode {
     match outcome.mode() {
         Some(Mode::Shadow) => RuleMode::Shadow,
         _ => outcome.rule.mode,

@@ -29,7 +29,7 @@ use super::facts::{host, target, url};
 use super::hold;
 use super::permits::new_nonce;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
-use super::{Reply, empty, put_fields};
+use super::{Reply, empty, put_fields, put_shadow};
 use crate::Event;
 use crate::context::ServiceContext;
 use crate::listener::Caller;
@@ -107,7 +107,7 @@ pub(super) async fn auth<C: Clock + 'static>(
         shared.record(Protocol::Http, &answer);
         return Ok(respond(&answer, options));
     }
-    let answer = hold::answer(shared, caller, answer).await;
+    let answer = hold::answer(shared, (caller, Protocol::Http), answer).await;
     Ok(respond(&answer, options))
 }
 
@@ -260,7 +260,7 @@ fn respond(answer: &Answer, options: AuthOptions) -> Response<Reply> {
     } else {
         refused(answer, options)
     };
-    put_fields(&mut response, answer);
+    put_fields(response.headers_mut(), answer);
     let delay = answer.delay();
     if answer.allowed() && delay > Nanos::ZERO {
         let delay = HeaderValue::from(delay.as_millis_ceil());
@@ -273,16 +273,7 @@ fn respond(answer: &Answer, options: AuthOptions) -> Response<Reply> {
     {
         response.headers_mut().insert(DECISION, decision);
     }
-    let mut shadow = String::new();
-    for outcome in answer.shadow_denials() {
-        if !shadow.is_empty() {
-            shadow.push_str(", ");
-        }
-        shadow.push_str(&outcome.rule.limit.name);
-    }
-    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow)) {
-        response.headers_mut().insert("x-ratekeeper-shadow", names);
-    }
+    put_shadow(response.headers_mut(), answer);
     response
 }
 

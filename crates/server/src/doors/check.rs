@@ -96,7 +96,7 @@ pub(super) async fn check<C: Clock + 'static>(
     let check = request::check(&body)?;
     let answer = if options.held {
         let answer = ask(shared, &check, CheckCall::Check).await?;
-        hold::answer(shared, caller, answer).await
+        hold::answer(shared, (caller, Protocol::Http), answer).await
     } else {
         decide(shared, &check).await?
     };
@@ -122,7 +122,7 @@ pub(super) async fn peek<C: Clock>(
 
 fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
     let mut response = json(status.of(answer), answer::check(answer));
-    put_fields(&mut response, answer);
+    put_fields(response.headers_mut(), answer);
     response
 }
 

@@ -198,16 +198,16 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
 /// Counts a decided request, and holds its answer back until the moment that its limits grant.
 pub(super) async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
-    caller: Caller<'_>,
+    (caller, protocol): (Caller<'_>, Protocol),
     answer: Answer,
 ) -> Answer {
     match join(shared, answer).await {
         Joined::No(answer) => {
-            shared.record(Protocol::Http, &answer);
+            shared.record(protocol, &answer);
             answer
         }
         Joined::Yes(place) => {
-            shared.record(Protocol::Http, &place.answer);
+            shared.record(protocol, &place.answer);
             // Boxed apart from the connection, because most requests need no wait.
             Box::pin(place.wait(caller)).await
         }

@@ -23,6 +23,8 @@ use crate::metrics::{Protocol, RequestResult};
 pub(crate) struct HttpDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 
 impl<C: Clock + 'static> Handle for HttpDoor<C> {
+    type Body = Reply;
+
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
         let shared = &self.0;
         let answered = answer(shared, caller, request).await;

@@ -12,11 +12,13 @@ pub(crate) mod hold;
 mod http;
 mod permits;
 pub(crate) mod problem;
+#[cfg(feature = "proxy")]
+pub(crate) mod proxy;
 mod report;
 pub(crate) mod request;
 mod values;
 
-use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::Full;
 use ratekeeper::Answer;
@@ -43,14 +45,27 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 }
 
 /// Adds the header fields that describe its limits to a client.
-fn put_fields(response: &mut Response<Reply>, answer: &Answer) {
-    let headers = response.headers_mut();
+fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
     answer.put_header_fields(|name, value| {
         // Values are made of limit names and numbers; one that could not be sent is left out.
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.append(field_name(name), value);
         }
     });
+}
+
+/// Adds the names of limits in shadow mode that would refuse.
+fn put_shadow(headers: &mut HeaderMap, answer: &Answer) {
+    let mut shadow = String::new();
+    for outcome in answer.shadow_denials() {
+        if !shadow.is_empty() {
+            shadow.push_str(", ");
+        }
+        shadow.push_str(&outcome.rule.limit.name);
+    }
+    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow)) {
+        headers.insert("x-ratekeeper-shadow", names);
+    }
 }
 
 /// A name of the keeper's; the usual ones are ready.

@@ -25,7 +25,7 @@ pub(super) async fn acquire<C: Clock>(
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     shared.record(Protocol::Http, &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
-    put_fields(&mut response, &answer);
+    put_fields(response.headers_mut(), &answer);
     Ok(response)
 }
 

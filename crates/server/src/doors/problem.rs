@@ -56,6 +56,9 @@ problems! {
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
     TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
     NO_SUCH_SIGNAL = "RK0522" 404 "there is no such signal";
+    MALFORMED = "RK0523" 400 "the request is malformed";
+    BAD_GATEWAY = "RK0524" 502 "the upstream did not answer";
+    GATEWAY_TIMEOUT = "RK0525" 504 "the upstream did not answer in time";
     NO_OVERRIDES_FILE = "RK0530" 409 "the policy names no file of overrides";
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";

@@ -12,7 +12,17 @@ use super::{Counter, LogGate};
 use crate::body_budget::BodyBudget;
 use crate::{Door, LogWriter};
 
-const DOORS: [&str; 3] = ["http", "grpc", "admin"];
+const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
+/// Failures of the upstream of the proxy listener.
+const UPSTREAM_ERRORS: [&str; 7] = [
+    "refused",
+    "connect_timeout",
+    "broken",
+    "response_timeout",
+    "switched",
+    "body_broken",
+    "body_timeout",
+];
 
 /// Connections of a door, or of two.
 #[derive(Debug, Default)]
@@ -29,13 +39,14 @@ pub(crate) struct ConnectionCounts {
 pub(crate) struct Process {
     /// The writer of the log, if it drops lines rather than wait.
     pub(crate) log: OnceLock<LogWriter>,
-    /// Counts of the doors http and grpc together.
+    /// Counts of the doors http, proxy and grpc together.
     pub(crate) callers: Arc<ConnectionCounts>,
     pub(crate) admin: Arc<ConnectionCounts>,
     pub(crate) bodies: OnceLock<Arc<BodyBudget>>,
     /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
+    upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
     task_failures: Counter,
     wall_clock_jumps: Counter,
 }
@@ -46,6 +57,15 @@ impl Process {
         self.accept_failures[index(door)].add(1);
         if let Some(suppressed) = self.accept_log.opens(now) {
             tracing::warn!(event = "accept.failed", %door, %error, suppressed);
+        }
+    }
+
+    /// Counts a failure of an upstream, by a word of [`UPSTREAM_ERRORS`].
+    #[cfg(feature = "proxy")]
+    pub(crate) fn upstream_failed(&self, kind: &str) {
+        let mut counts = UPSTREAM_ERRORS.iter().zip(&self.upstream_errors);
+        if let Some((_, count)) = counts.find(|(known, _)| **known == kind) {
+            count.add(1);
         }
     }
 
@@ -61,7 +81,8 @@ impl Process {
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
-        let help = "Connections of the http and grpc listeners (callers) and of the admin listener";
+        let help =
+            "Connections of the http, proxy and grpc listeners (callers) and of the admin listener";
         let mut family = gauge(encoder, "connections", help)?;
         for (side, counts) in sides {
             put_gauge(&mut family, &[("side", side)], counts.open.count())?;
@@ -86,6 +107,11 @@ impl Process {
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
             put(&mut family, &[("door", *door)], count.count())?;
         }
+        let help = "Requests of the proxy listener that failed at the upstream";
+        let mut family = counter(encoder, "upstream_errors", help)?;
+        for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
+            put(&mut family, &[("kind", *kind)], count.count())?;
+        }
         let help = "Tasks of the service restarted after a panic";
         put_total(encoder, "task_failures", help, self.task_failures.count())?;
         let help = "Number of times that the wall clock was set by more than 2 s";
@@ -106,5 +132,6 @@ const fn index(door: Door) -> usize {
         Door::Http => 0,
         Door::Grpc => 1,
         Door::Admin => 2,
+        Door::Proxy => 3,
     }
 }

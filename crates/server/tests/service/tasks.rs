@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper::{Clock, ManualClock};
-use ratekeeper_core::{Origin, Time};
+use ratekeeper::{Clock, ManualClock, Timer};
+use ratekeeper_core::{Nanos, Origin, Time};
 use ratekeeper_server::{Config, Door, Service};
 
 use super::NEW_YEAR;
@@ -25,6 +25,12 @@ impl Clock for Trap {
 
     fn origin(&self) -> Origin {
         self.clock.origin()
+    }
+}
+
+impl Timer for Trap {
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+        self.clock.sleep_async(span)
     }
 }
 

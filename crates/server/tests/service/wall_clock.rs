@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use ratekeeper::{Clock, ManualClock};
+use ratekeeper::{Clock, ManualClock, Timer};
 use ratekeeper_core::{Nanos, Origin, Time};
 use ratekeeper_server::{Config, Door, Service};
 
@@ -30,6 +30,12 @@ impl Clock for Adjusted {
         self.origin()
             .unix_nanos(self.now())
             .saturating_add_signed(ahead)
+    }
+}
+
+impl Timer for Adjusted {
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+        self.clock.sleep_async(span)
     }
 }
 

@@ -20,6 +20,7 @@ mod ban;
 mod chain;
 mod correction;
 mod counting;
+mod gateway;
 mod geo;
 mod jwt;
 mod limit;
@@ -33,6 +34,7 @@ mod store;
 mod unit;
 
 use self::alert::ALERTS;
+pub(super) use self::gateway::MAX_UPSTREAMS;
 use self::geo::GEO;
 use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};

@@ -1,5 +1,6 @@
 //! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
+use super::gateway::PROXY;
 use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
 use crate::config::shape::{Shape, TableSpec, Words};
 
@@ -89,6 +90,12 @@ pub(super) static LISTEN: TableSpec = TableSpec {
             "Listener of Envoy's rate limit service: address and port, or \"off\" (default).",
         ),
         optional(
+            "proxy",
+            Shape::Table(&PROXY),
+            "{ upstream = \"http://127.0.0.1:3000\" }",
+            "Listener that limits requests and forwards them to an upstream.",
+        ),
+        optional(
             "admin_writes",
             Shape::Word(ADMIN_WRITES),
             "\"open\"",
@@ -119,7 +126,7 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 most: MAX_CONNECTIONS,
             },
             "10_000",
-            "Maximum number of connections of the http and grpc listeners together; when all are \
+            "Maximum number of connections of the http, proxy and grpc listeners together; when all are \
              taken, the client with the most connections loses one to a new connection.",
         ),
         optional(
@@ -128,8 +135,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 pattern: Some(SPAN),
             },
             "\"75s\"",
-            "Maximum time of a connection without a request (default 75 s at the http listener, \
-             5 min at the grpc listener).",
+            "Maximum time of a connection without a request (default 75 s at the http and proxy \
+             listeners, 5 min at the grpc listener).",
         ),
         optional(
             "drain",
@@ -151,8 +158,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
     ],
     hints: hints! {
         "resp" => "leave it out, and call the HTTP listener: POST /v1/check",
-        "proxy" => "leave it out: put nginx, Caddy, Traefik or HAProxy in front, and let it call \
-            /v1/auth of the HTTP listener",
+        "upstream" => "it belongs under [listen.proxy]: upstream = \"http://127.0.0.1:3000\"",
+        "gateway" => "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
         "connections" => "write max_connections = 10_000",
         "timeout" => "write idle_timeout = \"75s\"",
         "keepalive_timeout" => "write idle_timeout = \"75s\"",

@@ -1,0 +1,116 @@
+//! Download: the body of a response on its way to the client. At its end, the connection to the
+//! upstream is idle again; a body that is dropped before closes it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::address::Lease;
+
+/// The body of a response.
+#[derive(Debug)]
+pub struct DownloadBody {
+    body: Incoming,
+    lease: Option<Lease>,
+    idle: Duration,
+    /// Started when the upstream is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+}
+
+/// Why the body of a response broke off.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DownloadError {
+    /// The connection to the upstream broke.
+    Broken(hyper::Error),
+    /// The upstream sent nothing for too long.
+    Idle,
+}
+
+impl fmt::Display for DownloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(error) => write!(f, "the response of the upstream broke off: {error}"),
+            Self::Idle => f.write_str("the upstream stopped sending its response"),
+        }
+    }
+}
+
+impl std::error::Error for DownloadError {}
+
+impl DownloadBody {
+    pub(crate) fn new(body: Incoming, lease: Lease, idle: Duration) -> Self {
+        let mut body = Self {
+            body,
+            lease: Some(lease),
+            idle,
+            timer: None,
+            is_waiting: false,
+        };
+        body.give_back_at_end();
+        body
+    }
+
+    fn give_back_at_end(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(lease) = self.lease.take()
+        {
+            lease.give_back();
+        }
+    }
+
+    /// Returns true if the upstream has sent nothing for too long.
+    fn is_idle(&mut self, context: &mut Context<'_>) -> bool {
+        let idle = self.idle;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            timer.as_mut().reset(Instant::now() + idle);
+        }
+        timer.as_mut().poll(context).is_ready()
+    }
+}
+
+impl Body for DownloadBody {
+    type Data = Bytes;
+    type Error = DownloadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            if self.is_idle(context) {
+                self.lease = None;
+                return Poll::Ready(Some(Err(DownloadError::Idle)));
+            }
+            return Poll::Pending;
+        };
+        self.is_waiting = false;
+        match &frame {
+            Some(Ok(_)) => self.give_back_at_end(),
+            Some(Err(_)) => self.lease = None,
+            None => {
+                if let Some(lease) = self.lease.take() {
+                    lease.give_back();
+                }
+            }
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(DownloadError::Broken)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,158 @@
+//! Examine: requests that are refused before anything else is done with them.
+//!
+//! The rest is refused by the parser: lengths that differ, spaces before a colon, folded lines, a
+//! bare CR. A refused request closes its connection, because the next one may not begin where it
+//! seems to.
+//!
+//! * Source: RFC 9112, "HTTP/1.1" (2022), sections 3.2, 5.1 and 6.3; RFC 9113, "HTTP/2" (2022),
+//!   section 8.3.1.
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{Method, Version};
+
+use crate::hop;
+
+/// Why a request is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// `CONNECT` asks for a tunnel to any address.
+    #[error("`CONNECT` is refused, because this is not a forward proxy")]
+    Connect,
+    /// HTTP/1.1 without a `Host`, or any request with several.
+    #[error("the request has {0} `Host` lines; expected exactly one")]
+    Hosts(usize),
+    /// The host is not one.
+    #[error("`Host` is not HOST or HOST:PORT")]
+    Host,
+    /// The target and `Host` name different hosts (HTTP/2).
+    #[error("`:authority` and `Host` differ")]
+    Authority,
+    /// A `Transfer-Encoding` other than `chunked`.
+    #[error("`Transfer-Encoding` is not exactly `chunked`")]
+    TransferEncoding,
+    /// `Connection` names a field that the upstream relies on.
+    #[error("`Connection` may not name `{0}`")]
+    Connection(String),
+}
+
+/// Refuses requests that an upstream might understand in another way.
+///
+/// # Errors
+/// [`Malformed`], to be answered with 400 (405 for `CONNECT`), and the connection closed.
+pub fn examine(parts: &Parts) -> Result<(), Malformed> {
+    if parts.method == Method::CONNECT {
+        return Err(Malformed::Connect);
+    }
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    let authority = parts.uri.authority();
+    let is_needed = parts.version == Version::HTTP_11;
+    if second.is_some() || (host.is_none() && is_needed) {
+        return Err(Malformed::Hosts(parts.headers.get_all(HOST).iter().count()));
+    }
+    if host.is_some_and(|host| !is_host(host.as_bytes()))
+        || authority.is_some_and(|authority| !is_host(authority.as_str().as_bytes()))
+    {
+        return Err(Malformed::Host);
+    }
+    if let (Some(host), Some(authority), Version::HTTP_2) = (host, authority, parts.version)
+        && !host
+            .as_bytes()
+            .eq_ignore_ascii_case(authority.as_str().as_bytes())
+    {
+        return Err(Malformed::Authority);
+    }
+    let mut encodings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    if let Some(encoding) = encodings.next()
+        && (!encoding.as_bytes().eq_ignore_ascii_case(b"chunked") || encodings.next().is_some())
+    {
+        return Err(Malformed::TransferEncoding);
+    }
+    match hop::wrong_connection(&parts.headers) {
+        Some(name) => Err(Malformed::Connection(name)),
+        None => Ok(()),
+    }
+}
+
+/// Returns true for characters of a host and a port; a login in front of them is refused.
+fn is_host(text: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
+    text.iter().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    type Fields = [(&'static str, &'static str)];
+
+    fn check(version: Version, target: &str, fields: &Fields) -> Result<(), Malformed> {
+        let mut request = Request::builder().version(version).uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        examine(&parts)
+    }
+
+    #[test]
+    fn ambiguous_requests_are_refused() {
+        const ONE: Version = Version::HTTP_11;
+        const TWO: Version = Version::HTTP_2;
+        let host = ("host", "a.example:80");
+        let connection = |name: &str| Err(Malformed::Connection(name.to_owned()));
+        let rows: &[(Version, &str, &Fields, Result<(), Malformed>)] = &[
+            (ONE, "/", &[host], Ok(())),
+            (ONE, "/", &[("host", "[::1]:80")], Ok(())),
+            (ONE, "/", &[("host", "")], Ok(())),
+            (ONE, "/", &[], Err(Malformed::Hosts(0))),
+            (ONE, "/", &[host, host], Err(Malformed::Hosts(2))),
+            (ONE, "/", &[("host", "a b")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a@b")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a/b")], Err(Malformed::Host)),
+            (ONE, "http://u@b.example/", &[host], Err(Malformed::Host)),
+            (ONE, "http://b.example/", &[host], Ok(())), // the target wins, RFC 9112 section 3.2.2
+            (Version::HTTP_10, "/", &[], Ok(())),
+            (TWO, "http://a.example/", &[], Ok(())),
+            (TWO, "http://a.example/", &[("host", "A.example")], Ok(())),
+            (TWO, "http://a.example/", &[host], Err(Malformed::Authority)),
+            (ONE, "/", &[host, ("transfer-encoding", "chunked")], Ok(())),
+            (
+                ONE,
+                "/",
+                &[host, ("transfer-encoding", "gzip, chunked")],
+                Err(Malformed::TransferEncoding),
+            ),
+            (
+                ONE,
+                "/",
+                &[
+                    host,
+                    ("transfer-encoding", "chunked"),
+                    ("transfer-encoding", "chunked"),
+                ],
+                Err(Malformed::TransferEncoding),
+            ),
+            (ONE, "/", &[host, ("connection", "close")], Ok(())),
+            (
+                ONE,
+                "/",
+                &[host, ("connection", "host")],
+                connection("host"),
+            ),
+        ];
+        for (version, target, fields, expected) in rows {
+            assert_eq!(
+                check(*version, target, fields),
+                *expected,
+                "{target} {fields:?}"
+            );
+        }
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = Method::CONNECT;
+        assert_eq!(examine(&parts), Err(Malformed::Connect));
+    }
+}

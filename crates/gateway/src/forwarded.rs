@@ -1,0 +1,166 @@
+//! Forwarded: what the upstream learns of the client, by fields that a client cannot invent.
+//!
+//! ```text
+//!   peer       X-Forwarded-For        -Host, -Proto        Forwarded          X-Request-Id
+//!   trusted    its value, and itself  kept, else added     its value, ..      kept, else made
+//!   others     itself                 replaced             replaced           made
+//! ```
+//!
+//! * Source: RFC 7239, "Forwarded HTTP Extension" (2014), sections 4 and 6.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::request_id::{X_REQUEST_ID, is_id};
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+/// The scheme of the listener.
+const SCHEME: &str = "http";
+/// Beginning of the names of our own fields, which no client may send.
+const OWN: &str = "x-ratekeeper-";
+
+/// The sender of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// The address of the connection.
+    pub peer: IpAddr,
+    /// Whether its forwarding fields are kept.
+    pub trust: Trust,
+}
+
+impl Client {
+    /// Returns the id that the client has given to the request, if it is a trusted proxy.
+    pub fn request_id(self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let stated = headers.get(X_REQUEST_ID)?;
+        (self.trust == Trust::Proxy && is_id(stated)).then(|| stated.clone())
+    }
+}
+
+/// Whether the forwarding fields of a peer are believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// It is a trusted proxy.
+    Proxy,
+    /// It may be anything.
+    Nothing,
+}
+
+/// Adds the fields about the client; `host` is the host of the request as text of a field.
+pub(crate) fn put(client: Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    let trusted = client.trust == Trust::Proxy;
+    if !trusted {
+        for name in [FOR, HOST, PROTO, REAL_IP, header::FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    let peer = client.peer.to_canonical();
+    append(headers, FOR, &peer.to_string());
+    if let (Some(host), false) = (host, headers.contains_key(HOST)) {
+        headers.insert(HOST, host.clone());
+    }
+    if !headers.contains_key(PROTO) {
+        headers.insert(PROTO, HeaderValue::from_static(SCHEME));
+    }
+    let mut element = match peer {
+        IpAddr::V4(peer) => format!("for={peer}"),
+        IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
+    };
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        let _ = write!(element, ";host=\"{host}\""); // no host has quotes or backslashes
+    }
+    element.extend([";proto=", SCHEME]);
+    append(headers, header::FORWARDED, &element);
+}
+
+/// Removes our own fields, because they never come from outside.
+pub(crate) fn remove_own(headers: &mut HeaderMap) {
+    let own = headers.keys().filter(|name| name.as_str().starts_with(OWN));
+    let own: Vec<HeaderName> = own.cloned().collect();
+    for name in own {
+        headers.remove(name);
+    }
+}
+
+/// Appends an element to a field that is a list, in one line.
+pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: &str) {
+    let mut list = Vec::new();
+    for value in headers.get_all(&name) {
+        list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(element.as_bytes());
+    // The parts were values, so the whole is one.
+    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(peer: &str, trust: Trust, before: &[(&'static str, &str)], after: &[(&str, &str)]) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in before {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let peer = peer.parse().unwrap();
+        let host = HeaderValue::from_static("a.example");
+        put(Client { peer, trust }, Some(&host), &mut headers);
+        let mut found: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        found.sort_unstable();
+        let mut after = after.to_vec();
+        after.sort_unstable();
+        assert_eq!(found, after, "{before:?}");
+    }
+
+    #[test]
+    fn the_fields_of_untrusted_peers_are_replaced() {
+        let own = [
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-host", "a.example"),
+            ("x-forwarded-proto", "http"),
+            ("forwarded", "for=192.0.2.1;host=\"a.example\";proto=http"),
+        ];
+        check("192.0.2.1", Trust::Nothing, &[], &own);
+        let invented = [
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-host", "b"),
+            ("x-forwarded-proto", "https"),
+            ("x-real-ip", "10.0.0.1"),
+            ("forwarded", "for=10.0.0.1"),
+        ];
+        check("::ffff:192.0.2.1", Trust::Nothing, &invented, &own);
+    }
+
+    #[test]
+    fn those_of_trusted_proxies_are_continued() {
+        check(
+            "2001:db8::1",
+            Trust::Proxy,
+            &[
+                ("x-forwarded-for", "10.0.0.1"),
+                ("x-forwarded-for", "10.0.0.2"),
+                ("x-forwarded-proto", "https"),
+                ("forwarded", "for=10.0.0.1"),
+            ],
+            &[
+                ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 2001:db8::1"),
+                ("x-forwarded-host", "a.example"),
+                ("x-forwarded-proto", "https"),
+                (
+                    "forwarded",
+                    "for=10.0.0.1, for=\"[2001:db8::1]\";host=\"a.example\";proto=http",
+                ),
+            ],
+        );
+    }
+}

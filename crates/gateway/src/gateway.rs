@@ -1,0 +1,256 @@
+//! Gateway: sends a request to an address of the upstream, and to another if that is safe.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_resilience::{Budget, BudgetSettings};
+use tokio::time::{Instant, timeout};
+
+use crate::address::{Address, Lease, Origin};
+use crate::download::DownloadBody;
+use crate::error::{ForwardError, UpstreamFailure};
+use crate::forwarded::Client;
+use crate::hop::Hop;
+use crate::outgoing::{prepare, prepare_response};
+use crate::tunnel::Tunnel;
+use crate::upload::{Stage, Upload, UploadBody};
+
+/// Maximum number of addresses of an upstream.
+pub const MAX_ADDRESSES: usize = 32;
+/// Retries for each hundred requests.
+const RETRY_PERCENT: u32 = 20;
+
+/// How requests are forwarded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GatewaySettings {
+    /// `HOST:PORT` of each address, at most [`MAX_ADDRESSES`].
+    pub addresses: Vec<String>,
+    /// Maximum number of connections to each.
+    pub max_connections: usize,
+    /// Maximum time until a connection is open.
+    pub connect: Duration,
+    /// Maximum time from the end of a request, or the last part of its body that moved, to the head
+    /// of the response.
+    pub response: Duration,
+    /// Maximum time between two parts of the body of a response.
+    pub body: Duration,
+    /// Maximum time without a byte after an upgrade.
+    pub upgrade: Duration,
+}
+
+/// Forwards requests to one upstream. Shared by all connections of clients.
+#[derive(Debug)]
+pub struct Gateway {
+    settings: GatewaySettings,
+    addresses: Vec<Arc<Address>>,
+    turn: AtomicUsize,
+    retries: Budget,
+    start: Instant,
+}
+
+/// The response to a request.
+#[derive(Debug)]
+pub enum Forwarded {
+    /// The response, whose body is streamed.
+    Response(Response<DownloadBody>),
+    /// The head of a response that switches to another protocol, and the upstream's side of it.
+    Upgraded(Response<()>, Tunnel),
+}
+
+type UpstreamRequest = Request<UploadBody>;
+
+impl Gateway {
+    /// Creates a gateway; there is no connection until a request needs one. `None` if there is no
+    /// address, or more than [`MAX_ADDRESSES`].
+    pub fn new(settings: GatewaySettings) -> Option<Self> {
+        if !(1..=MAX_ADDRESSES).contains(&settings.addresses.len()) {
+            return None;
+        }
+        let most = settings.max_connections.max(1);
+        let addresses = settings.addresses.iter();
+        let retries = Budget::new(BudgetSettings {
+            ratio_percent: RETRY_PERCENT,
+            ..BudgetSettings::default()
+        });
+        Some(Self {
+            addresses: addresses.map(|name| Address::new(name, most)).collect(),
+            settings,
+            turn: AtomicUsize::new(0),
+            retries: retries.ok()?,
+            start: Instant::now(),
+        })
+    }
+
+    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the
+    /// response. `id` names the request in `X-Request-Id`. Dropping the future gives the request up.
+    ///
+    /// # Errors
+    /// When no upstream responds, or when the client does not send the body of the request.
+    pub async fn forward(
+        &self,
+        client: Client,
+        request: Request<Incoming>,
+        id: HeaderValue,
+    ) -> Result<Forwarded, ForwardError> {
+        let (mut parts, body) = request.into_parts();
+        let hop = prepare(&mut parts, client, id);
+        let (body, upload) = UploadBody::new(body);
+        if upload.is_some() && !parts.headers.contains_key(CONTENT_LENGTH) {
+            // Else hyper drops the body of a GET, whose length it does not know.
+            let chunked = HeaderValue::from_static("chunked");
+            parts.headers.insert(TRANSFER_ENCODING, chunked);
+        }
+        let is_repeatable = upload.is_none() && is_idempotent(&parts.method) && !hop.websocket;
+        let mut request = Request::from_parts(parts, body);
+        self.retries.deposit(self.now());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (mut failed, mut wanted) = (0, Origin::Idle);
+        let mut failure = UpstreamFailure::Refused;
+        // At most one attempt on an idle connection, and one on a new one for each address.
+        while let Some(index) = self.choose(turn, failed) {
+            let address = &self.addresses[index];
+            let bounds = (self.now(), self.settings.connect);
+            let (mut sender, origin) = match address.lease(wanted, bounds).await {
+                Ok(leased) => leased,
+                Err(refused) => {
+                    failure = refused;
+                    failed |= 1 << index;
+                    continue;
+                }
+            };
+            let others = self.addresses.len() > 1;
+            let copy =
+                (is_repeatable && (others || origin == Origin::Idle)).then(|| copy(&request));
+            let sent = self.send(&mut sender, request, upload.as_deref()).await;
+            let was_broken = matches!(sent, Err(SendError::Broken));
+            match sent {
+                Ok(response) => {
+                    return self.finish(response, hop, Lease::new(address, sender, upload));
+                }
+                Err(SendError::Unsent(back)) => request = *back,
+                Err(SendError::Broken) => match copy {
+                    Some(copy) if self.retries.withdraw(self.now()) => request = copy,
+                    _ => return Err(UpstreamFailure::Broken.into()),
+                },
+                Err(SendError::End(error)) => return Err(error),
+            }
+            failure = UpstreamFailure::Broken;
+            // Other idle connections may be as old.
+            wanted = Origin::New;
+            if origin == Origin::New || (was_broken && others) {
+                failed |= 1 << index;
+            }
+        }
+        Err(failure.into())
+    }
+
+    /// Returns the next address in turn that has not failed for this request; those that refuse
+    /// connections come last.
+    fn choose(&self, turn: usize, failed: u64) -> Option<usize> {
+        let now = self.now();
+        let count = self.addresses.len();
+        let order = (0..count).map(|step| (turn % count + step) % count);
+        let mut order = order.filter(|index| failed & (1 << index) == 0);
+        let mut usable = order.clone();
+        usable
+            .find(|index| !self.addresses[*index].is_out(now))
+            .or_else(|| order.next())
+    }
+
+    async fn send(
+        &self,
+        sender: &mut SendRequest<UploadBody>,
+        request: UpstreamRequest,
+        upload: Option<&Upload>,
+    ) -> Result<Response<Incoming>, SendError> {
+        let mut responding = std::pin::pin!(sender.try_send_request(request));
+        let result = loop {
+            if let Ok(result) = timeout(self.settings.response, &mut responding).await {
+                break result;
+            }
+            let waits_for_client = match upload {
+                Some(upload) if upload.moved() => continue,
+                Some(upload) => upload.stage() == Stage::Client,
+                None => false,
+            };
+            return Err(SendError::End(if waits_for_client {
+                ForwardError::UploadTimeout
+            } else {
+                UpstreamFailure::ResponseTimeout.into()
+            }));
+        };
+        result.map_err(|mut error| match error.take_message() {
+            Some(request) => SendError::Unsent(Box::new(request)),
+            None if upload.is_some_and(|upload| upload.stage() == Stage::Broken) => {
+                SendError::End(ForwardError::UploadBroken)
+            }
+            None if error.error().is_parse() => SendError::End(UpstreamFailure::Broken.into()),
+            None => SendError::Broken,
+        })
+    }
+
+    fn finish(
+        &self,
+        mut response: Response<Incoming>,
+        asked: Hop,
+        lease: Lease,
+    ) -> Result<Forwarded, ForwardError> {
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let hop = prepare_response(response.headers_mut());
+        *response.version_mut() = Version::HTTP_11;
+        if switches {
+            if !asked.websocket || !hop.websocket {
+                return Err(UpstreamFailure::Switched.into());
+            }
+            let tunnel = Tunnel::new(hyper::upgrade::on(&mut response), self.settings.upgrade);
+            crate::hop::put(hop, response.headers_mut());
+            return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
+        }
+        let idle = self.settings.body;
+        Ok(Forwarded::Response(
+            response.map(|body| DownloadBody::new(body, lease, idle)),
+        ))
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Nanos::from(self.start.elapsed())
+    }
+}
+
+/// Why a request has no response.
+enum SendError {
+    /// It was not sent.
+    Unsent(Box<UpstreamRequest>),
+    /// It may have been sent, and no byte of a response came.
+    Broken,
+    /// It is not to be sent again.
+    End(ForwardError),
+}
+
+/// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
+fn is_idempotent(method: &Method) -> bool {
+    const REPEATABLE: [Method; 6] = [
+        Method::GET,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::PUT,
+        Method::DELETE,
+        Method::TRACE,
+    ];
+    REPEATABLE.contains(method)
+}
+
+/// Returns the same request, which has no body.
+fn copy(request: &UpstreamRequest) -> UpstreamRequest {
+    let mut copy = Request::new(UploadBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}

@@ -1,0 +1,216 @@
+//! Hop: fields that concern one connection only, and are never forwarded (RFC 9110, section 7.6.1).
+//!
+//! ```text
+//!   Connection: close, X-Debug     removed, with the field X-Debug
+//!   Connection: Host               refused: a client could remove what an upstream relies on
+//!   TE: gzip, trailers             TE: trailers, for the next connection
+//!   Upgrade: websocket             passed on; other protocols are not offered to the upstream
+//! ```
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Fields of a connection, whatever `Connection` names.
+const OF_A_CONNECTION: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// Fields that `Connection` may not name, because the upstream relies on them.
+const KEPT: [HeaderName; 9] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("x-real-ip"),
+];
+/// Beginnings of such names.
+const KEPT_PREFIXES: [&str; 2] = ["x-forwarded-", "x-ratekeeper-"];
+
+/// The protocol that passes through.
+const WEBSOCKET: &str = "websocket";
+
+/// Properties of a connection that concern the next one too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Hop {
+    /// `TE: trailers`: the sender reads trailers.
+    pub(crate) trailers: bool,
+    /// `Upgrade: websocket`
+    pub(crate) websocket: bool,
+}
+
+/// Returns the first name of `Connection` that it may not have.
+pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
+    let mut names = tokens(headers, &header::CONNECTION);
+    let wrong = names.find(|name| {
+        let kept = KEPT
+            .iter()
+            .any(|kept| name.eq_ignore_ascii_case(kept.as_str()));
+        kept || KEPT_PREFIXES.iter().any(|prefix| {
+            let start = name.get(..prefix.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        })
+    });
+    wrong.map(str::to_owned)
+}
+
+/// Removes the fields of a connection; those that the next one needs too are returned.
+pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
+    let mut hop = Hop::default();
+    if headers.contains_key(header::TE) {
+        hop.trailers = tokens(headers, &header::TE).any(|token| is(token, "trailers"));
+    }
+    if headers.contains_key(header::CONNECTION) {
+        let upgrades = tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade"));
+        let offers = tokens(headers, &header::UPGRADE).any(|protocol| is(protocol, WEBSOCKET));
+        hop.websocket = upgrades && offers;
+        let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+            .filter_map(|name| name.parse().ok())
+            .filter(|name| !KEPT.contains(name))
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in OF_A_CONNECTION {
+        headers.remove(name);
+    }
+    hop
+}
+
+/// Adds the fields of the next connection.
+pub(crate) fn put(hop: Hop, headers: &mut HeaderMap) {
+    if hop.websocket {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static(WEBSOCKET));
+    } else if hop.trailers {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+fn is(token: &str, word: &str) -> bool {
+    token.eq_ignore_ascii_case(word)
+}
+
+/// Returns the elements of a field that is a list, without parameters that are not text.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let tokens = texts.flat_map(|text| text.split(','));
+    tokens.map(str::trim).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fields = [(&'static str, &'static str)];
+
+    fn map(fields: &Fields) -> HeaderMap {
+        let pairs = fields.iter().map(|(name, value)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, HeaderValue::from_str(value).unwrap())
+        });
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn fields_of_a_connection_are_removed() {
+        let rows: &[(&Fields, &Fields)] = &[
+            (&[("a", "1")], &[("a", "1")]),
+            (&[("connection", "close"), ("a", "1")], &[("a", "1")]),
+            (
+                &[
+                    ("connection", "keep-alive, X-Debug"),
+                    ("keep-alive", "timeout=5"),
+                    ("x-debug", "1"),
+                    ("b", "2"),
+                ],
+                &[("b", "2")],
+            ),
+            (
+                &[
+                    ("connection", "x-one"),
+                    ("connection", "x-two,"),
+                    ("x-one", "1"),
+                    ("x-two", "2"),
+                    ("x-three", "3"),
+                ],
+                &[("x-three", "3")],
+            ),
+            (
+                &[
+                    ("proxy-connection", "keep-alive"),
+                    ("proxy-authorization", "x"),
+                    ("te", "gzip"),
+                ],
+                &[],
+            ),
+            (
+                &[("te", "gzip, Trailers")],
+                &[("te", "trailers"), ("connection", "te")],
+            ),
+            (
+                &[("transfer-encoding", "chunked"), ("trailer", "x")],
+                &[("trailer", "x")],
+            ),
+            (
+                &[("connection", "Upgrade"), ("upgrade", "WebSocket")],
+                &[("connection", "upgrade"), ("upgrade", "websocket")],
+            ),
+            // Not named by `Connection`, so not for this connection; and another protocol.
+            (&[("upgrade", "websocket")], &[]),
+            (
+                &[
+                    ("connection", "upgrade, http2-settings"),
+                    ("upgrade", "h2c"),
+                    ("http2-settings", "x"),
+                ],
+                &[],
+            ),
+            // A response that names such a field keeps it.
+            (
+                &[("connection", "content-type"), ("content-type", "a/b")],
+                &[("content-type", "a/b")],
+            ),
+        ];
+        for (before, after) in rows {
+            let mut headers = map(before);
+            let hop = remove(&mut headers);
+            put(hop, &mut headers);
+            assert_eq!(headers, map(after), "{before:?}");
+        }
+    }
+
+    #[test]
+    fn connection_names_no_field_that_the_upstream_relies_on() {
+        for (value, wrong) in [
+            ("close", None),
+            ("keep-alive, x-debug", None),
+            ("x-forwarded", None),
+            ("close, Host", Some("Host")),
+            ("Content-Length", Some("Content-Length")),
+            ("authorization", Some("authorization")),
+            ("X-Forwarded-For", Some("X-Forwarded-For")),
+            ("x-ratekeeper-decision", Some("x-ratekeeper-decision")),
+            ("x-request-id", Some("x-request-id")),
+        ] {
+            let found = wrong_connection(&map(&[("connection", value)]));
+            assert_eq!(found.as_deref(), wrong, "{value}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Forwards HTTP requests to upstreams. It knows nothing of limits: the service asks them first, and
+//! hands over the requests that pass.
+//!
+//! ```text
+//!   request --examine--> well-formed? --forward--> hop-by-hop fields removed, Forwarded added
+//!                             |                         |
+//!                             '--> Malformed, 400       address in turn --> idle or new connection
+//!                                                       |
+//!                              response, its body streamed, or a tunnel <--'--> ForwardError
+//! ```
+//!
+//! Clients speak HTTP/1.1 or HTTP/2, upstreams HTTP/1.1. Bodies pass frame by frame, in both
+//! directions, as fast as the receiver reads. Only an address of the settings is ever connected to:
+//! the target of a request supplies its host, and nothing more.
+//!
+//! A request is sent again only if no byte of a response has come, and
+//!
+//! * it was not sent at all, because the connection was refused or had been closed; or
+//! * its method is idempotent, it has no body, and the budget of retries suffices.
+
+mod address;
+mod download;
+mod error;
+mod examine;
+mod forwarded;
+mod gateway;
+mod hop;
+mod outgoing;
+mod request_id;
+mod tunnel;
+mod upload;
+
+pub use download::{DownloadBody, DownloadError};
+pub use error::{ForwardError, UpstreamFailure};
+pub use examine::{Malformed, examine};
+pub use forwarded::{Client, Trust};
+pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
+pub use request_id::{RequestIds, X_REQUEST_ID};
+pub use tunnel::Tunnel;

@@ -1,0 +1,100 @@
+//! Tunnel: two connections joined after an upgrade, until one of them ends or both are silent.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::time::sleep;
+
+/// Bytes read at once, in each direction.
+const BUFFER: usize = 8 << 10;
+
+/// The upstream's side of a connection that switches to another protocol.
+#[derive(Debug)]
+pub struct Tunnel {
+    upstream: OnUpgrade,
+    idle: Duration,
+}
+
+impl Tunnel {
+    pub(crate) fn new(upstream: OnUpgrade, idle: Duration) -> Self {
+        Self { upstream, idle }
+    }
+
+    /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
+    /// to two times the idle limit.
+    pub async fn run(self, client: impl AsyncRead + AsyncWrite) {
+        let Ok(upstream) = self.upstream.await else {
+            return; // the upstream left
+        };
+        let (mut from_upstream, mut to_upstream) = split(TokioIo::new(upstream));
+        let (mut from_client, mut to_client) = split(client);
+        let moved = AtomicBool::new(false);
+        let both = async {
+            tokio::try_join!(
+                pump(&mut from_client, &mut to_upstream, &moved),
+                pump(&mut from_upstream, &mut to_client, &moved),
+            )
+        };
+        let silent = async {
+            loop {
+                sleep(self.idle).await;
+                if !moved.swap(false, Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = both => {} // an error: one side has left
+            () = silent => {}
+        }
+    }
+}
+
+async fn pump(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    moved: &AtomicBool,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..read]).await?;
+        moved.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    #[tokio::test]
+    async fn bytes_pass_until_the_end() {
+        let (mut near, mut from) = duplex(16);
+        let (mut to, mut far) = duplex(16);
+        let moved = AtomicBool::new(false);
+        let text = b"more bytes than any of the buffers holds at once";
+        let write = async {
+            near.write_all(text).await.unwrap();
+            near.shutdown().await.unwrap();
+        };
+        let mut read = Vec::new();
+        let ((), pumped, count) = tokio::join!(
+            write,
+            pump(&mut from, &mut to, &moved),
+            far.read_to_end(&mut read)
+        );
+        assert_eq!(
+            (pumped.is_ok(), count.unwrap(), &read[..]),
+            (true, text.len(), &text[..])
+        );
+        assert!(moved.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,102 @@
+//! Upload: the body of a request on its way to the upstream, and how far it is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+/// The body of a request.
+#[derive(Debug)]
+pub(crate) struct UploadBody(Option<(Incoming, Arc<Upload>)>);
+
+/// How far the body of a request is.
+#[derive(Debug, Default)]
+pub(crate) struct Upload {
+    /// True if a frame went by since the last look.
+    moved: AtomicBool,
+    stage: AtomicU8,
+}
+
+/// What the body waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// The upstream, which does not read.
+    Upstream,
+    /// The client, which does not send.
+    Client,
+    /// Nothing: it was sent.
+    Sent,
+    /// Nothing: the client broke it off.
+    Broken,
+}
+
+impl UploadBody {
+    /// Returns the body of a request, and its progress; `None` for a request without a body.
+    pub(crate) fn new(body: Incoming) -> (Self, Option<Arc<Upload>>) {
+        if body.is_end_stream() {
+            return (Self(None), None);
+        }
+        let upload = Arc::new(Upload::default());
+        (Self(Some((body, Arc::clone(&upload)))), Some(upload))
+    }
+
+    /// Returns a body without a byte.
+    pub(crate) fn empty() -> Self {
+        Self(None)
+    }
+}
+
+impl Upload {
+    /// Returns true if a frame went by since the last call.
+    pub(crate) fn moved(&self) -> bool {
+        self.moved.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        let stage = self.stage.load(Ordering::Relaxed);
+        let all = [Stage::Upstream, Stage::Client, Stage::Sent];
+        let found = all.into_iter().find(|known| *known as u8 == stage);
+        found.unwrap_or(Stage::Broken)
+    }
+
+    fn set(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+}
+
+impl Body for UploadBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some((body, upload)) = &mut self.0 else {
+            return Poll::Ready(None);
+        };
+        upload.set(Stage::Client);
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        upload.moved.store(true, Ordering::Relaxed);
+        upload.set(match &frame {
+            Some(Err(_)) => Stage::Broken,
+            Some(Ok(_)) if !body.is_end_stream() => Stage::Upstream,
+            _ => Stage::Sent,
+        });
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|(body, _)| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let own = self.0.as_ref().map(|(body, _)| body.size_hint());
+        own.unwrap_or(SizeHint::with_exact(0))
+    }
+}

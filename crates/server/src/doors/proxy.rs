@@ -1,0 +1,251 @@
+//! Proxy: limits the requests of clients, and forwards those that pass.
+//!
+//! ```text
+//!   request --> well-formed? --> limits --refused--> problem, HTML, text or gRPC
+//!                                  |
+//!                                  '--> held back by a queue --> upstream
+//!                                                                   | head: reported, RateLimit
+//!   permits come back <-- end of the body, however it ends <--------'
+//! ```
+//!
+//! A preflight of a browser (CORS) is forwarded and not counted: it carries no key, and its answer
+//! is needed to read a refusal.
+
+mod body;
+mod refusal;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use ratekeeper::tower::{ByPolicy, Decided, RequestGuard};
+use ratekeeper::{Answer, Report, Timer};
+use ratekeeper_core::Nanos;
+use ratekeeper_gateway::{
+    Client, ForwardError, Forwarded, Gateway, GatewaySettings, Malformed, RequestIds, Trust,
+    Tunnel, UpstreamFailure, X_REQUEST_ID, examine,
+};
+use ratekeeper_policy::ProxySettings;
+use ratekeeper_store::AnyStore;
+
+use self::body::{ForwardedBody, InFlight, ProxyBody};
+use super::hold;
+use super::problem::{
+    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, WRONG_METHOD,
+};
+use super::{put_fields, put_shadow};
+use crate::StartError;
+use crate::context::ServiceContext;
+use crate::listener::{Caller, Handle};
+use crate::metrics::{Protocol, RequestResult};
+
+/// Default time limits.
+const CONNECT: Nanos = Nanos::SECOND;
+const RESPONSE: Nanos = Nanos::from_secs(60);
+const BODY: Nanos = Nanos::from_secs(60);
+const UPGRADE: Nanos = Nanos::from_secs(600);
+
+/// The listener that forwards.
+#[derive(Debug)]
+pub(crate) struct ProxyDoor<C> {
+    shared: Arc<ServiceContext<C>>,
+    limits: ByPolicy<AnyStore, C>,
+    gateway: Gateway,
+    ids: RequestIds,
+    /// Origins of web pages that may read refusals.
+    cors: Vec<String>,
+}
+
+impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Creates the listener; it connects when the first request comes.
+    pub(crate) fn new(
+        shared: Arc<ServiceContext<C>>,
+        settings: ProxySettings,
+        max_connections: usize,
+    ) -> Result<Self, StartError> {
+        let count = settings.upstream.len();
+        let gateway = Gateway::new(GatewaySettings {
+            addresses: settings.upstream,
+            max_connections,
+            connect: settings.connect_timeout.unwrap_or(CONNECT).into(),
+            response: settings.response_timeout.unwrap_or(RESPONSE).into(),
+            body: settings.body_timeout.unwrap_or(BODY).into(),
+            upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
+        });
+        Ok(Self {
+            limits: ByPolicy::new(Arc::clone(&shared.keeper)),
+            gateway: gateway.ok_or(StartError::Upstreams(count))?,
+            shared,
+            ids: RequestIds::default(),
+            cors: settings.cors,
+        })
+    }
+}
+
+impl<C: Timer + 'static> Handle for ProxyDoor<C> {
+    type Body = ProxyBody;
+
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+        let in_flight = InFlight::begin(caller.pulse);
+        let (parts, body) = request.into_parts();
+        if let Err(malformed) = examine(&parts) {
+            let metrics = &self.shared.metrics;
+            metrics.request(Protocol::Proxy, RequestResult::Error);
+            return closing(&malformed, parts.version);
+        }
+        let client = self.client(caller);
+        let id = client.request_id(&parts.headers);
+        let id = id.unwrap_or_else(|| self.ids.next());
+        let (answer, guard) = match self.admit(caller, &parts, &id).await {
+            Ok(admitted) => admitted.unzip(),
+            Err(refusal) => return *refusal,
+        };
+        let origin = parts.headers.get(header::ORIGIN).cloned();
+        let forwarded = {
+            let _waits = caller.pulse.hold_back();
+            let request = Request::from_parts(parts, body);
+            self.gateway.forward(client, request, id.clone()).await
+        };
+        let reported = |guard: Option<RequestGuard>, status: StatusCode| {
+            guard.map(|mut guard| {
+                guard.report(Report::default().status(status.as_u16()));
+                guard
+            })
+        };
+        match forwarded {
+            Ok(Forwarded::Response(response)) => {
+                let guard = reported(guard, response.status());
+                let process = Arc::clone(&self.shared.metrics.process);
+                let mut response = response.map(|body| {
+                    ProxyBody::from(ForwardedBody::new(body, guard, (in_flight, process)))
+                });
+                if let Some(answer) = answer {
+                    put_fields(response.headers_mut(), &answer);
+                    put_shadow(response.headers_mut(), &answer);
+                }
+                response
+            }
+            Ok(Forwarded::Upgraded(response, tunnel)) => {
+                let guard = reported(guard, response.status());
+                set_tunnel(caller, tunnel, (guard, in_flight));
+                response.map(|()| ProxyBody::default())
+            }
+            Err(error) => {
+                let response = self.failed(&error, origin.as_ref(), id);
+                drop(reported(guard, response.status()));
+                response
+            }
+        }
+    }
+}
+
+impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Asks the limits about a request, and waits in their queues. `None` for a request that is not
+    /// counted; a refusal is an error.
+    async fn admit(
+        &self,
+        caller: Caller<'_>,
+        parts: &Parts,
+        id: &HeaderValue,
+    ) -> Result<Option<(Answer, RequestGuard)>, Box<Response<ProxyBody>>> {
+        if is_preflight(parts) {
+            let metrics = &self.shared.metrics;
+            metrics.request(Protocol::Proxy, RequestResult::Allowed);
+            return Ok(None);
+        }
+        let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
+        let answer = hold::answer(&self.shared, (caller, Protocol::Proxy), answer).await;
+        if answer.allowed() {
+            return Ok(Some((answer, guard)));
+        }
+        let refusal = refusal::of(&answer, &parts.headers);
+        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
+        put_shadow(response.headers_mut(), &answer);
+        self.put_own(
+            parts.headers.get(header::ORIGIN),
+            id.clone(),
+            response.headers_mut(),
+        );
+        Err(Box::new(response))
+    }
+
+    fn client(&self, caller: Caller<'_>) -> Client {
+        let peer = caller.address.ip().to_canonical();
+        let trusts = self.shared.keeper.look_at_policy().client_ip.trusts(peer);
+        let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
+        Client { peer, trust }
+    }
+
+    /// Returns the response to a request that was not answered by the upstream.
+    fn failed(
+        &self,
+        error: &ForwardError,
+        origin: Option<&HeaderValue>,
+        id: HeaderValue,
+    ) -> Response<ProxyBody> {
+        let kind = match error {
+            ForwardError::Upstream(failure) => {
+                self.shared.metrics.process.upstream_failed(failure.name());
+                upstream_problem(*failure)
+            }
+            ForwardError::UploadTimeout => TOO_SLOW,
+            _ => BROKEN_BODY,
+        };
+        let mut problem = Problem::new(kind, error.to_string());
+        let shown = id.to_str().unwrap_or_default(); // visible characters
+        problem.members = format!(",\"request_id\":{}", serde_json::Value::from(shown));
+        let mut response = problem.response().map(ProxyBody::from);
+        self.put_own(origin, id, response.headers_mut());
+        response
+    }
+
+    /// Adds the fields of responses that are not the upstream's.
+    fn put_own(&self, origin: Option<&HeaderValue>, id: HeaderValue, headers: &mut HeaderMap) {
+        headers.insert(X_REQUEST_ID, id);
+        refusal::put_cors(&self.cors, origin, headers);
+    }
+}
+
+const fn upstream_problem(failure: UpstreamFailure) -> super::problem::ProblemKind {
+    if failure.is_timeout() {
+        GATEWAY_TIMEOUT
+    } else {
+        BAD_GATEWAY
+    }
+}
+
+/// Joins the connection of the client with that of the upstream, after the response.
+fn set_tunnel(caller: Caller<'_>, tunnel: Tunnel, held: (Option<RequestGuard>, InFlight)) {
+    caller.upgrade.set(Box::new(move |stream| {
+        Box::pin(async move {
+            tunnel.run(stream).await;
+            drop(held);
+        })
+    }));
+}
+
+/// Refuses a malformed request. The next one may not begin where it seems to.
+fn closing(malformed: &Malformed, version: Version) -> Response<ProxyBody> {
+    let kind = match malformed {
+        Malformed::Connect => WRONG_METHOD,
+        _ => MALFORMED,
+    };
+    let problem = Problem::new(kind, malformed.to_string());
+    let mut response = problem.response().map(ProxyBody::from);
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}
+
+/// Returns true for the question of a browser whether a page may send a request.
+fn is_preflight(parts: &Parts) -> bool {
+    let asks = |name| parts.headers.contains_key(name);
+    parts.method == Method::OPTIONS
+        && asks(header::ORIGIN)
+        && asks(header::ACCESS_CONTROL_REQUEST_METHOD)
+}

@@ -1,0 +1,169 @@
+//! Refusal: the response to a refused request, in the form that its client reads.
+//!
+//! ```text
+//!   Content-Type: application/grpc        gRPC, in headers alone
+//!   Accept: text/html, .., */*;q=0.8      a page
+//!   Accept: text/plain                    a line of text
+//!   anything else, or none                application/problem+json
+//! ```
+//!
+//! A limit with a `response` of its own has that body in every form but gRPC's.
+
+use http::{HeaderMap, HeaderValue, Response, header};
+use ratekeeper::problem::PROBLEM_JSON;
+use ratekeeper::{Answer, tower};
+use ratekeeper_core::Nanos;
+
+/// The page of a refusal; status and wait are filled in.
+const PAGE: &str = include_str!("refusal.html");
+/// Fields that a web page of another origin may read.
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, \
+    X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id";
+/// Maximum number of media types of `Accept` that are looked at.
+const MAX_TYPES: usize = 32;
+
+/// The form of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Problem,
+    Page,
+    Text,
+}
+
+/// Returns the response to a refused request with these header fields.
+pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
+    let mut response = tower::refusal(answer, request);
+    let wait = answer.retry_after().map(Nanos::as_secs_ceil);
+    if response.headers().contains_key("grpc-status") {
+        if let Some(wait) = answer.retry_after() {
+            let wait = HeaderValue::from(wait.as_millis_ceil());
+            response
+                .headers_mut()
+                .insert("grpc-retry-pushback-ms", wait);
+        }
+        return response;
+    }
+    let own = response.headers().get(header::CONTENT_TYPE);
+    if own.is_none_or(|own| own != PROBLEM_JSON) {
+        return response;
+    }
+    let (content_type, body) = match form(request) {
+        Form::Problem => return response,
+        Form::Page => (
+            "text/html; charset=utf-8",
+            page(response.status().as_u16(), wait),
+        ),
+        Form::Text => ("text/plain; charset=utf-8", format!("{}\n", sentence(wait))),
+    };
+    let content_type = HeaderValue::from_static(content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
+        .headers_mut()
+        .append(header::VARY, HeaderValue::from_static("Accept"));
+    *response.body_mut() = body.into_bytes();
+    response
+}
+
+/// Lets web pages of these origins read the response.
+pub(super) fn put_cors(origins: &[String], origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    let Some(origin) = origin else {
+        return;
+    };
+    let is_listed = |listed: &String| listed.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
+    if origins.iter().any(is_listed) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        let credentials = HeaderValue::from_static("true");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, credentials);
+        let exposed = HeaderValue::from_static(EXPOSED);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+}
+
+fn sentence(wait: Option<u64>) -> String {
+    match wait {
+        Some(1) => "Too many requests. Try again in 1 second.".into(),
+        Some(wait) => format!("Too many requests. Try again in {wait} seconds."),
+        None => "This request cannot be served.".into(),
+    }
+}
+
+fn page(status: u16, wait: Option<u64>) -> String {
+    PAGE.replace("{status}", &status.to_string())
+        .replace("{sentence}", &sentence(wait))
+}
+
+/// Returns the form that `Accept` prefers; of equals the first (RFC 9110, section 12.5.1).
+fn form(request: &HeaderMap) -> Form {
+    let values = request.get_all(header::ACCEPT).into_iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let types = texts.flat_map(|text| text.split(',')).take(MAX_TYPES);
+    let mut best = (Form::Problem, 0.0);
+    for media in types {
+        let mut parts = media.split(';').map(str::trim);
+        let form = match parts.next().unwrap_or_default() {
+            "text/html" | "application/xhtml+xml" => Form::Page,
+            "text/plain" | "text/*" => Form::Text,
+            PROBLEM_JSON | "application/json" | "application/*" | "*/*" => Form::Problem,
+            _ => continue,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
+        let quality: f32 = quality.unwrap_or(1.0);
+        if quality > best.1 {
+            best = (form, quality);
+        }
+    }
+    best.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_follows_accept() {
+        for (accept, expected) in [
+            (None, Form::Problem),
+            (Some("*/*"), Form::Problem),
+            (Some("application/json"), Form::Problem),
+            (Some("image/png"), Form::Problem),
+            (
+                Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+                Form::Page,
+            ),
+            (Some("text/plain"), Form::Text),
+            (Some("text/html;q=0.5, application/json"), Form::Problem),
+            (Some("text/html;q=0, text/plain;q=0.1"), Form::Text),
+            (Some("text/html;q=nonsense"), Form::Page),
+        ] {
+            let mut request = HeaderMap::new();
+            if let Some(accept) = accept {
+                request.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            }
+            assert_eq!(form(&request), expected, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn only_listed_origins_read_refusals() {
+        let origins = ["https://app.example".to_owned()];
+        for (origin, listed) in [
+            ("https://App.example", true),
+            ("https://evil.example", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            let origin = HeaderValue::from_static(origin);
+            put_cors(&origins, Some(&origin), &mut headers);
+            assert_eq!(
+                headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN),
+                listed
+            );
+            assert_eq!(
+                headers.contains_key(header::ACCESS_CONTROL_EXPOSE_HEADERS),
+                listed
+            );
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Upstreams of several addresses.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+
+use super::upstream::{Next, Upstream};
+use super::{OPEN, Proxy};
+
+fn named(name: &'static str) -> Upstream {
+    Upstream::with(format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{name}"
+    ))
+}
+
+fn closed() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+#[test]
+fn addresses_are_used_in_turn() {
+    let [a, b, c] = ["a", "b", "c"].map(named);
+    let proxy = Proxy::start(&[a.address, b.address, c.address], "", OPEN);
+    let mut client = proxy.client();
+    let names: String = (0..6).map(|_| client.get("/").text().to_owned()).collect();
+    assert_eq!(names, "abcabc");
+}
+
+#[test]
+fn an_address_that_refuses_connections_is_left_out() {
+    let up = named("a");
+    let proxy = Proxy::start(&[closed(), up.address], "", OPEN);
+    let mut client = proxy.client();
+    for _ in 0..10 {
+        // Also a request with a body, because nothing of it was sent to the other address.
+        let response = client.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+        assert_eq!((response.status(), response.text()), (200, "a"));
+    }
+    assert_eq!(
+        proxy.metric("ratekeeper_upstream_errors_total{kind=\"refused\"}"),
+        0
+    );
+}
+
+#[test]
+fn only_idempotent_requests_are_sent_to_another_address() {
+    let breaks = || {
+        Upstream::new(|visit| {
+            let _ = visit.stream.flush();
+            Next::Close
+        })
+    };
+    let (broken, up) = (breaks(), named("a"));
+    let proxy = Proxy::start(&[broken.address, up.address], "", OPEN);
+    let mut client = proxy.client();
+    for _ in 0..4 {
+        assert_eq!(client.get("/").status(), 200);
+    }
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    let statuses = [client.ask(post).status(), client.ask(post).status()];
+    assert_eq!(statuses, [502, 200], "in turn, and not repeated");
+    let both = breaks();
+    let proxy = Proxy::start(&[broken.address, both.address], "", OPEN);
+    let mut client = proxy.client();
+    let retried: Vec<_> = (0..100).map(|_| client.get("/").status()).collect();
+    assert!(retried.iter().all(|status| *status == 502));
+    let attempts = std::iter::from_fn(|| both.seen_already()).count()
+        + std::iter::from_fn(|| broken.seen_already()).count();
+    assert!(
+        (101..=100 + 40 + 8).contains(&attempts),
+        "the budget bounds retries: {attempts}"
+    );
+}

@@ -1,0 +1,258 @@
+//! Limits of requests that are forwarded.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::message::read_response;
+use super::upstream::{Next, Upstream};
+use super::{Client, OPEN, Proxy, eventually, sleep};
+
+const ONE: &str = "[[limit]]\nname = \"one\"\nkey = [\"ip\"]\nlimit = \"1/1h\"\n";
+
+#[test]
+fn a_refusal_has_the_form_that_its_client_reads() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::start(&[upstream.address], "cors = [\"https://app.example\"]", ONE);
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").status(), 200);
+    let mut refused = |fields: &str| {
+        let response = client.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+        assert!(response.one("ratelimit").is_some(), "{response:?}");
+        response
+    };
+    let problem = refused("");
+    assert_eq!(problem.status(), 429);
+    assert_eq!(
+        problem.one("content-type"),
+        Some("application/problem+json")
+    );
+    assert!(
+        problem.text().contains("quota-exceeded"),
+        "{}",
+        problem.text()
+    );
+    assert!(problem.one("retry-after").is_some() && problem.one("x-request-id").is_some());
+    let page = refused("accept: text/html,*/*;q=0.8\r\n");
+    assert_eq!(page.one("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("<h1>429</h1>"));
+    assert!(
+        refused("accept: text/plain\r\n")
+            .text()
+            .starts_with("Too many requests. Try again in ")
+    );
+    let call = refused("content-type: application/grpc\r\n");
+    assert_eq!((call.status(), call.one("grpc-status")), (200, Some("8")));
+    assert!(call.one("grpc-retry-pushback-ms").is_some() && call.body.is_empty());
+    let readable = refused("origin: https://app.example\r\n");
+    assert_eq!(
+        readable.one("access-control-allow-origin"),
+        Some("https://app.example")
+    );
+    assert!(
+        readable
+            .one("access-control-expose-headers")
+            .unwrap()
+            .contains("Retry-After")
+    );
+    let other = refused("origin: https://evil.example\r\n");
+    assert_eq!(other.one("access-control-allow-origin"), None);
+    let head = client.ask("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!((head.status(), head.body.len()), (429, 0));
+    drop(upstream.seen());
+    assert!(upstream.saw_nothing(), "refused requests are not forwarded");
+    assert_eq!(
+        proxy.metric("ratekeeper_requests_total{protocol=\"proxy\",result=\"denied\"}"),
+        7
+    );
+}
+
+#[test]
+fn preflights_are_forwarded_and_not_counted() {
+    let upstream =
+        Upstream::with("HTTP/1.1 204 No Content\r\naccess-control-allow-origin: *\r\n\r\n");
+    let proxy = Proxy::start(&[upstream.address], "", ONE);
+    let mut client = proxy.client();
+    for _ in 0..3 {
+        let response = client.ask(
+            "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: https://b\r\naccess-control-request-method: PUT\r\n\r\n",
+        );
+        assert_eq!(
+            (
+                response.status(),
+                response.one("access-control-allow-origin")
+            ),
+            (204, Some("*"))
+        );
+    }
+    assert_eq!(client.get("/").status(), 204, "the one request is left");
+    assert_eq!(
+        client.ask("OPTIONS / HTTP/1.1\r\nhost: a\r\n\r\n").status(),
+        429
+    );
+}
+
+#[test]
+fn the_status_of_the_response_is_the_result() {
+    let upstream = Upstream::new(|visit| {
+        let status = visit.request.start.split(['/', ' ']).nth(2).unwrap();
+        let response = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+        visit.stream.write_all(response.as_bytes()).unwrap();
+        Next::Request
+    });
+    let policy = "[[limit]]\nname = \"failures\"\nkey = [\"ip\"]\nlimit = \"2/1h\"\n\
+        count = { status = [401] }\nreset_on = { status = 204 }\n";
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    let mut client = proxy.client();
+    let mut ask = |status: &str| client.get(&format!("/{status}")).status();
+    for _ in 0..5 {
+        assert_eq!(ask("200"), 200, "other results give their charge back");
+    }
+    assert_eq!(
+        [ask("401"), ask("204"), ask("401"), ask("401")],
+        [401, 204, 401, 401]
+    );
+    assert_eq!(ask("200"), 429);
+}
+
+#[test]
+fn permits_come_back_at_the_end_of_the_response() {
+    let upstream = Upstream::new(|visit| {
+        let end = visit.request.start.split(['/', ' ']).nth(2).unwrap();
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
+        let _ = visit.stream.write_all(head.as_bytes());
+        match end {
+            "whole" => {
+                sleep(Duration::from_millis(100));
+                let _ = visit.stream.write_all(b"world");
+                Next::Request
+            }
+            "reset" => Next::Close,
+            _ => {
+                sleep(Duration::from_secs(2));
+                Next::Close
+            }
+        }
+    });
+    let policy =
+        "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
+    let proxy = Proxy::start(&[upstream.address], "body_timeout = \"500ms\"", policy);
+    for target in ["/whole", "/reset", "/hang"] {
+        let mut client = proxy.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        // The head is there, so the permit is held, unless the body has ended already.
+        let _ = std::io::BufRead::fill_buf(&mut client.stream);
+        if target == "/hang" {
+            assert_eq!(proxy.client().get("/x").status(), 429);
+        }
+        // Of a response that breaks off at once, not even the head may come.
+        let response = read_response(&mut client.stream, "GET");
+        let is_whole = response.is_some_and(|response| response.is_whole);
+        assert_eq!(is_whole, target == "/whole", "{target}");
+        for _ in 0..2 {
+            eventually(target, || proxy.client().get("/whole").status() == 200);
+        }
+    }
+    for (kind, count) in [("body_broken", 1), ("body_timeout", 1), ("refused", 0)] {
+        let name = format!("ratekeeper_upstream_errors_total{{kind=\"{kind}\"}}");
+        assert_eq!(proxy.metric(&name), count, "{kind}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_response_frees_its_permit() {
+    let served = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&served);
+    let upstream = Upstream::new(move |visit| {
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            sleep(Duration::from_secs(60)); // the test is over long before
+        }
+        let _ = visit
+            .stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        Next::Request
+    });
+    let policy =
+        "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    let mut leaver = proxy.client();
+    leaver.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+    drop(upstream.seen());
+    assert_eq!(proxy.client().get("/").status(), 429);
+    drop(leaver);
+    eventually("the permit came back", || {
+        proxy.client().get("/").status() == 200
+    });
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_body_frees_its_permit() {
+    let upstream = Upstream::new(|visit| {
+        let _ = visit
+            .stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello");
+        if visit.request.start.contains("/hang") {
+            sleep(Duration::from_secs(60)); // the test is over long before
+        }
+        let _ = visit.stream.write_all(b"world");
+        Next::Request
+    });
+    let policy =
+        "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    let mut leaver = proxy.client();
+    leaver.send("GET /hang HTTP/1.1\r\nhost: a\r\n\r\n");
+    std::io::BufRead::fill_buf(&mut leaver.stream).unwrap();
+    assert_eq!(proxy.client().get("/").status(), 429);
+    drop(leaver);
+    eventually("the permit came back", || {
+        proxy.client().get("/").status() == 200
+    });
+}
+
+#[test]
+fn a_queue_holds_requests_in_order_and_lets_go_of_clients_that_leave() {
+    let upstream = Upstream::hello();
+    let policy = "[[limit]]\nname = \"queue\"\nkey = [\"all\"]\nlimit = \"5/1s\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 100, max_wait = \"10s\" }\n";
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    assert_eq!(proxy.client().get("/0").status(), 200);
+    let mut waiting: Vec<Client> = Vec::new();
+    for number in 1..=4 {
+        let mut client = proxy.client();
+        client.send(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        waiting.push(client);
+        sleep(Duration::from_millis(20)); // so that they join in this order
+    }
+    drop(waiting.remove(1));
+    let readers = waiting
+        .into_iter()
+        .map(|mut client| thread::spawn(move || client.response().status()));
+    let readers: Vec<_> = readers.collect();
+    for reader in readers {
+        assert_eq!(reader.join().unwrap(), 200);
+    }
+    let seen: Vec<_> = (0..4).map(|_| upstream.seen().start).collect();
+    assert_eq!(
+        seen,
+        ["/0", "/1", "/3", "/4"].map(|path| format!("GET {path} HTTP/1.1"))
+    );
+    assert!(upstream.saw_nothing());
+}
+
+#[test]
+fn limits_in_shadow_mode_are_named() {
+    let upstream = Upstream::hello();
+    let policy = format!(
+        "{OPEN}[[limit]]\nname = \"tight\"\nkey = [\"ip\"]\nlimit = \"1/1h\"\nmode = \"shadow\"\n"
+    );
+    let proxy = Proxy::start(&[upstream.address], "", &policy);
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").one("x-ratekeeper-shadow"), None);
+    let response = client.get("/");
+    assert_eq!(
+        (response.status(), response.one("x-ratekeeper-shadow")),
+        (200, Some("tight"))
+    );
+}

@@ -1,0 +1,139 @@
+//! The proxy listener, between clients and upstreams that read and write bytes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod balance;
+mod faults;
+mod forwarding;
+mod h2;
+mod limits;
+mod message;
+mod random;
+mod smuggling;
+mod stop;
+mod upgrade;
+mod upstream;
+
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ratekeeper_server::{Config, Door, Service};
+use tempfile::TempDir;
+
+use message::{Message, read_response};
+use upstream::Upstream;
+
+/// Maximum wait for an event that must happen, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A policy that admits everything.
+const OPEN: &str = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1000000000/1h\"\n";
+
+/// A proxy of its own for one test.
+struct Proxy {
+    service: Service,
+    _directory: TempDir,
+}
+
+impl Proxy {
+    /// Starts the proxy of these upstreams, by the lines of a policy and those of its listener.
+    fn start(upstreams: &[SocketAddr], listener: &str, policy: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ratekeeper.toml");
+        let upstreams: Vec<_> = upstreams
+            .iter()
+            .map(|at| format!("\"http://{at}\""))
+            .collect();
+        let upstreams = upstreams.join(", ");
+        let text = format!(
+            "version = 1\n[listen.proxy]\naddress = \"127.0.0.1:0\"\nupstream = [{upstreams}]\n{listener}\n{policy}"
+        );
+        std::fs::write(&path, text).unwrap();
+        let mut config = Config::new(&path);
+        config.watch = false;
+        let config = config.listen("admin=127.0.0.1:0").unwrap();
+        let service = Service::start(&config).unwrap_or_else(|error| panic!("{error}"));
+        Self {
+            service,
+            _directory: directory,
+        }
+    }
+
+    fn in_front_of(upstream: &Upstream) -> Self {
+        Self::start(&[upstream.address], "", OPEN)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.service.address(Door::Proxy).unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.address())
+    }
+
+    /// Returns the value of a metric, by its name and labels.
+    fn metric(&self, name: &str) -> u64 {
+        let mut client = Client::new(self.service.address(Door::Admin).unwrap());
+        let page = client.ask("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let text = String::from_utf8(page.body).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no metric {name}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// A connection that reads and writes bytes.
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.get_mut().write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads a response; a panic if the connection ends before.
+    fn response(&mut self) -> Message {
+        read_response(&mut self.stream, "GET").expect("no response")
+    }
+
+    fn ask(&mut self, request: &str) -> Message {
+        self.send(request);
+        let method = request.split(' ').next().unwrap();
+        read_response(&mut self.stream, method).expect("no response")
+    }
+
+    fn get(&mut self, target: &str) -> Message {
+        self.ask(&format!("GET {target} HTTP/1.1\r\nhost: a.example\r\n\r\n"))
+    }
+}
+
+/// Waits until `holds` is true.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let pause = Duration::from_millis(10);
+    for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
+        if holds() {
+            return;
+        }
+        sleep(pause);
+    }
+    panic!("{what}");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the proxy runs by the clock of the machine"
+)]
+fn sleep(span: Duration) {
+    std::thread::sleep(span);
+}

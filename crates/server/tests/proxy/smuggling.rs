@@ -1,0 +1,126 @@
+//! Requests that a proxy and an upstream might divide differently.
+
+use std::io::Read as _;
+
+use super::upstream::Upstream;
+use super::{Client, Proxy};
+
+/// Appended to each case: it must not reach the upstream from a connection that is refused.
+const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Returns all bytes that the client receives until the connection is closed.
+fn all(proxy: &Proxy, request: &str) -> String {
+    let mut client = Client::new(proxy.address());
+    client.send(format!("{request}{HIDDEN}"));
+    let mut bytes = Vec::new();
+    // A reset after the response is a closed connection too.
+    let _ = client.stream.read_to_end(&mut bytes);
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn ambiguous_requests_are_refused_and_the_connection_is_closed() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::in_front_of(&upstream);
+    for request in [
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nabcdef",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5, 5\r\n\r\nabcde",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: +5\r\n\r\nabcde",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\nabcde",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-a: 1\r\n folded: 2\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-a : 1\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\n x-a: 1\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-a: 1\rx-b: 2\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-a: 1\0\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx\ta: 1\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\nabcde",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nx-a: 1\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a/b\r\n\r\n",
+        "GET http://u:p@b/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: host\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: close, x-forwarded-for\r\n\r\n",
+        "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/3.0\r\nhost: a\r\n\r\n",
+    ] {
+        let response = all(&proxy, request);
+        assert!(
+            response.starts_with("HTTP/1.1 400 "),
+            "{request:?}: {response:?}"
+        );
+        assert_eq!(
+            response.matches("HTTP/1.1 ").count(),
+            1,
+            "{request:?}: {response:?}"
+        );
+        assert!(upstream.saw_nothing(), "{request:?}");
+    }
+}
+
+/// RFC 9112, section 6.3: the coding decides, the length is removed, and the connection is closed.
+#[test]
+fn a_length_beside_a_coding_is_removed_and_the_connection_is_closed() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::in_front_of(&upstream);
+    for fields in [
+        "content-length: 6\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 6",
+    ] {
+        let request = format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n0\r\n\r\n");
+        let response = all(&proxy, &request);
+        assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response:?}");
+        let seen = upstream.seen();
+        assert_eq!(
+            (seen.one("content-length"), &seen.body[..]),
+            (None, &b""[..])
+        );
+        assert!(upstream.saw_nothing(), "the rest is not a request");
+    }
+}
+
+#[test]
+fn bodies_that_break_off_are_no_requests() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::in_front_of(&upstream);
+    for body in [
+        "zz\r\nabc\r\n",
+        "3\r\nabcd\r\n",
+        "-1\r\n",
+        "fffffffffffffffff\r\n",
+    ] {
+        let request =
+            format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}");
+        let response = all(&proxy, &request);
+        assert!(!response.contains("200 OK"), "{body:?}: {response:?}");
+    }
+    while let Some(seen) = upstream.seen_already() {
+        assert!(!seen.is_whole && !seen.start.contains("hidden"), "{seen:?}");
+    }
+}
+
+#[test]
+fn it_is_no_forward_proxy() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::in_front_of(&upstream);
+    let response = all(
+        &proxy,
+        "CONNECT b.example:443 HTTP/1.1\r\nhost: b.example:443\r\n\r\n",
+    );
+    assert!(response.starts_with("HTTP/1.1 405 "), "{response:?}");
+    assert!(upstream.saw_nothing());
+    let response = proxy
+        .client()
+        .ask("GET http://b.example/x HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(response.status(), 200);
+    let seen = upstream.seen();
+    assert_eq!(
+        (&*seen.start, seen.one("host")),
+        ("GET /x HTTP/1.1", Some("b.example"))
+    );
+}
