@@ -1,5 +1,7 @@
 //! Limits in words: the limit that is meant, how it decides, its worst case.
 
+mod beside;
+
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
@@ -8,6 +10,7 @@ use ratekeeper_policy::{
     RuleMode, WallTime,
 };
 
+pub(crate) use self::beside::{candidate, distinct, priority, replaced};
 use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
@@ -35,33 +38,6 @@ pub(crate) fn alternatives<'a>(
 ) -> impl Iterator<Item = &'a Rule> {
     let indices = rule.otherwise.iter();
     indices.filter_map(|index| policy.rules.get(*index as usize))
-}
-
-/// Returns the rule with another number that is tried beside a limit.
-pub(crate) fn candidate<'a>(policy: &'a Policy, rule: &Rule) -> Option<&'a Rule> {
-    policy.rules.get(rule.candidate? as usize)
-}
-
-/// Returns the names of the limits that are not asked where a limit applies.
-pub(crate) fn replaced<'a>(policy: &'a Policy, rule: &Rule) -> Vec<&'a str> {
-    let rules = rule.replaces.iter();
-    let rules = rules.filter_map(|index| policy.rules.get(*index as usize));
-    rules.map(|rule| &*rule.limit.name).collect()
-}
-
-/// Returns the key part of which a limit counts different values; `None` if it counts requests.
-pub(crate) fn distinct(policy: &Policy, rule: &Rule) -> Option<String> {
-    let seen = policy.rules.get(rule.distinct? as usize)?;
-    seen.key.last().map(ToString::to_string)
-}
-
-/// Returns the part of a limit that is kept: `the last 20 of 100 are for path /health`.
-pub(crate) fn priority(rule: &Rule) -> Option<String> {
-    let priority = rule.priority.as_deref()?;
-    let capacity = rule.limit.algorithm.capacity();
-    let last = priority.headroom(capacity);
-    let of = fields(&priority.matcher).join(", ");
-    Some(format!("the last {last} of {capacity} are for {of}"))
 }
 
 /// Returns the policy's word for a mode.

@@ -22,7 +22,7 @@ pub enum ForwardError {
 pub enum UpstreamFailure {
     /// No address accepts connections.
     Refused,
-    /// No address accepted a connection in time.
+    /// No address accepted a connection in time, or had room for one.
     ConnectTimeout,
     /// The connection broke before the head of a response, or the response is not HTTP.
     Broken,

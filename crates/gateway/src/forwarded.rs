@@ -1,10 +1,13 @@
-//! Forwarded: what the upstream learns of the client, by fields that a client cannot invent.
+//! Forwarded: the fields about the client that the upstream receives, which no client can invent.
 //!
 //! ```text
 //!   peer       X-Forwarded-For        -Host, -Proto        Forwarded          X-Request-Id
 //!   trusted    its value, and itself  kept, else added     its value, ..      kept, else made
 //!   others     itself                 replaced             replaced           made
 //! ```
+//!
+//! Fields of others whose names differ from these by `_` in place of `-` are removed too, because
+//! many applications read both alike; so are all of them in trailers.
 //!
 //! * Source: RFC 7239, "Forwarded HTTP Extension" (2014), sections 4 and 6.
 
@@ -23,19 +26,24 @@ const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const SCHEME: &str = "http";
 /// Beginning of the names of our own fields, which no client may send.
 const OWN: &str = "x-ratekeeper-";
+/// Beginning of the names of fields about a client.
+const ABOUT: &str = "x-forwarded-";
 
 /// The sender of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Client {
     /// The address of the connection.
     pub peer: IpAddr,
     /// Whether its forwarding fields are kept.
     pub trust: Trust,
+    /// The field in which trusted proxies name the address of the client, if it is another than
+    /// those of the table above; of others it is removed.
+    pub address_field: Option<HeaderName>,
 }
 
 impl Client {
     /// Returns the id that the client has given to the request, if it is a trusted proxy.
-    pub fn request_id(self, headers: &HeaderMap) -> Option<HeaderValue> {
+    pub fn request_id(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let stated = headers.get(X_REQUEST_ID)?;
         (self.trust == Trust::Proxy && is_id(stated)).then(|| stated.clone())
     }
@@ -51,12 +59,10 @@ pub enum Trust {
 }
 
 /// Adds the fields about the client; `host` is the host of the request as text of a field.
-pub(crate) fn put(client: Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
+pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
     let trusted = client.trust == Trust::Proxy;
     if !trusted {
-        for name in [FOR, HOST, PROTO, REAL_IP, header::FORWARDED] {
-            headers.remove(name);
-        }
+        remove_invented(client.address_field.as_ref(), headers);
     }
     let peer = client.peer.to_canonical();
     append(headers, FOR, &peer.to_string());
@@ -79,11 +85,43 @@ pub(crate) fn put(client: Client, host: Option<&HeaderValue>, headers: &mut Head
 
 /// Removes our own fields, because they never come from outside.
 pub(crate) fn remove_own(headers: &mut HeaderMap) {
-    let own = headers.keys().filter(|name| name.as_str().starts_with(OWN));
-    let own: Vec<HeaderName> = own.cloned().collect();
-    for name in own {
+    remove_all(headers, |name| begins(name, OWN));
+}
+
+/// Removes the fields about the client, and our own: those of a peer that is no trusted proxy, or
+/// of trailers.
+pub(crate) fn remove_invented(address_field: Option<&HeaderName>, headers: &mut HeaderMap) {
+    let whole = [REAL_IP, X_REQUEST_ID, header::FORWARDED];
+    let whole = || whole.iter().chain(address_field);
+    remove_all(headers, |name| {
+        begins(name, ABOUT) || begins(name, OWN) || whole().any(|field| is(name, field))
+    });
+}
+
+fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<HeaderName> = headers
+        .keys()
+        .filter(|it| is_removed(it))
+        .cloned()
+        .collect();
+    for name in removed {
         headers.remove(name);
     }
+}
+
+fn is(name: &HeaderName, field: &HeaderName) -> bool {
+    name.as_str().len() == field.as_str().len() && begins(name, field.as_str())
+}
+
+/// Returns true for a name with this beginning, `_` taken for `-`.
+fn begins(name: &HeaderName, start: &str) -> bool {
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
+    let name = name.as_str().as_bytes().get(..start.len());
+    name.is_some_and(|name| {
+        name.iter()
+            .map(plain)
+            .eq(start.as_bytes().iter().map(plain))
+    })
 }
 
 /// Appends an element to a field that is a list, in one line.
@@ -111,7 +149,12 @@ mod tests {
         }
         let peer = peer.parse().unwrap();
         let host = HeaderValue::from_static("a.example");
-        put(Client { peer, trust }, Some(&host), &mut headers);
+        let client = Client {
+            peer,
+            trust,
+            address_field: Some(HeaderName::from_static("cf-connecting-ip")),
+        };
+        put(&client, Some(&host), &mut headers);
         let mut found: Vec<_> = headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
@@ -137,6 +180,11 @@ mod tests {
             ("x-forwarded-proto", "https"),
             ("x-real-ip", "10.0.0.1"),
             ("forwarded", "for=10.0.0.1"),
+            ("x_forwarded-for", "10.0.0.1"),
+            ("x_real_ip", "10.0.0.1"),
+            ("x-forwarded-port", "1"),
+            ("x_ratekeeper_shadow", "x"),
+            ("cf_connecting_ip", "10.0.0.1"),
         ];
         check("::ffff:192.0.2.1", Trust::Nothing, &invented, &own);
     }

@@ -31,9 +31,9 @@ const RETRY_PERCENT: u32 = 20;
 pub struct GatewaySettings {
     /// `HOST:PORT` of each address, at most [`MAX_ADDRESSES`].
     pub addresses: Vec<String>,
-    /// Maximum number of connections to each.
+    /// Maximum number of connections to each, tunnels among them.
     pub max_connections: usize,
-    /// Maximum time until a connection is open.
+    /// Maximum wait for room among the connections, and then for a connection to open.
     pub connect: Duration,
     /// Maximum time from the end of a request, or the last part of its body that moved, to the head
     /// of the response.
@@ -99,8 +99,8 @@ impl Gateway {
         id: HeaderValue,
     ) -> Result<Forwarded, ForwardError> {
         let (mut parts, body) = request.into_parts();
-        let hop = prepare(&mut parts, client, id);
-        let (body, upload) = UploadBody::new(body);
+        let hop = prepare(&mut parts, &client, id);
+        let (body, upload) = UploadBody::new(body, client.address_field);
         if upload.is_some() && !parts.headers.contains_key(CONTENT_LENGTH) {
             // Else hyper drops the body of a GET, whose length it does not know.
             let chunked = HeaderValue::from_static("chunked");
@@ -116,7 +116,7 @@ impl Gateway {
         while let Some(index) = self.choose(turn, failed) {
             let address = &self.addresses[index];
             let bounds = (self.now(), self.settings.connect);
-            let (mut sender, origin) = match address.lease(wanted, bounds).await {
+            let (mut lease, origin) = match address.lease(wanted, bounds).await {
                 Ok(leased) => leased,
                 Err(refused) => {
                     failure = refused;
@@ -127,11 +127,13 @@ impl Gateway {
             let others = self.addresses.len() > 1;
             let copy =
                 (is_repeatable && (others || origin == Origin::Idle)).then(|| copy(&request));
-            let sent = self.send(&mut sender, request, upload.as_deref()).await;
-            let was_broken = matches!(sent, Err(SendError::Broken));
+            let sent = self
+                .send(&mut lease.sender, request, upload.as_deref())
+                .await;
             match sent {
                 Ok(response) => {
-                    return self.finish(response, hop, Lease::new(address, sender, upload));
+                    lease.upload = upload;
+                    return self.finish(response, hop, lease);
                 }
                 Err(SendError::Unsent(back)) => request = *back,
                 Err(SendError::Broken) => match copy {
@@ -140,10 +142,11 @@ impl Gateway {
                 },
                 Err(SendError::End(error)) => return Err(error),
             }
+            drop(lease); // its room may be the last
             failure = UpstreamFailure::Broken;
             // Other idle connections may be as old.
             wanted = Origin::New;
-            if origin == Origin::New || (was_broken && others) {
+            if origin == Origin::New {
                 failed |= 1 << index;
             }
         }
@@ -208,7 +211,8 @@ impl Gateway {
             if !asked.websocket || !hop.websocket {
                 return Err(UpstreamFailure::Switched.into());
             }
-            let tunnel = Tunnel::new(hyper::upgrade::on(&mut response), self.settings.upgrade);
+            let upstream = hyper::upgrade::on(&mut response);
+            let tunnel = Tunnel::new((upstream, lease.into_room()), self.settings.upgrade);
             crate::hop::put(hop, response.headers_mut());
             return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
         }

@@ -9,9 +9,9 @@ use crate::forwarded::{self, Client};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
 
-/// Changes the head of a request for the upstream, which knows it by `id`. Returns what concerned
-/// the connection.
-pub(crate) fn prepare(parts: &mut Parts, client: Client, id: HeaderValue) -> Hop {
+/// Changes the head of a request for the upstream, which knows it by `id`. Returns the properties
+/// of the connection from which it came.
+pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Hop {
     let host = host(parts);
     let via = match parts.version {
         Version::HTTP_2 => "2.0 ratekeeper",
@@ -41,7 +41,8 @@ pub(crate) fn prepare(parts: &mut Parts, client: Client, id: HeaderValue) -> Hop
     hop
 }
 
-/// Changes the head of a response for the client. Returns what concerned the connection.
+/// Changes the head of a response for the client. Returns the properties of
+/// the connection from which it came.
 pub(crate) fn prepare_response(headers: &mut HeaderMap) -> Hop {
     if headers.contains_key(TRANSFER_ENCODING) {
         // The coding has decided where the body ends (RFC 9112, section 6.3).
@@ -88,8 +89,9 @@ mod tests {
         let client = Client {
             peer: [192, 0, 2, 1].into(),
             trust: Trust::Nothing,
+            address_field: None,
         };
-        prepare(&mut parts, client, HeaderValue::from_static("id-1"));
+        prepare(&mut parts, &client, HeaderValue::from_static("id-1"));
         (parts.uri.to_string(), parts.headers)
     }
 

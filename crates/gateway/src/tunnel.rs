@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 /// Bytes read at once, in each direction.
@@ -16,17 +17,24 @@ const BUFFER: usize = 8 << 10;
 #[derive(Debug)]
 pub struct Tunnel {
     upstream: OnUpgrade,
+    /// Held to the end.
+    room: OwnedSemaphorePermit,
     idle: Duration,
 }
 
 impl Tunnel {
-    pub(crate) fn new(upstream: OnUpgrade, idle: Duration) -> Self {
-        Self { upstream, idle }
+    pub(crate) fn new((upstream, room): (OnUpgrade, OwnedSemaphorePermit), idle: Duration) -> Self {
+        Self {
+            upstream,
+            room,
+            idle,
+        }
     }
 
     /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
     /// to two times the idle limit.
     pub async fn run(self, client: impl AsyncRead + AsyncWrite) {
+        let _room = self.room;
         let Ok(upstream) = self.upstream.await else {
             return; // the upstream left
         };

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+
+use crate::forwarded;
 
 /// The body of a request.
 #[derive(Debug)]
@@ -19,9 +22,11 @@ pub(crate) struct Upload {
     /// True if a frame went by since the last look.
     moved: AtomicBool,
     stage: AtomicU8,
+    /// A field that is removed from trailers, with those that no client may send.
+    address_field: Option<HeaderName>,
 }
 
-/// What the body waits for.
+/// The side that the body waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -37,11 +42,17 @@ pub(crate) enum Stage {
 
 impl UploadBody {
     /// Returns the body of a request, and its progress; `None` for a request without a body.
-    pub(crate) fn new(body: Incoming) -> (Self, Option<Arc<Upload>>) {
+    pub(crate) fn new(
+        body: Incoming,
+        address_field: Option<HeaderName>,
+    ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
             return (Self(None), None);
         }
-        let upload = Arc::new(Upload::default());
+        let upload = Arc::new(Upload {
+            address_field,
+            ..Upload::default()
+        });
         (Self(Some((body, Arc::clone(&upload)))), Some(upload))
     }
 
@@ -81,7 +92,12 @@ impl Body for UploadBody {
             return Poll::Ready(None);
         };
         upload.set(Stage::Client);
-        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        let mut frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            forwarded::remove_invented(upload.address_field.as_ref(), trailers);
+        }
         upload.moved.store(true, Ordering::Relaxed);
         upload.set(match &frame {
             Some(Err(_)) => Stage::Broken,

@@ -3,6 +3,8 @@
 //! * Source: RFC 9457, "Problem Details for HTTP APIs" (2023); the type is registered by
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026).
 
+use std::fmt::Write as _;
+
 use ratekeeper_core::{Permits, Verdict};
 use ratekeeper_policy::Body;
 
@@ -164,26 +166,19 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
             " needs a value for its key, and the request has none.",
         ]),
         Verdict::DenyForever => {
-            let spent = report.cost <= report.quota;
-            let amounts = [report.cost, report.decision.remaining, report.quota];
-            let [cost, left, quota] = amounts.map(|permits| amount(permits, report));
-            text.extend(["The request costs ", &cost]);
-            if spent {
-                text.extend([
-                    ", and limit ",
-                    name,
-                    " has ",
-                    &left,
-                    " left, which is not refilled.",
-                ]);
+            text.push_str("The request costs ");
+            push_amount(text, report.cost, report);
+            if report.cost > report.quota {
+                text.extend([", more than limit ", name, " can ever allow ("]);
+                push_amount(text, report.quota, report);
+                text.push_str(").");
+            } else if report.window.is_none() {
+                text.extend([", and limit ", name, " has "]);
+                push_amount(text, report.decision.remaining, report);
+                text.push_str(" left, which is not refilled.");
             } else {
-                text.extend([
-                    ", more than limit ",
-                    name,
-                    " can ever allow (",
-                    &quota,
-                    ").",
-                ]);
+                text.extend([", more than limit ", name]);
+                text.push_str(" allows for requests without priority.");
             }
         }
         Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => {
@@ -204,11 +199,13 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
     }
 }
 
-/// Returns permits in the unit of the limit: `12.50 USD`.
-fn amount(permits: Permits, report: &LimitReport<'_>) -> String {
+/// Appends permits, in the unit of the limit if it has one: `12.50 USD`.
+fn push_amount(text: &mut String, permits: Permits, report: &LimitReport<'_>) {
     match report.unit {
-        Some(unit) => unit.show(permits.get()).to_string(),
-        None => permits.to_string(),
+        Some(unit) => {
+            let _ = write!(text, "{}", unit.show(permits.get())); // a string takes all
+        }
+        None => text.push_str(itoa::Buffer::new().format(permits.get())),
     }
 }
 

@@ -110,13 +110,14 @@ fn a_limit_that_does_not_apply_replaces_nothing() {
             [[limit]]
             name = "login"
             match = {{ path = "/login" }}
-            key = ["all"]
+            key = ["attr:user"]
             limit = "4/1h"
             replaces = ["api"]
             {field}
             "#
         ));
-        assert_eq!(asked(&ask(&keeper, "/login", &[])), expected, "{field}");
+        let ann = &[("user", "ann")];
+        assert_eq!(asked(&ask(&keeper, "/login", ann)), expected, "{field}");
     }
 }
 

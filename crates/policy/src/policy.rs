@@ -193,9 +193,12 @@ impl Policy {
                     variant,
                     mode,
                 };
-                if !self.add_condition((of, &entry), credential, keys, out) {
-                    out.set_aside.truncate(replaced_before); // it does not apply
-                    return;
+                match self.add_condition((of, &entry), credential, keys, out) {
+                    KeySubject::Skip => {
+                        return out.set_aside.truncate(replaced_before); // it does not apply
+                    }
+                    KeySubject::Deny => return,
+                    KeySubject::Known | KeySubject::StandIn => {}
                 }
                 out.entries.push(entry);
                 // The numbers of a caller stand alone.

@@ -8,7 +8,9 @@ use ratekeeper_policy::config::{Context, Diagnostic, PolicyFiles, parse, parse_f
 
 const POLICY: &str = "version = 1\noverrides = \"o.csv\"\n\
     [[limit]]\nname = \"api\"\nkey = [\"attr:user\"]\nlimit = \"3/1m\"\n\
-    [[limit]]\nname = \"two\"\nkey = [\"attr:user\", \"host\"]\nlimit = \"3/1m\"\n";
+    [[limit]]\nname = \"two\"\nkey = [\"attr:user\", \"host\"]\nlimit = \"3/1m\"\n\
+    [[limit]]\nname = \"spend\"\nkey = [\"attr:user\"]\nlimit = \"3.00/1m\"\n\
+    cost = \"attr:amount\"\nunit = { name = \"USD\", decimals = 2 }\n";
 
 fn read(csv: &str) -> Result<(Policy, Vec<Diagnostic>), Vec<Diagnostic>> {
     let files = PolicyFiles::read(POLICY, |name, _| {
@@ -53,6 +55,10 @@ fn errors_have_the_line_and_the_column_of_the_file() {
         (
             "limit,key,set\napi,acme,5/min",
             "o.csv:2:10: \"5/min\" is not a valid limit",
+        ),
+        (
+            "limit,key,set\nspend,acme,500/1m",
+            "o.csv:2:12: a limit with a `unit` has the same numbers for every key",
         ),
         (
             "limit,key,set\n\n\napo,acme,5/1m",

@@ -55,18 +55,20 @@ impl Doors<SocketAddr> {
                 .resolve(door)
         };
         let forwards = policy.proxy.is_some() || !config.upstream.is_empty();
-        let (http, proxy) = if forwards {
-            (DEFAULT_HTTP_WITH_PROXY, DEFAULT_PROXY)
-        } else {
-            (DEFAULT_HTTP, "off")
-        };
+        let proxy = if forwards { DEFAULT_PROXY } else { "off" };
         let proxy_address = policy
             .proxy
             .as_ref()
             .and_then(|proxy| proxy.address.clone());
+        let proxy = choose(Door::Proxy, &config.proxy, &proxy_address, proxy)?;
+        let http = if proxy.is_some() {
+            DEFAULT_HTTP_WITH_PROXY
+        } else {
+            DEFAULT_HTTP
+        };
         let doors = Self {
             http: choose(Door::Http, &config.http, &policy.http, http)?,
-            proxy: choose(Door::Proxy, &config.proxy, &proxy_address, proxy)?,
+            proxy,
             grpc: choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?,
             admin: choose(Door::Admin, &config.admin, &policy.admin, DEFAULT_ADMIN)?,
         };
@@ -131,6 +133,59 @@ impl Doors<TcpListener> {
             proxy: local(&self.proxy),
             grpc: local(&self.grpc),
             admin: local(&self.admin),
+        }
+    }
+}
+
+/// Returns true if an upstream is the proxy itself, so that a request would be forwarded without
+/// end. Names other than `localhost` are not resolved.
+#[cfg(feature = "proxy")]
+pub(crate) fn is_own(own: SocketAddr, upstream: &str) -> bool {
+    let (own_ip, port) = (own.ip().to_canonical(), own.port());
+    let is_local = own_ip.is_loopback() || own_ip.is_unspecified();
+    if let Some(("localhost", of_name)) = upstream.rsplit_once(':') {
+        return is_local && of_name.parse() == Ok(port);
+    }
+    let Ok(upstream) = upstream.parse::<SocketAddr>() else {
+        return false;
+    };
+    let ip = upstream.ip().to_canonical();
+    let meets = ip == own_ip
+        || own_ip.is_unspecified() && ip.is_loopback()
+        || ip.is_unspecified() && is_local;
+    upstream.port() == port && meets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "proxy")]
+    fn an_upstream_may_not_be_the_proxy_itself() {
+        for (own, upstream, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "localhost:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::1]:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "192.0.2.1:80", false),
+            ("192.0.2.1:80", "localhost:80", false),
+            ("127.0.0.1:80", "app.internal:80", false),
+        ] {
+            let own = own.parse().unwrap();
+            assert_eq!(is_own(own, upstream), expected, "{own} {upstream}");
+        }
+    }
+
+    #[test]
+    fn the_http_listener_is_open_unless_a_proxy_listens() {
+        for (listen, http) in [("proxy=off", true), ("proxy=127.0.0.1:0", false)] {
+            let mut config = Config::new("").listen(listen).unwrap();
+            config.upstream.push("127.0.0.1:3000".into());
+            let doors = Doors::chosen(&config, &Settings::default()).unwrap();
+            assert_eq!(doors.http.is_some(), http, "{listen}");
         }
     }
 }

@@ -11,6 +11,8 @@ mod overrides;
 mod signals;
 mod top;
 
+pub(crate) use self::overrides::key_as_shown;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -299,6 +299,11 @@ pub enum StartError {
         "the proxy listener has no upstream\nhint: name one by --upstream http://127.0.0.1:3000, or in the policy: [listen.proxy] with upstream"
     )]
     NoUpstream,
+    /// An address of the upstream is that of the proxy door.
+    #[error(
+        "the upstream {0} is the proxy listener itself, so requests would be forwarded without end\nhint: name the address of the application, or move the listener: --listen proxy=127.0.0.1:8081"
+    )]
+    UpstreamLoop(String),
     /// There are more addresses of the upstream than are supported.
     #[error("the upstream has {0} addresses; at most 32 are supported\nhint: name fewer")]
     Upstreams(usize),

@@ -67,7 +67,7 @@ impl DenialLog {
             tracing::warn!(
                 event = "ban.began",
                 limit = &*rule.limit.name,
-                mode = mode(shown_mode(&outcome)),
+                mode = mode(shown_mode(outcome)),
                 key = reveal.text(rule, outcome.key),
                 retry_after_ms,
                 suppressed,
@@ -87,7 +87,7 @@ impl DenialLog {
         }
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
-        let (limit, mode) = (&*rule.limit.name, mode(shown_mode(&outcome)));
+        let (limit, mode) = (&*rule.limit.name, mode(shown_mode(outcome)));
         macro_rules! line {
             (event = $event:literal) => {
                 tracing::info!(

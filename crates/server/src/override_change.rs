@@ -15,6 +15,7 @@ use ratekeeper::Clock;
 use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
 
+use crate::admin::key_as_shown;
 use crate::context::ServiceContext;
 use crate::policy_text::{PolicyText, beside};
 use crate::reload::{Rejected, Reloaded};
@@ -146,7 +147,7 @@ impl<C: Clock> ServiceContext<C> {
                     Replaced::Done => {}
                     Replaced::ChangedMeanwhile => continue,
                 }
-                self.announce(change, edited.line);
+                self.announce(&loaded.policy, change, edited.line);
             }
             let changed = OverrideChanged {
                 file: file.to_owned(),
@@ -197,7 +198,7 @@ impl<C: Clock> ServiceContext<C> {
         self.reader.read(write)
     }
 
-    fn announce(&self, change: &OverrideChange, line: Option<usize>) {
+    fn announce(&self, policy: &Policy, change: &OverrideChange, line: Option<usize>) {
         let subject = change.subject();
         let reveals = self.keeper.policy().settings.alerts.reveal_keys;
         let act = match change {
@@ -208,7 +209,7 @@ impl<C: Clock> ServiceContext<C> {
         self.sink.emit(&Event::OverrideChanged {
             act,
             limit: subject.limit.as_str().into(),
-            key: reveals.then(|| subject.key.as_str().into()),
+            key: reveals.then(|| key_as_shown(policy, subject).into()),
             set: line.map(|_| subject.set.as_str().into()),
             line,
         });

@@ -18,6 +18,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::addresses::Doors;
+#[cfg(feature = "proxy")]
+use crate::addresses::is_own;
 use crate::admin::AdminDoor;
 use crate::alerts::Alerts;
 use crate::alerts::webhook::{self, Delivery, LAST_MESSAGES, Webhook};
@@ -117,6 +119,12 @@ impl Service {
         let proxy = config
             .proxy_settings(settings)
             .filter(|_| doors.proxy.is_some());
+        #[cfg(feature = "proxy")]
+        if let (Some(proxy), Some(own)) = (&proxy, doors.addresses().proxy)
+            && let Some(upstream) = proxy.upstream.iter().find(|it| is_own(own, it))
+        {
+            return Err(StartError::UpstreamLoop(upstream.clone()));
+        }
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.upstream.len());
         let capacity = Capacity::of(settings, upstreams);
 

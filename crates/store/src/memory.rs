@@ -63,6 +63,7 @@ mod promise;
 mod request;
 mod shard;
 mod slot;
+mod slot_box;
 mod table;
 mod usage;
 

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::client::Client;
 
+/// Maximum number of limits that a server lists.
+const MAX_LIMITS: &str = "1000";
+
 /// The request of a list.
 #[derive(Clone, Debug)]
 pub(crate) struct TopRequest {
@@ -51,14 +54,26 @@ pub(crate) struct LimitRow {
     pub(crate) requests: u64,
     pub(crate) denied: u64,
     pub(crate) uncounted: u64,
-    /// Different keys refused, of the server with the most of them.
+    /// Different keys refused, of the server with the most of them: at least so many in all.
     pub(crate) distinct_denied: u64,
+    /// The sum of all servers: at most so many in all, because servers may refuse the same keys.
+    pub(crate) distinct_at_most: u64,
     /// Refusals, or requests, of the busiest key of any server.
     pub(crate) busiest: u64,
     /// Time that the counts cover, of the server with the longest.
     pub(crate) covers_ms: u64,
-    /// Decisions since the start of the servers: all, and those that denied.
-    pub(crate) decided: [u64; 2],
+    /// The decisions of each server.
+    pub(crate) decided: Vec<Decided>,
+}
+
+/// Decisions of a server since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) server: String,
+    /// Time of its answer, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    /// All, and those that denied.
+    pub(crate) counts: [u64; 2],
 }
 
 /// The counts of a key.
@@ -111,11 +126,13 @@ impl Board {
             ("window", &*request.window),
             ("count", &*count),
         ];
+        // All limits, because those of each server are ranked by its own counts.
+        let all = [query[0], query[1], ("count", MAX_LIMITS)];
         let mut answering = Vec::new();
         let mut limits = BTreeMap::new();
         let mut order = Vec::new();
         for (server, client) in clients {
-            match client.get("/v1/top", &query) {
+            match client.get("/v1/top", &all) {
                 Ok(answer) => {
                     board.answered.push(format!(
                         "{server} policy version {}",
@@ -129,7 +146,7 @@ impl Board {
                             order.push(name.clone());
                             LimitRow::default()
                         });
-                        row.add(limit);
+                        row.add(limit, (server, millis(&answer)));
                     }
                     answering.push((server, client));
                 }
@@ -152,6 +169,9 @@ impl Board {
         board.limits.sort_by_key(|row| {
             std::cmp::Reverse(if by_denied { row.denied } else { row.requests })
         });
+        let listed = board.limits.len().min(request.count as usize);
+        board.more += (board.limits.len() - listed) as u64;
+        board.limits.truncate(listed);
         let first = board.limits.first().map(|row| row.name.clone());
         board.limit = request.limit.clone().or(first);
         if let Some(limit) = board.limit.clone() {
@@ -224,7 +244,8 @@ impl Board {
             json!({
                 "limit": row.name, "mode": row.mode, "covers_ms": row.covers_ms,
                 "requests": row.requests, "denied": row.denied,
-                "distinct_denied": row.distinct_denied, "busiest": row.busiest,
+                "distinct_denied": row.distinct_denied,
+                "distinct_denied_at_most": row.distinct_at_most, "busiest": row.busiest,
                 "uncounted": row.uncounted,
             })
         };
@@ -249,19 +270,25 @@ impl Board {
 }
 
 impl LimitRow {
-    fn add(&mut self, limit: &Value) {
+    fn add(&mut self, limit: &Value, (server, at_ms): (&str, u64)) {
         self.name = text(limit, "limit");
         self.mode = text(limit, "mode");
         self.requests += number(limit, "requests");
         self.denied += number(limit, "denied");
         self.uncounted += number(limit, "uncounted");
-        self.distinct_denied = self.distinct_denied.max(number(limit, "distinct_denied"));
+        let distinct = number(limit, "distinct_denied");
+        self.distinct_denied = self.distinct_denied.max(distinct);
+        self.distinct_at_most += distinct;
         self.busiest = self.busiest.max(number(&limit["busiest"], "count"));
         self.covers_ms = self.covers_ms.max(number(limit, "covers_ms"));
         let decided = |effect| number(&limit["decisions"], effect);
         let denied = decided("denied");
-        self.decided[0] += decided("allowed") + denied + decided("queued") + decided("covered");
-        self.decided[1] += denied;
+        let all = decided("allowed") + denied + decided("queued") + decided("covered");
+        self.decided.push(Decided {
+            server: server.to_owned(),
+            at_ms,
+            counts: [all, denied],
+        });
     }
 
     /// Returns requests a second in the window.
@@ -280,13 +307,16 @@ impl LimitRow {
         )
     }
 
-    /// Returns what the refusals point at: one key, or many.
+    /// Returns the likely cause of the refusals: one key, or many. Several servers may refuse one
+    /// key each, the same or different ones.
     pub(crate) fn reading(&self) -> &'static str {
-        match (self.denied, self.distinct_denied) {
-            (0, _) => "",
-            (_, 0 | 1) => "one key",
-            (denied, _) if self.busiest * 2 > denied => "mostly one key",
-            (_, 2..=9) => "few keys",
+        match (self.denied, self.distinct_denied, self.distinct_at_most) {
+            (0, ..) => "",
+            (.., 0 | 1) => "one key",
+            (denied, ..) if self.busiest * 2 > denied => "mostly one key",
+            (_, 1, _) => "one key a server",
+            (.., 2..=9) => "few keys",
+            (_, 2..=9, _) => "few keys a server",
             _ => "many keys",
         }
     }
@@ -410,20 +440,26 @@ mod tests {
 
     #[test]
     fn one_key_and_many_keys_read_differently() {
-        for (denied, distinct, busiest, reading) in [
-            (0, 0, 0, ""),
-            (9, 1, 9, "one key"),
-            (100, 20, 51, "mostly one key"),
-            (100, 9, 30, "few keys"),
-            (100, 90, 2, "many keys"),
+        for (denied, servers, busiest, reading) in [
+            (0, &[0][..], 0, ""),
+            (9, &[1], 9, "one key"),
+            (9, &[1, 0, 0], 9, "one key"),
+            (100, &[1; 10], 10, "one key a server"),
+            (100, &[1, 1], 51, "mostly one key"),
+            (100, &[20], 51, "mostly one key"),
+            (100, &[9], 30, "few keys"),
+            (100, &[4, 5], 30, "few keys"),
+            (100, &[5; 10], 10, "few keys a server"),
+            (100, &[90, 1], 2, "many keys"),
         ] {
-            let row = LimitRow {
-                denied,
-                distinct_denied: distinct,
-                busiest,
-                ..LimitRow::default()
-            };
-            assert_eq!(row.reading(), reading);
+            let mut row = LimitRow::default();
+            for distinct in servers {
+                let limit = json!({ "distinct_denied": distinct });
+                row.add(&limit, ("a", 0));
+            }
+            (row.denied, row.busiest) = (denied, busiest);
+            assert_eq!(row.reading(), reading, "{servers:?}");
+            assert_eq!(row.distinct_at_most, servers.iter().sum::<u64>());
         }
     }
 

@@ -44,13 +44,13 @@ enum Press {
     Quit,
 }
 
-/// What the poller is asked.
+/// A task of the poller.
 enum Asked {
     List(TopRequest),
     Act(Act),
 }
 
-/// What the poller found.
+/// A result of the poller.
 enum Found {
     Board(Result<Board, Failure>),
     /// An act is done, or refused.
@@ -194,15 +194,14 @@ impl Screen {
 
     /// Notes the rates since the last board. A server that was restarted counts from zero.
     fn note(&mut self, board: &Board) {
-        let millis = board.at_ms.saturating_sub(self.board.at_ms);
-        if millis == 0 {
+        if board.at_ms <= self.board.at_ms {
             return;
         }
         let rates = &mut self.rates;
         rates.retain(|name, _| board.limits.iter().any(|row| row.name == *name));
         for row in &board.limits {
             let trend = rates.entry(row.name.clone()).or_default();
-            trend.note(row.decided, millis);
+            trend.note(&row.decided);
         }
     }
 

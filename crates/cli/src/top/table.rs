@@ -43,7 +43,13 @@ pub(super) fn limit_line(row: &LimitRow, rate: f64) -> String {
     let name = clipped(&row.name, 18);
     let keys = match row.distinct_denied {
         0 => String::new(),
-        keys => format!("{} ({})", words::count(keys), row.reading()),
+        keys if keys == row.distinct_at_most => {
+            format!("{} ({})", words::count(keys), row.reading())
+        }
+        keys => {
+            let most = words::count(row.distinct_at_most);
+            format!("{} to {most} ({})", words::count(keys), row.reading())
+        }
     };
     let line = format!(
         "{name:18} {:7} {rate:>9.1} {:>10} {:>5.1} %  {keys}",

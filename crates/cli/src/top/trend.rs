@@ -1,8 +1,8 @@
 //! Trend: the rates of a limit between two polls, and its refusals of the last minute.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::board::ratio;
+use super::board::{Decided, ratio};
 
 /// Number of rates kept: a minute of them.
 const RATES: usize = 60;
@@ -12,23 +12,29 @@ const STEP: usize = 5;
 /// Rates of a limit.
 #[derive(Debug, Default)]
 pub(super) struct Trend {
-    /// Decisions since the start of the servers at the last poll: all, and those that denied.
-    decided: Option<[u64; 2]>,
+    /// The decisions of each server at its last answer.
+    last: BTreeMap<String, Decided>,
     /// Decisions a second between the last two polls: all, and those that denied.
     pub(super) rates: [f64; 2],
     denied: VecDeque<f64>,
 }
 
 impl Trend {
-    /// Notes the decisions `millis` after the last ones. A server that was restarted counts from
-    /// zero.
-    pub(super) fn note(&mut self, decided: [u64; 2], millis: u64) {
-        let before = self.decided.replace(decided).unwrap_or(decided);
-        let rate = |kind: usize| {
-            let more = decided[kind].saturating_sub(before[kind]);
-            ratio(more.saturating_mul(1_000), millis)
-        };
-        self.rates = [rate(0), rate(1)];
+    /// Notes the decisions of the servers that answered, each since its own last answer. A server
+    /// that was restarted counts from zero.
+    pub(super) fn note(&mut self, decided: &[Decided]) {
+        self.rates = [0.0; 2];
+        for now in decided {
+            let before = self.last.insert(now.server.clone(), now.clone());
+            let Some(before) = before.filter(|before| before.at_ms < now.at_ms) else {
+                continue;
+            };
+            let millis = now.at_ms - before.at_ms;
+            for (kind, rate) in self.rates.iter_mut().enumerate() {
+                let more = now.counts[kind].saturating_sub(before.counts[kind]);
+                *rate += ratio(more.saturating_mul(1_000), millis);
+            }
+        }
         self.denied.push_back(self.rates[1]);
         if self.denied.len() > RATES {
             self.denied.pop_front();
@@ -58,11 +64,38 @@ mod tests {
 
     use super::*;
 
+    fn decided(server: &str, at_ms: u64, counts: [u64; 2]) -> Decided {
+        Decided {
+            server: server.into(),
+            at_ms,
+            counts,
+        }
+    }
+
+    #[test]
+    fn a_server_that_misses_a_poll_makes_no_spike() {
+        let mut trend = Trend::default();
+        let a = |at_ms| decided("a", at_ms, [at_ms / 100, 0]);
+        let b = |at_ms| decided("b", at_ms, [1_000_000 + at_ms / 50, at_ms / 100]);
+        trend.note(&[a(1_000), b(1_000)]);
+        trend.note(&[a(2_000), b(2_000)]);
+        assert_eq!(trend.rates, [30.0, 10.0]);
+        trend.note(&[a(3_000)]);
+        assert_eq!(trend.rates, [10.0, 0.0]);
+        trend.note(&[a(4_000), b(4_000)]);
+        assert_eq!(trend.rates, [30.0, 10.0]);
+    }
+
     #[test]
     fn refusals_show_beside_the_most_of_the_minute() {
         let mut trend = Trend::default();
+        let mut at_ms = 0;
+        let mut note = |trend: &mut Trend, counts: [u64; 2], millis: u64| {
+            at_ms += millis;
+            trend.note(&[decided("a", at_ms, counts)]);
+        };
         let mut denied = 100;
-        trend.note([100, denied], 1_000);
+        note(&mut trend, [100, denied], 1_000);
         assert_eq!(
             trend.rates,
             [0.0, 0.0],
@@ -71,15 +104,15 @@ mod tests {
         for (times, more) in [(4, 0), (5, 3), (5, 6), (5, 9), (5, 0)] {
             for _ in 0..times {
                 denied += more;
-                trend.note([denied, denied], 1_000);
+                note(&mut trend, [denied, denied], 1_000);
             }
         }
         assert_eq!(trend.text(), ".:|#.");
-        trend.note([denied + 8, denied + 4], 2_000);
+        note(&mut trend, [denied + 8, denied + 4], 2_000);
         assert_eq!(trend.rates, [4.0, 2.0]);
-        trend.note([0, 0], 1_000);
+        note(&mut trend, [0, 0], 1_000);
         assert_eq!(trend.rates, [0.0, 0.0], "a restart");
-        (0..200).for_each(|_| trend.note([0, 0], 1_000));
+        (0..200).for_each(|_| note(&mut trend, [0, 0], 1_000));
         assert_eq!(trend.text(), "............");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::Nanos;
-use ratekeeper_policy::Policy;
+use ratekeeper_policy::{Policy, upstream_address};
 use serde_json::json;
 
 use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
@@ -210,9 +210,9 @@ fn next_steps(file: &Path) -> String {
 
 /// Returns `HOST:PORT` of a URL or an address.
 fn address(text: &str) -> Result<String, Failure> {
-    let rest = match text.split_once("://") {
-        Some(("http", rest)) => rest,
-        None => text,
+    let url = match text.split_once("://") {
+        Some(("http", _)) => text.to_owned(),
+        None => format!("http://{text}"),
         Some((scheme, _)) => {
             return Err(Failure::new(format!(
                 "`{text}` is not http; {scheme} must be configured in the proxy"
@@ -220,14 +220,8 @@ fn address(text: &str) -> Result<String, Failure> {
             .hint("write for example http://127.0.0.1:3000"));
         }
     };
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = rest.rsplit_once(':').unwrap_or((rest, "80"));
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    if host.is_empty() || !host.chars().all(plain) || port.parse::<u16>().is_err() {
-        return Err(Failure::new(format!("`{text}` is not HOST:PORT"))
-            .hint("write for example http://127.0.0.1:3000"));
-    }
-    Ok(format!("{host}:{port}"))
+    upstream_address(&url)
+        .map_err(|error| Failure::new(error.reason).hint("write for example http://127.0.0.1:3000"))
 }
 
 /// Returns the longest wait of the policy's queues.
@@ -347,6 +341,8 @@ mod tests {
             ("[::1]:3000", Some("[::1]:3000")),
             ("https://app.internal", None),
             ("http://app:port", None),
+            ("http://app:0", None),
+            ("::1:3000", None),
             ("http://app/path", None),
             ("a b:80", None),
             ("", None),

@@ -104,7 +104,8 @@ fn a_graceful_stop_breaks_no_request() {
     assert!(ended.success(), "{ended}");
     assert!(answers >= 250, "{answers} whole answers");
     assert_eq!(stage.upstream.total(), answers);
-    // A refused connection is no broken answer, because nothing had been asked.
+    // A connection that was refused, or not opened in time, is no broken answer: nothing had been
+    // asked. (A listener that closes begins no handshake, so nginx may wait for one in vain.)
     let log = stage.proxy.process.log();
     let mut broken = log.lines().filter(|line| {
         let broken = [
@@ -113,7 +114,9 @@ fn a_graceful_stop_breaks_no_request() {
             "timed out",
             "Broken pipe",
         ];
-        broken.iter().any(|word| line.contains(word)) && !line.contains("connect() failed")
+        let connecting =
+            line.contains("connect() failed") || line.contains("while connecting to upstream");
+        broken.iter().any(|word| line.contains(word)) && !connecting
     });
     assert_eq!(broken.next(), None, "nginx saw a broken answer");
 }

@@ -97,7 +97,7 @@ fn the_table_adds_up_two_servers_and_names_the_abuser() {
     };
     let login = line("login ");
     assert_eq!((&*login[1], &*login[3]), ("enforce", "30"), "{printed}");
-    assert!(printed.contains("1 (one key)"), "{printed}");
+    assert!(printed.contains("1 to 2 (mostly one key)"), "{printed}");
     assert_eq!(line("signup ")[1], "shadow");
     assert!(printed.contains("20 (many keys)"), "{printed}");
     assert_eq!(

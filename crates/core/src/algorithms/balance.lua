@@ -20,7 +20,6 @@ twins.c = {
     if left < 0 then return false, nil end
     if cost == 0 then return true, nil end
     local ids = state and state[2] or ''
-    if left == limit[1] and ids == '' then return true, false end
     return true, {left, ids}
   end,
 

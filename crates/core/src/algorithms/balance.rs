@@ -143,15 +143,11 @@ impl Balance {
         state.credits.unwrap_or(self.start).min(self.max)
     }
 
-    /// Sets the credits; a state that says no more than a fresh one becomes fresh.
+    /// Sets the credits. A key without grants that has all credits of its start becomes fresh.
     #[inline]
-    fn set(self, state: &mut BalanceState, credits: u32) {
+    fn refill(self, state: &mut BalanceState, credits: u32) {
         let is_fresh = credits == self.start && state.grants.is_empty();
         state.credits = (!is_fresh).then_some(credits);
-    }
-
-    fn is_fresh(self, state: &BalanceState) -> bool {
-        self.credits(state) == self.start && state.grants.is_empty()
     }
 }
 
@@ -192,13 +188,14 @@ impl Algorithm for Balance {
     fn decide(&self, state: &mut BalanceState, now: Time, cost: Permits) -> Decision {
         let decision = self.look(state, now, cost);
         if decision.verdict.allows() && cost > Permits::ZERO {
-            self.set(state, decision.remaining.get());
+            // Even if they equal another start: the key has been seen.
+            state.credits = Some(decision.remaining.get());
         }
         decision
     }
 
     fn expires_at(&self, state: &BalanceState, _now: Time) -> Time {
-        if self.is_fresh(state) {
+        if state.credits.is_none() {
             Time::ZERO
         } else {
             Time::MAX
@@ -209,7 +206,7 @@ impl Algorithm for Balance {
     fn stricter(&self, state: &mut BalanceState, other: &BalanceState) {
         let credits = self.credits(state).min(self.credits(other));
         *state = BalanceState::default();
-        self.set(state, credits);
+        self.refill(state, credits);
     }
 
     /// Credits mean the same under any numbers.
@@ -224,7 +221,7 @@ impl Algorithm for Balance {
 
     fn state_with_usage(&self, usage: Permits, _now: Time) -> BalanceState {
         let mut state = BalanceState::default();
-        self.set(&mut state, (self.start() - usage).get());
+        self.refill(&mut state, (self.start() - usage).get());
         state
     }
 
@@ -253,7 +250,7 @@ impl Refund for Balance {
         let credits = self.credits(state);
         let after = credits.saturating_add(cost.get()).min(most).max(credits);
         if after > credits {
-            self.set(state, after);
+            self.refill(state, after);
         }
     }
 }
@@ -288,6 +285,19 @@ mod tests {
         assert_eq!(grant(&mut state, 8, "b"), Granted::Added(Permits::new(2)));
         assert_eq!(grant(&mut state, 8, "b"), Granted::Repeated);
         assert_eq!(spend(limit, &mut state, 10), (false, 9));
+    }
+
+    /// Another start concerns keys never seen, even if a key has just as many credits.
+    #[test]
+    fn another_start_gives_a_known_key_nothing() {
+        let mut state = BalanceState::default();
+        assert_eq!(spend(balance(100, 900), &mut state, 100), (true, 0));
+        assert_eq!(balance(0, 900).expires_at(&state, Time::ZERO), Time::MAX);
+        assert_eq!(spend(balance(50, 900), &mut state, 1), (false, 0));
+        let mut state = BalanceState::default();
+        assert_eq!(spend(balance(10, 900), &mut state, 5), (true, 5));
+        assert_eq!(spend(balance(4, 900), &mut state, 1), (true, 4));
+        assert_eq!(spend(balance(10, 900), &mut state, 5), (false, 4));
     }
 
     #[test]

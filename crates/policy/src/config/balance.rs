@@ -42,6 +42,14 @@ pub(super) fn balance(
         let help = "leave `queue` out: waiting brings no credits".to_owned();
         queue.stray("`balance`", help, out);
     }
+    if read::text(table, "scope").is_some_and(|scope| scope.value == "node") {
+        let scope = table.get("scope").map_or(0..0, toml::Spanned::span);
+        let message = "scope = \"node\" cannot be combined with `balance`";
+        let label = "each process would give every key its start anew";
+        out.error(codes::BALANCE, scope, message, label)
+            .related(at.clone())
+            .help("leave `scope` out");
+    }
     for (field, why) in STRAYS {
         if let Some(stray) = table.get(field) {
             let message = format!("`{field}` cannot be combined with `balance`");

@@ -52,6 +52,13 @@ pub(super) fn correction(
         }
         return None;
     };
+    if let Some(scope) = read::text(table, "scope").filter(|scope| scope.value == "node") {
+        let message = format!("`{first}` of {place} cannot be combined with scope = \"node\"");
+        let label = "a report may reach a process that did not charge the request";
+        out.error(codes::NOT_CORRECTABLE, scope.at, message, label)
+            .related(at.clone())
+            .help("leave one of them out");
+    }
     can_be_corrected(first, at, place, quantity, out);
     if let Some(at) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
         let message = format!("`reserve` of {place} cannot be combined with `ban`");

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, LimitScope, Permits};
 use toml::de::DeTable;
 
 use super::codes;
@@ -22,7 +22,7 @@ use super::limit::Draft;
 use super::read::{self, At};
 use super::requests::key_part;
 use super::variants::VariantReader;
-use crate::{Cost, KeyPart, Role, Rule};
+use crate::{Cost, KeyPart, MissingKey, Role, Rule};
 
 /// Fields that exclude `distinct` beside them.
 const STRANGERS: [&str; 10] = [
@@ -100,6 +100,18 @@ fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String
     if let Some(stranger) = strangers.next() {
         let label = format!("cannot stand beside `{stranger}`");
         return Some((label, format!("leave out `{stranger}` or `distinct`")));
+    }
+    let by_credential = rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
+    if *part == KeyPart::ApiKey || by_credential {
+        // A request may have two credentials, of which each has a key of its own.
+        let label = "a request may have two credentials, and this would count one of them";
+        let help = "name one of them: \"bearer\", or \"header:x-api-key\"";
+        return Some((label.to_owned(), help.to_owned()));
+    }
+    if rule.key.is_empty() && rule.limit.scope == LimitScope::Node {
+        let label = "a limit of each process has no key that keeps its values beside it";
+        let help = "name a key, as in key = [\"ip\"], or leave `scope` out";
+        return Some((label.to_owned(), help.to_owned()));
     }
     let pair = if !counts_values(&rule.limit.algorithm) {
         let name = rule.limit.algorithm.name();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage, Permits};
+use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage};
 use toml::de::DeTable;
 
 use super::active::{Zones, active};
@@ -13,6 +13,7 @@ use super::balance;
 use super::check::place;
 use super::codes;
 use super::correction::{correction, is_counted, owing};
+use super::cost::cost;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::extras::Extra;
@@ -21,14 +22,14 @@ use super::forms::quantity;
 use super::percent::percent;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
-use super::read::{self, At, SpannedValue, whole};
+use super::read::{self, At};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
 use super::settings::ZoneSpec;
-use super::unit::{cost_in, in_unit, unit};
+use super::unit::{in_unit, unit};
 use super::variants::{too_many, variants_by_day};
-use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode, Unit};
+use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -138,10 +139,7 @@ pub(super) fn limit<'a>(
     let mode = mode(written).or_else(|| usual_mode.clone());
     let is_set = missing.is_some() || usual_missing.is_some();
     let on_descriptors = separate(written, &here, out);
-    let missing = missing
-        .or_else(|| usual_missing.clone())
-        .unwrap_or_default();
-    let missing_key = without_address(missing, on_descriptors);
+    let missing_key = without_address(missing.or(usual_missing.clone()), on_descriptors);
     let denials = denials(written, &shared.defaults);
     let around = Surroundings {
         zone: &shared.zone,
@@ -164,11 +162,8 @@ pub(super) fn limit<'a>(
     );
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
-    let (active_at, active) = active
-        .map(|active| (active.at, Box::new(active.value)))
-        .unzip();
+    let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
     let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
-    let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
     let by_day = quantity.by_day.take();
     let limit = Limit {
         name: named.into(),
@@ -222,7 +217,7 @@ pub(super) fn limit<'a>(
         denials,
         places: LimitPlaces {
             quantity: quantity.at,
-            key: key_at,
+            key: written.get("key").map_or(0..0, toml::Spanned::span),
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,
@@ -233,8 +228,8 @@ pub(super) fn limit<'a>(
 }
 
 /// Returns what happens without a key part where there is no address: descriptors have none.
-fn without_address(chosen: MissingKey, on_descriptors: bool) -> MissingKey {
-    match chosen {
+fn without_address(chosen: Option<MissingKey>, on_descriptors: bool) -> MissingKey {
+    match chosen.unwrap_or_default() {
         MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
         chosen => chosen,
     }
@@ -295,67 +290,6 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     let free = |number: &usize| !names.contains_key(&*format!("{short}-{number}"));
     let number = (2..=names.len() + 2).find(free).unwrap_or(2);
     format!("{short}-{number}")
-}
-
-/// The cost of a request.
-struct CostSpec {
-    /// The range is empty if it is not written.
-    cost: At<Cost>,
-    /// Place of `reserve`, if it is an estimate.
-    estimate: Option<Range<usize>>,
-}
-
-/// Reads `cost`; `None` means refused.
-fn cost(
-    table: &DeTable<'_>,
-    place: (&str, Option<&Unit>),
-    out: &mut Findings<'_>,
-) -> Option<CostSpec> {
-    let Some(node) = table.get("cost") else {
-        let cost = At::new(Cost::Request, 0..0);
-        let estimate = None;
-        return Some(CostSpec { cost, estimate });
-    };
-    if let Some(table) = node.get_ref().as_table() {
-        let cost = amount(table.get("reserve")?, "reserve", place, out)?;
-        let estimate = Some(node.span());
-        return Some(CostSpec { cost, estimate });
-    }
-    let cost = amount(node, "cost", place, out)?;
-    let estimate = None;
-    Some(CostSpec { cost, estimate })
-}
-
-/// Reads a number or an attribute in `field`; `None` means refused.
-fn amount(
-    node: &SpannedValue<'_>,
-    field: &str,
-    (place, unit): (&str, Option<&Unit>),
-    out: &mut Findings<'_>,
-) -> Option<At<Cost>> {
-    if let Some(text) = node.get_ref().as_str() {
-        if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
-            return Some(At::new(cost_in(attribute, unit), node.span()));
-        }
-        let help = match text.trim().parse::<u32>() {
-            Ok(number) => format!("write it without quotes: {field} = {number}"),
-            Err(_) => {
-                format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
-            }
-        };
-        let message = format!("\"{}\" is not a valid cost of {place}", shown(text));
-        out.error(
-            codes::COST,
-            node.span(),
-            message,
-            "expected a number or \"attr:NAME\"",
-        )
-        .help(help);
-        return None;
-    }
-    let number = whole(node).filter(|number| *number > 0)?;
-    let number = u32::try_from(number).ok()?;
-    Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
 }
 
 fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {

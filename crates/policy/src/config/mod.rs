@@ -33,6 +33,7 @@ pub(crate) mod codes;
 mod complaint;
 mod concurrency;
 mod correction;
+mod cost;
 mod database_file;
 mod dated;
 mod descriptors;

@@ -31,6 +31,10 @@ pub(super) fn beside(drafts: &[Draft], reader: &VariantReader<'_>, out: &mut Fin
                 "in shadow mode the limit is enforced for no key",
                 "write mode = \"enforce\", or leave `percent` out",
             ),
+            _ if draft.rule.key.is_empty() => (
+                "all requests have one key, so it would be enforced for all of them or for none",
+                "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"",
+            ),
             _ => continue,
         };
         let message = format!(

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Algorithm as _, Denials, Permits};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
 use toml::de::DeTable;
 
 use super::codes;
@@ -78,7 +78,8 @@ pub(super) fn priorities(
             last_percent: percent,
             matcher: wanted.matcher,
         };
-        if leaves_room(draft, &priority, &text.at, out) {
+        let algorithm = &draft.rule.limit.algorithm;
+        if leaves_room(draft, (algorithm, &priority), &text.at, out) {
             draft.rule.priority = Some(Box::new(priority));
         }
     }
@@ -124,10 +125,11 @@ fn last<'a>(table: &'a DeTable<'_>, out: &mut Findings<'_>) -> Option<(u8, At<&'
     None
 }
 
-/// Returns true if a request without priority ever passes the limit; reports it if not.
-fn leaves_room(
+/// Returns true if a request without priority ever passes the limit with the numbers of
+/// `algorithm`; reports it if not.
+pub(super) fn leaves_room(
     draft: &Draft,
-    priority: &Priority,
+    (algorithm, priority): (&AnyAlgorithm, &Priority),
     at: &Range<usize>,
     out: &mut Findings<'_>,
 ) -> bool {
@@ -135,7 +137,7 @@ fn leaves_room(
         Cost::Fixed(cost) => cost,
         Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => Permits::ONE,
     };
-    let capacity = draft.rule.limit.algorithm.capacity();
+    let capacity = algorithm.capacity();
     let headroom = priority.headroom(capacity);
     let needs = u64::from(headroom.get()) + u64::from(cost.get());
     if needs <= u64::from(capacity.get()) {

@@ -185,7 +185,8 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 13] = [
+    const BESIDE: [(&str, &str, &str); 14] = [
+        ("distinct", "limit", "\"5/day\""),
         ("unit", "cost", "\"attr:amount\""),
         ("max", "grow", "2.0"),
         ("grow", "max", "\"24h\""),

@@ -48,14 +48,13 @@ const QUANTITIES: [((&str, Option<&str>), ValueKind); 7] = [
 const MAX_UNIT_NAME: usize = 16;
 
 /// Fields that cannot stand beside a unit, because their numbers are no quantities of it.
-const STRAYS: [&str; 7] = [
+const STRAYS: [&str; 6] = [
     "spacing",
     "concurrency",
     "warmup",
     "queue",
     "soft",
     "elastic",
-    "plans",
 ];
 
 /// Returns the unit of a limit, if it has one that can be read.
@@ -106,13 +105,11 @@ impl Conversions {
     /// Converts the values of all limits with a unit; reports those that cannot be counted.
     pub(super) fn of(root: &DeTable<'_>, out: &mut Findings<'_>) -> Self {
         let mut all = Vec::new();
-        let mut names = Vec::new();
         for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
             let Some(unit) = unit(table.value) else {
                 wrong_name(table.value, out);
                 continue;
             };
-            names.extend(read::text(table.value, "name").map(|name| name.value.to_owned()));
             beside(table.value, out);
             let values = QUANTITIES.iter().filter_map(|(field, kind)| {
                 let text = converted(table.value, (field, *kind), &unit, out)?;
@@ -120,16 +117,6 @@ impl Conversions {
                 Some(Converted { field, text, kind })
             });
             all.push((index, values.collect()));
-        }
-        for (_, table) in read::tables(root, "override", super::fields::MAX_VARIANTS) {
-            let limit = read::text(table.value, "limit");
-            if let Some(limit) = limit.filter(|limit| names.iter().any(|name| *name == limit.value))
-            {
-                let message = format!("limit `{}` has a `unit`", shown(limit.value));
-                let label = "a limit with a unit has no overrides";
-                out.error(codes::UNIT, limit.at, message, label)
-                    .help("write a second limit for this key, with `match` and the other numbers");
-            }
         }
         Self(all)
     }

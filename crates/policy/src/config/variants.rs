@@ -25,6 +25,7 @@ use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
 use super::numbers::{Written, built};
+use super::priority::leaves_room;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::read::{self, At, SpannedValue};
 use super::settings::ZoneSpec;
@@ -91,6 +92,11 @@ impl<'a> VariantReader<'a> {
             return Some(*known);
         }
         let quantity = self.quantity(draft, set, at, out)?;
+        if let Some(priority) = draft.rule.priority.as_deref()
+            && !leaves_room(draft, (&quantity.algorithm, priority), at, out)
+        {
+            return None;
+        }
         let index = u32::try_from(draft.rule.variants.numbers.len()).ok()?;
         let own = &draft.rule.limit;
         // No name or number of a policy has a `+`.
@@ -243,6 +249,12 @@ fn written_with<'s>(
     set: &'s str,
     out: &mut Findings<'_>,
 ) -> Option<DeTable<'s>> {
+    if limit.contains_key("unit") {
+        let message = "a limit with a `unit` has the same numbers for every key";
+        out.error(codes::UNIT, 0..0, message, "stands for other numbers")
+            .help("write a second limit for this key, with `match` and the other numbers");
+        return None;
+    }
     let mut written = limit.clone();
     let field = QUANTITIES.iter().find(|name| limit.contains_key(**name))?;
     let node = written.get_mut(*field)?;

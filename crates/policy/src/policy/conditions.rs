@@ -14,15 +14,16 @@ use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 
 impl Policy {
-    /// Adds the condition or the headroom of an entry of the rule `of`, if it has one. Returns false
-    /// if the request has no value to count, and is not charged for that reason.
+    /// Adds the condition or the headroom of an entry of the rule `of`, if it has one. Returns
+    /// [`KeySubject::Skip`] or [`KeySubject::Deny`] if the request has no value to count, and is not
+    /// charged for that reason.
     pub(super) fn add_condition<'p>(
         &'p self,
         (of, entry): (&'p Rule, &Entry),
         credential: Credential,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
-    ) -> bool {
+    ) -> KeySubject {
         if let Some(priority) = of.priority.as_deref()
             && entry.cost > Permits::ZERO
             && !priority.holds(keys.request())
@@ -35,10 +36,10 @@ impl Policy {
             });
         }
         let Some(index) = of.distinct else {
-            return true;
+            return KeySubject::Known;
         };
         let Some(seen) = self.rules.get(index as usize) else {
-            return true;
+            return KeySubject::Known;
         };
         let start = out.bytes.end();
         if of.key.is_empty() {
@@ -46,10 +47,12 @@ impl Policy {
             KeyBuilder::new(&mut out.bytes).part(of.limit.name.as_bytes());
         }
         match keys.write(seen, credential, &mut out.bytes) {
-            KeySubject::Skip => return false,
+            KeySubject::Skip => return KeySubject::Skip,
             KeySubject::Deny => {
-                out.missing.push(entry.rule);
-                return false;
+                if matches!(credential, Credential::First) {
+                    out.missing.push(entry.rule); // the second key lacks the same value
+                }
+                return KeySubject::Deny;
             }
             KeySubject::Known | KeySubject::StandIn => {}
         }
@@ -60,6 +63,6 @@ impl Policy {
             mode: Mode::Once,
             ..entry.clone()
         });
-        true
+        KeySubject::Known
     }
 }

@@ -75,10 +75,13 @@ pub(super) async fn grant<C: Clock>(
     };
     shared.metrics.grant(result);
     let (limit, balance) = (&*rule.limit.name, answer.decision.remaining.get());
+    let reveal = shared.key_reveal(policy.settings.reveal_keys);
+    let revealed = reveal.text(rule, key).unwrap_or_default();
     let key = key_in_words(rule, key);
     tracing::info!(
+        event = "credits.granted",
         limit,
-        key = %key.join(", ").escape_debug(),
+        key = %revealed.escape_debug(),
         permits = permits.get(),
         added = added.get(),
         balance,

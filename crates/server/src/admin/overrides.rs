@@ -46,7 +46,7 @@ impl OverrideQuery {
                 "until" => &mut line.until,
                 "reason" => &mut line.reason,
                 _ => {
-                    count = top("count", &value)?;
+                    count = top("top", &value)?;
                     continue;
                 }
             };
@@ -184,7 +184,7 @@ fn about(number: usize, line: &OverrideLine, in_force: bool) -> Value {
 }
 
 /// Returns the key of a line, with the values of secret parts as `/v1/keys` shows them.
-fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
+pub(crate) fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
     let rule = policy.rule(&line.limit);
     let parts: Vec<_> = rule.into_iter().flat_map(key_parts).collect();
     let as_shown = |part: &KeyPart, value: &str| {

@@ -8,8 +8,8 @@
 //!   permits come back <-- end of the body, however it ends <--------'
 //! ```
 //!
-//! A preflight of a browser (CORS) is forwarded and not counted: it carries no key, and its answer
-//! is needed to read a refusal.
+//! A preflight of a browser (CORS) from an origin in `cors` is forwarded and not counted: it carries
+//! no key, and its answer is needed to read a refusal.
 
 mod body;
 mod refusal;
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
 use ratekeeper_core::Nanos;
@@ -99,9 +99,15 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let client = self.client(caller);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
-        let (answer, guard) = match self.admit(caller, &parts, &id).await {
-            Ok(admitted) => admitted.unzip(),
-            Err(refusal) => return *refusal,
+        let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
+            let metrics = &self.shared.metrics;
+            metrics.request(Protocol::Proxy, RequestResult::Allowed);
+            (None, None)
+        } else {
+            match self.admit(caller, &parts, &id).await {
+                Ok((answer, guard)) => (Some(answer), Some(guard)),
+                Err(refusal) => return *refusal,
+            }
         };
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let forwarded = {
@@ -134,32 +140,25 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
                 response.map(|()| ProxyBody::default())
             }
             Err(error) => {
-                let response = self.failed(&error, origin.as_ref(), id);
-                drop(reported(guard, response.status()));
-                response
+                drop(guard); // without a response the charges stay
+                self.failed(&error, origin.as_ref(), id)
             }
         }
     }
 }
 
 impl<C: Timer + 'static> ProxyDoor<C> {
-    /// Asks the limits about a request, and waits in their queues. `None` for a request that is not
-    /// counted; a refusal is an error.
+    /// Asks the limits about a request, and waits in their queues. A refusal is an error.
     async fn admit(
         &self,
         caller: Caller<'_>,
         parts: &Parts,
         id: &HeaderValue,
-    ) -> Result<Option<(Answer, RequestGuard)>, Box<Response<ProxyBody>>> {
-        if is_preflight(parts) {
-            let metrics = &self.shared.metrics;
-            metrics.request(Protocol::Proxy, RequestResult::Allowed);
-            return Ok(None);
-        }
+    ) -> Result<(Answer, RequestGuard), Box<Response<ProxyBody>>> {
         let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
         let answer = hold::answer(&self.shared, (caller, Protocol::Proxy), answer).await;
         if answer.allowed() {
-            return Ok(Some((answer, guard)));
+            return Ok((answer, guard));
         }
         let refusal = refusal::of(&answer, &parts.headers);
         let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
@@ -172,14 +171,29 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         Err(Box::new(response))
     }
 
-    fn client(&self, caller: Caller<'_>) -> Client {
-        let peer = caller.address.ip().to_canonical();
-        let trusts = self.shared.keeper.look_at_policy().client_ip.trusts(peer);
-        let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
-        Client { peer, trust }
+    /// Returns true for the question of a browser whether a page of a listed origin may send a
+    /// request. Others are counted, because any client can send these fields.
+    fn is_preflight(&self, parts: &Parts) -> bool {
+        parts.method == Method::OPTIONS
+            && parts
+                .headers
+                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+            && refusal::is_listed(&self.cors, parts.headers.get(header::ORIGIN))
     }
 
-    /// Returns the response to a request that was not answered by the upstream.
+    fn client(&self, caller: Caller<'_>) -> Client {
+        let peer = caller.address.ip().to_canonical();
+        let policy = self.shared.keeper.look_at_policy();
+        let trusts = policy.client_ip.trusts(peer);
+        let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
+        Client {
+            peer,
+            trust,
+            address_field: policy.client_ip.header.parse().ok(),
+        }
+    }
+
+    /// Returns the response to a request without a response of the upstream.
     fn failed(
         &self,
         error: &ForwardError,
@@ -240,12 +254,4 @@ fn closing(malformed: &Malformed, version: Version) -> Response<ProxyBody> {
         response.headers_mut().insert(header::CONNECTION, close);
     }
     response
-}
-
-/// Returns true for the question of a browser whether a page may send a request.
-fn is_preflight(parts: &Parts) -> bool {
-    let asks = |name| parts.headers.contains_key(name);
-    parts.method == Method::OPTIONS
-        && asks(header::ORIGIN)
-        && asks(header::ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -45,6 +45,27 @@ fn an_address_that_refuses_connections_is_left_out() {
 }
 
 #[test]
+fn an_idle_connection_that_breaks_does_not_rule_out_its_address() {
+    let up = Upstream::new(|visit| {
+        visit
+            .stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na")
+            .unwrap();
+        if visit.connection == 0 {
+            visit.stream.peek(&mut [0]).unwrap();
+            return Next::Close;
+        }
+        Next::Request
+    });
+    let proxy = Proxy::start(&[up.address, closed()], "", OPEN);
+    let mut client = proxy.client();
+    assert_eq!(
+        [client.get("/1").status(), client.get("/2").status()],
+        [200; 2]
+    );
+}
+
+#[test]
 fn only_idempotent_requests_are_sent_to_another_address() {
     let breaks = || {
         Upstream::new(|visit| {

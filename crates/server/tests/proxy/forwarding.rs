@@ -46,6 +46,35 @@ fn a_request_arrives_with_the_fields_of_a_proxy() {
 }
 
 #[test]
+fn fields_about_the_client_come_from_trusted_proxies_only() {
+    let upstream = Upstream::hello();
+    let policy = format!(
+        "[client_ip]\ntrusted_proxies = [\"192.0.2.9\"]\nheader = \"cf-connecting-ip\"\n{OPEN}"
+    );
+    let proxy = Proxy::start(&[upstream.address], "", &policy);
+    proxy.client().ask(
+        "POST / HTTP/1.1\r\nhost: a\r\nx_forwarded_for: 10.0.0.1\r\nx-forwarded-prefix: /x\r\n\
+         X_Ratekeeper-Shadow: x\r\nCF-Connecting-IP: 10.0.0.1\r\ncf_connecting_ip: 10.0.0.1\r\n\
+         transfer-encoding: chunked\r\nx-kept: 1\r\n\
+         trailer: x-forwarded-for, cf-connecting-ip, x_ratekeeper_shadow, x-sum\r\n\r\n0\r\nx-forwarded-for: 10.0.0.1\r\n\
+         cf-connecting-ip: 10.0.0.1\r\nx_ratekeeper_shadow: x\r\nx-sum: 1\r\n\r\n",
+    );
+    let seen = upstream.seen();
+    for (name, value) in [
+        ("x_forwarded_for", None),
+        ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-forwarded-prefix", None),
+        ("x_ratekeeper-shadow", None),
+        ("cf-connecting-ip", None),
+        ("cf_connecting_ip", None),
+        ("x-kept", Some("1")),
+    ] {
+        assert_eq!(seen.one(name), value, "{name}");
+    }
+    assert_eq!(seen.trailers, [("x-sum".to_owned(), "1".to_owned())]);
+}
+
+#[test]
 fn a_trusted_proxy_is_believed() {
     let upstream = Upstream::hello();
     let trusting = format!("[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n{OPEN}");

@@ -70,15 +70,37 @@ fn a_refusal_has_the_form_that_its_client_reads() {
 }
 
 #[test]
-fn preflights_are_forwarded_and_not_counted() {
+fn the_own_body_of_a_limit_is_sent_in_every_form() {
+    let upstream = Upstream::hello();
+    let policy = format!(
+        "{ONE}response = \"own\"\n[response.own.body]\n\
+         type = \"application/problem+json\"\ntext = '{{\"title\":\"own\"}}'\n"
+    );
+    let proxy = Proxy::start(&[upstream.address], "", &policy);
+    assert_eq!(proxy.client().get("/").status(), 200);
+    let page = "GET / HTTP/1.1\r\nhost: a\r\naccept: text/html\r\n\r\n";
+    let refused = proxy.client().ask(page);
+    assert_eq!(
+        (refused.status(), refused.text()),
+        (429, "{\"title\":\"own\"}")
+    );
+}
+
+#[test]
+fn preflights_of_listed_origins_are_forwarded_and_not_counted() {
     let upstream =
         Upstream::with("HTTP/1.1 204 No Content\r\naccess-control-allow-origin: *\r\n\r\n");
-    let proxy = Proxy::start(&[upstream.address], "", ONE);
+    let start = || Proxy::start(&[upstream.address], "cors = [\"https://app.example\"]", ONE);
+    let preflight = |origin: &str, body: &str| {
+        format!(
+            "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: {origin}\r\n\
+             access-control-request-method: PUT\r\n{body}"
+        )
+    };
+    let proxy = start();
     let mut client = proxy.client();
     for _ in 0..3 {
-        let response = client.ask(
-            "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: https://b\r\naccess-control-request-method: PUT\r\n\r\n",
-        );
+        let response = client.ask(&preflight("https://app.example", "\r\n"));
         assert_eq!(
             (
                 response.status(),
@@ -92,6 +114,31 @@ fn preflights_are_forwarded_and_not_counted() {
         client.ask("OPTIONS / HTTP/1.1\r\nhost: a\r\n\r\n").status(),
         429
     );
+    // All else with such fields is charged as any request.
+    for counted in [
+        preflight("https://evil.example", "\r\n"),
+        preflight("https://app.example", "content-length: 2\r\n\r\nhi"),
+    ] {
+        let proxy = start();
+        let statuses = [(), ()].map(|()| proxy.client().ask(&counted).status());
+        assert_eq!(statuses, [204, 429], "{counted}");
+    }
+}
+
+#[test]
+fn a_request_without_a_response_is_charged() {
+    let policy = "[[limit]]\nname = \"failures\"\nkey = [\"ip\"]\nlimit = \"2/1h\"\n\
+        count = { status = [401] }\n";
+    let upstream = Upstream::hello();
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    for _ in 0..2 {
+        let broken = proxy
+            .client()
+            .ask(&format!("{head}2\r\nhi\r\nno length\r\n"));
+        assert_eq!(broken.status(), 400, "{}", broken.text());
+    }
+    assert_eq!(proxy.client().get("/").status(), 429);
 }
 
 #[test]

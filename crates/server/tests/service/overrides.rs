@@ -117,6 +117,25 @@ fn an_override_is_in_force_with_the_answer_and_after_a_restart() {
 }
 
 #[test]
+fn the_event_of_a_change_shows_no_secret() {
+    let directory = directory();
+    let policy = POLICY.replacen("attr:tenant", "header:x-api-key", 1);
+    let policy = policy.replace("{ \"attr:tenant\" =", "{ \"header:x-api-key\" =");
+    let policy = format!("{policy}\n[alerts]\nreveal_keys = true\n");
+    fs::write(directory.path().join("ratekeeper.toml"), policy).unwrap();
+    let fixture = started(directory);
+    assert_eq!(
+        put(&mut fixture.admin(), "limit=api&key=sk-4711&set=90/1m"),
+        200
+    );
+    let key = fixture.await_event(|event| match event {
+        Event::OverrideChanged { key, .. } => key,
+        _ => None,
+    });
+    assert!(key.starts_with("sha256:"), "{key}");
+}
+
+#[test]
 fn the_lines_in_force_are_listed() {
     let fixture = started(directory());
     let mut admin = fixture.admin();

@@ -150,6 +150,9 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
     }
 
     fn look(&mut self, at: usize, cost: Permits) -> Decision {
+        if self.mode(at) == Mode::Once {
+            return self.with(at, cost, Shard::look_at_condition);
+        }
         self.with(at, cost, Shard::look)
     }
 

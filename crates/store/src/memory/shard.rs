@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{
-    Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict,
+    Algorithm as _, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat,
+    Time, Verdict,
 };
 
 use super::budget::{MemoryBudget, Purpose};
-use super::slot::{AnySlot, KeySize, SLOT_BYTES, SlotBox};
+use super::slot::{AnySlot, KeySize, SLOT_BYTES};
+use super::slot_box::SlotBox;
 use super::table::TableAsk;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
@@ -83,6 +85,15 @@ impl Shard {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             Some(slot) => slot.look(ask),
             None => no_room(),
+        }
+    }
+
+    /// Returns the decision that `decide` would make if there were room, also where there is none:
+    /// a condition that denies for want of room would let the request pass uncounted.
+    pub(super) fn look_at_condition(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
+        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
+            Some(slot) => slot.look(ask),
+            None => limit.algorithm.look(&AnyState::Fresh, ask.now, ask.cost),
         }
     }
 

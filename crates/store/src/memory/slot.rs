@@ -1,18 +1,13 @@
 //! Slot: the tables of one limit in one shard, one for each size of key.
 //!
 //! ```text
-//!   SlotBox::Gcra(Box<Slot<Gcra>>)       typed: the hot path
-//!   SlotBox::Other(Box<dyn AnySlot>)     one indirect call for every other algorithm
+//!   key of 8 bytes at most  --> word table        longer --> short table, long table
 //! ```
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{
-    AnyAlgorithm, Decision, Gcra, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time,
-    Visitor,
-};
+use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time};
 
 use super::LimitUsage;
 use super::budget::MemoryBudget;
@@ -22,59 +17,6 @@ use super::table::{History, Made, Table, TableAsk};
 /// Bytes that a slot counts for, the same for every algorithm, so that a limit that changes its
 /// algorithm needs no other amount.
 pub(super) const SLOT_BYTES: usize = 608;
-
-/// A slot of any algorithm.
-#[derive(Debug)]
-pub(super) enum SlotBox {
-    Gcra(Box<Slot<Gcra>>),
-    Other(Box<dyn AnySlot>),
-}
-
-impl SlotBox {
-    pub(super) fn new(limit: &Limit, hasher: &RandomState) -> Self {
-        let version = limit.version;
-        if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm {
-            return Self::Gcra(Box::new(Slot::new(gcra, version, hasher)));
-        }
-        Self::Other(limit.algorithm.visit(Make { version, hasher }))
-    }
-}
-
-/// Makes a slot for an algorithm.
-struct Make<'a> {
-    version: u32,
-    hasher: &'a RandomState,
-}
-
-impl Visitor for Make<'_> {
-    type Output = Box<dyn AnySlot>;
-
-    fn visit<A: Listed>(self, algorithm: &A) -> Box<dyn AnySlot> {
-        Box::new(Slot::new(algorithm, self.version, self.hasher))
-    }
-}
-
-impl Deref for SlotBox {
-    type Target = dyn AnySlot;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Gcra(slot) => &**slot,
-            Self::Other(slot) => &**slot,
-        }
-    }
-}
-
-impl DerefMut for SlotBox {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Gcra(slot) => &mut **slot,
-            Self::Other(slot) => &mut **slot,
-        }
-    }
-}
 
 /// The tables of a limit.
 #[derive(Debug)]
@@ -189,7 +131,7 @@ pub(super) trait AnySlot: fmt::Debug + Send {
 }
 
 impl<A: Listed> Slot<A> {
-    fn new(algorithm: &A, version: u32, hasher: &RandomState) -> Self {
+    pub(super) fn new(algorithm: &A, version: u32, hasher: &RandomState) -> Self {
         const { assert!(size_of::<Self>() <= SLOT_BYTES, "a slot counts for as much") };
         Self {
             version,

@@ -41,15 +41,15 @@ for i = 1, count do
   end
 end
 
--- What to do, by number; 8 is added to a charge that is made whoever refuses, 16 to the last
--- charge of a request. OTHERWISE is an alternative to the charge before it, which is asked if
--- that one is denied. ONCE excuses the next charge if it denies, and is made together with it.
+-- What to do, by number; 8 is added to a charge that is made even if the request is refused, 16 to
+-- the last charge of a request. OTHERWISE is an alternative to the charge before it, which is asked
+-- if that one is denied. ONCE excuses the next charge if it denies, and is made together with it.
 -- HEADROOM denies the next charge if it denies, and is never made; its numbers are those of both.
 local ENFORCE, SHADOW, REFUND, OTHERWISE, ONCE, HEADROOM = 0, 1, 2, 3, 4, 5
 local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
 local key, passed, regardless, after, length, admitted = {}, {}, {}, {}, 0, true
 local denied, others = true, true -- of the chain: its charges so far, and all chains before it
-local excused, shed, once -- the charge before: ONCE or HEADROOM that denies, what ONCE makes
+local excused, shed, once -- the charge before: ONCE or HEADROOM that denies, the state after ONCE
 while at <= size do
   local i, act, a, b, c, d
   i, act, a, b, c, d, at = struct.unpack('<HBdddd', charges, at)
@@ -95,6 +95,7 @@ while at <= size do
       after[j] = nil
     end
     length, admitted, denied, others = 0, true, true, true
+    excused, shed, once = nil, nil, nil
   end
 end
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Balance, BanTerms, Banning, Charge, Decision, Denials, Edge,
-    Exponential, Gcra, GrantId, Granted, Hybrid, Interval, Key, Limit, LimitId, Listed, Log,
-    MAX_BAN, Mode, Nanos, Origin, Outage, Permits, Quota, QuotaReset, Refund, SubBuckets, Tat,
+    Exponential, Gcra, GrantId, Granted, Hybrid, Interval, Key, Limit, LimitId, LimitScope, Listed,
+    Log, MAX_BAN, Mode, Nanos, Origin, Outage, Permits, Quota, QuotaReset, Refund, SubBuckets, Tat,
     Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
@@ -144,6 +144,17 @@ where
     }
 }
 
+fn limit_named(name: &str, id: u64, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: name.into(),
+        id: LimitId::new(u32::try_from(id).unwrap()),
+        version: 1,
+        outage: Outage::Local,
+        scope: LimitScope::Cluster,
+        algorithm: algorithm.into(),
+    }
+}
+
 /// One key of one limit, for [`LENGTH`] operations.
 async fn live<A>(trial: &Trial<A>, store: &RedisStore, seed: u64)
 where
@@ -156,22 +167,10 @@ where
             break (recipe, algorithm);
         }
     };
-    let mut limit = Limit {
-        name: format!("{}-{seed}", trial.name).into(),
-        id: LimitId::new(u32::try_from(seed).unwrap()),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: algorithm.clone().into(),
-    };
-    let companion = Limit {
-        name: format!("companion-{seed}").into(),
-        id: LimitId::new(1_000_000 + u32::try_from(seed).unwrap()),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Gcra::token_bucket("9/1s".parse().unwrap()).unwrap().into(),
-    };
+    let name = format!("{}-{seed}", trial.name);
+    let mut limit = limit_named(&name, seed, algorithm.clone());
+    let bucket = Gcra::token_bucket("9/1s".parse().unwrap()).unwrap();
+    let companion = limit_named(&format!("companion-{seed}"), 1_000_000 + seed, bucket);
     let mut state = A::State::default();
     let mut now = Time::ZERO + YEAR;
     let mut history = Vec::new();
@@ -241,11 +240,7 @@ where
                     ..charge
                 };
                 let both = [charge, beside];
-                let charges = if seed.is_multiple_of(2) {
-                    &both[..1]
-                } else {
-                    &both
-                };
+                let charges = &both[..if seed.is_multiple_of(2) { 1 } else { 2 }];
                 (
                     Some(expected),
                     Some(store.decide(charges, now).await.unwrap()),

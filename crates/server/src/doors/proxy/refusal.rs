@@ -11,8 +11,9 @@
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use ratekeeper::problem::PROBLEM_JSON;
-use ratekeeper::{Answer, tower};
+use ratekeeper::{Answer, Outcome, tower};
 use ratekeeper_core::Nanos;
+use ratekeeper_policy::Body;
 
 /// The page of a refusal; status and wait are filled in.
 const PAGE: &str = include_str!("refusal.html");
@@ -43,8 +44,8 @@ pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
         }
         return response;
     }
-    let own = response.headers().get(header::CONTENT_TYPE);
-    if own.is_none_or(|own| own != PROBLEM_JSON) {
+    let has_own = |limit: Outcome<'_>| limit.report().refusal.body != Body::ProblemJson;
+    if answer.refused_by().is_some_and(has_own) {
         return response;
     }
     let (content_type, body) = match form(request) {
@@ -66,13 +67,20 @@ pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
     response
 }
 
+/// Returns true for an origin of the list.
+pub(super) fn is_listed(origins: &[String], origin: Option<&HeaderValue>) -> bool {
+    let is = |origin: &HeaderValue| {
+        let mut origins = origins.iter();
+        origins.any(|listed| listed.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
+    };
+    origin.is_some_and(is)
+}
+
 /// Lets web pages of these origins read the response.
 pub(super) fn put_cors(origins: &[String], origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    let Some(origin) = origin else {
-        return;
-    };
-    let is_listed = |listed: &String| listed.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
-    if origins.iter().any(is_listed) {
+    if let Some(origin) = origin
+        && is_listed(origins, Some(origin))
+    {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         let credentials = HeaderValue::from_static("true");
         headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, credentials);
