@@ -33,7 +33,7 @@ pub(crate) struct Grant {
 const HELP: &str = "\
 Examples:
   ratekeeper grant 500 --limit credits --key user=ann --id payment-4711
-  ratekeeper peek credits user=ann
+  ratekeeper peek credits attr:user=ann
 
 This calls the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. If the
 answer is lost, repeat the call with the same id.
