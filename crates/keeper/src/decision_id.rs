@@ -50,7 +50,8 @@ const MAX_CHARS: usize = MAX_BYTES / 3 * 4;
 ///     "#,
 /// )?;
 /// let nonce = LeaseId::from_bytes([7; 16]); // to be random
-/// let asking = keeper.check_for_report(&Facts::default(), Scope::All, || Some(nonce));
+/// let facts = Facts::default();
+/// let asking = keeper.check_for_report(&facts, Scope::All, || Some(nonce));
 /// let answer = at_once(asking).unwrap();
 /// let id = answer.decision().expect("the limit is corrected by reports");
 /// assert_eq!(id.to_string().parse::<DecisionId>().as_ref(), Ok(id));

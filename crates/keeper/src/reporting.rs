@@ -40,7 +40,8 @@ use crate::{Answer, Clock, DecisionId, Keeper, Scope};
 ///     "#,
 /// )?;
 /// let nonce = LeaseId::from_bytes([7; 16]); // to be random
-/// let asking = keeper.check_for_report(&Facts::default(), Scope::All, || Some(nonce));
+/// let facts = Facts::default();
+/// let asking = keeper.check_for_report(&facts, Scope::All, || Some(nonce));
 /// let answer = at_once(asking).unwrap();
 /// let id = answer.decision().expect("the limit is corrected by reports");
 /// let served = Report::default().status(200);
