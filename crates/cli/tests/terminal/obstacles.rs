@@ -129,7 +129,7 @@ fn pause() {
 }
 
 /// Polls `ready`, and fails after a while.
-fn await_that(what: &str, ready: impl Fn() -> bool) {
+fn await_that(what: &str, mut ready: impl FnMut() -> bool) {
     for _ in 0..PATIENCE.as_millis() / 10 {
         if ready() {
             return;
@@ -174,11 +174,15 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
 fn a_log_without_a_reader_costs_lines_only() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     let service = Running::start(&desk, &[], Stdio::piped());
-    let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
     let mut stream = TcpStream::connect(&service.http).expect("the listener is open");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 32";
-    let whole = format!("{head}\r\n\r\n{body}");
+    // The first refusal of each client has a line, so many clients fill the log sooner than one.
+    let whole = |client: usize| {
+        let body = format!(r#"{{"request": {{"ip": "2001:db8:{client:x}::1"}}}}"#);
+        let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: ";
+        format!("{head}{}\r\n\r\n{body}", body.len())
+    };
+    let mut asked = 0;
     // A read with a time-out may be interrupted, and is then made again.
     let read = |mut stream: &TcpStream| loop {
         match stream.read(&mut [0; 4096]) {
@@ -189,12 +193,14 @@ fn a_log_without_a_reader_costs_lines_only() {
     await_that("a full log", || {
         for _ in 0..200 {
             let mut stream = &stream;
+            let whole = whole(asked / 4 % 0xffff); // three pass, the fourth is refused
             stream.write_all(whole.as_bytes()).expect("it reads");
             assert!(read(stream) > 0);
+            asked += 1;
         }
         service.metric("ratekeeper_log_lines_dropped_total") > 0
     });
-    stream.write_all(whole.as_bytes()).expect("it reads");
+    stream.write_all(whole(0).as_bytes()).expect("it reads");
     assert!(read(&stream) > 0);
     assert_eq!(
         service.end(),
