@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use ratekeeper::core::{LeaseId, Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Answer, Keeper, ManualClock, Permit, Scope, at_once};
+use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Permit, Scope, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -393,4 +393,20 @@ fn a_pattern_matches_an_api_key_before_it_is_hashed() {
         let passed = |_: &usize| keeper.check_now(&facts, Scope::All).allowed();
         assert_eq!((0..99).take_while(passed).count(), expected, "{key}");
     }
+}
+
+#[test]
+fn each_item_of_a_call_is_blocked() {
+    let keeper = keeper(&limit(r#"limit = "3/1m""#, r#"ended = "blocked""#));
+    let users = ["ada", "ada", "bob"];
+    let attributes = users.map(|user| [("plan", "ended"), ("user", user)]);
+    let items = attributes.each_ref().map(|attributes| Asked {
+        facts: Facts {
+            attributes,
+            ..Facts::default()
+        },
+        act: Act::Charge,
+    });
+    let answers = at_once(keeper.call(&items)).unwrap();
+    assert_eq!([0, 1, 2].map(|item| answers.refuses(item)), [true; 3]);
 }

@@ -88,8 +88,7 @@ impl Policy {
     fn add_verified(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
-        let start = out.next_start();
-        out.set_aside.clear();
+        out.begin();
         match &facts.descriptor {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
@@ -107,7 +106,7 @@ impl Policy {
             }
         }
         if !out.set_aside.is_empty() {
-            out.remove_set_aside(start);
+            out.remove_set_aside();
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Charges {
     pub bytes: KeyBytes,
     /// Rules that others replace for the request whose charges are being added.
     pub(super) set_aside: SmallVec<[u32; 4]>,
+    /// Where the charges of that request begin.
+    start: ChargeStart,
 }
 
 /// Key bytes of a request; the first 128 need no allocation.
@@ -66,8 +68,8 @@ impl Deref for KeyBytes {
 }
 
 /// Where the charges of a request begin.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ChargeStart {
+#[derive(Clone, Copy, Debug, Default)]
+struct ChargeStart {
     entries: usize,
     missing: usize,
     barred: usize,
@@ -129,6 +131,17 @@ impl Charges {
         self.barred.clear();
         self.replaced.clear();
         self.bytes.truncate(0);
+        self.begin();
+    }
+
+    /// Begins the charges of a request, behind those of the requests before it.
+    pub(super) fn begin(&mut self) {
+        self.set_aside.clear();
+        self.start = ChargeStart {
+            entries: self.entries.len(),
+            missing: self.missing.len(),
+            barred: self.barred.len(),
+        };
     }
 
     /// Returns the charges, for the store. Rules that are off never appear.
@@ -155,10 +168,11 @@ impl Charges {
             .map_or(&rule.limit, |variant| &variant.limit)
     }
 
-    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys, and
-    /// enforced if it is for one of them.
+    /// Adds a rule that allows the key of a request nothing. It comes once for two such keys of
+    /// one request, and enforced if it is for one of them.
     pub(super) fn bar(&mut self, rule: u32, of: &Rule, mode: Mode) {
-        match self.barred.last_mut() {
+        let of_this_request = self.barred.get_mut(self.start.barred..);
+        match of_this_request.and_then(|barred| barred.last_mut()) {
             Some(before) if before.rule == rule => {
                 if mode == Mode::Enforce {
                     before.mode = mode;
@@ -175,14 +189,14 @@ impl Charges {
         }
     }
 
-    /// Removes the charges from `start` on of the rules that others replace, with their
-    /// alternatives.
-    pub(super) fn remove_set_aside(&mut self, start: ChargeStart) {
+    /// Removes the charges of this request by rules that others replace, with their alternatives.
+    pub(super) fn remove_set_aside(&mut self) {
         let Self {
             entries,
             missing,
             barred,
             set_aside,
+            start,
             ..
         } = self;
         let keeper = |start: usize| {
@@ -208,15 +222,6 @@ impl Charges {
     /// Returns true if another rule replaces this one for the request added last.
     pub fn is_replaced(&self, rule: u32) -> bool {
         self.set_aside.contains(&rule)
-    }
-
-    /// Returns the end of the charges, where those of the next request begin.
-    pub(super) fn next_start(&self) -> ChargeStart {
-        ChargeStart {
-            entries: self.entries.len(),
-            missing: self.missing.len(),
-            barred: self.barred.len(),
-        }
     }
 
     /// Returns the limit of an entry with the caller's numbers, if they are not the rule's own.
