@@ -122,8 +122,8 @@ fn on_loan(policy: &Policy) -> Option<String> {
         [one, rest @ ..] => format!("limit {one} and {} more", rest.len()),
     };
     Some(format!(
-        "{names}: permits are taken by POST /v1/acquire and by Envoy; /v1/check and /v1/auth \
-         only check whether one is free"
+        "{names}: permits are taken by POST /v1/acquire, the proxy listener and Envoy; /v1/check \
+         and /v1/auth only check whether one is free"
     ))
 }
 

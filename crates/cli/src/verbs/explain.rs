@@ -286,7 +286,10 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     alternatives(policy, rule, output)?;
     trials(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
-        output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
+        output.line(
+            "    taken by  POST /v1/acquire or the proxy listener; a check only tests if a permit \
+             is free",
+        )?;
     }
     if let Some(redis) = &policy.settings.redis {
         output.line(format!(
