@@ -1,13 +1,17 @@
-//! The guide's recipes: each policy is served, and answers its requests as the guide says.
+//! The policies of two pages of the guide: each is served, and answers its requests as the page
+//! says, with its counters in memory and in Redis.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
 
-const GUIDE: &str = include_str!("../../../../docs/guide/recipes.md");
+const RECIPES: &str = include_str!("../../../../docs/guide/recipes.md");
+const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
 /// Maximum number of lines of a policy in the recipes.
 const MAX_LINES: usize = 20;
 
@@ -17,8 +21,8 @@ struct Recipe<'a> {
     requests: Vec<&'a str>,
 }
 
-fn recipes() -> Vec<Recipe<'static>> {
-    let sections = GUIDE.split("\n## ").skip(1);
+fn recipes_of(page: &'static str) -> Vec<Recipe<'static>> {
+    let sections = page.split("\n## ").skip(1);
     sections
         .map(|section| Recipe {
             title: section.lines().next().unwrap_or_default(),
@@ -36,24 +40,51 @@ fn blocks<'a>(section: &'a str, language: &'a str) -> impl Iterator<Item = &'a s
 
 #[test]
 fn every_recipe_answers_as_the_guide_shows() {
-    let recipes = recipes();
+    let recipes = recipes_of(RECIPES);
     assert!(recipes.len() >= 15, "{}", recipes.len());
-    for recipe in recipes {
-        let Recipe { title, policy, .. } = &recipe;
+    for Recipe { title, policy, .. } in &recipes {
         let lines = policy.lines().filter(|line| !line.is_empty()).count();
         assert!((1..=MAX_LINES).contains(&lines), "{title}: {lines} lines");
-        let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
-        let path = dir.path().join("policy.toml");
-        let text = format!("version = 1\ntimezone = \"UTC\"\n{policy}");
-        std::fs::write(&path, text).expect("the test's directory is writable");
-        let service = Service::start(dir.path(), &path);
-        for line in &recipe.requests {
-            answered(service.http(), title, line);
-        }
+    }
+    answer_everywhere(&recipes);
+}
+
+#[test]
+fn every_policy_of_the_tour_answers_as_the_guide_shows() {
+    let policies = recipes_of(TOUR);
+    assert_eq!(policies.len(), 8);
+    answer_everywhere(&policies);
+}
+
+/// Serves the policies from memory, and from a Redis if there is one.
+fn answer_everywhere(recipes: &[Recipe<'_>]) {
+    let dir = tempfile::tempdir().expect("the system has a temporary directory");
+    for recipe in recipes {
+        answer(dir.path(), recipe, "");
+    }
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("[store.redis]\nurl = \"{}\"\ndeadline = \"5s\"\n", redis.url());
+    for recipe in recipes {
+        answer(dir.path(), recipe, &store);
+        redis.run(&["FLUSHALL"]); // recipes may share names of limits
     }
 }
 
-/// Sends `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report STATUS]`.
+/// Serves a policy, and sends its requests.
+fn answer(dir: &Path, recipe: &Recipe<'_>, store: &str) {
+    let path = dir.join("policy.toml");
+    let text = format!("version = 1\ntimezone = \"UTC\"\n{store}{}", recipe.policy);
+    std::fs::write(&path, text).expect("the test's directory is writable");
+    let service = Service::start(dir, &path);
+    for line in &recipe.requests {
+        answered(service.http(), recipe.title, line);
+    }
+}
+
+/// Sends `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report RESULT]`. A result is a
+/// status, `cost N`, or an outcome.
 fn answered(to: SocketAddr, title: &str, line: &str) {
     let parts = line.split_once(" x ").zip(line.rsplit_once(": "));
     let ((count, _), (request, expected)) =
@@ -72,14 +103,31 @@ fn answered(to: SocketAddr, title: &str, line: &str) {
         assert_eq!(answer.status.to_string(), status, "{place}");
         let json: Value = serde_json::from_str(&answer.body).expect("an answer is JSON");
         let limits = json["limits"].as_array().into_iter().flatten();
-        let mut denying = limits.filter(|limit| limit["verdict"] == "deny");
+        let mut denying = limits.filter(|limit| denies(&limit["verdict"]));
         let names = |found: &Value| found["name"] == limit;
         assert!(limit.is_empty() || denying.any(names), "{place}");
-        if let Ok(result) = report.parse::<u16>() {
-            let report = json!({ "decision": json["decision"], "status": result });
+        if !report.is_empty() {
+            let mut report = result(report);
+            report["decision"] = json["decision"].clone();
             let reported = Visitor::at(2).post_json(to, "/v1/report", &report.to_string());
             assert_eq!(reported.status, 200, "{place}: {}", reported.body);
         }
+    }
+}
+
+/// `deny`, or `deny_forever` for what never fits.
+fn denies(verdict: &Value) -> bool {
+    verdict.as_str().is_some_and(|it| it.starts_with("deny"))
+}
+
+/// A result as a report.
+fn result(text: &str) -> Value {
+    match text.strip_prefix("cost ") {
+        Some(cost) => json!({ "cost": cost.parse::<u32>().expect("a cost is a number") }),
+        None => match text.parse::<u16>() {
+            Ok(status) => json!({ "status": status }),
+            Err(_) => json!({ "outcome": text }),
+        },
     }
 }
 
@@ -87,16 +135,26 @@ fn answered(to: SocketAddr, title: &str, line: &str) {
 fn body(request: &str) -> String {
     let mut words = request.split(' ');
     let (method, path) = (words.next(), words.next());
-    let (mut ip, mut headers, mut attributes) = (None, Map::new(), Map::new());
+    let (mut ip, mut host, mut cost) = (None, None, 1);
+    let (mut headers, mut attributes) = (Map::new(), Map::new());
     for word in words {
         let (field, value) = word.split_once('=').expect("FIELD=VALUE");
         match field.split_once('.') {
             None if field == "ip" => ip = Some(value),
+            None if field == "host" => host = Some(value),
+            None if field == "cost" => cost = value.parse().expect("a cost is a number"),
             Some(("header", name)) => drop(headers.insert(name.into(), value.into())),
             Some(("attr", name)) => drop(attributes.insert(name.into(), value.into())),
             _ => panic!("no such field: {field}"),
         }
     }
-    let request = json!({"method": method, "path": path, "ip": ip, "headers": headers});
-    json!({"request": request, "attributes": attributes}).to_string()
+    let mut request = json!({"method": method, "path": path, "ip": ip, "headers": headers});
+    if let Some(host) = host {
+        request["host"] = host.into();
+    }
+    let mut call = json!({"request": request, "attributes": attributes});
+    if cost != 1 {
+        call["cost"] = cost.into(); // a number of its own; without one the policy's holds
+    }
+    call.to_string()
 }
