@@ -1,26 +1,31 @@
-//! Address: one address of an upstream, its idle connections, and whether it is left out.
+//! Address: one address of an upstream, its connections, and whether it is left out.
 //!
 //! ```text
-//!   lease --> room --> idle connection, of this thread if there is one --.
-//!                '---> new connection -----------------------------------> request --> response
-//!                        | refused: left out for a while                              |
-//!                        v                             idle again <-- end of body <---'
+//!   lease --> room --> HTTP/2 connection of this thread with a free stream -------.
+//!                '---> idle connection, of this thread if there is one ----------.|
+//!                '---> new connection --------------------------------------------> request
+//!                        | refused: left out for a while                             |
+//!                        v                idle again, or a free stream <-- end of body
 //! ```
+//!
+//! An HTTP/2 connection serves the requests of the thread that opened it, up to the number of
+//! streams that its peer allows. Requests that come while one is opened wait for it, so that they
+//! share it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::{http1, http2};
 use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Time};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::error::UpstreamFailure;
+use crate::connection::{Sender, Streams, Transport, UpstreamAddress, Wanted};
+use crate::error::{ForwardError, UpstreamFailure};
+use crate::outgoing::Form;
 use crate::upload::{Stage, Upload, UploadBody};
 
 /// How long an address that refuses connections is left out.
@@ -30,16 +35,17 @@ const MAX_IDLE: usize = 256;
 /// How long a connection may be idle. Servers close idle connections too, and a connection that is
 /// about to be closed costs a retry.
 const IDLE: Duration = Duration::from_secs(30);
-/// Maximum number of bytes of a response's head.
-const MAX_HEAD: usize = 64 << 10;
-/// Maximum number of fields of a response.
-const MAX_FIELDS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Address {
-    /// `HOST:PORT`
-    name: String,
+    at: UpstreamAddress,
     idle: Mutex<Vec<IdleConnection>>,
+    shared: Mutex<Vec<SharedConnection>>,
+    /// True if connections serve one request at a time: always without TLS, else as the last one
+    /// did.
+    alone: AtomicBool,
+    /// Held while a connection is opened that others may share.
+    opening: AsyncMutex<()>,
     /// A permit for each request.
     room: Arc<Semaphore>,
     out_until: AtomicU64,
@@ -47,10 +53,20 @@ pub(crate) struct Address {
 
 #[derive(Debug)]
 struct IdleConnection {
-    sender: SendRequest<UploadBody>,
+    sender: http1::SendRequest<UploadBody>,
     /// The thread whose runtime serves it: no other needs to be woken for its requests.
     thread: ThreadId,
     since: Instant,
+}
+
+/// A connection of HTTP/2.
+#[derive(Debug)]
+struct SharedConnection {
+    sender: http2::SendRequest<UploadBody>,
+    streams: Arc<Streams>,
+    thread: ThreadId,
+    /// When its last stream began.
+    used: Instant,
 }
 
 /// Where a connection comes from.
@@ -64,7 +80,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Lease {
     address: Arc<Address>,
-    pub(crate) sender: SendRequest<UploadBody>,
+    pub(crate) sender: Sender,
     pub(crate) upload: Option<Arc<Upload>>,
     /// The thread whose runtime serves the connection.
     thread: ThreadId,
@@ -73,10 +89,13 @@ pub(crate) struct Lease {
 }
 
 impl Address {
-    pub(crate) fn new(name: &str, most: usize) -> Arc<Self> {
+    pub(crate) fn new(at: UpstreamAddress, most: usize) -> Arc<Self> {
         Arc::new(Self {
-            name: name.to_owned(),
+            alone: AtomicBool::new(matches!(at.transport, Transport::Http1)),
+            at,
             idle: Mutex::default(),
+            shared: Mutex::default(),
+            opening: AsyncMutex::default(),
             room: Arc::new(Semaphore::new(most)),
             out_until: AtomicU64::new(0),
         })
@@ -87,76 +106,138 @@ impl Address {
         now.as_nanos() < self.out_until.load(Ordering::Relaxed)
     }
 
-    /// Returns a connection, idle ones first unless `wanted` is new. Waits for room if there are as
+    /// Returns a connection, open ones first unless `origin` is new. Waits for room if there are as
     /// many requests as connections are allowed; only an address that cannot be connected to is left
     /// out.
     pub(crate) async fn lease(
         self: &Arc<Self>,
-        wanted: Origin,
+        (origin, wanted): (Origin, Wanted),
         (now, patience): (Time, Duration),
-    ) -> Result<(Lease, Origin), UpstreamFailure> {
+    ) -> Result<(Lease, Origin), ForwardError> {
+        let wanted = match self.at.transport {
+            Transport::Http2 => Wanted::Any, // it has no other
+            _ => wanted,
+        };
         let end = Instant::now() + patience;
+        let late = |_| ForwardError::from(UpstreamFailure::ConnectTimeout);
         let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
         let Ok(Ok(room)) = room else {
-            return Err(UpstreamFailure::ConnectTimeout);
+            return Err(UpstreamFailure::ConnectTimeout.into());
         };
-        let mut found = None;
-        while wanted == Origin::Idle
-            && found.is_none()
-            && let Some(mut idle) = self.take_idle()
-        {
-            match timeout_at(end, idle.sender.ready()).await {
-                Ok(Ok(())) => found = Some((idle.sender, idle.thread, Origin::Idle)),
-                Ok(Err(_)) => {} // closed
-                Err(_) => return Err(UpstreamFailure::ConnectTimeout),
-            }
-        }
-        let (sender, thread, origin) = match found {
-            Some(found) => found,
-            None => match timeout(patience, self.connect()).await {
-                Ok(Some(sender)) => (sender, thread::current().id(), Origin::New),
-                failed => {
-                    let until = (now + LEFT_OUT).as_nanos();
-                    self.out_until.store(until, Ordering::Relaxed);
-                    return Err(match failed {
-                        Ok(_) => UpstreamFailure::Refused,
-                        Err(_) => UpstreamFailure::ConnectTimeout,
-                    });
-                }
-            },
-        };
-        if self.out_until.load(Ordering::Relaxed) > 0 {
-            self.out_until.store(0, Ordering::Relaxed);
-        }
-        let lease = Lease {
+        let lease = |(sender, thread)| Lease {
             address: Arc::clone(self),
             sender,
             upload: None,
             thread,
             room,
         };
-        Ok((lease, origin))
+        if origin == Origin::Idle {
+            let open = timeout_at(end, self.open_one(wanted)).await.map_err(late)?;
+            if let Some(open) = open {
+                self.put_in();
+                return Ok((lease(open), Origin::Idle));
+            }
+        }
+        let mut opening = None;
+        if wanted == Wanted::Any && !self.alone.load(Ordering::Relaxed) {
+            opening = Some(timeout_at(end, self.opening.lock()).await.map_err(late)?);
+            // Another request may have opened one meanwhile.
+            if let Some(open) = self.take_shared() {
+                return Ok((lease(open), origin));
+            }
+            if self.alone.load(Ordering::Relaxed) {
+                opening = None; // the upstream speaks HTTP/1.1
+            }
+        }
+        let opened = timeout(patience, self.connect(wanted)).await.map_err(late);
+        drop(opening);
+        match opened.and_then(|opened| opened) {
+            Ok(sender) => {
+                self.put_in();
+                Ok((lease((sender, thread::current().id())), Origin::New))
+            }
+            Err(error) => {
+                // An upstream that speaks HTTP/2 alone serves all requests but those for WebSocket.
+                if wanted == Wanted::Any {
+                    let until = (now + LEFT_OUT).as_nanos();
+                    self.out_until.store(until, Ordering::Relaxed);
+                }
+                Err(error)
+            }
+        }
     }
 
-    /// Connects; `None` if the connection is refused.
-    async fn connect(&self) -> Option<SendRequest<UploadBody>> {
+    /// Uses the address again, if it was left out.
+    fn put_in(&self) {
+        if self.out_until.load(Ordering::Relaxed) > 0 {
+            self.out_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns a connection that is open, if there is one.
+    async fn open_one(&self, wanted: Wanted) -> Option<(Sender, ThreadId)> {
+        if wanted == Wanted::Any
+            && let Some(shared) = self.take_shared()
+        {
+            return Some(shared);
+        }
+        while let Some(mut idle) = self.take_idle() {
+            if idle.sender.ready().await.is_ok() {
+                return Some((Sender::Http1(idle.sender), idle.thread));
+            }
+        }
+        None
+    }
+
+    async fn connect(&self, wanted: Wanted) -> Result<Sender, ForwardError> {
         self.make_room();
-        let stream = TcpStream::connect(&*self.name).await.ok()?;
-        let _ = stream.set_nodelay(true); // a refusal costs speed only
-        let mut builder = Builder::new();
-        builder.max_buf_size(MAX_HEAD).max_headers(MAX_FIELDS);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
-        tokio::spawn(async move {
-            let _ = connection.with_upgrades().await; // its request has the error
-        });
-        Some(sender)
+        let sender = self.at.open(wanted).await?;
+        if wanted == Wanted::Any {
+            let is_alone = matches!(sender, Sender::Http1(_));
+            self.alone.store(is_alone, Ordering::Relaxed);
+        }
+        if let Sender::Http2(sender, stream) = &sender {
+            self.shared.lock().push(SharedConnection {
+                sender: sender.clone(),
+                streams: Arc::clone(stream.streams()),
+                thread: thread::current().id(),
+                used: Instant::now(),
+            });
+        }
+        Ok(sender)
     }
 
     /// Closes the oldest idle connections, so that they and those of requests stay within the bound.
     fn make_room(&self) {
+        let free = self.room.available_permits();
         let mut idle = self.idle.lock();
-        let surplus = idle.len().saturating_sub(self.room.available_permits());
+        let surplus = idle.len().saturating_sub(free);
         idle.drain(..surplus);
+        drop(idle);
+        let mut shared = self.shared.lock();
+        if shared.len() > free {
+            shared.retain(|it| !it.streams.is_idle());
+        }
+    }
+
+    /// Takes a stream of an HTTP/2 connection of this thread, if one is free. Connections that were
+    /// not used for `IDLE` are closed.
+    fn take_shared(&self) -> Option<(Sender, ThreadId)> {
+        if matches!(self.at.transport, Transport::Http1) {
+            return None;
+        }
+        let (thread, now) = (thread::current().id(), Instant::now());
+        let mut shared = self.shared.lock();
+        shared.retain(|it| {
+            let is_old = it.streams.is_idle() && now - it.used >= IDLE;
+            !is_old && !it.sender.is_closed()
+        });
+        let own = shared.iter_mut().filter(|it| it.thread == thread);
+        let (it, stream) = own
+            .map(|it| (it.streams.take(), it))
+            .find_map(|(stream, it)| Some((it, stream?)))?;
+        it.used = now;
+        Some((Sender::Http2(it.sender.clone(), stream), thread))
     }
 
     /// Takes the idle connection that was used last, of this thread if there is one. Older ones than
@@ -174,7 +255,7 @@ impl Address {
         Some(idle.remove(at))
     }
 
-    fn put_idle(&self, sender: SendRequest<UploadBody>, thread: ThreadId) {
+    fn put_idle(&self, sender: http1::SendRequest<UploadBody>, thread: ThreadId) {
         let mut idle = self.idle.lock();
         let since = Instant::now();
         let kept = |it: &IdleConnection| since - it.since < IDLE && !it.sender.is_closed();
@@ -192,17 +273,33 @@ impl Address {
 }
 
 impl Lease {
+    /// Returns the form of requests on the connection.
+    pub(crate) fn form(&self) -> Form {
+        self.address.at.form(&self.sender)
+    }
+
+    /// Gives the connection no further requests; those on it go on.
+    pub(crate) fn retire(&self) {
+        if let Sender::Http2(_, stream) = &self.sender {
+            let mut shared = self.address.shared.lock();
+            shared.retain(|it| !Arc::ptr_eq(&it.streams, stream.streams()));
+        }
+    }
+
     /// Returns the permit alone, for a connection that serves no further request.
     pub(crate) fn into_room(self) -> OwnedSemaphorePermit {
         self.room
     }
 
-    /// Makes the connection idle again, after the end of a response. One whose request is still
-    /// being sent is closed.
+    /// Makes the connection idle again, after the end of a response. One of HTTP/1.1 whose request
+    /// is still being sent is closed.
     pub(crate) fn give_back(self) {
         let sent = |upload: &Arc<Upload>| upload.stage() == Stage::Sent;
-        if self.upload.as_ref().is_none_or(sent) && !self.sender.is_closed() {
-            self.address.put_idle(self.sender, self.thread);
+        if let Sender::Http1(sender) = self.sender
+            && self.upload.as_ref().is_none_or(sent)
+            && !sender.is_closed()
+        {
+            self.address.put_idle(sender, self.thread);
         }
         drop(self.room); // after that, so that a request that waits for room finds the connection
     }
@@ -216,26 +313,29 @@ mod tests {
     const LONG: (Time, Duration) = (Time::ZERO, Duration::from_secs(30));
     const SHORT: (Time, Duration) = (Time::ZERO, Duration::from_millis(20));
 
-    async fn listening() -> (TcpListener, String) {
+    const IDLE_FIRST: (Origin, Wanted) = (Origin::Idle, Wanted::Any);
+
+    async fn listening() -> (TcpListener, UpstreamAddress) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let name = listener.local_addr().unwrap().to_string();
-        (listener, name)
+        let transport = Transport::Http1;
+        (listener, UpstreamAddress { name, transport })
     }
 
     #[tokio::test]
     async fn a_full_address_is_not_left_out_and_serves_those_that_wait() {
         let (_listener, name) = listening().await;
-        let address = Address::new(&name, 1);
-        let (held, origin) = address.lease(Origin::Idle, LONG).await.unwrap();
+        let address = Address::new(name, 1);
+        let (held, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         assert_eq!(origin, Origin::New);
-        let full = address.lease(Origin::Idle, SHORT).await;
-        assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout));
+        let full = address.lease(IDLE_FIRST, SHORT).await;
+        assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout.into()));
         assert!(!address.is_out(Time::ZERO));
         let give_back = async {
             tokio::task::yield_now().await;
             held.give_back();
         };
-        let (waiting, ()) = tokio::join!(address.lease(Origin::Idle, LONG), give_back);
+        let (waiting, ()) = tokio::join!(address.lease(IDLE_FIRST, LONG), give_back);
         assert_eq!(waiting.unwrap().1, Origin::Idle);
     }
 
@@ -243,18 +343,18 @@ mod tests {
     async fn an_address_that_refuses_is_left_out() {
         let (listener, name) = listening().await;
         drop(listener);
-        let address = Address::new(&name, 1);
-        let refused = address.lease(Origin::Idle, LONG).await;
-        assert_eq!(refused.err(), Some(UpstreamFailure::Refused));
+        let address = Address::new(name, 1);
+        let refused = address.lease(IDLE_FIRST, LONG).await;
+        assert_eq!(refused.err(), Some(UpstreamFailure::Refused.into()));
         assert!(address.is_out(Time::ZERO));
     }
 
     #[tokio::test]
     async fn connections_keep_their_thread_and_within_the_bound() {
         let (_listener, name) = listening().await;
-        let address = Address::new(&name, 2);
-        let (one, _) = address.lease(Origin::Idle, LONG).await.unwrap();
-        let (two, _) = address.lease(Origin::Idle, LONG).await.unwrap();
+        let address = Address::new(name, 2);
+        let (one, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (two, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         let own = thread::current().id();
         let give_back = move || {
             one.give_back();
@@ -262,20 +362,23 @@ mod tests {
         };
         thread::spawn(give_back).join().unwrap();
         assert!(address.idle.lock().iter().all(|it| it.thread == own));
-        let (_new, origin) = address.lease(Origin::New, LONG).await.unwrap();
+        let (_new, origin) = address
+            .lease((Origin::New, Wanted::Any), LONG)
+            .await
+            .unwrap();
         assert_eq!((origin, address.idle.lock().len()), (Origin::New, 1));
     }
 
     #[tokio::test]
     async fn old_connections_are_not_used() {
         let (_listener, name) = listening().await;
-        let address = Address::new(&name, 1);
-        let (lease, _) = address.lease(Origin::Idle, LONG).await.unwrap();
+        let address = Address::new(name, 1);
+        let (lease, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         lease.give_back();
         for it in address.idle.lock().iter_mut() {
             it.since -= IDLE;
         }
-        let (_lease, origin) = address.lease(Origin::Idle, LONG).await.unwrap();
+        let (_lease, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         assert_eq!(origin, Origin::New);
     }
 }

@@ -3,12 +3,15 @@
 use std::fmt;
 
 /// Why there is no response of the upstream.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// The upstream is at fault.
     #[error("{0}")]
     Upstream(UpstreamFailure),
+    /// The TLS handshake with the upstream failed; the reason is for the operator, not the client.
+    #[error("the upstream cannot be reached by TLS")]
+    Tls(String),
     /// The client did not send the rest of the body in time.
     #[error("the body of the request did not arrive in time")]
     UploadTimeout,

@@ -22,8 +22,6 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-/// The scheme of the listener.
-const SCHEME: &str = "http";
 /// Beginning of the names of our own fields, which no client may send.
 const OWN: &str = "x-ratekeeper-";
 /// Beginning of the names of fields about a client.
@@ -39,6 +37,26 @@ pub struct Client {
     /// The field in which trusted proxies name the address of the client, if it is another than
     /// those of the table above; of others it is removed.
     pub address_field: Option<HeaderName>,
+    /// The scheme of the listener.
+    pub scheme: ClientScheme,
+}
+
+/// How clients reach the listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientScheme {
+    /// Without TLS.
+    Http,
+    /// By TLS.
+    Https,
+}
+
+impl ClientScheme {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
 }
 
 impl Client {
@@ -70,7 +88,7 @@ pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut Hea
         headers.insert(HOST, host.clone());
     }
     if !headers.contains_key(PROTO) {
-        headers.insert(PROTO, HeaderValue::from_static(SCHEME));
+        headers.insert(PROTO, HeaderValue::from_static(client.scheme.name()));
     }
     let mut element = match peer {
         IpAddr::V4(peer) => format!("for={peer}"),
@@ -79,7 +97,7 @@ pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut Hea
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         let _ = write!(element, ";host=\"{host}\""); // no host has quotes or backslashes
     }
-    element.extend([";proto=", SCHEME]);
+    element.extend([";proto=", client.scheme.name()]);
     append(headers, header::FORWARDED, &element);
 }
 
@@ -153,6 +171,7 @@ mod tests {
             peer,
             trust,
             address_field: Some(HeaderName::from_static("cf-connecting-ip")),
+            scheme: ClientScheme::Https,
         };
         put(&client, Some(&host), &mut headers);
         let mut found: Vec<_> = headers
@@ -170,14 +189,14 @@ mod tests {
         let own = [
             ("x-forwarded-for", "192.0.2.1"),
             ("x-forwarded-host", "a.example"),
-            ("x-forwarded-proto", "http"),
-            ("forwarded", "for=192.0.2.1;host=\"a.example\";proto=http"),
+            ("x-forwarded-proto", "https"),
+            ("forwarded", "for=192.0.2.1;host=\"a.example\";proto=https"),
         ];
         check("192.0.2.1", Trust::Nothing, &[], &own);
         let invented = [
             ("x-forwarded-for", "10.0.0.1"),
             ("x-forwarded-host", "b"),
-            ("x-forwarded-proto", "https"),
+            ("x-forwarded-proto", "http"),
             ("x-real-ip", "10.0.0.1"),
             ("forwarded", "for=10.0.0.1"),
             ("x_forwarded-for", "10.0.0.1"),
@@ -197,16 +216,16 @@ mod tests {
             &[
                 ("x-forwarded-for", "10.0.0.1"),
                 ("x-forwarded-for", "10.0.0.2"),
-                ("x-forwarded-proto", "https"),
+                ("x-forwarded-proto", "http"),
                 ("forwarded", "for=10.0.0.1"),
             ],
             &[
                 ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 2001:db8::1"),
                 ("x-forwarded-host", "a.example"),
-                ("x-forwarded-proto", "https"),
+                ("x-forwarded-proto", "http"),
                 (
                     "forwarded",
-                    "for=10.0.0.1, for=\"[2001:db8::1]\";host=\"a.example\";proto=http",
+                    "for=10.0.0.1, for=\"[2001:db8::1]\";host=\"a.example\";proto=https",
                 ),
             ],
         );

@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{Budget, BudgetSettings};
 use tokio::time::{Instant, timeout};
 
 use crate::address::{Address, Lease, Origin};
+use crate::connection::{Sender, UpstreamAddress, Wanted};
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::Client;
 use crate::hop::Hop;
-use crate::outgoing::{prepare, prepare_response};
+use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::tunnel::Tunnel;
 use crate::upload::{Stage, Upload, UploadBody};
 
@@ -27,11 +26,11 @@ pub const MAX_ADDRESSES: usize = 32;
 const RETRY_PERCENT: u32 = 20;
 
 /// How requests are forwarded.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// `HOST:PORT` of each address, at most [`MAX_ADDRESSES`].
-    pub addresses: Vec<String>,
-    /// Maximum number of connections to each, tunnels among them.
+    /// The addresses, at most [`MAX_ADDRESSES`].
+    pub addresses: Vec<UpstreamAddress>,
+    /// Maximum number of requests to each at a time, tunnels among them, and so of connections.
     pub max_connections: usize,
     /// Maximum wait for room among the connections, and then for a connection to open.
     pub connect: Duration,
@@ -73,13 +72,13 @@ impl Gateway {
             return None;
         }
         let most = settings.max_connections.max(1);
-        let addresses = settings.addresses.iter();
+        let addresses = settings.addresses.iter().cloned();
         let retries = Budget::new(BudgetSettings {
             ratio_percent: RETRY_PERCENT,
             ..BudgetSettings::default()
         });
         Some(Self {
-            addresses: addresses.map(|name| Address::new(name, most)).collect(),
+            addresses: addresses.map(|at| Address::new(at, most)).collect(),
             settings,
             turn: AtomicUsize::new(0),
             retries: retries.ok()?,
@@ -101,22 +100,23 @@ impl Gateway {
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id);
         let (body, upload) = UploadBody::new(body, client.address_field);
-        if upload.is_some() && !parts.headers.contains_key(CONTENT_LENGTH) {
-            // Else hyper drops the body of a GET, whose length it does not know.
-            let chunked = HeaderValue::from_static("chunked");
-            parts.headers.insert(TRANSFER_ENCODING, chunked);
-        }
-        let is_repeatable = upload.is_none() && is_idempotent(&parts.method) && !hop.websocket;
+        let has_no_copy = upload.is_some() || hop.websocket;
+        let is_repeatable = !has_no_copy && is_idempotent(&parts.method);
         let mut request = Request::from_parts(parts, body);
         self.retries.deposit(self.now());
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (mut failed, mut wanted) = (0, Origin::Idle);
-        let mut failure = UpstreamFailure::Refused;
+        let (mut failed, mut origin) = (0, Origin::Idle);
+        let wanted = if hop.websocket {
+            Wanted::Http1
+        } else {
+            Wanted::Any
+        };
+        let mut failure = ForwardError::from(UpstreamFailure::Refused);
         // At most one attempt on an idle connection, and one on a new one for each address.
         while let Some(index) = self.choose(turn, failed) {
             let address = &self.addresses[index];
             let bounds = (self.now(), self.settings.connect);
-            let (mut lease, origin) = match address.lease(wanted, bounds).await {
+            let (mut lease, came) = match address.lease((origin, wanted), bounds).await {
                 Ok(leased) => leased,
                 Err(refused) => {
                     failure = refused;
@@ -124,33 +124,43 @@ impl Gateway {
                     continue;
                 }
             };
+            let form = lease.form();
+            fit(&mut request, &form, hop);
             let others = self.addresses.len() > 1;
-            let copy =
-                (is_repeatable && (others || origin == Origin::Idle)).then(|| copy(&request));
+            let is_copied = match form {
+                Form::Http1 => is_repeatable && (others || came == Origin::Idle),
+                Form::Http2(..) => !has_no_copy,
+            };
+            let copy = is_copied.then(|| copy(&request));
             let sent = self
                 .send(&mut lease.sender, request, upload.as_deref())
                 .await;
-            match sent {
+            if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
+                lease.retire();
+            }
+            let again = match sent {
                 Ok(response) => {
                     lease.upload = upload;
                     return self.finish(response, hop, lease);
                 }
-                Err(SendError::Unsent(back)) => request = *back,
-                Err(SendError::Broken) => match copy {
-                    Some(copy) if self.retries.withdraw(self.now()) => request = copy,
-                    _ => return Err(UpstreamFailure::Broken.into()),
-                },
+                Err(SendError::Unsent(back)) => Some(*back),
+                Err(SendError::GoAway) => copy,
+                Err(SendError::Refused) => copy.filter(|_| self.retries.withdraw(self.now())),
+                Err(SendError::Broken) => {
+                    copy.filter(|_| is_repeatable && self.retries.withdraw(self.now()))
+                }
                 Err(SendError::End(error)) => return Err(error),
-            }
+            };
+            request = again.ok_or(UpstreamFailure::Broken)?;
             drop(lease); // its room may be the last
-            failure = UpstreamFailure::Broken;
+            failure = UpstreamFailure::Broken.into();
             // Other idle connections may be as old.
-            wanted = Origin::New;
-            if origin == Origin::New {
+            origin = Origin::New;
+            if came == Origin::New {
                 failed |= 1 << index;
             }
         }
-        Err(failure.into())
+        Err(failure)
     }
 
     /// Returns the next address in turn that has not failed for this request; those that refuse
@@ -168,11 +178,11 @@ impl Gateway {
 
     async fn send(
         &self,
-        sender: &mut SendRequest<UploadBody>,
+        sender: &mut Sender,
         request: UpstreamRequest,
         upload: Option<&Upload>,
     ) -> Result<Response<Incoming>, SendError> {
-        let mut responding = std::pin::pin!(sender.try_send_request(request));
+        let mut responding = std::pin::pin!(sender.send(request));
         let result = loop {
             if let Ok(result) = timeout(self.settings.response, &mut responding).await {
                 break result;
@@ -194,7 +204,7 @@ impl Gateway {
                 SendError::End(ForwardError::UploadBroken)
             }
             None if error.error().is_parse() => SendError::End(UpstreamFailure::Broken.into()),
-            None => SendError::Broken,
+            None => unprocessed(error.error()).unwrap_or(SendError::Broken),
         })
     }
 
@@ -231,10 +241,27 @@ impl Gateway {
 enum SendError {
     /// It was not sent.
     Unsent(Box<UpstreamRequest>),
+    /// The upstream closes the connection, and has not begun to process it.
+    GoAway,
+    /// The upstream refuses the stream, and has not begun to process it.
+    Refused,
     /// It may have been sent, and no byte of a response came.
     Broken,
     /// It is not to be sent again.
     End(ForwardError),
+}
+
+/// Returns why an upstream did not begin to process a request, if it says so (RFC 9113, sections
+/// 6.8 and 8.7). Only streams that a GOAWAY does not cover end by it.
+fn unprocessed(error: &hyper::Error) -> Option<SendError> {
+    let error: &h2::Error = std::error::Error::source(error)?.downcast_ref()?;
+    if !error.is_remote() {
+        return None;
+    }
+    if error.is_go_away() {
+        return Some(SendError::GoAway);
+    }
+    (error.reason() == Some(h2::Reason::REFUSED_STREAM)).then_some(SendError::Refused)
 }
 
 /// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
@@ -255,6 +282,7 @@ fn copy(request: &UpstreamRequest) -> UpstreamRequest {
     let mut copy = Request::new(UploadBody::empty());
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
     *copy.headers_mut() = request.headers().clone();
     copy
 }

@@ -87,13 +87,23 @@ pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
     hop
 }
 
-/// Adds the fields of the next connection.
+/// Adds the fields of the next connection, if it is one of HTTP/1.1.
 pub(crate) fn put(hop: Hop, headers: &mut HeaderMap) {
     if hop.websocket {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static(WEBSOCKET));
     } else if hop.trailers {
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Replaces the fields of a connection by those of HTTP/2, which has a field for trailers alone.
+pub(crate) fn put_http2(hop: Hop, headers: &mut HeaderMap) {
+    for name in OF_A_CONNECTION {
+        headers.remove(name);
+    }
+    if hop.trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
 }

@@ -9,16 +9,18 @@
 //!                              response, its body streamed, or a tunnel <--'--> ForwardError
 //! ```
 //!
-//! Clients speak HTTP/1.1 or HTTP/2, upstreams HTTP/1.1. Bodies pass frame by frame, in both
+//! Clients speak HTTP/1.1 or HTTP/2, and so do upstreams, with TLS or without. Bodies pass frame by frame, in both
 //! directions, as fast as the receiver reads. Only an address of the settings is ever connected to:
 //! the target of a request supplies its host, and nothing more.
 //!
 //! A request is sent again only if no byte of a response has come, and
 //!
 //! * it was not sent at all, because the connection was refused or had been closed; or
+//! * the upstream states by HTTP/2 that it has not processed it, and it has no body; or
 //! * its method is idempotent, it has no body, and the budget of retries suffices.
 
 mod address;
+mod connection;
 mod download;
 mod error;
 mod examine;
@@ -30,10 +32,11 @@ mod request_id;
 mod tunnel;
 mod upload;
 
+pub use connection::{TlsTransport, Transport, UpstreamAddress};
 pub use download::{DownloadBody, DownloadError};
 pub use error::{ForwardError, UpstreamFailure};
 pub use examine::{Malformed, examine};
-pub use forwarded::{Client, Trust};
+pub use forwarded::{Client, ClientScheme, Trust};
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;

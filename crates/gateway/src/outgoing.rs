@@ -1,13 +1,28 @@
 //! Outgoing: a request as the upstream receives it, and a response as the client does.
+//!
+//! ```text
+//!              prepare                    fit, for each connection that it is sent on
+//!   GET /p --> Host, Forwarded, Via --.-> HTTP/1.1: Connection, Transfer-Encoding
+//!                                     '-> HTTP/2:   :scheme, :authority
+//! ```
 
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TRANSFER_ENCODING, VIA};
 use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Uri, Version};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Request, Uri, Version};
+use http_body::Body;
 
 use crate::forwarded::{self, Client};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
+
+/// The form of requests on a connection to an upstream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Http1,
+    /// HTTP/2, with the value of `:scheme`, and the `:authority` of requests without a host.
+    Http2(Scheme, Option<Authority>),
+}
 
 /// Changes the head of a request for the upstream, which knows it by `id`. Returns the properties
 /// of the connection from which it came.
@@ -33,12 +48,52 @@ pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Ho
     if parts.version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    hop::put(hop, headers);
-    let target = parts.uri.path_and_query().cloned();
-    parts.uri = Uri::from(target.unwrap_or(PathAndQuery::from_static("/")));
-    parts.version = Version::HTTP_11;
+    parts.uri = Uri::from(target(&parts.uri));
     parts.extensions.clear();
     hop
+}
+
+/// Gives a prepared request the form of a connection, whatever form it had for another.
+pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
+    let target = target(request.uri());
+    match form {
+        Form::Http1 => {
+            let authority = request.uri().authority();
+            let host = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+            if let Some(host) = host {
+                request.headers_mut().insert(HOST, host);
+            }
+            hop::put(hop, request.headers_mut());
+            if !request.body().is_end_stream() && !request.headers().contains_key(CONTENT_LENGTH) {
+                // Else hyper drops the body of a GET, whose length it does not know.
+                let chunked = HeaderValue::from_static("chunked");
+                request.headers_mut().insert(TRANSFER_ENCODING, chunked);
+            }
+            *request.uri_mut() = Uri::from(target);
+            *request.version_mut() = Version::HTTP_11;
+        }
+        Form::Http2(scheme, own) => {
+            let host = request.headers_mut().remove(HOST);
+            let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+            hop::put_http2(hop, request.headers_mut());
+            let mut parts = http::uri::Parts::default();
+            parts.scheme = Some(scheme.clone());
+            parts.authority = host
+                .or_else(|| request.uri().authority().cloned())
+                .or_else(|| own.clone());
+            parts.path_and_query = Some(target);
+            // All three are there, unless the address of the upstream is no authority.
+            if let Ok(uri) = Uri::from_parts(parts) {
+                *request.uri_mut() = uri;
+            }
+            *request.version_mut() = Version::HTTP_2;
+        }
+    }
+}
+
+fn target(uri: &Uri) -> PathAndQuery {
+    let target = uri.path_and_query().cloned();
+    target.unwrap_or(PathAndQuery::from_static("/"))
 }
 
 /// Changes the head of a response for the client. Returns the properties of
@@ -77,8 +132,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Trust;
-    use http::Request;
+    use crate::{ClientScheme, Trust};
 
     fn prepared(version: Version, target: &str, fields: &[(&str, &str)]) -> (String, HeaderMap) {
         let mut request = Request::builder().version(version).uri(target);
@@ -90,9 +144,20 @@ mod tests {
             peer: [192, 0, 2, 1].into(),
             trust: Trust::Nothing,
             address_field: None,
+            scheme: ClientScheme::Http,
         };
-        prepare(&mut parts, &client, HeaderValue::from_static("id-1"));
-        (parts.uri.to_string(), parts.headers)
+        let hop = prepare(&mut parts, &client, HeaderValue::from_static("id-1"));
+        let mut request = Request::from_parts(parts, String::new());
+        fit(&mut request, &Form::Http1, hop);
+        let once = request.headers().clone();
+        // A request that was offered to a connection of HTTP/2 before has the same form.
+        let own = Authority::from_static("app.internal:443");
+        fit(&mut request, &Form::Http2(Scheme::HTTPS, Some(own)), hop);
+        fit(&mut request, &Form::Http1, hop);
+        if once.contains_key(HOST) {
+            assert_eq!(*request.headers(), once);
+        }
+        (request.uri().to_string(), once)
     }
 
     #[test]
@@ -129,5 +194,38 @@ mod tests {
         assert_eq!(headers["via"], "1.1 cdn, 2.0 ratekeeper");
         assert_eq!(headers["host"], "b.example:8080");
         assert_eq!(headers["te"], "trailers");
+    }
+
+    #[test]
+    fn a_request_for_http2_has_an_authority_and_no_fields_of_a_connection() {
+        let own = || Some(Authority::from_static("app.internal:443"));
+        let hop = Hop {
+            trailers: true,
+            websocket: true,
+        };
+        for (host, authority) in [
+            (Some("shop.example:8443"), "shop.example:8443"),
+            (Some(""), "app.internal:443"),
+            (Some("a:b:c"), "app.internal:443"),
+            (None, "app.internal:443"),
+        ] {
+            let mut request = Request::builder()
+                .uri("/p?q=1")
+                .body(String::new())
+                .unwrap();
+            if let Some(host) = host {
+                let host = HeaderValue::from_static(host);
+                request.headers_mut().insert(HOST, host);
+            }
+            fit(&mut request, &Form::Http1, hop);
+            fit(&mut request, &Form::Http2(Scheme::HTTPS, own()), hop);
+            assert_eq!(
+                request.uri().to_string(),
+                format!("https://{authority}/p?q=1")
+            );
+            let fields: Vec<_> = request.headers().iter().collect();
+            let trailers = HeaderValue::from_static("trailers");
+            assert_eq!(fields, [(&http::header::TE, &trailers)]);
+        }
     }
 }

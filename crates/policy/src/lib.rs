@@ -47,6 +47,7 @@ mod signal;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 mod tokens;
 mod unit;
+mod upstream_url;
 mod value;
 mod variants;
 mod zone;
@@ -76,9 +77,10 @@ pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
     HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Secret,
-    SentinelSettings, Settings, StoreTls, Tls, WebhookSettings, upstream_address,
+    SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;
 pub use unit::Unit;
+pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{ValueError, envoy};
+use crate::{UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -191,6 +191,18 @@ pub enum Secret {
     File(PathBuf),
 }
 
+impl Tls {
+    /// Returns the same files, relative to `home`, the directory of the policy.
+    #[must_use]
+    pub fn at_home(&self, home: &Path) -> Self {
+        Self {
+            certificate: home.join(&self.certificate),
+            key: home.join(&self.key),
+            client_ca: self.client_ca.as_ref().map(|path| home.join(path)),
+        }
+    }
+}
+
 impl Secret {
     /// Returns the same place, with the path relative to `home`, the directory of the policy.
     #[must_use]
@@ -245,8 +257,13 @@ pub struct Listen {
 pub struct ProxySettings {
     /// `address`: where it listens; `Some("off")` means off.
     pub address: Option<String>,
-    /// `upstream`: `HOST:PORT` of each address, at least one; see [`upstream_address`].
-    pub upstream: Vec<String>,
+    /// `tls`: certificates of the listener, chosen by the name that a client asks for; none for
+    /// plain HTTP.
+    pub tls: Vec<Tls>,
+    /// `upstream`: the addresses, at least one.
+    pub upstream: Vec<UpstreamUrl>,
+    /// `upstream_tls`: how the certificates of `https` upstreams are verified.
+    pub upstream_tls: UpstreamTls,
     /// `cors`: origins of web pages that may read refusals, in lower case.
     pub cors: Vec<String>,
     /// `connect_timeout`: maximum time until a connection is open.
@@ -259,47 +276,13 @@ pub struct ProxySettings {
     pub upgrade_timeout: Option<Nanos>,
 }
 
-/// Returns the `HOST:PORT` of an upstream, written as `http://HOST[:PORT]`.
-///
-/// ```
-/// use ratekeeper_policy::upstream_address;
-///
-/// assert_eq!(upstream_address("http://127.0.0.1:3000").unwrap(), "127.0.0.1:3000");
-/// assert_eq!(upstream_address("http://app.internal/").unwrap(), "app.internal:80");
-/// assert!(upstream_address("https://app.internal").unwrap_err().reason.contains("TLS"));
-/// ```
-///
-/// # Errors
-/// If it has another form, or another scheme.
-pub fn upstream_address(text: &str) -> Result<String, ValueError> {
-    const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
-    let wrong = |reason: &str, help: &str| Err(ValueError::new(format!("`{text}` {reason}"), help));
-    let Some(rest) = text.strip_prefix("http://") else {
-        return if text.starts_with("https://") {
-            wrong(
-                "asks for TLS, which upstreams are not spoken to with",
-                EXAMPLE,
-            )
-        } else {
-            wrong("is not a URL of an upstream", EXAMPLE)
-        };
-    };
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    if authority.contains(['/', '?', '#']) {
-        let help = "leave the path out: requests keep their own paths";
-        return wrong("has a path", help);
-    }
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (authority, "80"),
-    };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    let is_host = !host.is_empty() && host.bytes().all(plain);
-    let is_bare_v6 = host.contains(':') && !host.starts_with('[');
-    if !is_host || is_bare_v6 || !matches!(port.parse::<u16>(), Ok(1..)) {
-        return wrong("has no valid host and port", EXAMPLE);
-    }
-    Ok(format!("{host}:{port}"))
+/// `upstream_tls` of `[listen.proxy]`. Paths are as written.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct UpstreamTls {
+    /// PEM file of the authorities; `None` for those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Name in the certificates; `None` for the host of each URL.
+    pub server_name: Option<String>,
 }
 
 /// Calls that may reset, refund and reload.
@@ -371,7 +354,7 @@ pub enum EnvoyBody {
     Limit,
 }
 
-/// Certificates of a listener, PEM. Paths are as written.
+/// A certificate of a listener, PEM. Paths are as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The chain, the server's own first.

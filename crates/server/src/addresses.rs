@@ -183,7 +183,9 @@ mod tests {
     fn the_http_listener_is_open_unless_a_proxy_listens() {
         for (listen, http) in [("proxy=off", true), ("proxy=127.0.0.1:0", false)] {
             let mut config = Config::new("").listen(listen).unwrap();
-            config.upstream.push("127.0.0.1:3000".into());
+            config
+                .upstream
+                .push("http://127.0.0.1:3000".parse().unwrap());
             let doors = Doors::chosen(&config, &Settings::default()).unwrap();
             assert_eq!(doors.http.is_some(), http, "{listen}");
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ratekeeper_policy::config::Diagnostic;
-use ratekeeper_policy::{AdminWrites, ProxySettings, Settings};
+use ratekeeper_policy::{AdminWrites, ProxySettings, Settings, UpstreamUrl};
 
 use crate::event::Sink;
 use crate::{Event, LogWriter, StoreChoice};
@@ -99,9 +99,8 @@ pub struct Config {
     /// Address of the proxy door. `None`: as the policy says, else `127.0.0.1:8080` if there is an
     /// upstream.
     pub proxy: Option<ListenAddress>,
-    /// `HOST:PORT` of each address of the upstream that requests are forwarded to. Empty: as the
-    /// policy says.
-    pub upstream: Vec<String>,
+    /// Addresses of the upstream that requests are forwarded to. Empty: as the policy says.
+    pub upstream: Vec<UpstreamUrl>,
     /// Address of Envoy's rate limit service. `None`: as the policy says, else off, or
     /// `127.0.0.1:8081` if it has configuration files.
     pub grpc: Option<ListenAddress>,
@@ -286,6 +285,12 @@ pub enum StartError {
     /// The certificates of the gRPC door cannot be used.
     #[error("[envoy.tls]: {0}")]
     Certificates(String),
+    /// The certificates of the proxy door cannot be used.
+    #[error("`tls` of [listen.proxy]: {0}")]
+    ProxyCertificates(String),
+    /// The certificates of upstreams cannot be verified as the policy says.
+    #[error("`upstream_tls` of [listen.proxy]: {0}")]
+    UpstreamTls(String),
     /// The webhook of `[alerts]` cannot be used.
     #[error("[alerts]: {0}")]
     Alerts(String),

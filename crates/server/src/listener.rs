@@ -40,8 +40,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::accept_queue::{refuse_handshakes, take_queued};
+use crate::client_stream::ClientStream;
 use crate::connections::{Connections, Seat};
 use crate::pulse::{Pulse, TICK, TickNotes};
+use crate::tls::ListenerTls;
 use crate::upgrade::Upgrade;
 use crate::watched::{Asleep, Wakes, Watched};
 use crate::{Door, StartError};
@@ -106,6 +108,11 @@ pub(crate) struct Caller<'a> {
 /// Answers the requests of a door.
 pub(crate) trait Handle: Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static;
+
+    /// Returns TLS of the listener, if it has certificates.
+    fn tls(&self) -> Option<&ListenerTls> {
+        None
+    }
 
     fn handle(
         &self,
@@ -230,6 +237,13 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
         spans,
         mut stop,
     } = visit;
+    let stream = match door.0.tls() {
+        None => ClientStream::from(stream),
+        Some(tls) => match tls.accept(stream, &pulse).await {
+            Some(stream) => stream.into(),
+            None => return,
+        },
+    };
     let shared = Arc::new(Connection {
         door,
         peer,

@@ -41,7 +41,8 @@ impl DailyNotice {
         }
     }
 
-    fn is_due(&mut self, unix_seconds: u64) -> bool {
+    /// Returns true once a day.
+    pub(crate) fn is_due(&mut self, unix_seconds: u64) -> bool {
         let is_due = unix_seconds.saturating_sub(self.last_unix_seconds) >= DAY;
         // A clock that is set back begins a new day.
         if is_due || unix_seconds < self.last_unix_seconds {

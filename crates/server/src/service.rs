@@ -44,7 +44,7 @@ use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
-use crate::{store, store_secrets};
+use crate::{store, store_secrets, tls};
 
 /// A running service. Dropping it stops it.
 ///
@@ -106,7 +106,8 @@ impl Service {
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
         let home = policy.as_deref().and_then(Path::parent);
-        let home = home.unwrap_or(Path::new(""));
+        let home = home.unwrap_or(Path::new("")).to_owned();
+        let home = &*home;
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
@@ -121,9 +122,9 @@ impl Service {
             .filter(|_| doors.proxy.is_some());
         #[cfg(feature = "proxy")]
         if let (Some(proxy), Some(own)) = (&proxy, doors.addresses().proxy)
-            && let Some(upstream) = proxy.upstream.iter().find(|it| is_own(own, it))
+            && let Some(upstream) = proxy.upstream.iter().find(|it| is_own(own, &it.address()))
         {
-            return Err(StartError::UpstreamLoop(upstream.clone()));
+            return Err(StartError::UpstreamLoop(upstream.address()));
         }
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.upstream.len());
         let capacity = Capacity::of(settings, upstreams);
@@ -155,8 +156,14 @@ impl Service {
         }
         #[cfg(feature = "proxy")]
         let proxy = proxy
-            .map(|proxy| ProxyDoor::new(Arc::clone(&shared), proxy, capacity.to_each))
+            .map(|proxy| ProxyDoor::new(Arc::clone(&shared), proxy, (capacity.to_each, home)))
             .transpose()?;
+        let mut tls = Vec::new();
+        #[cfg(feature = "grpc")]
+        tls.extend(certificates.clone());
+        #[cfg(feature = "proxy")]
+        tls.extend(proxy.as_ref().and_then(ProxyDoor::listener_tls));
+        let _ = shared.metrics.process.tls.set(tls); // it is new
         let open = Open {
             #[cfg(feature = "proxy")]
             proxy,
@@ -300,10 +307,8 @@ impl<C: Timer + 'static> ServiceRun<C> {
         };
         #[cfg(feature = "grpc")]
         let grpc = {
-            let door = self.open.envoy;
-            tokio::spawn(door.keep_fresh());
             let grpc = opening(Door::Grpc, &callers);
-            grpc.start(doors.grpc, door, &workers, &closes)
+            grpc.start(doors.grpc, self.open.envoy, &workers, &closes)
         };
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let admin = opening(Door::Admin, &operators);
@@ -321,6 +326,9 @@ impl<C: Timer + 'static> ServiceRun<C> {
                 )
             })
         });
+        for tls in process.tls.get().into_iter().flatten() {
+            tokio::spawn(tls::keep_fresh(Arc::clone(&shared), Arc::clone(tls)));
+        }
         let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.set_ready(true);

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
+use crate::client_stream::ClientStream;
 use crate::pulse::Pulse;
 
 /// Maximum number of bytes read of a connection that is closed anyway.
@@ -21,16 +21,16 @@ const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A stream that notes its bytes.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    stream: TcpStream,
+    stream: ClientStream,
     pulse: Arc<Pulse>,
     /// Bytes that were read before, and are read again first.
     before: Bytes,
 }
 
 impl Watched {
-    pub(crate) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(stream: impl Into<ClientStream>, pulse: Arc<Pulse>) -> Self {
         Self {
-            stream,
+            stream: stream.into(),
             pulse,
             before: Bytes::new(),
         }
@@ -43,10 +43,27 @@ impl Watched {
 
     /// Returns true if the client has closed the connection; wakes the connection when it does,
     /// unless the client has sent more before that.
-    fn client_left(&self, cx: &mut Context<'_>) -> bool {
+    fn client_left(&mut self, cx: &mut Context<'_>) -> bool {
         let mut byte = [0];
-        let peeked = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte));
-        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+        let mut buffer = ReadBuf::new(&mut byte);
+        match &mut self.stream {
+            ClientStream::Plain(stream) => {
+                let peeked = stream.poll_peek(cx, &mut buffer);
+                matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+            }
+            // The end of TLS is a message, which only reading finds.
+            ClientStream::Tls(stream) if self.before.is_empty() => {
+                let read = Pin::new(&mut **stream).poll_read(cx, &mut buffer);
+                let more = Bytes::copy_from_slice(buffer.filled());
+                if read.is_ready() && !more.is_empty() {
+                    self.before = more;
+                    self.note_read();
+                    return false;
+                }
+                read.is_ready()
+            }
+            ClientStream::Tls(_) => false,
+        }
     }
 
     fn note_read(&self) {
@@ -175,7 +192,7 @@ impl AsyncWrite for Watched {
         if result.is_ready() {
             // Unread bytes would make the close a reset, which can cost the client the answer that
             // names the error in them.
-            let _ = self.stream.try_read(&mut [0; LAST_BYTES]);
+            let _ = self.stream.tcp().try_read(&mut [0; LAST_BYTES]);
         }
         result
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::Nanos;
-use ratekeeper_policy::{Policy, upstream_address};
+use ratekeeper_policy::{Policy, UpstreamUrl};
 use serde_json::json;
 
 use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
@@ -220,7 +220,9 @@ fn address(text: &str) -> Result<String, Failure> {
             .hint("write for example http://127.0.0.1:3000"));
         }
     };
-    upstream_address(&url)
+    let parsed = url.parse::<UpstreamUrl>();
+    parsed
+        .map(|url| url.address())
         .map_err(|error| Failure::new(error.reason).hint("write for example http://127.0.0.1:3000"))
 }
 

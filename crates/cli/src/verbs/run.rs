@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ratekeeper_policy::upstream_address;
+use ratekeeper_policy::ValueError;
 use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
@@ -140,10 +140,10 @@ impl Run {
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
         for upstream in &self.upstream {
-            let address = upstream_address(upstream).map_err(|error| {
+            let url = upstream.parse().map_err(|error: ValueError| {
                 Failure::new(error.reason).hint("write for example http://127.0.0.1:3000")
             })?;
-            config.upstream.push(address);
+            config.upstream.push(url);
         }
         for listen in &self.listen {
             config = config.listen(listen)?;

@@ -7,10 +7,10 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_UPSTREAMS;
-use super::read::{self, At};
+use super::fields::{MAX_CERTIFICATES, MAX_UPSTREAMS};
+use super::read::{self, At, SpannedValue};
 use super::settings::{door, wait};
-use crate::{ProxySettings, upstream_address};
+use crate::{ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
 
 /// `connect_timeout`
 const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(60);
@@ -34,11 +34,15 @@ pub(super) fn proxy(listen: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Prox
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let upstream = read::texts_up_to(MAX_UPSTREAMS, table.get("upstream")?);
     let read = upstream.iter().map(|text| address_of(text, out));
-    let upstream: Vec<Option<String>> = read.collect();
-    let upstream: Option<Vec<String>> = upstream.into_iter().collect();
+    let upstream: Vec<Option<UpstreamUrl>> = read.collect();
+    let upstream: Option<Vec<UpstreamUrl>> = upstream.into_iter().collect();
+    let upstream = upstream.filter(|upstream| !upstream.is_empty())?;
+    let upstream_tls = upstream_tls(table, &upstream, out);
     Some(ProxySettings {
         address,
-        upstream: upstream.filter(|upstream| !upstream.is_empty())?,
+        tls: certificates(table),
+        upstream,
+        upstream_tls,
         cors,
         connect_timeout: connect,
         response_timeout: response,
@@ -47,18 +51,70 @@ pub(super) fn proxy(listen: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Prox
     })
 }
 
-fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+/// Reads `tls`: a table, or a list of them.
+fn certificates(table: &DeTable<'_>) -> Vec<Tls> {
+    let read = |node: &SpannedValue<'_>| {
+        let entry = node.get_ref().as_table()?;
+        let path = |name| read::text(entry, name).map(|path| path.value.into());
+        Some(Tls {
+            certificate: path("certificate")?,
+            key: path("key")?,
+            client_ca: None,
+        })
+    };
+    let Some(node) = table.get("tls") else {
+        return Vec::new();
+    };
+    match node.get_ref().as_array() {
+        Some(list) => list
+            .iter()
+            .take(MAX_CERTIFICATES)
+            .filter_map(read)
+            .collect(),
+        None => read(node).into_iter().collect(),
+    }
+}
+
+/// Reads `upstream_tls`, and warns if no connection uses it.
+fn upstream_tls(
+    table: &DeTable<'_>,
+    upstream: &[UpstreamUrl],
+    out: &mut Findings<'_>,
+) -> UpstreamTls {
+    let Some(tls) = read::table(table, "upstream_tls") else {
+        return UpstreamTls::default();
+    };
+    if upstream
+        .iter()
+        .all(|url| url.scheme != UpstreamScheme::Https)
+    {
+        let message = "no connection uses `upstream_tls`";
+        out.warning(
+            codes::GATEWAY,
+            tls.at.clone(),
+            message,
+            "no upstream begins with https",
+        )
+        .help("write for example upstream = \"https://app.internal\"");
+    }
+    UpstreamTls {
+        ca: read::text(tls.value, "ca").map(|path| path.value.into()),
+        server_name: read::text(tls.value, "server_name").map(|name| name.value.into()),
+    }
+}
+
+fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
     let refuse = |error: crate::ValueError| {
         let at: Range<usize> = text.at.clone();
         out.error(
             codes::GATEWAY,
             at,
             error.reason,
-            "expected http://HOST:PORT",
+            "expected http://HOST:PORT, https:// or h2c://",
         )
         .help(error.help);
     };
-    upstream_address(text.value).map_err(refuse).ok()
+    text.value.parse().map_err(refuse).ok()
 }
 
 /// Reads an origin of web pages: a scheme, a host, and a port if it is not the usual one.

@@ -32,9 +32,7 @@ use ratekeeper::{Clock, read_secret};
 use ratekeeper_core::Time;
 use ratekeeper_policy::WebhookSettings;
 use ratekeeper_resilience::{Backoff, Jitter, SplitMix};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, watch};
@@ -46,6 +44,7 @@ use super::message::{Message, signature, signing_key};
 use crate::StartError;
 use crate::context::ServiceContext;
 use crate::metrics::Counter;
+use crate::tls::trusting;
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
@@ -62,8 +61,6 @@ const BACKOFF: Backoff = Backoff {
 pub(crate) const LAST_MESSAGES: Duration = Duration::from_secs(5);
 /// Maximum size of the head of an answer.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Maximum size of the file of authorities.
-const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// Results of messages, as in the metric.
 pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
@@ -124,10 +121,10 @@ impl Webhook {
         let tls = if encrypted {
             let name = ServerName::try_from(host.clone());
             let name = name.map_err(|why| wrong(why.to_string()))?;
-            Some((
-                connector(settings.ca.as_deref().map(|ca| home.join(ca)).as_deref())?,
-                name,
-            ))
+            let ca = settings.ca.as_deref().map(|ca| home.join(ca));
+            let config = trusting(ca.as_deref())
+                .map_err(|why| StartError::Alerts(format!("`webhook.ca`: {why}")))?;
+            Some((TlsConnector::from(Arc::new(config)), name))
         } else {
             None
         };
@@ -210,41 +207,6 @@ where
         _ = connection => answer.await,
     };
     Ok(answer.map_err(io::Error::other)?.status())
-}
-
-/// Returns how the receiver is trusted: by the authorities in `ca`, or those of the system.
-fn connector(ca: Option<&Path>) -> Result<TlsConnector, StartError> {
-    let wrong = |why: String| StartError::Alerts(format!("`webhook.ca`: {why}"));
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = ca {
-        let pem = read_bounded(path).map_err(|why| wrong(format!("{}: {why}", path.display())))?;
-        for root in CertificateDer::pem_slice_iter(&pem) {
-            let root = root.map_err(|why| wrong(why.to_string()))?;
-            roots.add(root).map_err(|why| wrong(why.to_string()))?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    if roots.is_empty() {
-        return Err(wrong(
-            "there is no certificate: name a PEM file of authorities".into(),
-        ));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|why| wrong(why.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
-    file.take(MAX_PEM_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The end of the queue that takes messages.

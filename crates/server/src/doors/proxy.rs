@@ -14,6 +14,7 @@
 mod body;
 mod refusal;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,11 +26,13 @@ use ratekeeper::tower::{ByPolicy, Decided, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    Client, ForwardError, Forwarded, Gateway, GatewaySettings, Malformed, RequestIds, Trust,
-    Tunnel, UpstreamFailure, X_REQUEST_ID, examine,
+    Client, ClientScheme, ForwardError, Forwarded, Gateway, GatewaySettings, Malformed, RequestIds,
+    TlsTransport, Transport, Trust, Tunnel, UpstreamAddress, UpstreamFailure, X_REQUEST_ID,
+    examine,
 };
-use ratekeeper_policy::ProxySettings;
+use ratekeeper_policy::{ProxySettings, UpstreamScheme, UpstreamUrl};
 use ratekeeper_store::AnyStore;
+use rustls::pki_types::ServerName;
 
 use self::body::{ForwardedBody, InFlight, ProxyBody};
 use super::hold;
@@ -37,10 +40,11 @@ use super::problem::{
     BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, WRONG_METHOD,
 };
 use super::{put_fields, put_shadow};
-use crate::StartError;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
+use crate::tls::{ListenerTls, trusting};
+use crate::{Door, StartError};
 
 /// Default time limits.
 const CONNECT: Nanos = Nanos::SECOND;
@@ -55,6 +59,8 @@ pub(crate) struct ProxyDoor<C> {
     limits: ByPolicy<AnyStore, C>,
     gateway: Gateway,
     ids: RequestIds,
+    /// `None` for plain HTTP.
+    tls: Option<Arc<ListenerTls>>,
     /// Origins of web pages that may read refusals.
     cors: Vec<String>,
 }
@@ -64,11 +70,15 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     pub(crate) fn new(
         shared: Arc<ServiceContext<C>>,
         settings: ProxySettings,
-        max_connections: usize,
+        (max_connections, home): (usize, &Path),
     ) -> Result<Self, StartError> {
         let count = settings.upstream.len();
+        let tls = (!settings.tls.is_empty()).then(|| {
+            let files: Vec<_> = settings.tls.iter().map(|tls| tls.at_home(home)).collect();
+            ListenerTls::read(Door::Proxy, &files, &[b"h2", b"http/1.1"])
+        });
         let gateway = Gateway::new(GatewaySettings {
-            addresses: settings.upstream,
+            addresses: addresses(&settings, home).map_err(StartError::UpstreamTls)?,
             max_connections,
             connect: settings.connect_timeout.unwrap_or(CONNECT).into(),
             response: settings.response_timeout.unwrap_or(RESPONSE).into(),
@@ -80,13 +90,52 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             gateway: gateway.ok_or(StartError::Upstreams(count))?,
             shared,
             ids: RequestIds::default(),
+            tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
             cors: settings.cors,
         })
     }
+
+    /// Returns TLS of the listener; `None` for plain HTTP.
+    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.clone()
+    }
+}
+
+/// Returns the addresses of the upstream; files are relative to `home`.
+fn addresses(settings: &ProxySettings, home: &Path) -> Result<Vec<UpstreamAddress>, String> {
+    let tls = &settings.upstream_tls;
+    let mut config = None;
+    let mut address = |url: &UpstreamUrl| {
+        let transport = match url.scheme {
+            UpstreamScheme::Http => Transport::Http1,
+            UpstreamScheme::H2c => Transport::Http2,
+            UpstreamScheme::Https => {
+                let config = match &mut config {
+                    Some(config) => config,
+                    none => {
+                        let ca = tls.ca.as_ref().map(|ca| home.join(ca));
+                        none.insert(trusting(ca.as_deref())?)
+                    }
+                };
+                let host = tls.server_name.as_ref().unwrap_or(&url.host);
+                let name = host.trim_start_matches('[').trim_end_matches(']');
+                let name = ServerName::try_from(name.to_owned());
+                let name = name.map_err(|why| format!("`{host}`: {why}"))?;
+                Transport::Tls(TlsTransport::new(config, name))
+            }
+        };
+        let name = url.address();
+        Ok(UpstreamAddress { name, transport })
+    };
+    settings.upstream.iter().map(&mut address).collect()
 }
 
 impl<C: Timer + 'static> Handle for ProxyDoor<C> {
     type Body = ProxyBody;
+
+    fn tls(&self) -> Option<&ListenerTls> {
+        self.tls.as_deref()
+    }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
@@ -190,6 +239,10 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             peer,
             trust,
             address_field: policy.client_ip.header.parse().ok(),
+            scheme: match self.tls {
+                Some(_) => ClientScheme::Https,
+                None => ClientScheme::Http,
+            },
         }
     }
 
@@ -204,6 +257,12 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             ForwardError::Upstream(failure) => {
                 self.shared.metrics.process.upstream_failed(failure.name());
                 upstream_problem(*failure)
+            }
+            ForwardError::Tls(reason) => {
+                let now = self.shared.keeper.clock().now();
+                let process = &self.shared.metrics.process;
+                process.upstream_tls_failed(reason, now);
+                BAD_GATEWAY
             }
             ForwardError::UploadTimeout => TOO_SLOW,
             _ => BROKEN_BODY,

@@ -25,7 +25,6 @@ mod connection;
 mod frame;
 mod status;
 mod timeout;
-pub(crate) mod tls;
 
 pub(crate) use call::GrpcCall;
 pub(crate) use connection::{ServeCalls, serve};

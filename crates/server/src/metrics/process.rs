@@ -10,12 +10,14 @@ use ratekeeper_core::Time;
 use super::family::{counter, gauge, level, put, put_gauge, put_total};
 use super::{Counter, LogGate};
 use crate::body_budget::BodyBudget;
+use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
 const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
 /// Failures of the upstream of the proxy listener.
-const UPSTREAM_ERRORS: [&str; 7] = [
+const UPSTREAM_ERRORS: [&str; 8] = [
     "refused",
+    "tls",
     "connect_timeout",
     "broken",
     "response_timeout",
@@ -46,6 +48,9 @@ pub(crate) struct Process {
     /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
+    upstream_tls_log: LogGate,
+    /// Listeners with certificates.
+    pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
     upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
     task_failures: Counter,
     wall_clock_jumps: Counter,
@@ -66,6 +71,15 @@ impl Process {
         let mut counts = UPSTREAM_ERRORS.iter().zip(&self.upstream_errors);
         if let Some((_, count)) = counts.find(|(known, _)| **known == kind) {
             count.add(1);
+        }
+    }
+
+    /// Counts a failed TLS handshake with an upstream; at most one line a second reports it.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn upstream_tls_failed(&self, reason: &str, now: Time) {
+        self.upstream_failed("tls");
+        if let Some(suppressed) = self.upstream_tls_log.opens(now) {
+            tracing::warn!(event = "upstream.tls_failed", reason, suppressed);
         }
     }
 
@@ -112,6 +126,7 @@ impl Process {
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
             put(&mut family, &[("kind", *kind)], count.count())?;
         }
+        self.encode_tls(encoder)?;
         let help = "Tasks of the service restarted after a panic";
         put_total(encoder, "task_failures", help, self.task_failures.count())?;
         let help = "Number of times that the wall clock was set by more than 2 s";
@@ -124,6 +139,42 @@ impl Process {
         let help = "Log lines lost because they were not read or could not be written";
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
         put_total(encoder, "log_lines_dropped", help, dropped)
+    }
+}
+
+impl Process {
+    fn encode_tls(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
+            return Ok(());
+        };
+        let help = "Seconds since 1970 at which a certificate expires, by its place in the policy";
+        let mut family = gauge(encoder, "certificate_expiry_timestamp_seconds", help)?;
+        for tls in listeners {
+            for (place, expiry) in (1..).zip(tls.expiries()) {
+                let labels = [
+                    ("door", DOORS[index(tls.door)]),
+                    ("certificate", &*place.to_string()),
+                ];
+                if let Some(expiry) = expiry {
+                    put_gauge(&mut family, &labels, expiry)?;
+                }
+            }
+        }
+        let help = "Changed certificate files, by whether they are in use now";
+        let mut family = counter(encoder, "certificate_reloads", help)?;
+        for tls in listeners {
+            for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
+                let labels = [("door", DOORS[index(tls.door)]), ("result", *result)];
+                put(&mut family, &labels, count.count())?;
+            }
+        }
+        let help = "TLS handshakes of clients that failed or took too long";
+        let mut family = counter(encoder, "tls_handshake_failures", help)?;
+        for tls in listeners {
+            let labels = [("door", DOORS[index(tls.door)])];
+            put(&mut family, &labels, tls.failed_handshakes.count())?;
+        }
+        Ok(())
     }
 }
 

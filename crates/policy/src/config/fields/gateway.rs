@@ -6,6 +6,9 @@ use crate::config::shape::{Shape, TableSpec};
 /// Maximum number of addresses of an upstream.
 pub(in crate::config) const MAX_UPSTREAMS: usize = 32;
 
+/// Maximum number of certificates of the listener.
+pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
+
 const WAIT: Shape = Shape::Text {
     pattern: Some(SPAN),
 };
@@ -26,7 +29,24 @@ pub(super) static PROXY: TableSpec = TableSpec {
                 most: MAX_UPSTREAMS,
             },
             "\"http://127.0.0.1:3000\"",
-            "Receiver of the requests: http://HOST:PORT; or a list of such, used in turn.",
+            "Receiver of the requests: http://HOST:PORT, https:// for TLS, h2c:// for HTTP/2 \
+             without TLS; or a list of such, used in turn.",
+        ),
+        optional(
+            "tls",
+            Shape::Values {
+                of: &Shape::Table(&PROXY_TLS),
+                most: MAX_CERTIFICATES,
+            },
+            "{ certificate = \"site.pem\", key = \"site.key\" }",
+            "Certificates of the listener, which uses plain HTTP without them; a list is chosen \
+             from by the name that a client asks for.",
+        ),
+        optional(
+            "upstream_tls",
+            Shape::Table(&UPSTREAM_TLS),
+            "{ ca = \"internal-ca.pem\" }",
+            "How the certificates of https upstreams are verified.",
         ),
         optional(
             "cors",
@@ -70,14 +90,77 @@ pub(super) static PROXY: TableSpec = TableSpec {
         "timeout" => "write response_timeout = \"60s\"",
         "read_timeout" => "write response_timeout = \"60s\", and body_timeout for the body",
         "idle_timeout" => "it belongs under [listen]: idle_timeout = \"75s\"",
-        "tls" => "leave it out, and put a proxy in front for TLS: the listener uses plain HTTP",
-        "certificate" => "leave it out, and put a proxy in front for TLS: the listener uses plain \
-            HTTP",
+        "certificate" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \
+            \"site.key\" }",
+        "cert" => "write tls = { certificate = \"site.pem\", key = \"site.key\" }",
+        "ssl" => "write tls = { certificate = \"site.pem\", key = \"site.key\" }",
+        "key" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \"site.key\" }",
+        "ca" => "it belongs under upstream_tls: upstream_tls = { ca = \"internal-ca.pem\" }",
         "routes" => "leave it out: all requests go to one upstream; limits match by path and host",
         "route" => "leave it out: all requests go to one upstream; limits match by path and host",
         "retries" => "leave it out: requests that are safe to repeat are, up to 20% of them",
         "health_check" => "leave it out: an address that refuses connections is left out for 10 s",
-        "http2" => "leave it out: clients may speak HTTP/2, and the upstream is sent HTTP/1.1",
+        "http2" => "clients may speak HTTP/2; for the upstream write upstream = \"https://HOST\", \
+            or \"h2c://HOST\" without TLS",
+    },
+    ..TableSpec::EMPTY
+};
+
+static PROXY_TLS: TableSpec = TableSpec {
+    what: "`tls` of `[listen.proxy]`",
+    fields: &[
+        required(
+            "certificate",
+            Shape::TEXT,
+            "\"site.pem\"",
+            "PEM file of the chain, the site's own certificate first; its names are those that \
+             it is chosen by.",
+        ),
+        required(
+            "key",
+            Shape::TEXT,
+            "\"site.key\"",
+            "PEM file of its private key.",
+        ),
+    ],
+    hints: hints! {
+        "cert" => "write certificate = \"site.pem\"",
+        "private_key" => "write key = \"site.key\"",
+        "client_ca" => "leave it out: this listener asks for no client certificates",
+        "ca" => "leave it out: this listener asks for no client certificates",
+        "names" => "leave it out: the certificate itself has its names",
+        "server_name" => "leave it out: the certificate itself has its names",
+        "alpn" => "leave it out: clients may use HTTP/2 and HTTP/1.1",
+    },
+    ..TableSpec::EMPTY
+};
+
+static UPSTREAM_TLS: TableSpec = TableSpec {
+    what: "`upstream_tls`",
+    fields: &[
+        optional(
+            "ca",
+            Shape::TEXT,
+            "\"internal-ca.pem\"",
+            "PEM file of the authorities; the default is those that the system trusts.",
+        ),
+        optional(
+            "server_name",
+            Shape::TEXT,
+            "\"app.internal\"",
+            "Name in the certificates of the upstream; the default is the host of each URL.",
+        ),
+    ],
+    hints: hints! {
+        "insecure" => "certificates are always verified: write ca = \"internal-ca.pem\" for \
+            those of your own authority",
+        "verify" => "certificates are always verified: write ca = \"internal-ca.pem\" for \
+            those of your own authority",
+        "insecure_skip_verify" => "certificates are always verified: write ca = \
+            \"internal-ca.pem\" for those of your own authority",
+        "client_certificate" => "leave it out: the upstream is shown no client certificate",
+        "certificate" => "leave it out: the upstream is shown no client certificate",
+        "sni" => "write server_name = \"app.internal\"",
     },
     ..TableSpec::EMPTY
 };

@@ -34,7 +34,7 @@ mod store;
 mod unit;
 
 use self::alert::ALERTS;
-pub(super) use self::gateway::MAX_UPSTREAMS;
+pub(super) use self::gateway::{MAX_CERTIFICATES, MAX_UPSTREAMS};
 use self::geo::GEO;
 use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};

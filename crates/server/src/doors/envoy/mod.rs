@@ -17,88 +17,47 @@ mod reflection;
 mod refusal;
 mod rls;
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratekeeper::Clock;
-use ratekeeper_policy::{Policy, Tls};
+use ratekeeper_policy::Policy;
 use ratekeeper_wire::MAX_REQUEST_BYTES;
-use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::health::HealthService;
 use crate::body_budget::BodyBudget;
 use crate::context::ServiceContext;
-use crate::grpc::tls::{Certificates, Refreshed};
 use crate::grpc::{self, Code, GrpcCall, GrpcStatus};
 use crate::listener::Visit;
 use crate::metrics::{Protocol, RequestResult};
+use crate::tls::ListenerTls;
 use crate::watched::Watched;
-use crate::{Config, Event, StartError, listener};
-
-/// How long a TLS handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often the certificate files are checked.
-const LOOK: Duration = Duration::from_secs(5);
+use crate::{Config, Door, StartError, listener};
 
 /// Envoy's rate limit service.
 #[derive(Debug)]
 pub(crate) struct RateLimitService<C> {
     shared: Arc<ServiceContext<C>>,
-    certificates: Option<Arc<Certificates>>,
+    tls: Option<Arc<ListenerTls>>,
 }
 
 /// Reads the certificates of the door, if it has any; paths are relative to the policy file.
 pub(crate) fn certificates(
     config: &Config,
     policy: &Policy,
-) -> Result<Option<Certificates>, StartError> {
+) -> Result<Option<Arc<ListenerTls>>, StartError> {
     let Some(tls) = &policy.settings.envoy.tls else {
         return Ok(None);
     };
     let home = config.policy.as_deref().and_then(Path::parent);
     let home = home.unwrap_or(Path::new(""));
-    let tls = Tls {
-        certificate: home.join(&tls.certificate),
-        key: home.join(&tls.key),
-        client_ca: tls.client_ca.as_ref().map(|path| home.join(path)),
-    };
-    let certificates = Certificates::read(&tls).map_err(StartError::Certificates)?;
-    Ok(Some(certificates))
+    let tls = ListenerTls::read(Door::Grpc, &[tls.at_home(home)], &[b"h2"]);
+    Ok(Some(tls.map_err(StartError::Certificates)?))
 }
 
 impl<C: Clock + 'static> RateLimitService<C> {
-    pub(crate) fn new(shared: Arc<ServiceContext<C>>, certificates: Option<Certificates>) -> Self {
-        Self {
-            shared,
-            certificates: certificates.map(Arc::new),
-        }
-    }
-
-    /// Reads the certificates again whenever they change, for ever.
-    pub(crate) fn keep_fresh(&self) -> impl Future<Output = ()> + Send + use<C> {
-        let (shared, certificates) = (Arc::clone(&self.shared), self.certificates.clone());
-        async move {
-            let Some(certificates) = certificates else {
-                return;
-            };
-            let mut tick = interval(LOOK);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tick.tick().await;
-                let certificates = Arc::clone(&certificates);
-                let look = tokio::task::spawn_blocking(move || certificates.refresh());
-                let notice = match look.await {
-                    Ok(Refreshed::Replaced) => "the grpc listener has new certificates".to_owned(),
-                    Ok(Refreshed::Refused(why)) => {
-                        format!("the grpc listener keeps its certificates; invalid new ones: {why}")
-                    }
-                    Ok(Refreshed::Unchanged) | Err(_) => continue,
-                };
-                shared.sink.emit(&Event::Notice(notice));
-            }
-        }
+    pub(crate) fn new(shared: Arc<ServiceContext<C>>, tls: Option<Arc<ListenerTls>>) -> Self {
+        Self { shared, tls }
     }
 }
 
@@ -112,12 +71,10 @@ impl<C: Clock + 'static> listener::ServeConnection for RateLimitService<C> {
             shared: Arc::clone(&self.shared),
         });
         let stream = Watched::new(visit.stream, Arc::clone(&pulse));
-        match &self.certificates {
+        match &self.tls {
             None => grpc::serve(stream, pulse, server, spans, stop).await,
-            Some(certificates) => {
-                let handshake = timeout(HANDSHAKE, certificates.acceptor().accept(stream));
-                // Errors are the caller's: no TLS, no certificate we know, or too slow.
-                if let Ok(Ok(stream)) = handshake.await {
+            Some(tls) => {
+                if let Some(stream) = tls.accept(stream, &pulse).await {
                     grpc::serve(stream, pulse, server, spans, stop).await;
                 }
             }

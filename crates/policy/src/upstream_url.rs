@@ -1,0 +1,115 @@
+//! Upstream URL: where requests are forwarded to, and by which protocol.
+//!
+//! ```text
+//!   http://HOST[:80]     HTTP/1.1
+//!   h2c://HOST[:80]      HTTP/2 without TLS
+//!   https://HOST[:443]   TLS, and HTTP/2 if the upstream offers it, else HTTP/1.1
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ValueError;
+
+const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
+
+/// One address of an upstream.
+///
+/// ```
+/// use ratekeeper_policy::{UpstreamScheme, UpstreamUrl};
+///
+/// let url: UpstreamUrl = "https://app.internal/".parse().unwrap();
+/// assert_eq!(url.address(), "app.internal:443");
+/// assert_eq!(url.scheme, UpstreamScheme::Https);
+/// assert_eq!("http://[::1]".parse::<UpstreamUrl>().unwrap().address(), "[::1]:80");
+/// assert!("http://app.internal/path".parse::<UpstreamUrl>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UpstreamUrl {
+    /// The protocol.
+    pub scheme: UpstreamScheme,
+    /// A name, an IPv4 address, or an IPv6 address in brackets.
+    pub host: String,
+    /// The port, from 1.
+    pub port: u16,
+}
+
+/// The protocol of an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpstreamScheme {
+    /// `http`: HTTP/1.1 without TLS.
+    Http,
+    /// `h2c`: HTTP/2 without TLS.
+    H2c,
+    /// `https`: TLS; HTTP/2 if the upstream chooses it.
+    Https,
+}
+
+impl UpstreamScheme {
+    const ALL: [Self; 3] = [Self::Http, Self::H2c, Self::Https];
+
+    /// Returns the word before `://`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http | Self::H2c => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl UpstreamUrl {
+    /// Returns `HOST:PORT`.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for UpstreamUrl {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong =
+            |reason: &str, help: &str| Err(ValueError::new(format!("`{text}` {reason}"), help));
+        let read = UpstreamScheme::ALL.into_iter().find_map(|scheme| {
+            let rest = text.strip_prefix(scheme.name())?.strip_prefix("://")?;
+            Some((scheme, rest))
+        });
+        let Some((scheme, rest)) = read else {
+            return wrong("is not a URL of an upstream", EXAMPLE);
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            let help = "leave the path out: requests keep their own paths";
+            return wrong("has a path", help);
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+            _ => (authority, Some(scheme.default_port())),
+        };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let is_host = !host.is_empty() && host.bytes().all(plain);
+        let is_bare_v6 = host.contains(':') && !host.starts_with('[');
+        match port {
+            Some(port @ 1..) if is_host && !is_bare_v6 => Ok(Self {
+                scheme,
+                host: host.to_owned(),
+                port,
+            }),
+            _ => wrong("has no valid host and port", EXAMPLE),
+        }
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port)
+    }
+}
