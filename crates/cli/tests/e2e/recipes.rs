@@ -65,7 +65,10 @@ fn answer_everywhere(recipes: &[Recipe<'_>]) {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    let store = format!("[store.redis]\nurl = \"{}\"\ndeadline = \"5s\"\n", redis.url());
+    let store = format!(
+        "[store.redis]\nurl = \"{}\"\ndeadline = \"5s\"\n",
+        redis.url()
+    );
     for recipe in recipes {
         answer(dir.path(), recipe, &store);
         redis.run(&["FLUSHALL"]); // recipes may share names of limits
