@@ -46,6 +46,24 @@ fn schema_and_parser_agree() {
     assert!(right >= 10 && wrong >= 40, "{right} {wrong}");
 }
 
+#[test]
+fn quantities_of_a_unit_have_decimals() {
+    let text = r#"
+version = 1
+[[limit]]
+name = "purchases"
+key = ["ip"]
+unit = { name = "USD", decimals = 2 }
+bucket = { size = "200.00", refill = "50.50/24h", step = true }
+cost = "attr:amount"
+"#;
+    parse(text, Context::default()).unwrap();
+    let json = in_json(&toml::from_str(text).unwrap());
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let error = validator.validate(&json).err();
+    assert!(error.is_none(), "{error:?}");
+}
+
 /// Returns a value as tools that read TOML hand it on: dates as text.
 fn in_json(value: &toml::Value) -> Value {
     match value {

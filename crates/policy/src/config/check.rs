@@ -126,7 +126,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         | (Shape::Factor { .. }, DeValue::Integer(_) | DeValue::Float(_))
         | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
         (Shape::Word(words), DeValue::String(text)) => word(text, node.span(), words, here, out),
-        (Shape::Whole { least, most }, DeValue::Integer(_)) => {
+        (Shape::Whole { least, most } | Shape::Amount { least, most }, DeValue::Integer(_)) => {
             if whole(node).is_none_or(|number| number < *least || number > *most) {
                 out_of_range(node, *least, *most, here, out);
             }

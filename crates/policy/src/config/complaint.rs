@@ -194,7 +194,9 @@ pub(super) fn wrong_type(
         (Shape::Factor { .. }, DeValue::String(_), Some(text)) if text.parse::<f64>().is_ok() => {
             format!("write it without quotes: {field} = {text}")
         }
-        (Shape::Whole { .. }, DeValue::String(_), Some(text)) if text.parse::<u64>().is_ok() => {
+        (Shape::Whole { .. } | Shape::Amount { .. }, DeValue::String(_), Some(text))
+            if text.parse::<u64>().is_ok() =>
+        {
             format!("write it without quotes: {field} = {text}")
         }
         (Shape::Flag, DeValue::String(_), Some(text)) if text == "true" || text == "false" => {

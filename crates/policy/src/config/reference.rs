@@ -166,7 +166,9 @@ fn entry(field: &FieldSpec) -> [String; 3] {
         (Need::Optional, None) => "optional".to_owned(),
     };
     let bounds = match field.shape {
-        Shape::Whole { least, most } => format!(" from {least} to {most}"),
+        Shape::Whole { least, most } | Shape::Amount { least, most } => {
+            format!(" from {least} to {most}")
+        }
         Shape::List { most } | Shape::Texts { most } | Shape::Tables { most, .. } => {
             format!(", at most {most}")
         }

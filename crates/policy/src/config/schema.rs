@@ -11,6 +11,9 @@ use super::shape::{Need, Shape, TableSpec};
 /// A date, or a date and a time.
 const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
 
+/// A quantity with decimals, of a limit with a `unit`.
+const DECIMAL: &str = "^[0-9]+[.][0-9]+$";
+
 /// Returns the JSON Schema of the policy file, generated.
 ///
 /// ```
@@ -71,6 +74,13 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("minimum", json!(least)),
             ("maximum", json!(most)),
         ]),
+        Shape::Amount { least, most } => object([(
+            "anyOf",
+            json!([
+                { "type": "integer", "minimum": least, "maximum": most },
+                { "type": "string", "pattern": DECIMAL },
+            ]),
+        )]),
         Shape::Factor { most } => object([
             ("type", json!("number")),
             ("minimum", json!(1)),

@@ -68,6 +68,9 @@ pub(super) enum Shape {
     Text { pattern: Option<&'static str> },
     /// A whole number.
     Whole { least: u64, most: u64 },
+    /// A whole number; in a limit with a `unit` also a string with decimals, which is converted
+    /// before it is checked.
+    Amount { least: u64, most: u64 },
     /// A number from 1, whole or with decimals; the parser reports how many.
     Factor { most: u64 },
     /// `true` or `false`.
@@ -114,7 +117,7 @@ impl Shape {
     pub(super) fn expected(&self) -> String {
         match self {
             Self::Text { .. } => "a string".into(),
-            Self::Whole { .. } => "a whole number".into(),
+            Self::Whole { .. } | Self::Amount { .. } => "a whole number".into(),
             Self::Factor { .. } => "a number".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Moment => "a date, or a date and a time".into(),

@@ -11,7 +11,7 @@ pub(super) static BUCKET: TableSpec = TableSpec {
     fields: &[
         required(
             "size",
-            Shape::Whole {
+            Shape::Amount {
                 least: 1,
                 most: u32::MAX as u64,
             },
@@ -67,7 +67,7 @@ pub(super) static QUEUE: TableSpec = TableSpec {
     fields: &[
         required(
             "max",
-            Shape::Whole {
+            Shape::Amount {
                 least: 1,
                 most: u32::MAX as u64,
             },
@@ -148,7 +148,7 @@ pub(super) static BALANCE: TableSpec = TableSpec {
         ),
         required(
             "max",
-            Shape::Whole {
+            Shape::Amount {
                 least: 1,
                 most: MAX_CREDITS,
             },
