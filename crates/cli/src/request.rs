@@ -194,6 +194,7 @@ impl CliRequest {
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
         look(&Facts {
+            routes: &[],
             method: &self.method,
             host: &self.host,
             path: &self.path,

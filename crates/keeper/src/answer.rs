@@ -312,6 +312,13 @@ impl Answer {
         self.outcomes().filter(Outcome::shadow_denies)
     }
 
+    /// Returns the name of the route that an allowed request must take, because a limit with
+    /// `on_limit` denies it: that of the first such limit.
+    pub fn diverts_to(&self) -> Option<&str> {
+        let mut routes = self.outcomes().filter_map(|outcome| outcome.diverts_to());
+        routes.next().filter(|_| self.allowed())
+    }
+
     /// Returns the soft limits that the request is over, if it is allowed.
     pub fn soft_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
         let outcomes = self.outcomes();

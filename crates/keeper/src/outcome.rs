@@ -1,7 +1,7 @@
 //! Outcome: the decision of one limit about a request, as callers see it.
 
 use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits};
-use ratekeeper_policy::{Numbers, Role, Rule, Variant};
+use ratekeeper_policy::{Numbers, Role, Rule, RuleMode, Variant};
 
 /// The decision of one limit.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,16 @@ impl<'a> Outcome<'a> {
 
     /// Returns true if this limit would refuse the request if it were enforced.
     pub fn shadow_denies(&self) -> bool {
-        self.denies() && self.mode == Some(Mode::Shadow)
+        self.denies() && self.mode == Some(Mode::Shadow) && self.diverts_to().is_none()
+    }
+
+    /// Returns the name of the route for the request, if this limit denies it and sends it there in
+    /// place of refusing it (`on_limit`).
+    pub fn diverts_to(&self) -> Option<&'a str> {
+        // A limit that is enforced decides in shadow mode only for a caller with its route.
+        let is_diverted =
+            self.denies() && self.mode == Some(Mode::Shadow) && self.rule.mode == RuleMode::Enforce;
+        self.rule.on_limit.as_deref().filter(|_| is_diverted)
     }
 
     /// Returns true if it denies, and no other limit allows in its place.

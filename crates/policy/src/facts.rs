@@ -43,6 +43,9 @@ pub struct Facts<'a> {
     /// Claims of a token that the caller has verified; `None` to let `[jwt]` of the policy verify
     /// the token in `headers`.
     pub claims: Option<&'a dyn Claims>,
+    /// Names of the routes by which the caller can forward a request that a limit denies: limits
+    /// with such an [`on_limit`](crate::Rule::on_limit) decide, and refuse nothing.
+    pub routes: &'a [Box<str>],
     /// Descriptor to decide. With one, only limits on descriptors apply, and of the fields above
     /// only `cost` is read; without one, only the other limits apply.
     pub descriptor: Option<Descriptor<'a>>,

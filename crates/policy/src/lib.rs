@@ -76,8 +76,8 @@ pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Secret,
-    SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
+    HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Route,
+    Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;

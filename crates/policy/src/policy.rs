@@ -183,6 +183,8 @@ impl Policy {
                     out.replaced.push(replaced);
                     u32::try_from(out.replaced.len() - 1).unwrap_or(u32::MAX)
                 });
+                let is_diverted = mode == Mode::Enforce && of.is_diverted(facts);
+                let mode = if is_diverted { Mode::Shadow } else { mode };
                 let entry = Entry {
                     rule,
                     key: start..out.bytes.end(),

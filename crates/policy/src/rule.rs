@@ -68,6 +68,9 @@ pub struct Rule {
     pub distinct: Option<u32>,
     /// The part of it that is for some requests alone; `None` if all requests may use it whole.
     pub priority: Option<Box<Priority>>,
+    /// `on_limit`: name of the route of the gateway for the requests that it denies; `None` to
+    /// refuse them.
+    pub on_limit: Option<Box<str>>,
 }
 
 impl Rule {
@@ -112,6 +115,13 @@ impl Rule {
             Mode::Enforce if !self.percent.is_none_or(is_in) => Some(Mode::Shadow),
             mode => Some(mode),
         }
+    }
+
+    /// Returns true if the caller forwards the requests that it denies.
+    #[inline]
+    pub(crate) fn is_diverted(&self, facts: &Facts<'_>) -> bool {
+        let route = self.on_limit.as_ref();
+        route.is_some_and(|route| facts.routes.contains(route))
     }
 
     /// Returns true if it is for this request, at the times at which it is active.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{UpstreamUrl, envoy};
+use crate::{Matcher, UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -264,6 +264,8 @@ pub struct ProxySettings {
     pub upstream: Vec<UpstreamUrl>,
     /// `upstream_tls`: how the certificates of `https` upstreams are verified.
     pub upstream_tls: UpstreamTls,
+    /// `route`: other receivers of some requests, in their order.
+    pub routes: Vec<Route>,
     /// `cors`: origins of web pages that may read refusals, in lower case.
     pub cors: Vec<String>,
     /// `connect_timeout`: maximum time until a connection is open.
@@ -274,6 +276,25 @@ pub struct ProxySettings {
     pub body_timeout: Option<Nanos>,
     /// `upgrade_timeout`: maximum time without a byte after an upgrade.
     pub upgrade_timeout: Option<Nanos>,
+}
+
+/// `[[listen.proxy.route]]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// `name`: unique among the routes.
+    pub name: Box<str>,
+    /// `match`: the requests that it is for; `None` for those that a limit sends there.
+    pub matcher: Option<Matcher>,
+    /// `upstream`: the addresses, at least one.
+    pub upstream: Vec<UpstreamUrl>,
+}
+
+impl ProxySettings {
+    /// Returns the addresses of the upstream and of the routes.
+    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamUrl> {
+        let routed = self.routes.iter().flat_map(|route| &route.upstream);
+        self.upstream.iter().chain(routed)
+    }
 }
 
 /// `upstream_tls` of `[listen.proxy]`. Paths are as written.

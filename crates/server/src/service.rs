@@ -122,11 +122,11 @@ impl Service {
             .filter(|_| doors.proxy.is_some());
         #[cfg(feature = "proxy")]
         if let (Some(proxy), Some(own)) = (&proxy, doors.addresses().proxy)
-            && let Some(upstream) = proxy.upstream.iter().find(|it| is_own(own, &it.address()))
+            && let Some(upstream) = proxy.addresses().find(|it| is_own(own, &it.address()))
         {
             return Err(StartError::UpstreamLoop(upstream.address()));
         }
-        let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.upstream.len());
+        let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
 
         let shared = Arc::new(ServiceContext::new(

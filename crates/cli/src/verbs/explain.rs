@@ -339,6 +339,12 @@ fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failu
             "    replaces  {names}{not_yet}: not asked where this limit applies"
         ))?;
     }
+    if let Some(route) = &rule.on_limit {
+        output.line(format!(
+            "    on limit  the gateway sends the request to the route `{route}`; other listeners \
+             refuse it"
+        ))?;
+    }
     if let Some(share) = rule.percent {
         output.line(format!(
             "    percent   enforced for {share} of its keys, in shadow mode for the others"

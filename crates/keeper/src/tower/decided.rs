@@ -6,10 +6,12 @@
 //!                \--refused--> refusal(answer)
 //! ```
 
+use http::request::Parts;
 use http::{HeaderMap, Response};
-use ratekeeper_policy::Report;
+use ratekeeper_policy::{Facts, Report};
 
 use super::denial::{Denial, DeniedBy};
+use super::facts::facts;
 use super::grpc;
 use super::hold::RequestHold;
 use super::pass::FieldsToSend;
@@ -42,6 +44,11 @@ impl RequestGuard {
             receive(report);
         }
     }
+}
+
+/// Returns the facts of a request without those of its client: method, host, path and query.
+pub fn target(parts: &Parts) -> Facts<'_> {
+    facts(parts, None, &[], &[], None)
 }
 
 /// Returns the response to a refused request with these header fields, as the layer sends it: a

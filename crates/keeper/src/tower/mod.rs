@@ -77,7 +77,7 @@ pub use body::LimitedBody;
 pub use by_address::{ByAddress, by_address, by_address_from};
 pub use by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
 pub use counted::Counted;
-pub use decided::{Decided, RequestGuard, refusal};
+pub use decided::{Decided, RequestGuard, refusal, target};
 pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use gate::Gate;

@@ -59,6 +59,7 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     pub(super) peer: PeerSource,
     pub(super) attributes: Option<Arc<AttributesOf>>,
     pub(super) on_store_error: Option<Arc<OnStoreError>>,
+    routes: Arc<[Box<str>]>,
     ledger: Ledger<Keeper<S, C>>,
 }
 
@@ -84,7 +85,16 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             peer: PeerSource::default(),
             attributes: None,
             on_store_error: None,
+            routes: Arc::default(),
         }
+    }
+
+    /// The same limits, for a front end that can forward a request by each of these routes. It
+    /// must forward an allowed request by the route of [`Answer::diverts_to`].
+    #[must_use]
+    pub fn with_routes(self, routes: impl IntoIterator<Item = Box<str>>) -> Self {
+        let routes = routes.into_iter().collect();
+        Self { routes, ..self }
     }
 
     /// Decides about a request whose connection comes from `peer`: charges its rates and takes its
@@ -149,6 +159,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let ip = client.map(|(ip, _)| ip);
         let facts = Facts {
             country: client.and_then(|(_, country)| country),
+            routes: &self.routes,
             ..facts(parts, ip, &headers, &attributes, cost)
         };
         let (policy, charges) = self.keeper.charges(&facts, Scope::All, now);
@@ -327,6 +338,7 @@ impl<S, C> Clone for ByPolicy<S, C> {
             peer: self.peer.clone(),
             attributes: self.attributes.clone(),
             on_store_error: self.on_store_error.clone(),
+            routes: Arc::clone(&self.routes),
             ledger: self.ledger.clone(),
         }
     }

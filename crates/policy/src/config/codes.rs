@@ -76,6 +76,7 @@ codes! {
     ALERTS = "RK0254";
     TOKENS = "RK0260";
     GATEWAY = "RK0270";
+    ROUTE = "RK0271";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

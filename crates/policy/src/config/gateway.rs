@@ -8,7 +8,9 @@ use toml::de::DeTable;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_CERTIFICATES, MAX_UPSTREAMS};
+use super::policy_files::PolicyFiles;
 use super::read::{self, At, SpannedValue};
+use super::routes::routes;
 use super::settings::{door, wait};
 use crate::{ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
 
@@ -20,7 +22,11 @@ const RESPONSES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_s
 const UPGRADES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
 
 /// Reads `[listen.proxy]`, if it is written and right.
-pub(super) fn proxy(listen: &DeTable<'_>, out: &mut Findings<'_>) -> Option<ProxySettings> {
+pub(super) fn proxy(
+    listen: &DeTable<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Option<ProxySettings> {
     let table = read::table(listen, "proxy")?.value;
     let address = door(table, "address", 8080, out);
     let [connect, response, body, upgrade] = [
@@ -32,23 +38,31 @@ pub(super) fn proxy(listen: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Prox
     .map(|(name, range)| wait(table, name, range, out));
     let cors = table.get("cors").map(read::texts).unwrap_or_default();
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
-    let upstream = read::texts_up_to(MAX_UPSTREAMS, table.get("upstream")?);
-    let read = upstream.iter().map(|text| address_of(text, out));
-    let upstream: Vec<Option<UpstreamUrl>> = read.collect();
-    let upstream: Option<Vec<UpstreamUrl>> = upstream.into_iter().collect();
-    let upstream = upstream.filter(|upstream| !upstream.is_empty())?;
-    let upstream_tls = upstream_tls(table, &upstream, out);
+    let routes = routes(table, files, out);
+    let upstream = upstream(table, out)?;
+    let routed = routes.iter().flat_map(|route| &route.upstream);
+    let upstream_tls = upstream_tls(table, upstream.iter().chain(routed), out);
     Some(ProxySettings {
         address,
         tls: certificates(table),
         upstream,
         upstream_tls,
+        routes,
         cors,
         connect_timeout: connect,
         response_timeout: response,
         body_timeout: body,
         upgrade_timeout: upgrade,
     })
+}
+
+/// Reads `upstream`; `None` if an address is refused.
+pub(super) fn upstream(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
+    let written = read::texts_up_to(MAX_UPSTREAMS, table.get("upstream")?);
+    let read = written.iter().map(|text| address_of(text, out));
+    let read: Vec<Option<UpstreamUrl>> = read.collect();
+    let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
+    urls.filter(|urls| !urls.is_empty())
 }
 
 /// Reads `tls`: a table, or a list of them.
@@ -76,18 +90,15 @@ fn certificates(table: &DeTable<'_>) -> Vec<Tls> {
 }
 
 /// Reads `upstream_tls`, and warns if no connection uses it.
-fn upstream_tls(
+fn upstream_tls<'a>(
     table: &DeTable<'_>,
-    upstream: &[UpstreamUrl],
+    mut upstream: impl Iterator<Item = &'a UpstreamUrl>,
     out: &mut Findings<'_>,
 ) -> UpstreamTls {
     let Some(tls) = read::table(table, "upstream_tls") else {
         return UpstreamTls::default();
     };
-    if upstream
-        .iter()
-        .all(|url| url.scheme != UpstreamScheme::Https)
-    {
+    if upstream.all(|url| url.scheme != UpstreamScheme::Https) {
         let message = "no connection uses `upstream_tls`";
         out.warning(
             codes::GATEWAY,

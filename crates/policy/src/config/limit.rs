@@ -207,6 +207,7 @@ pub(super) fn limit<'a>(
             candidate: None,
             distinct: None,
             priority: None,
+            on_limit: None,
         },
         extra: None,
         candidate: None,

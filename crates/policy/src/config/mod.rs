@@ -71,6 +71,7 @@ mod refusal;
 mod render;
 mod replaces;
 mod requests;
+mod routes;
 mod schema;
 mod scope;
 mod secrets;
@@ -219,7 +220,7 @@ fn policy(
     let zone = settings::zone(root, out);
     let client_ip = settings::client_ip(root, out);
     let geo = geo::geo(root, (files, &client_ip), unix_nanos, out);
-    let settings = settings::process(root, out);
+    let settings = settings::process(root, files, out);
     let mut responses = refusal::responses(root, out);
     let defaults = limit::defaults(root, &mut responses, out);
     let mut shared = FileContext {
@@ -251,6 +252,7 @@ fn policy(
     otherwise::otherwise(&mut drafts, &variants, out);
     replaces::replaces(&mut drafts, &variants, out);
     percent::beside(&drafts, &variants, out);
+    routes::on_limit(&mut drafts, &variants, &settings, out);
     candidate::candidates(&mut drafts, &variants, out);
     jwt::required(root, &drafts, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);

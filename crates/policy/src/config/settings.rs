@@ -15,6 +15,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_CONNECTIONS, MAX_HELD};
 use super::gateway;
+use super::policy_files::PolicyFiles;
 use super::read::{self, At};
 use super::redis;
 use super::shape::NameHint;
@@ -173,7 +174,7 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
 }
 
 /// `[listen]`, `[envoy]` and `[store]`
-pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
+pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
     let mut settings = Settings {
         timezone: read::text(root, "timezone").map(|name| name.value.to_owned()),
         overrides: read::text(root, "overrides").map(|path| path.value.to_owned()),
@@ -203,7 +204,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
             drain: wait(listen.value, "drain", DRAINS, out),
             grace: wait(listen.value, "grace", GRACES, out),
-            proxy: gateway::proxy(listen.value, out),
+            proxy: gateway::proxy(listen.value, files, out),
         };
         apart(listen.value, out);
     }

@@ -233,6 +233,7 @@ pub(super) async fn ask<C: Clock>(
     let (path, query) = facts::target(&request.path, &request.query);
     let host = facts::host(&request.host);
     let facts = Facts {
+        routes: &[],
         method: &request.method,
         host: &host,
         path,

@@ -3,7 +3,7 @@
 //! ```text
 //!   request --> well-formed? --> limits --refused--> problem, HTML, text or gRPC
 //!                                  |
-//!                                  '--> held back by a queue --> upstream
+//!                                  '--> held back by a queue --> upstream of its route
 //!                                                                   | head: reported, RateLimit
 //!   permits come back <-- end of the body, however it ends <--------'
 //! ```
@@ -13,6 +13,7 @@
 
 mod body;
 mod refusal;
+mod upstreams;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,17 +25,15 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
-use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    Client, ClientScheme, ForwardError, Forwarded, Gateway, GatewaySettings, Malformed, RequestIds,
-    TlsTransport, Transport, Trust, Tunnel, UpstreamAddress, UpstreamFailure, X_REQUEST_ID,
-    examine,
+    Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
+    UpstreamFailure, X_REQUEST_ID, examine,
 };
-use ratekeeper_policy::{ProxySettings, UpstreamScheme, UpstreamUrl};
+use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
-use rustls::pki_types::ServerName;
 
 use self::body::{ForwardedBody, InFlight, ProxyBody};
+use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
     BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, WRONG_METHOD,
@@ -43,21 +42,15 @@ use super::{put_fields, put_shadow};
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
-use crate::tls::{ListenerTls, trusting};
+use crate::tls::ListenerTls;
 use crate::{Door, StartError};
-
-/// Default time limits.
-const CONNECT: Nanos = Nanos::SECOND;
-const RESPONSE: Nanos = Nanos::from_secs(60);
-const BODY: Nanos = Nanos::from_secs(60);
-const UPGRADE: Nanos = Nanos::from_secs(600);
 
 /// The listener that forwards.
 #[derive(Debug)]
 pub(crate) struct ProxyDoor<C> {
     shared: Arc<ServiceContext<C>>,
     limits: ByPolicy<AnyStore, C>,
-    gateway: Gateway,
+    upstreams: Upstreams,
     ids: RequestIds,
     /// `None` for plain HTTP.
     tls: Option<Arc<ListenerTls>>,
@@ -72,22 +65,15 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         settings: ProxySettings,
         (max_connections, home): (usize, &Path),
     ) -> Result<Self, StartError> {
-        let count = settings.upstream.len();
         let tls = (!settings.tls.is_empty()).then(|| {
             let files: Vec<_> = settings.tls.iter().map(|tls| tls.at_home(home)).collect();
             ListenerTls::read(Door::Proxy, &files, &[b"h2", b"http/1.1"])
         });
-        let gateway = Gateway::new(GatewaySettings {
-            addresses: addresses(&settings, home).map_err(StartError::UpstreamTls)?,
-            max_connections,
-            connect: settings.connect_timeout.unwrap_or(CONNECT).into(),
-            response: settings.response_timeout.unwrap_or(RESPONSE).into(),
-            body: settings.body_timeout.unwrap_or(BODY).into(),
-            upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
-        });
+        let upstreams = Upstreams::of(&settings, max_connections, home)?;
+        let limits = ByPolicy::new(Arc::clone(&shared.keeper));
         Ok(Self {
-            limits: ByPolicy::new(Arc::clone(&shared.keeper)),
-            gateway: gateway.ok_or(StartError::Upstreams(count))?,
+            limits: limits.with_routes(upstreams.names()),
+            upstreams,
             shared,
             ids: RequestIds::default(),
             tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
@@ -99,35 +85,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
         self.tls.clone()
     }
-}
-
-/// Returns the addresses of the upstream; files are relative to `home`.
-fn addresses(settings: &ProxySettings, home: &Path) -> Result<Vec<UpstreamAddress>, String> {
-    let tls = &settings.upstream_tls;
-    let mut config = None;
-    let mut address = |url: &UpstreamUrl| {
-        let transport = match url.scheme {
-            UpstreamScheme::Http => Transport::Http1,
-            UpstreamScheme::H2c => Transport::Http2,
-            UpstreamScheme::Https => {
-                let config = match &mut config {
-                    Some(config) => config,
-                    none => {
-                        let ca = tls.ca.as_ref().map(|ca| home.join(ca));
-                        none.insert(trusting(ca.as_deref())?)
-                    }
-                };
-                let host = tls.server_name.as_ref().unwrap_or(&url.host);
-                let name = host.trim_start_matches('[').trim_end_matches(']');
-                let name = ServerName::try_from(name.to_owned());
-                let name = name.map_err(|why| format!("`{host}`: {why}"))?;
-                Transport::Tls(TlsTransport::new(config, name))
-            }
-        };
-        let name = url.address();
-        Ok(UpstreamAddress { name, transport })
-    };
-    settings.upstream.iter().map(&mut address).collect()
 }
 
 impl<C: Timer + 'static> Handle for ProxyDoor<C> {
@@ -161,8 +118,10 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let forwarded = {
             let _waits = caller.pulse.hold_back();
+            let diverted = answer.as_ref().and_then(Answer::diverts_to);
+            let gateway = self.upstreams.of_request(&parts, diverted);
             let request = Request::from_parts(parts, body);
-            self.gateway.forward(client, request, id.clone()).await
+            gateway.forward(client, request, id.clone()).await
         };
         let reported = |guard: Option<RequestGuard>, status: StatusCode| {
             guard.map(|mut guard| {

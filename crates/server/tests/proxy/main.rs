@@ -9,6 +9,7 @@ mod h2;
 mod limits;
 mod message;
 mod random;
+mod routes;
 mod smuggling;
 mod stop;
 mod upgrade;

@@ -141,6 +141,9 @@ fn add_trials(policy: &Policy, rule: &Rule, limit: &mut Value) {
     if !rule.replaces.is_empty() {
         limit["replaces"] = json!(limits::replaced(policy, rule));
     }
+    if let Some(route) = &rule.on_limit {
+        limit["on_limit"] = json!(format!("route:{route}"));
+    }
     if let Some(share) = rule.percent {
         limit["percent"] = json!(share.percent());
     }

@@ -1,6 +1,6 @@
 //! Fields of the proxy listener.
 
-use super::{MAX_VALUES, SPAN, optional, required};
+use super::{MAX_MATCH_VALUES, MAX_VALUES, NAME, SPAN, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 /// Maximum number of addresses of an upstream.
@@ -8,6 +8,9 @@ pub(in crate::config) const MAX_UPSTREAMS: usize = 32;
 
 /// Maximum number of certificates of the listener.
 pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
+
+/// Maximum number of routes: each may be compared with a request.
+pub(in crate::config) const MAX_ROUTES: usize = 64;
 
 const WAIT: Shape = Shape::Text {
     pattern: Some(SPAN),
@@ -47,6 +50,17 @@ pub(super) static PROXY: TableSpec = TableSpec {
             Shape::Table(&UPSTREAM_TLS),
             "{ ca = \"internal-ca.pem\" }",
             "How the certificates of https upstreams are verified.",
+        ),
+        optional(
+            "route",
+            Shape::Tables {
+                of: &ROUTE,
+                most: MAX_ROUTES,
+            },
+            "[{ name = \"images\", match = { path = \"/img/**\" }, upstream = \
+             \"http://127.0.0.1:4000\" }]",
+            "Other receivers of some requests: the first whose `match` holds; without `match`, one \
+             for `on_limit` of limits.",
         ),
         optional(
             "cors",
@@ -96,12 +110,85 @@ pub(super) static PROXY: TableSpec = TableSpec {
         "ssl" => "write tls = { certificate = \"site.pem\", key = \"site.key\" }",
         "key" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \"site.key\" }",
         "ca" => "it belongs under upstream_tls: upstream_tls = { ca = \"internal-ca.pem\" }",
-        "routes" => "leave it out: all requests go to one upstream; limits match by path and host",
-        "route" => "leave it out: all requests go to one upstream; limits match by path and host",
+        "routes" => "write [[listen.proxy.route]]",
+        "upstreams" => "write [[listen.proxy.route]] for each other receiver",
         "retries" => "leave it out: requests that are safe to repeat are, up to 20% of them",
         "health_check" => "leave it out: an address that refuses connections is left out for 10 s",
         "http2" => "clients may speak HTTP/2; for the upstream write upstream = \"https://HOST\", \
             or \"h2c://HOST\" without TLS",
+    },
+    ..TableSpec::EMPTY
+};
+
+static ROUTE: TableSpec = TableSpec {
+    what: "a route",
+    fields: &[
+        required(
+            "name",
+            pattern(NAME),
+            "\"images\"",
+            "Name, unique among the routes.",
+        ),
+        optional(
+            "match",
+            Shape::Table(&ROUTE_MATCH),
+            "{ path = \"/img/**\" }",
+            "Requests that it is for; without it, those that a limit sends there by `on_limit`.",
+        ),
+        required(
+            "upstream",
+            Shape::Texts {
+                most: MAX_UPSTREAMS,
+            },
+            "\"http://127.0.0.1:4000\"",
+            "Receiver of the requests, written like `upstream` of [listen.proxy].",
+        ),
+    ],
+    hints: hints! {
+        "path" => "put it into `match`: match = { path = \"/img/**\" }",
+        "host" => "put it into `match`: match = { host = \"img.example.com\" }",
+        "to" => "write upstream = \"http://127.0.0.1:4000\"",
+        "service" => "write upstream = \"http://127.0.0.1:4000\"",
+        "strip_prefix" => "leave it out: the upstream receives the path of the request",
+        "rewrite" => "leave it out: the upstream receives the path of the request",
+        "weight" => "leave it out: addresses of an upstream are used in turn",
+    },
+    ..TableSpec::EMPTY
+};
+
+static ROUTE_MATCH: TableSpec = TableSpec {
+    what: "`match` of a route",
+    fields: &[
+        optional(
+            "method",
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"GET\"",
+            "Request method.",
+        ),
+        optional(
+            "host",
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"img.example.com\"",
+            "Host, without port.",
+        ),
+        optional(
+            "path",
+            Shape::Texts {
+                most: MAX_MATCH_VALUES,
+            },
+            "\"/img/**\"",
+            "Path, written as in `match` of a limit.",
+        ),
+    ],
+    hints: hints! {
+        "header" => "leave it out: a route is chosen by method, host and path",
+        "ip" => "leave it out: a route is chosen by method, host and path",
+        "query" => "leave it out: a route is chosen by method, host and path",
+        "prefix" => "write path = \"/img/**\"",
     },
     ..TableSpec::EMPTY
 };

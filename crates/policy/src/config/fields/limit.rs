@@ -8,7 +8,7 @@ use super::chain::{ELASTIC, OTHERWISE, SOFT};
 use super::correction::{COST, COUNT, REPORT_WITHIN, RESET_ON};
 use super::counting::{DISTINCT, PRIORITY};
 use super::plan::PLANS;
-use super::precedence::{REPLACES, SCOPE};
+use super::precedence::{ON_LIMIT, REPLACES, SCOPE};
 use super::requests::MATCH;
 use super::rollout::{CANDIDATE, PERCENT};
 use super::unit::UNIT;
@@ -262,6 +262,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         ELASTIC,
         OTHERWISE,
         REPLACES,
+        ON_LIMIT,
         PERCENT,
         CANDIDATE,
         SCOPE,
@@ -313,7 +314,6 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "schedule" => "write active = { hours = \"01:00-06:00\" }",
     "currency" => "write unit = { name = \"USD\", decimals = 2 }",
     "decimals" => "write unit = { name = \"USD\", decimals = 2 }",
-    "on_limit" => "leave it out, and set the refusal with `response` and `status`",
     "rollout" => "enforce the limit for a share of its keys: percent = 10",
     "sample" => "enforce the limit for a share of its keys: percent = 10",
     "try" => "try another number beside this one: candidate = \"80/1m\"",

@@ -34,7 +34,7 @@ mod store;
 mod unit;
 
 use self::alert::ALERTS;
-pub(super) use self::gateway::{MAX_CERTIFICATES, MAX_UPSTREAMS};
+pub(super) use self::gateway::{MAX_CERTIFICATES, MAX_ROUTES, MAX_UPSTREAMS};
 use self::geo::GEO;
 use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};
@@ -95,8 +95,8 @@ pub(in crate::config) const MAX_ALGORITHMS: usize = 12;
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 
 const NAME: &str = "^[a-z0-9-]{1,40}$";
-const QUOTA: &str = "^[0-9]+/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
-const ROLLING: &str = "^[0-9]+/[0-9]+(ns|us|ms|s|m|h|d|w)$";
+const QUOTA: &str = "^[0-9]+([.][0-9]+)?/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
+const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
 const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";

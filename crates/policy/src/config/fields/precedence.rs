@@ -1,10 +1,13 @@
 //! Fields for the requests and the processes that a limit is asked about.
 
-use super::optional;
+use super::{optional, pattern};
 use crate::config::shape::{FieldSpec, Shape, Words};
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
 pub(in crate::config) const MAX_REPLACED: usize = 16;
+
+/// `on_limit`
+const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";
 
 pub(super) const REPLACES: FieldSpec = optional(
     "replaces",
@@ -29,4 +32,12 @@ pub(super) const SCOPE: FieldSpec = optional(
     "\"node\"",
     "With [store.redis]: cluster (default) counts in all processes together, node in each process by \
      itself.",
+);
+
+pub(super) const ON_LIMIT: FieldSpec = optional(
+    "on_limit",
+    pattern(ROUTE_NAME),
+    "\"route:spare\"",
+    "The gateway forwards the requests that this limit denies to the route of this name; other \
+     listeners refuse them.",
 );

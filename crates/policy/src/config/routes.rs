@@ -1,0 +1,151 @@
+//! Routes: the other receivers of the gateway, and the limits that send requests to them.
+//!
+//! ```text
+//!   [[listen.proxy.route]]  name = "spare"  upstream = "http://127.0.0.1:4000"
+//!   [[limit]]               name = "server"  on_limit = "route:spare"
+//!
+//!   request --> server: allows --> upstream
+//!                    \'- denies --> spare
+//! ```
+
+use std::collections::HashSet;
+
+use ratekeeper_core::Algorithm as _;
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::MAX_ROUTES;
+use super::gateway::upstream;
+use super::limit::Draft;
+use super::policy_files::PolicyFiles;
+use super::priority::ALGORITHMS;
+use super::read;
+use super::requests::{name, requests};
+use super::variants::VariantReader;
+use crate::{Role, Route, Settings};
+
+/// Fields that exclude `on_limit` beside them.
+const STRANGERS: [&str; 10] = [
+    "queue",
+    "warmup",
+    "ban",
+    "soft",
+    "elastic",
+    "otherwise",
+    "distinct",
+    "priority",
+    "percent",
+    "candidate",
+];
+
+/// Reads `[[listen.proxy.route]]`.
+pub(super) fn routes(
+    proxy: &DeTable<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Vec<Route> {
+    let mut names = HashSet::new();
+    let mut routes = Vec::new();
+    for (_, table) in read::tables(proxy, "route", MAX_ROUTES) {
+        let table = table.value;
+        let named = read::text(table, "name").filter(|text| name(text, "route", out));
+        let upstream = upstream(table, out);
+        let has_match = table.contains_key("match");
+        let matcher = has_match.then(|| requests(table, files, out).matcher);
+        let (Some(named), Some(upstream)) = (named, upstream) else {
+            continue;
+        };
+        if !names.insert(named.value.to_owned()) {
+            let message = format!("two routes are called `{}`", named.value);
+            out.error(codes::GATEWAY, named.at, message, "the name must be unique")
+                .help("give each route a name of its own");
+            continue;
+        }
+        routes.push(Route {
+            name: named.value.into(),
+            matcher,
+            upstream,
+        });
+    }
+    routes
+}
+
+/// Reads `on_limit` of every limit.
+pub(super) fn on_limit(
+    drafts: &mut [Draft],
+    reader: &VariantReader<'_>,
+    settings: &Settings,
+    out: &mut Findings<'_>,
+) {
+    let proxy = settings.listen.proxy.as_ref();
+    let known: Vec<&str> = proxy
+        .iter()
+        .flat_map(|proxy| &proxy.routes)
+        .map(|route| &*route.name)
+        .collect();
+    for draft in drafts {
+        let Some(limit) = reader.table(draft) else {
+            continue;
+        };
+        let Some(text) = read::text(limit, "on_limit") else {
+            continue;
+        };
+        let Some(route) = text.value.strip_prefix("route:") else {
+            let message = format!("\"{}\" is not the name of a route", shown(text.value));
+            out.error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
+                .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
+            continue;
+        };
+        let refused = strange(draft, limit).or_else(|| {
+            let is_known = known.contains(&route);
+            (!is_known).then(|| unknown(route, &known, out))
+        });
+        if let Some((label, help)) = refused {
+            let message = format!(
+                "limit `{}` cannot send requests to the route `{}`",
+                draft.rule.limit.name,
+                shown(route)
+            );
+            out.error(codes::ROUTE, text.at, message, label).help(help);
+            continue;
+        }
+        draft.rule.on_limit = Some(route.into());
+    }
+}
+
+/// Returns why a limit cannot divert requests, and what to write instead.
+fn strange(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
+    let mut strangers = STRANGERS.iter().filter(|name| limit.contains_key(**name));
+    if let Some(stranger) = strangers.next() {
+        let label = format!("cannot stand beside `{stranger}`");
+        return Some((label, format!("leave out `{stranger}` or `on_limit`")));
+    }
+    if matches!(draft.rule.role, Role::Allowance) {
+        let label = "another limit asks it by `otherwise`, and decides what a refusal does";
+        return Some((label.into(), "leave out `on_limit`".into()));
+    }
+    if draft.rule.is_for_descriptors() {
+        let label = "the limit is for descriptors, and the gateway has none";
+        return Some((label.into(), "match requests, by path or host".into()));
+    }
+    let algorithm = draft.rule.limit.algorithm.name();
+    (!ALGORITHMS.contains(&algorithm)).then(|| {
+        let label = format!("a {algorithm} lets requests wait");
+        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+        (label, help.to_owned())
+    })
+}
+
+fn unknown(route: &str, known: &[&str], out: &Findings<'_>) -> (String, String) {
+    let help = match out.nearest(route, known.iter().copied()) {
+        Some(near) => format!("did you mean on_limit = \"route:{near}\"?"),
+        None if known.is_empty() => format!(
+            "write [[listen.proxy.route]] with name = \"{}\" and upstream = \
+             \"http://127.0.0.1:4000\"",
+            shown(route)
+        ),
+        None => format!("write one of: {}", known.join(", ")),
+    };
+    ("no route has this name".into(), help)
+}

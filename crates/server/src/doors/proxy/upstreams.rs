@@ -1,0 +1,123 @@
+//! Upstreams: the receivers of requests, and the choice among them.
+//!
+//! ```text
+//!   request --diverted by a limit--> the route of that name
+//!          \--matches a route-----> the first such route
+//!           '----------------------> `upstream`
+//! ```
+
+use std::path::Path;
+
+use http::request::Parts;
+use ratekeeper::tower::target;
+use ratekeeper_core::Nanos;
+use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
+use ratekeeper_policy::{Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl};
+use rustls::pki_types::ServerName;
+
+use crate::StartError;
+use crate::tls::trusting;
+
+/// Default time limits.
+const CONNECT: Nanos = Nanos::SECOND;
+const RESPONSE: Nanos = Nanos::from_secs(60);
+const BODY: Nanos = Nanos::from_secs(60);
+const UPGRADE: Nanos = Nanos::from_secs(600);
+
+/// The upstream of all requests, and those of routes.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    usual: Gateway,
+    routes: Vec<RoutedUpstream>,
+}
+
+#[derive(Debug)]
+struct RoutedUpstream {
+    name: Box<str>,
+    /// `None`: only requests that a limit diverts.
+    matcher: Option<Matcher>,
+    gateway: Gateway,
+}
+
+impl Upstreams {
+    /// Creates the upstreams with `max_connections` to each address; there is no connection until
+    /// a request needs one. Files are relative to `home`.
+    pub(super) fn of(
+        settings: &ProxySettings,
+        max_connections: usize,
+        home: &Path,
+    ) -> Result<Self, StartError> {
+        let gateway = |urls: &[UpstreamUrl]| {
+            let addresses = addresses(urls, &settings.upstream_tls, home);
+            let gateway = Gateway::new(GatewaySettings {
+                addresses: addresses.map_err(StartError::UpstreamTls)?,
+                max_connections,
+                connect: settings.connect_timeout.unwrap_or(CONNECT).into(),
+                response: settings.response_timeout.unwrap_or(RESPONSE).into(),
+                body: settings.body_timeout.unwrap_or(BODY).into(),
+                upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
+            });
+            gateway.ok_or(StartError::Upstreams(urls.len()))
+        };
+        let routes = settings.routes.iter().map(|route| {
+            Ok(RoutedUpstream {
+                name: route.name.clone(),
+                matcher: route.matcher.clone(),
+                gateway: gateway(&route.upstream)?,
+            })
+        });
+        Ok(Self {
+            usual: gateway(&settings.upstream)?,
+            routes: routes.collect::<Result<_, StartError>>()?,
+        })
+    }
+
+    /// Returns the names of the routes.
+    pub(super) fn names(&self) -> impl Iterator<Item = Box<str>> {
+        self.routes.iter().map(|route| route.name.clone())
+    }
+
+    /// Returns the receiver of a request; `diverted` is the route that a limit chose.
+    pub(super) fn of_request(&self, parts: &Parts, diverted: Option<&str>) -> &Gateway {
+        let facts = target(parts);
+        let is_taken = |route: &&RoutedUpstream| match (diverted, &route.matcher) {
+            (Some(name), _) => *route.name == *name,
+            (None, Some(matcher)) => matcher.matches(&facts),
+            (None, None) => false,
+        };
+        let route = self.routes.iter().find(is_taken);
+        route.map_or(&self.usual, |route| &route.gateway)
+    }
+}
+
+/// Returns the addresses of an upstream; files are relative to `home`.
+fn addresses(
+    urls: &[UpstreamUrl],
+    tls: &UpstreamTls,
+    home: &Path,
+) -> Result<Vec<UpstreamAddress>, String> {
+    let mut config = None;
+    let mut address = |url: &UpstreamUrl| {
+        let transport = match url.scheme {
+            UpstreamScheme::Http => Transport::Http1,
+            UpstreamScheme::H2c => Transport::Http2,
+            UpstreamScheme::Https => {
+                let config = match &mut config {
+                    Some(config) => config,
+                    none => {
+                        let ca = tls.ca.as_ref().map(|ca| home.join(ca));
+                        none.insert(trusting(ca.as_deref())?)
+                    }
+                };
+                let host = tls.server_name.as_ref().unwrap_or(&url.host);
+                let name = host.trim_start_matches('[').trim_end_matches(']');
+                let name = ServerName::try_from(name.to_owned());
+                let name = name.map_err(|why| format!("`{host}`: {why}"))?;
+                Transport::Tls(TlsTransport::new(config, name))
+            }
+        };
+        let name = url.address();
+        Ok(UpstreamAddress { name, transport })
+    };
+    urls.iter().map(&mut address).collect()
+}
