@@ -3,7 +3,7 @@
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Scope, at_once};
+use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Report, Scope, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -366,4 +366,33 @@ fn large_costs_many_keys_and_long_values_are_bounded_as_ever() {
     for number in 0..10_000 {
         assert_eq!(passed(&keeper, &number.to_string()), 15);
     }
+}
+
+#[test]
+fn a_report_corrects_the_limit_that_was_charged() {
+    let limits = format!(
+        "[[limit]]\nname = \"tokens\"\n{USER}limit = \"1000/day\"\non_store_error = \"deny\"\n\
+         cost = {{ reserve = \"attr:max\" }}\notherwise = [\"credits\"]\n\
+         [[limit]]\nname = \"credits\"\n{USER}balance = {{ start = 5000, max = 10000 }}\n\
+         cost = {{ reserve = \"attr:max\" }}\n"
+    );
+    let keeper = keeper(&limits);
+    let ask = || keeper.check_now(&facts(&[("user", "ada"), ("max", "600")]), Scope::All);
+    let looks = || told(&keeper.check_now(&facts(&[("user", "ada"), ("max", "0")]), Scope::All));
+    let settle = |answer: &Answer, cost: u64| {
+        let report = Report::default().cost(cost);
+        at_once(keeper.settle(answer, &report)).unwrap();
+    };
+    let (first, second) = (ask(), ask());
+    assert_eq!(
+        told(&second),
+        ["tokens 400 denies by credits", "credits 4400 allows"]
+    );
+    settle(&second, 100);
+    assert_eq!(looks(), ["tokens 400 allows", "credits 4900 not asked"]);
+    settle(&first, 50);
+    assert_eq!(looks(), ["tokens 950 allows", "credits 4900 not asked"]);
+    let third = ask();
+    settle(&third, 700);
+    assert_eq!(looks(), ["tokens 250 allows", "credits 4900 not asked"]);
 }

@@ -34,6 +34,14 @@ pub struct Correction {
     pub record: Limit,
 }
 
+impl Correction {
+    /// Returns true if a report corrects charges of both in the same way.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        let parts = |of: &'_ Self| (of.is_estimate, of.within);
+        parts(self) == parts(other) && self.count == other.count && self.reset_on == other.reset_on
+    }
+}
+
 /// Results of requests, by status or by the application's own word.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResultSet {

@@ -49,6 +49,22 @@ name = "team"
 key = ["attr:team"]
 missing_key = "skip"
 limit = "7/100d"
+
+[[limit]]
+name = "tokens"
+match = { path = "/tokens" }
+key = ["attr:user"]
+missing_key = "shared"
+limit = "10/100d"
+cost = { reserve = 6 }
+otherwise = ["spare-tokens"]
+
+[[limit]]
+name = "spare-tokens"
+key = ["attr:user"]
+missing_key = "shared"
+limit = "20/100d"
+cost = { reserve = 6 }
 "#;
 
 fn ask(service: &Service, path: &str, user: &str) -> Answer {
@@ -136,6 +152,29 @@ fn check(services: &[Service]) {
     );
 }
 
+/// A report gives back to the limit of the chain that was charged, by whichever process.
+fn check_reports(services: &[Service]) {
+    let (first, last) = (&services[0], &services[services.len() - 1]);
+    let asked = |service: &Service| -> Value {
+        let answer = ask(service, "/tokens", "ada");
+        serde_json::from_str(&answer.body).expect("an answer is JSON")
+    };
+    let left = |answer: &Value| {
+        let limits = answer["limits"].as_array().expect("a list");
+        let left = limits.iter().map(|limit| limit["remaining"].as_u64());
+        left.collect::<Vec<_>>()
+    };
+    let (by_limit, by_spare) = (asked(first), asked(last));
+    assert_eq!(left(&by_limit), [Some(4), Some(20)]);
+    assert_eq!(left(&by_spare), [Some(4), Some(14)]);
+    for (answer, cost) in [(&by_spare, 1), (&by_limit, 2)] {
+        let report = json!({ "decision": answer["decision"], "cost": cost });
+        let reported = Visitor::at(2).post_json(last.http(), "/v1/report", &report.to_string());
+        assert_eq!(reported.status, 200, "{}", reported.body);
+    }
+    assert_eq!(left(&asked(first)), [Some(2), Some(19)]);
+}
+
 fn start(dir: &Path, name: &str, head: &str) -> Service {
     let dir = dir.join(name);
     std::fs::create_dir_all(&dir).expect("the test's directory is writable");
@@ -149,6 +188,7 @@ fn chains_of_one_process() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let service = start(dir.path(), "alone", "");
     check(std::slice::from_ref(&service));
+    check_reports(std::slice::from_ref(&service));
     if cfg!(target_os = "linux") {
         assert_eq!(passed(&[service], "/idle", "ada"), 30, "the load is read");
     }
@@ -167,4 +207,5 @@ fn chains_that_two_processes_share() {
     );
     let services = ["one", "two"].map(|name| start(dir.path(), name, &head));
     check(&services);
+    check_reports(&services);
 }

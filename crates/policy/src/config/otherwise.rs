@@ -120,11 +120,8 @@ fn refused(
             "write count_denied = false in both limits",
         ));
     }
-    if limits.iter().any(|draft| draft.rule.correction.is_some()) {
-        return Some((
-            "reports correct the charges of one of the two",
-            "leave out `count`, `reset_on` and `reserve` in both limits",
-        ));
+    if let Some(reason) = corrected_apart(&asking.rule, &asked.rule) {
+        return Some(reason);
     }
     if limits
         .iter()
@@ -150,6 +147,29 @@ fn refused(
     (asking.rule.mode != asked.rule.mode && has(asked, "mode") && !asked.is_off()).then_some((
         "its `mode` is another",
         "leave out `mode` there: the limit that asks decides",
+    ))
+}
+
+/// Returns why a report cannot correct the charge of whichever limit was charged.
+fn corrected_apart(asking: &Rule, asked: &Rule) -> Option<(&'static str, &'static str)> {
+    let corrections = [asking, asked].map(|rule| rule.correction.as_deref());
+    if corrections
+        .iter()
+        .flatten()
+        .any(|correction| correction.reset_on.is_some())
+    {
+        return Some((
+            "a result would begin the key anew in one limit, and leave the other",
+            "leave out `reset_on` in both limits",
+        ));
+    }
+    let agree = match corrections {
+        [Some(one), Some(other)] => one.agrees_with(other),
+        [one, other] => one.is_none() && other.is_none(),
+    };
+    (!agree).then_some((
+        "reports correct the charges of the two in different ways",
+        "write the same `count`, `reserve` and `report_within` in both limits",
     ))
 }
 
