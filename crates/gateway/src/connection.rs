@@ -8,14 +8,15 @@
 //! ```
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use http::Request;
-use http::Response;
 use http::uri::Scheme;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -207,48 +208,60 @@ impl UpstreamAddress {
                 }
             }
         }
-        .map_err(|_| REFUSED)
+        .ok_or(REFUSED)
     }
 }
 
-async fn http1<S>(stream: S) -> hyper::Result<Sender>
+async fn http1<S>(stream: S) -> Option<Sender>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD).max_headers(MAX_FIELDS);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await; // its request has the error
     });
-    Ok(Sender::Http1(sender))
+    Some(Sender::Http1(sender))
 }
 
-async fn http2<S>(stream: S) -> hyper::Result<Sender>
+/// Waits for the settings of the upstream, so that it is sent no more streams than it allows.
+async fn http2<S>(stream: S) -> Option<Sender>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .initial_max_send_streams(MAX_STREAMS)
+        .initial_max_send_streams(0) // until the settings come
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(MAX_SEND_BYTES)
         .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX));
-    let (sender, mut connection) = builder.handshake(TokioIo::new(stream)).await?;
+    let (sender, mut connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+    let allowed = poll_fn(|context| {
+        if Pin::new(&mut connection).poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        match connection.current_max_send_streams() {
+            0 => Poll::Pending,
+            allowed => Poll::Ready(Some(allowed)),
+        }
+    });
+    let allowed = allowed.await?;
     let streams = Arc::new(Streams {
         open: AtomicUsize::new(1),
-        most: AtomicUsize::new(MAX_STREAMS),
+        most: AtomicUsize::new(allowed.min(MAX_STREAMS)),
     });
     let stream = Stream(Arc::clone(&streams));
-    tokio::spawn(std::future::poll_fn(move |context| {
+    tokio::spawn(poll_fn(move |context| {
         let ended = Pin::new(&mut connection).poll(context);
-        let most = connection.current_max_send_streams().min(MAX_STREAMS);
+        let allowed = connection.current_max_send_streams();
+        let most = allowed.min(MAX_STREAMS);
         streams.most.store(most, Ordering::Relaxed);
         ended.map(drop) // its requests have the error
     }));
-    Ok(Sender::Http2(sender, stream))
+    Some(Sender::Http2(sender, stream))
 }
 
 /// Ends a connection whose peer does not acknowledge, which TCP alone notices after 15 minutes.

@@ -111,8 +111,10 @@ impl Gateway {
         } else {
             Wanted::Any
         };
+        let mut was_unprocessed = false;
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
-        // At most one attempt on an idle connection, and one on a new one for each address.
+        // At most one attempt on an idle connection, and one on a new one for each address, and one
+        // more for an address that did not begin to process the request.
         while let Some(index) = self.choose(turn, failed) {
             let address = &self.addresses[index];
             let bounds = (self.now(), self.settings.connect);
@@ -138,6 +140,7 @@ impl Gateway {
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
             }
+            let is_unprocessed = matches!(sent, Err(SendError::GoAway | SendError::Refused));
             let again = match sent {
                 Ok(response) => {
                     lease.upload = upload;
@@ -156,9 +159,11 @@ impl Gateway {
             failure = UpstreamFailure::Broken.into();
             // Other idle connections may be as old.
             origin = Origin::New;
-            if came == Origin::New {
+            // Once, the address that did not begin to process the request is asked again.
+            if came == Origin::New && (!is_unprocessed || was_unprocessed) {
                 failed |= 1 << index;
             }
+            was_unprocessed |= is_unprocessed;
         }
         Err(failure)
     }

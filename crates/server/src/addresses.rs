@@ -4,6 +4,7 @@
 //!   command line, else policy, else default --> address --> socket --> address in use
 //! ```
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use ratekeeper::Clock;
@@ -14,7 +15,6 @@ use crate::config::{
     DEFAULT_PROXY,
 };
 use crate::context::ServiceContext;
-use crate::listener::bind;
 use crate::{Config, Door, Event, ListenAddress, StartError};
 
 /// A value for each open door.
@@ -119,6 +119,22 @@ impl Doors<SocketAddr> {
             }
         }
     }
+}
+
+/// Opens a door; port 0 takes a free one.
+fn bind(door: Door, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::InUse { door, address },
+        _ => StartError::Bind {
+            door,
+            address,
+            reason: error.to_string(),
+        },
+    })
 }
 
 impl Doors<TcpListener> {

@@ -21,7 +21,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,6 @@ use crate::pulse::{Pulse, TICK, TickNotes};
 use crate::tls::ListenerTls;
 use crate::upgrade::Upgrade;
 use crate::watched::{Asleep, Wakes, Watched};
-use crate::{Door, StartError};
 
 /// Maximum number of bytes of a request's head, and of hyper's buffer for a connection.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -122,22 +121,6 @@ pub(crate) trait Handle: Send + Sync + 'static {
 }
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Opens a door; port 0 takes a free one.
-pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, StartError> {
-    let bound = StdListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => StartError::InUse { door, address },
-        _ => StartError::Bind {
-            door,
-            address,
-            reason: error.to_string(),
-        },
-    })
-}
 
 /// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
 /// the next connection; `failed` is called for each that the system does not hand over.

@@ -38,12 +38,12 @@ use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
 use crate::opening::{Opening, ServePlace};
 use crate::reload;
-use crate::signals::{SignalAction, Signals};
+use crate::signals::{Signals, wait_for_the_end};
 use crate::store_secrets::StoreSecrets;
 use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
+use crate::{Config, Door, Event, StartError, StoreSettings};
 use crate::{store, store_secrets, tls};
 
 /// A running service. Dropping it stops it.
@@ -53,6 +53,8 @@ use crate::{store, store_secrets, tls};
 #[derive(Debug)]
 pub struct Service {
     addresses: Doors<SocketAddr>,
+    /// Doors with certificates.
+    encrypted: Vec<Door>,
     stop: mpsc::Sender<()>,
     main: Option<std::thread::JoinHandle<()>>,
 }
@@ -192,6 +194,9 @@ impl Service {
         let workers = Workers::start(config.workers)?;
         let addresses = open.doors.addresses();
         addresses.announce(&open.shared);
+        let encrypted = open.shared.metrics.process.tls.get();
+        let encrypted = encrypted.into_iter().flatten().map(|tls| tls.door);
+        let encrypted = encrypted.collect();
         let watcher = config
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));
@@ -213,6 +218,7 @@ impl Service {
             .map_err(failed)?;
         Ok(Self {
             addresses,
+            encrypted,
             stop,
             main: Some(main),
         })
@@ -221,6 +227,11 @@ impl Service {
     /// Returns the address that a door listens on; `None` if it is off.
     pub fn address(&self, door: Door) -> Option<SocketAddr> {
         self.addresses.of(door).copied()
+    }
+
+    /// Returns true for a door that clients reach by TLS.
+    pub fn is_encrypted(&self, door: Door) -> bool {
+        self.encrypted.contains(&door)
     }
 
     /// Asks the service to stop, without waiting for it.
@@ -381,27 +392,5 @@ impl<C: Timer + 'static> ServiceRun<C> {
             workers.stop();
         }
         shared.sink.emit(&Event::Stopped);
-    }
-}
-
-/// Returns when the service must stop; reloads meanwhile when asked by signal.
-async fn wait_for_the_end<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    signals: &mut Option<Signals>,
-    stopped: &mut mpsc::Receiver<()>,
-) {
-    loop {
-        tokio::select! {
-            _ = stopped.recv() => return,
-            asked = Signals::next(signals) => match asked {
-                SignalAction::Stop => return,
-                SignalAction::Reload => {
-                    let shared = Arc::clone(shared);
-                    tokio::task::spawn_blocking(move || {
-                        let _ = shared.reload(Trigger::Signal); // the event has the result
-                    });
-                }
-            }
-        }
     }
 }

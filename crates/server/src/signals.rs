@@ -1,9 +1,16 @@
 //! Signals: the requests that the system makes of the service.
 
+use std::sync::Arc;
+
+use ratekeeper::Clock;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use crate::Trigger;
+use crate::context::ServiceContext;
 
 /// The request of a signal.
-pub(crate) enum SignalAction {
+enum SignalAction {
     Stop,
     Reload,
 }
@@ -30,7 +37,7 @@ impl Signals {
         })
     }
 
-    pub(crate) async fn next(signals: &mut Option<Self>) -> SignalAction {
+    async fn next(signals: &mut Option<Self>) -> SignalAction {
         let Some(signals) = signals else {
             return std::future::pending().await;
         };
@@ -38,6 +45,28 @@ impl Signals {
             _ = signals.terminate.recv() => SignalAction::Stop,
             _ = signals.interrupt.recv() => SignalAction::Stop,
             _ = signals.hangup.recv() => SignalAction::Reload,
+        }
+    }
+}
+
+/// Returns when the service must stop; reloads meanwhile when asked by signal.
+pub(crate) async fn wait_for_the_end<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    signals: &mut Option<Signals>,
+    stopped: &mut mpsc::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            _ = stopped.recv() => return,
+            asked = Signals::next(signals) => match asked {
+                SignalAction::Stop => return,
+                SignalAction::Reload => {
+                    let shared = Arc::clone(shared);
+                    tokio::task::spawn_blocking(move || {
+                        let _ = shared.reload(Trigger::Signal); // the event has the result
+                    });
+                }
+            }
         }
     }
 }

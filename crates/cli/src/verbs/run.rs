@@ -106,7 +106,12 @@ impl Run {
             talk(log, &first_question(&http.to_string()));
         }
         if let (Some(proxy), false) = (service.address(Door::Proxy), self.json) {
-            talk(log, &format!("try: curl -i http://{proxy}/"));
+            let url = if service.is_encrypted(Door::Proxy) {
+                format!("-k https://{proxy}/") // the certificate is for a name
+            } else {
+                format!("http://{proxy}/")
+            };
+            talk(log, &format!("try: curl -i {url}"));
         }
         service.wait();
         Ok(Exit::Done)

@@ -98,20 +98,18 @@ fn upstream_tls<'a>(
     let Some(tls) = read::table(table, "upstream_tls") else {
         return UpstreamTls::default();
     };
-    if upstream.all(|url| url.scheme != UpstreamScheme::Https) {
-        let message = "no connection uses `upstream_tls`";
-        out.warning(
-            codes::GATEWAY,
-            tls.at.clone(),
-            message,
-            "no upstream begins with https",
-        )
-        .help("write for example upstream = \"https://app.internal\"");
-    }
-    UpstreamTls {
+    let read = UpstreamTls {
         ca: read::text(tls.value, "ca").map(|path| path.value.into()),
         server_name: read::text(tls.value, "server_name").map(|name| name.value.into()),
+    };
+    let uses = |url: &UpstreamUrl| url.scheme == UpstreamScheme::Https;
+    if read != UpstreamTls::default() && !upstream.any(uses) {
+        let message = "no connection uses `upstream_tls`";
+        let label = "no upstream begins with https";
+        out.warning(codes::GATEWAY, tls.at, message, label)
+            .help("write for example upstream = \"https://app.internal\"");
     }
+    read
 }
 
 fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {

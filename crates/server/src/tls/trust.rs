@@ -1,7 +1,6 @@
 //! Trust: the authorities that sign for the servers we call.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,8 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+
+use crate::regular_file::open_regular;
 
 /// Maximum size of the file of authorities.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -51,7 +52,8 @@ pub(super) fn read_certificates(
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path)?;
-    file.take(MAX_PEM_BYTES).read_to_end(&mut bytes)?;
+    open_regular(path)?
+        .take(MAX_PEM_BYTES)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -2,16 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod authority;
 mod balance;
 mod faults;
 mod forwarding;
 mod h2;
+mod h2_upstream;
 mod limits;
 mod message;
 mod random;
 mod routes;
 mod smuggling;
 mod stop;
+mod tls;
 mod upgrade;
 mod upstream;
 
@@ -19,7 +22,7 @@ use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use ratekeeper_server::{Config, Door, Service};
+use ratekeeper_server::{Config, Door, Service, StartError};
 use tempfile::TempDir;
 
 use message::{Message, read_response};
@@ -33,31 +36,46 @@ const OPEN: &str = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"100000
 /// A proxy of its own for one test.
 struct Proxy {
     service: Service,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Proxy {
     /// Starts the proxy of these upstreams, by the lines of a policy and those of its listener.
     fn start(upstreams: &[SocketAddr], listener: &str, policy: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let urls: Vec<_> = upstreams.iter().map(|at| format!("http://{at}")).collect();
+        Self::start_at(&urls, listener, policy)
+    }
+
+    fn start_at(urls: &[String], listener: &str, policy: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), urls, listener, policy)
+    }
+
+    /// Starts the proxy in a directory that holds its certificates.
+    fn start_in(directory: TempDir, urls: &[String], listener: &str, policy: &str) -> Self {
+        let service = Self::try_start(&directory, urls, listener, policy);
+        Self {
+            service: service.unwrap_or_else(|error| panic!("{error}")),
+            directory,
+        }
+    }
+
+    fn try_start(
+        directory: &TempDir,
+        urls: &[String],
+        listener: &str,
+        policy: &str,
+    ) -> Result<Service, StartError> {
         let path = directory.path().join("ratekeeper.toml");
-        let upstreams: Vec<_> = upstreams
-            .iter()
-            .map(|at| format!("\"http://{at}\""))
-            .collect();
-        let upstreams = upstreams.join(", ");
+        let urls: Vec<_> = urls.iter().map(|url| format!("\"{url}\"")).collect();
+        let urls = urls.join(", ");
         let text = format!(
-            "version = 1\n[listen.proxy]\naddress = \"127.0.0.1:0\"\nupstream = [{upstreams}]\n{listener}\n{policy}"
+            "version = 1\n[listen.proxy]\naddress = \"127.0.0.1:0\"\nupstream = [{urls}]\n{listener}\n{policy}"
         );
         std::fs::write(&path, text).unwrap();
         let mut config = Config::new(&path);
         config.watch = false;
         let config = config.listen("admin=127.0.0.1:0").unwrap();
-        let service = Service::start(&config).unwrap_or_else(|error| panic!("{error}"));
-        Self {
-            service,
-            _directory: directory,
-        }
+        Service::start(&config)
     }
 
     fn in_front_of(upstream: &Upstream) -> Self {
