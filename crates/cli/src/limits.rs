@@ -147,9 +147,16 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
     };
     let count = correction.count.as_ref();
     let count = count.map(|count| format!("only {count} counts: any other gives the charge back"));
-    let cost = correction
-        .is_estimate
-        .then(|| "the estimate is charged first, and becomes the actual cost".to_owned());
+    let cost = correction.is_estimate.then(|| {
+        let first = "the estimate is charged first, and becomes the actual cost";
+        match &correction.settle {
+            Some(field) => format!(
+                "{first}: the field `{field}` of the response (at the proxy listener and the tower \
+                 layer), or that of the report"
+            ),
+            None => first.to_owned(),
+        }
+    });
     let reset = correction.reset_on.as_ref();
     let reset = reset.map(|reset| format!("{reset} empties the record of the key"));
     let report = format!(

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 use ratekeeper_core::Permits;
-use ratekeeper_policy::{Descriptor, Facts};
+use ratekeeper_policy::{BodyField, Descriptor, Facts};
 use serde_json::{Map, Value, json};
 
 use crate::client::percent_encoded;
@@ -40,9 +40,9 @@ pub(crate) struct DescriptorEntries {
 }
 
 /// Names of the parts of a request; `:X` stands for a name.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 13] = [
     "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "bearer", "api_key",
-    "query",
+    "query", "form:", "json:",
 ];
 
 impl CliRequest {
@@ -73,15 +73,18 @@ impl CliRequest {
             ("bearer", None) => self.add_header("authorization", &format!("Bearer {value}")),
             ("header", Some(name)) if !name.is_empty() => self.add_header(name, value),
             ("query", Some(name)) if !name.is_empty() => {
-                self.add_query(&format!(
-                    "{}={}",
-                    percent_encoded(name),
-                    percent_encoded(value)
-                ));
+                let [name, value] = [name, value].map(percent_encoded);
+                self.add_query(&format!("{name}={value}"));
             }
             ("cookie", Some(name)) if !name.is_empty() => self.add_cookie(name, value),
             ("attr", Some(name)) if !name.is_empty() => {
                 self.attributes.push((name.into(), value.into()));
+            }
+            ("form" | "json", Some(_)) => {
+                // The service reads no body here: an attribute of this name stands for the value.
+                let field = BodyField::parse(part);
+                let field = field.map_err(|error| Failure::new(error.reason).hint(error.help))?;
+                self.attributes.push((field.to_string(), value.into()));
             }
             ("descriptor", Some(name)) if !name.is_empty() => {
                 return Err(
@@ -99,11 +102,8 @@ impl CliRequest {
         let name = name.trim().to_ascii_lowercase();
         let value = value.trim();
         if name == "host" {
-            self.host = value
-                .split(':')
-                .next()
-                .unwrap_or(value)
-                .to_ascii_lowercase();
+            let host = value.split(':').next().unwrap_or(value);
+            self.host = host.to_ascii_lowercase();
         }
         self.headers.push((name, value.into()));
     }
@@ -205,6 +205,7 @@ impl CliRequest {
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
+            body: None,
             claims: None,
             descriptor: self.descriptor.as_ref().map(|asked| Descriptor {
                 domain: &asked.domain,
@@ -391,7 +392,7 @@ fn unknown_part(part: &str) -> Failure {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None => failure.hint(
             "write one of ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, \
-             bearer, api_key",
+             form:X, json:/X, bearer, api_key",
         ),
     }
 }
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn parts_become_the_body_of_a_check() {
-        let rows: [(&[&str], Value); 6] = [
+        let rows: [(&[&str], Value); 7] = [
             (
                 &["ip=192.0.2.1"],
                 json!({"request": {"ip": "192.0.2.1"}, "limits": ["l"]}),
@@ -426,6 +427,10 @@ mod tests {
             (
                 &["attr:user_id=a=b", "api_key=k"],
                 json!({"request": {"headers": {"x-api-key": "k"}}, "attributes": {"user_id": "a=b"}, "limits": ["l"]}),
+            ),
+            (
+                &["form:user=ann", "json:/a/0=1"],
+                json!({"request": {}, "attributes": {"form:user": "ann", "json:/a/0": "1"}, "limits": ["l"]}),
             ),
             (
                 &["method=POST", "path=/login", "host=A.Example"],
@@ -464,6 +469,8 @@ mod tests {
                 "unknown part `attr:`",
                 "add a name: attr:NAME=VALUE",
             ),
+            ("form:=b", "`form:` is not a field", "write \"form:NAME\""),
+            ("json:a=b", "`json:a` is not a JSON pointer", "\"json:/a\""),
             ("zebra=1", "unknown part `zebra`", "write one of ip"),
         ];
         for (part, expected, hints) in rows {

@@ -47,7 +47,7 @@ impl Trial {
             key: Key::from_bytes(&key),
             cost: match rule.cost {
                 Cost::Fixed(fixed) => fixed,
-                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => cost,
+                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => cost,
             },
             mode: Mode::Enforce,
         };

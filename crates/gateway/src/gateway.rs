@@ -18,7 +18,7 @@ use crate::forwarded::Client;
 use crate::hop::Hop;
 use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::tunnel::Tunnel;
-use crate::upload::{Stage, Upload, UploadBody};
+use crate::upload::{RequestBody, Stage, Upload, UploadBody};
 
 /// Maximum number of addresses of an upstream.
 pub const MAX_ADDRESSES: usize = 32;
@@ -94,12 +94,12 @@ impl Gateway {
     pub async fn forward(
         &self,
         client: Client,
-        request: Request<Incoming>,
+        request: Request<impl Into<RequestBody>>,
         id: HeaderValue,
     ) -> Result<Forwarded, ForwardError> {
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id);
-        let (body, upload) = UploadBody::new(body, client.address_field);
+        let (body, upload) = UploadBody::new(body.into(), client.address_field);
         let has_no_copy = upload.is_some() || hop.websocket;
         let is_repeatable = !has_no_copy && is_idempotent(&parts.method);
         let mut request = Request::from_parts(parts, body);

@@ -9,8 +9,9 @@
 //!                              response, its body streamed, or a tunnel <--'--> ForwardError
 //! ```
 //!
-//! Clients speak HTTP/1.1 or HTTP/2, and so do upstreams, with TLS or without. Bodies pass frame by frame, in both
-//! directions, as fast as the receiver reads. Only an address of the settings is ever connected to:
+//! Clients speak HTTP/1.1 or HTTP/2, and so do upstreams, with TLS or without. Bodies pass frame by
+//! frame, in both directions, as fast as the receiver reads; the beginning of one may have been read
+//! before. Only an address of the settings is ever connected to:
 //! the target of a request supplies its host, and nothing more.
 //!
 //! A request is sent again only if no byte of a response has come, and
@@ -40,3 +41,4 @@ pub use forwarded::{Client, ClientScheme, Trust};
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;
+pub use upload::RequestBody;

@@ -210,6 +210,40 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 }
 
+/// Adds the actual costs that a response states, by the `settle` of each limit, unless the report
+/// has them. Returns also the number of charges that keep their estimate, because the response lacks
+/// the field or has no amount there.
+#[cfg(feature = "tower")]
+pub(crate) fn with_stated_costs<'a>(
+    policy: &Policy,
+    made: &[MadeCharge],
+    mut report: Report,
+    field: impl Fn(&str) -> Option<&'a str>,
+) -> (Report, usize) {
+    let mut unsettled = 0;
+    for charge in made.iter().filter(|charge| charge.is_made) {
+        let Some((rule, correction)) = policy
+            .rule(charge.rule())
+            .and_then(|rule| Some((rule, rule.correction.as_deref()?)))
+        else {
+            continue;
+        };
+        let stays =
+            correction.correct(charge.rule(), charge.cost, &report) == Corrected::Cost(charge.cost);
+        let Some(name) = correction.settle.as_deref().filter(|_| stays) else {
+            continue; // the result gives the charge back, or the report has the cost
+        };
+        if report.cost_under(charge.rule()).is_some() {
+            continue;
+        }
+        match field(name).and_then(|text| rule.amount(text)) {
+            Some(cost) => report = report.cost_of(charge.rule(), cost.get().into()),
+            None => unsettled += 1,
+        }
+    }
+    (report, unsettled)
+}
+
 /// The charge of a record. It refuses no request.
 fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     Charge {

@@ -55,6 +55,7 @@ const ANN: Facts<'static> = Facts {
     headers: &[],
     cost: None,
     attributes: &[("user", "ann")],
+    body: None,
     claims: None,
     descriptor: None,
 };

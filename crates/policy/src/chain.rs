@@ -127,6 +127,9 @@ impl Policy {
         if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
             return Ok(None);
         }
+        let Some(cost) = rule.cost.of(keys.request()) else {
+            return Ok(None);
+        };
         let variant = match self.allowance_of(rule, start, credential, keys, out) {
             Allowance::Own => None,
             Allowance::Variant(index) => Some(index),
@@ -136,7 +139,7 @@ impl Policy {
         Ok(Some(Entry {
             rule: index,
             key: start..out.bytes.end(),
-            cost: rule.cost.of(keys.facts()),
+            cost,
             fallback: subject == KeySubject::StandIn,
             replaced: None,
             variant,

@@ -5,7 +5,8 @@
 //!                                    |
 //!              in `reset_on`? --yes--+--> the key begins anew
 //!              not in `count`? ------+--> the charge is given back
-//!              an estimate? ---------+--> the actual cost, even beyond the limit
+//!              an estimate? ---------+--> the actual cost, even beyond the limit; the report has
+//!                                    |    it, or a field of the response (`settle`)
 //!                                    '--> the charge stays
 //! ```
 //!
@@ -19,7 +20,7 @@ use ratekeeper_core::{
 };
 
 /// How a report corrects the charge of a limit: `count`, `reset_on`, `report_within`, and
-/// `reserve` of `cost`.
+/// `reserve` and `settle` of `cost`.
 #[derive(Clone, Debug)]
 pub struct Correction {
     /// Results that count; `None` for all.
@@ -28,6 +29,8 @@ pub struct Correction {
     pub reset_on: Option<ResultSet>,
     /// True if the cost is an estimate, and the report has the actual one.
     pub is_estimate: bool,
+    /// Field of the response with the actual cost, in lower case; `None` if only a report has it.
+    pub settle: Option<Box<str>>,
     /// Time within which the report corrects the charge.
     pub within: Nanos,
     /// Records of the requests that may still be reported: see [`Correction::RECORDED`].
@@ -37,8 +40,9 @@ pub struct Correction {
 impl Correction {
     /// Returns true if a report corrects charges of both in the same way.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        let parts = |of: &'_ Self| (of.is_estimate, of.within);
-        parts(self) == parts(other) && self.count == other.count && self.reset_on == other.reset_on
+        (self.is_estimate, self.within) == (other.is_estimate, other.within)
+            && (&self.count, &self.reset_on) == (&other.count, &other.reset_on)
+            && self.settle == other.settle
     }
 }
 
@@ -126,7 +130,8 @@ impl Report {
         self.cost.is_some()
     }
 
-    fn cost_under(&self, limit: &str) -> Option<Permits> {
+    /// Returns the actual cost under a limit, if the report has one.
+    pub fn cost_under(&self, limit: &str) -> Option<Permits> {
         let own = self.costs.iter().find(|(name, _)| **name == *limit);
         own.map(|(_, cost)| *cost).or(self.cost)
     }
@@ -152,6 +157,7 @@ impl Correction {
             count: None,
             reset_on: None,
             is_estimate: false,
+            settle: None,
             within,
             record: Limit {
                 // No limit of a policy begins with a `=`.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ratekeeper_core::Permits;
 
-use crate::{Asn, Claims, Country, Descriptor};
+use crate::{Asn, BodyFields, Claims, Country, Descriptor};
 
 /// The known values of one request. An empty value counts as missing.
 ///
@@ -40,6 +40,9 @@ pub struct Facts<'a> {
     pub cost: Option<Permits>,
     /// Attributes of the request, from the application.
     pub attributes: &'a [(&'a str, &'a str)],
+    /// Values of the body, if the caller has read it. `None`: an attribute with the name of a field
+    /// (`form:username`) stands for it.
+    pub body: Option<&'a BodyFields<'a>>,
     /// Claims of a token that the caller has verified; `None` to let `[jwt]` of the policy verify
     /// the token in `headers`.
     pub claims: Option<&'a dyn Claims>,

@@ -25,6 +25,8 @@
 //!                token; hashed
 //!   attr:X       the first                          absent or empty
 //!   jwt:X        the claim of a verified token      no valid token, or not in it
+//!   form:X       the value in a form                absent, empty or unreadable; a request
+//!   json:/X      the value of the pointer           with two values is refused
 //!   descriptor:X the value of the entry             absent or empty
 //! ```
 //!
@@ -40,10 +42,11 @@ mod unknown;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::body::BodyValue;
 use crate::pattern::is_token;
 use crate::request::{RequestFacts, trim};
 use crate::value::{self, Prefix};
-use crate::{EntryName, Facts, KeyBytes, PathCase, ValueError};
+use crate::{BodyField, EntryName, Facts, KeyBytes, PathCase, ValueError};
 use unknown::unknown;
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
@@ -105,6 +108,8 @@ pub enum KeyPart {
     Attribute(String),
     /// `jwt:X`: a claim of the verified token.
     Claim(String),
+    /// `form:X`, `json:/X`: a value of the body.
+    Body(BodyField),
     /// `descriptor:X`: the value of an entry.
     Descriptor(EntryName),
 }
@@ -135,10 +140,13 @@ impl KeyPart {
             "asn" => Ok(Self::Asn),
             "bearer" => Ok(Self::Bearer),
             "api_key" => Ok(Self::ApiKey),
-            "header" | "cookie" | "query" | "attr" | "jwt" | "descriptor" => Err(ValueError::new(
-                format!("key part `{text}` needs a name"),
-                format!("write \"{text}:NAME\""),
-            )),
+            "header" | "cookie" | "query" | "attr" | "jwt" | "form" | "descriptor" => {
+                Err(ValueError::new(
+                    format!("key part `{text}` needs a name"),
+                    format!("write \"{text}:NAME\""),
+                ))
+            }
+            "json" => BodyField::parse("json:").map(Self::Body),
             _ => Err(unknown(text, text)),
         }
     }
@@ -154,7 +162,7 @@ impl KeyPart {
             "header" => Self::Header,
             "cookie" => Self::Cookie,
             "query" => Self::Query,
-            "attr" => Self::Attribute,
+            "attr" | "form" | "json" => Self::Attribute, // those of a body are built below
             "jwt" => Self::Claim,
             _ => return Err(unknown(text, kind)),
         };
@@ -162,7 +170,10 @@ impl KeyPart {
         if name.is_empty() || is_wire_name && !name.bytes().all(is_token) {
             return Err(ValueError::new(
                 format!("`{name}` in key part `{text}` is not a valid {kind} name"),
-                format!("write \"{kind}:NAME\", with letters, digits and `-`"),
+                match kind {
+                    "json" => "write a JSON pointer: \"json:/NAME\"".to_owned(),
+                    _ => format!("write \"{kind}:NAME\", with letters, digits and `-`"),
+                },
             ));
         }
         if name.len() > MAX_NAME {
@@ -173,6 +184,9 @@ impl KeyPart {
                 ),
                 "use a shorter name",
             ));
+        }
+        if matches!(kind, "form" | "json") {
+            return BodyField::parse(text).map(Self::Body);
         }
         // Names of headers have no case.
         Ok(build(if kind == "header" {
@@ -227,6 +241,11 @@ impl KeyPart {
             Self::Header(name) => request.headers(name).next(),
             Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
             Self::Claim(name) => request.claim(name).map(str::as_bytes),
+            Self::Body(field) => match request.body(field) {
+                BodyValue::Text(text) => Some(text.as_bytes()),
+                BodyValue::Absent => None,
+                BodyValue::Ambiguous => return PartValue::Ambiguous,
+            },
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref();
                 descriptor.and_then(|d| name.of(d)).map(str::as_bytes)
@@ -293,6 +312,8 @@ impl KeyPart {
 pub(crate) enum PartValue {
     Written,
     Missing,
+    /// The request has two values, of which the application may read either.
+    Ambiguous,
 }
 
 fn written(text: Option<&[u8]>, write: fn(&[u8], &mut KeyBytes), out: &mut KeyBytes) -> PartValue {
@@ -348,6 +369,7 @@ impl fmt::Display for KeyPart {
             Self::ApiKey => f.write_str("api_key"),
             Self::Attribute(name) => write!(f, "attr:{name}"),
             Self::Claim(name) => write!(f, "jwt:{name}"),
+            Self::Body(field) => field.fmt(f),
             Self::Descriptor(name) => write!(f, "descriptor:{name}"),
         }
     }

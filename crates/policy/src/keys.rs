@@ -43,7 +43,7 @@ pub(crate) enum KeySubject {
     StandIn,
     /// A part is missing: the rule does not apply.
     Skip,
-    /// A part is missing: the rule refuses.
+    /// A part is missing, or has two values: the rule refuses.
     Deny,
 }
 
@@ -103,10 +103,11 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         let start = out.len();
         let mut subject = KeySubject::Known;
         for part in &rule.key {
-            if self.part(part, rule, credential, out) == PartValue::Written {
-                continue;
-            }
+            let value = self.part(part, rule, credential, out);
             subject = match &rule.missing_key {
+                _ if value == PartValue::Written => continue,
+                // No stand-in, because a client could name a second value to be counted by it.
+                _ if value == PartValue::Ambiguous => KeySubject::Deny,
                 MissingKey::Skip => KeySubject::Skip,
                 MissingKey::Deny => KeySubject::Deny,
                 MissingKey::Shared => {

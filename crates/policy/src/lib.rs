@@ -10,6 +10,7 @@
 
 mod active;
 mod alert;
+mod body;
 pub mod calendar;
 mod chain;
 mod claims;
@@ -54,6 +55,7 @@ mod zone;
 
 pub use active::{Active, WallTime};
 pub use alert::Alert;
+pub use body::{BodyField, BodyFields};
 pub use chain::Role;
 pub use claims::Claims;
 pub use correction::{Corrected, Correction, Report, ResultSet};

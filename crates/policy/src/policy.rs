@@ -110,6 +110,21 @@ impl Policy {
         }
     }
 
+    /// Returns true if a limit that applies to a request counts by a value of its body, which the
+    /// caller has not read yet; see [`Facts::body`].
+    pub fn needs_body(&self, facts: &Facts<'_>, wall: WallTime) -> bool {
+        if self.rules.body_fields().is_empty() || facts.descriptor.is_some() {
+            return false;
+        }
+        self.with_claims(facts, wall, |facts| {
+            let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
+            let mut candidates = self.rules.candidates(&request);
+            candidates.any(|(_, rule)| {
+                self.rules.reads_body(rule) && rule.is_active(wall) && rule.holds(&request)
+            })
+        })
+    }
+
     /// Adds the charge of a rule that applies.
     fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut KeyWriter<'p, '_>, out: &mut Charges) {
         let descriptor = keys.facts().descriptor;
@@ -142,7 +157,6 @@ impl Policy {
         numbers: Option<Numbers>,
         out: &mut Charges,
     ) {
-        let facts = keys.facts();
         let start = out.bytes.end();
         // Compared only with the first key of this request: two requests of one call that have
         // the same key are charged each.
@@ -175,6 +189,12 @@ impl Policy {
                     Allowance::Unlimited => return,
                     Allowance::Blocked => return out.bar(rule, of, mode),
                 };
+                let Some(cost) = of.cost.of(keys.request()) else {
+                    if !is_second {
+                        out.missing.push(rule);
+                    }
+                    return;
+                };
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;
                     Some((limit, numbers))
@@ -183,12 +203,12 @@ impl Policy {
                     out.replaced.push(replaced);
                     u32::try_from(out.replaced.len() - 1).unwrap_or(u32::MAX)
                 });
-                let is_diverted = mode == Mode::Enforce && of.is_diverted(facts);
+                let is_diverted = mode == Mode::Enforce && of.is_diverted(keys.facts());
                 let mode = if is_diverted { Mode::Shadow } else { mode };
                 let entry = Entry {
                     rule,
                     key: start..out.bytes.end(),
-                    cost: of.cost.of(facts),
+                    cost,
                     fallback: subject == KeySubject::StandIn,
                     replaced,
                     variant,

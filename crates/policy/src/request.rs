@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use crate::body::BodyValue;
 use crate::geo::AsnText;
 use crate::path::{self, Normal, PathCase, Readings};
-use crate::{Asn, Country, Facts, Geo, pattern};
+use crate::{Asn, BodyField, Country, Facts, Geo, pattern};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {
@@ -134,6 +135,13 @@ impl<'a> RequestFacts<'a> {
                 is_decoded(found, name.as_bytes()).then_some(value)
             })
             .filter(|value| !value.is_empty())
+    }
+
+    /// Returns the value of a field of the body: that of an attribute with its name, else of the body.
+    pub(crate) fn body(&self, field: &BodyField) -> BodyValue<'a> {
+        let stated = self.attribute(field.as_str());
+        let read = || self.facts.body.map(|body| body.value(field));
+        stated.map_or_else(|| read().unwrap_or(BodyValue::Absent), BodyValue::Text)
     }
 
     /// Returns the attribute of that name, unless empty.

@@ -6,11 +6,12 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
 };
 
+use crate::body::BodyValue;
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Alert, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare, Matcher,
-    Numbers, Priority, Role, Unit, Variants, WallTime,
+    Active, Alert, BodyField, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare,
+    Matcher, Numbers, Priority, Role, Unit, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -74,6 +75,23 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Returns the fields of the body that its keys and its cost need.
+    pub fn body_fields(&self) -> impl Iterator<Item = &BodyField> {
+        let stand_in = match &self.missing_key {
+            MissingKey::Use(part) => Some(part),
+            _ => None,
+        };
+        let parts = self.key.iter().chain(stand_in);
+        let parts = parts.filter_map(|part| match part {
+            KeyPart::Body(field) => Some(field),
+            _ => None,
+        });
+        parts.chain(match &self.cost {
+            Cost::Body(field, _) => Some(field),
+            _ => None,
+        })
+    }
+
     /// Returns true if it is for descriptors: its `match` or its `key` names a domain or an
     /// entry. If so, it is for nothing else; if not, it is for no descriptor.
     pub fn is_for_descriptors(&self) -> bool {
@@ -188,6 +206,15 @@ impl Rule {
         })
     }
 
+    /// Returns the cost that a text states: a whole number, or a decimal number of the unit, rounded
+    /// up; `None` if it is neither. A number beyond the countable range counts as its end.
+    pub fn amount(&self, text: &str) -> Option<Permits> {
+        match &self.unit {
+            Some(unit) => unit.permits(text),
+            None => whole_number(text),
+        }
+    }
+
     /// Returns a key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
     /// empty for a rule with one counter for all requests.
     pub fn describe_key<'a>(&'a self, key: Key<'a>) -> impl Iterator<Item = String> + 'a {
@@ -252,23 +279,30 @@ pub enum Cost {
     /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
     /// it has more decimals; one whole of the unit if it is missing or no number.
     Decimal(String, Unit),
+    /// The value of the body, read as that of an attribute.
+    Body(BodyField, Option<Unit>),
 }
 
 impl Cost {
-    pub(crate) fn of(&self, facts: &Facts<'_>) -> Permits {
-        match self {
-            Self::Request => facts.cost.unwrap_or(Permits::ONE),
-            Self::Fixed(_) if looks(facts) => Permits::ZERO,
-            Self::Fixed(cost) => *cost,
-            Self::Attribute(name) => facts
-                .attribute(name)
-                .and_then(whole_number)
-                .unwrap_or(Permits::ONE),
-            Self::Decimal(name, unit) => facts
-                .attribute(name)
-                .and_then(|text| unit.permits(text))
-                .unwrap_or(unit.one()),
-        }
+    /// Returns the cost of a request; `None` if its body states two.
+    pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
+        let facts = request.facts;
+        let stated = match self {
+            Self::Request => return Some(facts.cost.unwrap_or(Permits::ONE)),
+            Self::Fixed(_) if looks(facts) => return Some(Permits::ZERO),
+            Self::Fixed(cost) => return Some(*cost),
+            Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
+            Self::Body(field, _) => match request.body(field) {
+                BodyValue::Text(text) => Some(text),
+                BodyValue::Absent => None,
+                BodyValue::Ambiguous => return None,
+            },
+        };
+        let (Self::Decimal(_, unit) | Self::Body(_, Some(unit))) = self else {
+            return Some(stated.and_then(whole_number).unwrap_or(Permits::ONE));
+        };
+        let cost = stated.and_then(|text| unit.permits(text));
+        Some(cost.unwrap_or(unit.one()))
     }
 }
 
@@ -370,8 +404,10 @@ mod tests {
                 cost: Some(Permits::new(9)),
                 ..Facts::default()
             };
-            assert_eq!(cost.of(&facts), Permits::new(expected), "{text:?}");
+            let cost = cost.of(&RequestFacts::new(&facts));
+            assert_eq!(cost, Some(Permits::new(expected)), "{text:?}");
         }
-        assert_eq!(cost.of(&Facts::default()), Permits::ONE);
+        let none = Facts::default();
+        assert_eq!(cost.of(&RequestFacts::new(&none)), Some(Permits::ONE));
     }
 }

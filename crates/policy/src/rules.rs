@@ -13,7 +13,7 @@ use crate::descriptor_index::DescriptorIndex;
 use crate::request::RequestFacts;
 use crate::request_index::{CandidateLists, RequestIndex};
 use crate::signal::Gate;
-use crate::{Descriptor, Role, Rule, RuleMode};
+use crate::{BodyField, Descriptor, Role, Rule, RuleMode};
 
 /// The rules of a policy, read as a slice. Only values that the indexes do not use can change
 /// afterwards: the numbers of the limits, and enforce to shadow.
@@ -23,6 +23,7 @@ pub struct Rules {
     requests: RequestIndex,
     descriptors: DescriptorIndex,
     are_corrected: bool,
+    body_fields: Vec<BodyField>,
 }
 
 impl Rules {
@@ -44,6 +45,7 @@ impl Rules {
             requests: RequestIndex::new(&on_requests),
             descriptors,
             are_corrected: rules.iter().any(|rule| rule.correction.is_some()),
+            body_fields: body_fields(&rules),
             all: rules,
         }
     }
@@ -51,6 +53,23 @@ impl Rules {
     /// Returns true if reports correct the charges of a rule.
     pub fn are_corrected(&self) -> bool {
         self.are_corrected
+    }
+
+    /// Returns the fields of bodies that its keys and costs need, each once.
+    pub fn body_fields(&self) -> &[BodyField] {
+        &self.body_fields
+    }
+
+    /// Returns true if a rule, or one that is asked beside it, needs the body of its requests.
+    pub(crate) fn reads_body(&self, rule: &Rule) -> bool {
+        let beside = rule
+            .otherwise
+            .iter()
+            .chain(&rule.candidate)
+            .chain(&rule.distinct);
+        let beside = beside.filter_map(|index| self.all.get(*index as usize));
+        let mut rules = std::iter::once(rule).chain(beside);
+        rules.any(|rule| rule.body_fields().next().is_some())
     }
 
     /// Returns the rules that may match, in the order of the file, each once.
@@ -100,6 +119,17 @@ impl Rules {
                 .chain(records)
         })
     }
+}
+
+/// Returns the fields of bodies that rules need, each once.
+fn body_fields(rules: &[Rule]) -> Vec<BodyField> {
+    let mut fields = Vec::new();
+    for field in rules.iter().flat_map(Rule::body_fields) {
+        if !fields.contains(field) {
+            fields.push(field.clone());
+        }
+    }
+    fields
 }
 
 /// Merges sorted lists; an index in several of them comes once.

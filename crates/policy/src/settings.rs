@@ -276,6 +276,8 @@ pub struct ProxySettings {
     pub body_timeout: Option<Nanos>,
     /// `upgrade_timeout`: maximum time without a byte after an upgrade.
     pub upgrade_timeout: Option<Nanos>,
+    /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
+    pub max_inspected_body: Option<usize>,
 }
 
 /// `[[listen.proxy.route]]`

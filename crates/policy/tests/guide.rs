@@ -1,5 +1,5 @@
-//! The guide to the algorithms writes each of them as the policy does; the guide to results has
-//! policies that are right.
+//! The guide to the algorithms writes each of them as the policy does; the guides to results and to
+//! bodies have policies that are right.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -50,4 +50,19 @@ fn every_policy_of_the_guide_to_results_is_right() {
         assert_eq!(loaded.warnings, [], "{text}");
         assert!(loaded.policy.rules.are_corrected(), "{text}");
     }
+}
+
+#[test]
+fn the_policy_of_the_guide_to_bodies_is_right() {
+    let guide = include_str!("../../../docs/guide/bodies.md");
+    let block = guide.split("```toml\n").nth(1).unwrap();
+    let text = block.split("```").next().unwrap();
+    let loaded = parse(text, Context::default()).unwrap();
+    assert_eq!(loaded.warnings, [], "{text}");
+    let fields = loaded.policy.rules.body_fields().iter();
+    let fields: Vec<_> = fields.map(ToString::to_string).collect();
+    assert_eq!(fields, ["form:username", "json:/model", "json:/max_tokens"]);
+    let settled = loaded.policy.rules[1].correction.as_deref().unwrap();
+    assert_eq!(settled.settle.as_deref(), Some("x-tokens-used"));
+    assert_eq!(settled.within.as_secs_ceil(), 120);
 }

@@ -89,7 +89,7 @@ impl Subject {
             window: limits::span(rule),
             cost: match rule.cost {
                 Cost::Fixed(cost) => Some(cost),
-                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => None,
+                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => None,
             },
             quota,
         }

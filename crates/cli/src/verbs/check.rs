@@ -30,7 +30,7 @@ struct CheckQuestion {
     /// Name of the limit in the policy
     limit: String,
     /// Parts of the request: ip, method, path, host, query, header:X, query:X, cookie:X,
-    /// attr:X, `bearer`, `api_key`
+    /// attr:X, form:X, `json:/X`, `bearer`, `api_key`
     #[arg(value_name = "PART=VALUE", conflicts_with = "descriptor")]
     parts: Vec<String>,
     #[command(flatten)]

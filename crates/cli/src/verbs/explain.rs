@@ -272,6 +272,12 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     if let Some(ban) = limits::ban(rule) {
         output.line(format!("    ban       {ban}"))?;
     }
+    if let Some(field) = rule.body_fields().next() {
+        output.line(format!(
+            "    body      read by the proxy listener and the tower layer; other callers send \
+             `{field}` as an attribute"
+        ))?;
+    }
     for correction in limits::corrections(rule) {
         output.line(format!("    results   {correction}"))?;
     }

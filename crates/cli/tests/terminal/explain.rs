@@ -418,6 +418,13 @@ key    = ["attr:user"]
 missing_key = "skip"
 bucket = { size = 100000, refill = "40000/1m" }
 cost   = { reserve = "attr:max_tokens" }
+
+[[limit]]
+name   = "chat"
+key    = ["form:user"]
+missing_key = "deny"
+bucket = { size = 100000, refill = "40000/1m" }
+cost   = { reserve = "json:/max_tokens", settle = "response.header:x-used", expire = "5m" }
 "#;
 
 #[test]
@@ -430,6 +437,12 @@ fn results_that_are_reported_are_explained() {
         "reported with POST /v1/report within 10 min; without a report the charge stays",
         "the estimate is charged first, and becomes the actual cost",
         "\"report_within_ms\":600000",
+        "body      read by the proxy listener and the tower layer; other callers send `form:user` as \
+         an attribute",
+        "becomes the actual cost: the field `x-used` of the response (at the proxy listener and the \
+         tower layer), or that of the report",
+        "reported with POST /v1/report within 5 min",
+        "\"settle\":\"x-used\"",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }

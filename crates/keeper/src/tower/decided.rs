@@ -40,9 +40,15 @@ impl RequestGuard {
     /// Corrects the charges by the result of the request, once: further calls do nothing. Without a
     /// call the charges stay.
     pub fn report(&mut self, report: Report) {
-        if let Some(Reporter(receive)) = self.reporter.take() {
-            receive(report);
-        }
+        self.report_response(report, &HeaderMap::new());
+    }
+
+    /// Like [`report`](Self::report), with the actual costs that the fields of the response state, by
+    /// the `settle` of each limit. Returns the number of charges that keep their estimate, because
+    /// the response lacks the field or has no amount there.
+    pub fn report_response(&mut self, report: Report, fields: &HeaderMap) -> usize {
+        let receive = self.reporter.take();
+        receive.map_or(0, |Reporter(receive)| receive(report, fields))
     }
 }
 

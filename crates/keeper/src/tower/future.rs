@@ -132,10 +132,9 @@ impl Pass {
                 }
                 if let Some(Reporter(report)) = self.reporter.take() {
                     let own = response.extensions_mut().remove::<Report>();
-                    report(
-                        own.unwrap_or_default()
-                            .or_status(response.status().as_u16()),
-                    );
+                    let own = own.unwrap_or_default();
+                    let own = own.or_status(response.status().as_u16());
+                    report(own, response.headers());
                 }
                 self.fields.put_into(response.headers_mut());
             }

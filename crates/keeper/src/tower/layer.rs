@@ -14,6 +14,7 @@ use super::counted::Counted;
 use super::denial::Denial;
 use super::described::Described;
 use super::gate::Gate;
+use super::inspect::InspectLayer;
 use super::key_source::KeySource;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
@@ -148,6 +149,38 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
     ) -> Self {
         self.gate.attributes = Some(Arc::new(attributes));
         self
+    }
+
+    /// Returns a layer to be put around this one, for limits that count by values of the body:
+    /// `form:NAME`, `json:/POINTER`. It reads at most 64 KiB of the body of a request, if a limit that
+    /// applies needs it, and hands on the same content. Without it, such values are missing, unless
+    /// [`attributes`](Self::attributes) has them (`"form:user"`).
+    ///
+    /// The time that a client takes is bounded by the time limits of the server, as for any service
+    /// that reads bodies. A body that breaks off counts as one that cannot be read, and the service
+    /// inside receives the error.
+    ///
+    /// ```
+    /// use ratekeeper::tower::RateLimitLayer;
+    /// use tower_layer::{Layer, Stack};
+    ///
+    /// # fn my_service() {}
+    /// let limits = RateLimitLayer::policy_text(
+    ///     r#"
+    ///     version = 1
+    ///     [[limit]]
+    ///     name  = "logins"
+    ///     key   = ["form:username"]
+    ///     limit = "10/1h"
+    ///     missing_key = "deny"
+    ///     "#,
+    /// )?;
+    /// let bodies = limits.inspect_bodies().max_inspected_body(16 << 10);
+    /// let service = Stack::new(limits, bodies).layer(my_service());
+    /// # Ok::<(), ratekeeper::tower::PolicyError>(())
+    /// ```
+    pub fn inspect_bodies(&self) -> InspectLayer<S, C> {
+        InspectLayer::new(self.gate.clone())
     }
 
     /// Calls `callback` with every error of the store; the `on_store_error` of each limit decides about

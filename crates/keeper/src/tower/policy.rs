@@ -10,8 +10,9 @@
 //! * A store that cannot answer causes no error of the server: the `on_store_error` of each limit
 //!   decides, and the error is passed to
 //!   [`on_store_error`](super::RateLimitLayer::on_store_error).
-//! * Limits with `count`, `reset_on` or an estimate are corrected by the status of the response, or
-//!   by a [`Report`] in its extensions. Without a response the charges stay.
+//! * Limits with `count`, `reset_on` or an estimate are corrected by the status of the response, by
+//!   the field that `settle` names, or by a [`Report`] in its extensions. Without a response the
+//!   charges stay.
 //! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
 //!   behind it.
 
@@ -19,9 +20,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use http::request::Parts;
 use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{Charges, Facts, KeyPart, MissingKey, Policy, Rule};
+use ratekeeper_policy::{BodyFields, Charges, Facts, KeyPart, MissingKey, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -32,11 +34,13 @@ use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
+use super::inspected::InspectedBytes;
 use super::ledger::{Ledger, Lender, new_lease};
 use super::pass::{FieldsToSend, Pass};
 use super::peer::PeerSource;
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
+use crate::reporting::with_stated_costs;
 use crate::{Answer, Clock, Keeper, Permit, Report, Scope, SystemClock, Timer};
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy). A front end
@@ -63,9 +67,10 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     ledger: Ledger<Keeper<S, C>>,
 }
 
-/// Receives the result of a request, once. Dropped without it (the service failed, or the client
-/// went away), the charges stay.
-pub(super) struct Reporter(pub(super) Box<dyn FnOnce(Report) + Send>);
+/// Receives the result of a request and the fields of its response, once, and returns the number of
+/// charges that lack their actual cost. Dropped without it (the service failed, or the client went
+/// away), the charges stay.
+pub(super) struct Reporter(pub(super) Box<ReceiveReport>);
 
 impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,6 +78,7 @@ impl fmt::Debug for Reporter {
     }
 }
 
+pub(super) type ReceiveReport = dyn FnOnce(Report, &HeaderMap) -> usize + Send;
 pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
 pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
@@ -118,6 +124,27 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         .await
     }
 
+    /// Returns true if a limit that applies to a request counts by a value of its body. Then put the
+    /// body into the extensions of the request, as [`InspectedBytes`], before [`decide`](Self::decide)
+    /// is called; see [`InspectedBody`](super::InspectedBody).
+    pub fn needs_body(&self, parts: &Parts, peer: SocketAddr) -> bool {
+        self.needs_body_from(parts, Some(peer))
+    }
+
+    /// Like [`needs_body`](Self::needs_body), for a request that names its peer.
+    pub(super) fn needs_body_of(&self, parts: &Parts) -> bool {
+        self.needs_body_from(parts, self.peer.find(&parts.extensions))
+    }
+
+    fn needs_body_from(&self, parts: &Parts, peer: Option<SocketAddr>) -> bool {
+        let policy = self.keeper.look_at_policy();
+        if policy.rules.body_fields().is_empty() {
+            return false;
+        }
+        let wall = self.keeper.wall(self.keeper.clock().now());
+        self.with_facts(parts, (None, peer), |facts| policy.needs_body(facts, wall))
+    }
+
     /// Returns the charges of a request, or its refusal, if a limit counts by an address that the
     /// server did not provide.
     #[inline]
@@ -141,6 +168,24 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         peer: Option<SocketAddr>,
     ) -> StoreQuestion {
         let now = self.keeper.clock().now();
+        let (policy, charges) = self.with_facts(parts, (cost, peer), |facts| {
+            self.keeper.charges(facts, Scope::All, now)
+        });
+        StoreQuestion {
+            policy,
+            charges,
+            now,
+        }
+    }
+
+    /// Calls `decide` with the facts about a request.
+    #[inline]
+    fn with_facts<R>(
+        &self,
+        parts: &Parts,
+        (cost, peer): (Option<Permits>, Option<SocketAddr>),
+        decide: impl FnOnce(&Facts<'_>) -> R,
+    ) -> R {
         let headers = fields(parts);
         let attributes_of = self
             .attributes
@@ -151,23 +196,25 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
+        let policy = self.keeper.look_at_policy();
         let client = peer.map(|peer| {
-            let policy = self.keeper.look_at_policy();
             let country = policy.stated_country(peer.ip(), &headers);
             (client_address(parts, peer, &policy.client_ip), country)
         });
         let ip = client.map(|(ip, _)| ip);
-        let facts = Facts {
+        let body = match policy.rules.body_fields() {
+            [] => None,
+            wanted => {
+                let body = parts.extensions.get::<InspectedBytes>();
+                body.map(|body| BodyFields::read(wanted, &headers, &body.0))
+            }
+        };
+        decide(&Facts {
             country: client.and_then(|(_, country)| country),
+            body: body.as_ref(),
             routes: &self.routes,
             ..facts(parts, ip, &headers, &attributes, cost)
-        };
-        let (policy, charges) = self.keeper.charges(&facts, Scope::All, now);
-        StoreQuestion {
-            policy,
-            charges,
-            now,
-        }
+        })
     }
 
     #[cold]
@@ -225,7 +272,10 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             return None;
         }
         let gate = self.clone();
-        Some(Reporter(Box::new(move |report| {
+        Some(Reporter(Box::new(move |report, fields| {
+            let policy = gate.keeper.policy();
+            let field = |name: &str| one_value(fields, name);
+            let (report, unsettled) = with_stated_costs(&policy, &made, report, field);
             let at_once = gate.keeper.store().answers_at_once();
             let settling = async move {
                 let settled = gate.keeper.correct(&made, &report);
@@ -238,6 +288,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             } else if let Ok(runtime) = Handle::try_current() {
                 drop(runtime.spawn(settling));
             }
+            unsettled
         })))
     }
 }
@@ -271,6 +322,15 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         let keeper = Arc::clone(&self.keeper);
         Box::pin(async move { keeper.clock().sleep_async(span).await })
     }
+}
+
+/// Returns the value of a field, trimmed; `None` if it is absent, repeated or no text.
+fn one_value<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = fields.get_all(name).iter();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    value.to_str().ok().map(str::trim)
 }
 
 /// Returns the first enforced limit that would count a request without an address together with

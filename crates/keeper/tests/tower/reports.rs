@@ -27,6 +27,13 @@ key    = ["header:x-user"]
 missing_key = "shared"
 bucket = { size = 100, refill = "1/1s" }
 cost   = { reserve = 40 }
+[[limit]]
+name   = "settled"
+match  = { path = "/chat" }
+key    = ["header:x-user"]
+missing_key = "shared"
+bucket = { size = 100, refill = "1/1s" }
+cost   = { reserve = 40, settle = "response.header:X-Used" }
 "#;
 
 /// A handler that answers with the status, outcome or cost in the query.
@@ -50,6 +57,17 @@ impl Service<Request<()>> for Handler {
                 response
                     .extensions_mut()
                     .insert(Report::default().outcome(word));
+            }
+            Some(("used", values)) => {
+                for value in values.split(',') {
+                    response
+                        .headers_mut()
+                        .append("x-used", value.parse().unwrap());
+                }
+                if let Some((_, cost)) = values.split_once(";cost=") {
+                    let report = Report::default().cost(cost.parse().unwrap());
+                    response.extensions_mut().insert(report);
+                }
             }
             Some(("cost", cost)) => {
                 let report = Report::default().cost(cost.parse().unwrap());
@@ -96,6 +114,27 @@ fn the_status_of_the_response_is_the_result() {
             expected,
             "{targets:?}"
         );
+    }
+}
+
+#[test]
+fn a_field_of_the_response_settles_an_estimate() {
+    for (used, passes) in [
+        ("10", 7), // 40 must be left: 6 x 10 + 40
+        ("40", 2),
+        ("100", 1), // the 60 more are charged
+        ("0", 10),
+        ("10,10", 2), // two fields: none
+        ("1.5", 2),   // no amount: the estimate stays
+        ("-1", 2),
+        ("", 2),
+        ("5;cost=0", 10), // the report of the handler has the cost
+    ] {
+        let target = format!("/chat?used={used}");
+        let layer = layer(&clock());
+        let statuses = statuses(&layer, &[&*target; 10]);
+        let passed = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(passed, passes, "{used}");
     }
 }
 

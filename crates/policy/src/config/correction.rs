@@ -7,6 +7,7 @@ use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
 use toml::de::DeTable;
 
 use super::codes;
+use super::cost::Estimate;
 use super::diagnostic::{Findings, shown};
 use super::numbers::{Written, span};
 use super::quantity::Quantity;
@@ -24,20 +25,20 @@ const MAX_WITHIN: Nanos = Nanos::from_secs(86_400);
 const MAX_OUTCOME: usize = 40;
 
 /// Reads how reports correct the charges of a limit, if they do and it can be corrected.
-/// `estimate` is the place of `reserve`, if the cost is an estimate.
+/// `estimate` is set if the cost is an estimate.
 pub(super) fn correction(
     table: &DeTable<'_>,
     place: &str,
-    estimate: Option<&Range<usize>>,
+    estimate: Option<&Estimate>,
     quantity: &Quantity,
     out: &mut Findings<'_>,
 ) -> Option<Correction> {
     let count = results(table, "count", out);
     let reset_on = results(table, "reset_on", out);
-    let within = read::text(table, "report_within");
+    let within = within(table, place, out);
     let fields = [
         ("count", count.as_ref().map(|count| count.at.clone())),
-        ("reserve", estimate.cloned()),
+        ("reserve", estimate.map(|estimate| estimate.at.clone())),
         ("reset_on", reset_on.as_ref().map(|reset| reset.at.clone())),
     ];
     let mut corrects = fields
@@ -60,7 +61,7 @@ pub(super) fn correction(
             .help("leave one of them out");
     }
     can_be_corrected(first, at, place, quantity, out);
-    if let Some(at) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
+    if let Some(Estimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
         let message = format!("`reserve` of {place} cannot be combined with `ban`");
         let label = "a cost that is owed while the key is banned would be lost";
         out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)
@@ -83,8 +84,24 @@ pub(super) fn correction(
         count: count.map(|count| count.value),
         reset_on: reset_on.map(|reset_on| reset_on.value),
         is_estimate: estimate.is_some(),
+        settle: estimate.and_then(|estimate| estimate.settle.clone()),
         ..Correction::new(within).ok()? // within the bounds of a window
     })
+}
+
+/// Returns `report_within`, or `expire` of `cost`.
+fn within<'a>(table: &'a DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<&'a str>> {
+    let within = read::text(table, "report_within");
+    let cost = read::table(table, "cost");
+    let expire = cost.and_then(|cost| read::text(cost.value, "expire"));
+    if let (Some(within), Some(expire)) = (&within, &expire) {
+        let message = format!("{place} has both `expire` and `report_within`");
+        let label = "the same as `report_within`";
+        out.error(codes::REPORT, expire.at.clone(), message, label)
+            .related(within.at.clone())
+            .help("leave one of them out");
+    }
+    within.or(expire)
 }
 
 /// Returns the algorithm of a limit with corrections: actual costs above an estimate are owed,

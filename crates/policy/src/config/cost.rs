@@ -7,16 +7,28 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read::{At, SpannedValue, whole};
+use super::read::{self, At, SpannedValue, whole};
 use super::unit::cost_in;
-use crate::{Cost, Unit};
+use crate::pattern::is_token;
+use crate::{BodyField, Cost, Unit};
+
+/// Maximum number of characters of a field of a response.
+const MAX_FIELD: usize = 128;
 
 /// The cost of a request.
 pub(super) struct CostSpec {
     /// The range is empty if it is not written.
     pub(super) cost: At<Cost>,
-    /// Place of `reserve`, if it is an estimate.
-    pub(super) estimate: Option<Range<usize>>,
+    /// Set if it is an estimate.
+    pub(super) estimate: Option<Estimate>,
+}
+
+/// An estimate, and the source of the actual cost.
+pub(super) struct Estimate {
+    /// Place of the table.
+    pub(super) at: Range<usize>,
+    /// `settle`: field of the response with the actual cost, in lower case.
+    pub(super) settle: Option<Box<str>>,
 }
 
 /// Reads `cost`; `None` means refused.
@@ -32,7 +44,10 @@ pub(super) fn cost(
     };
     if let Some(table) = node.get_ref().as_table() {
         let cost = amount(table.get("reserve")?, "reserve", place, out)?;
-        let estimate = Some(node.span());
+        let settle = read::text(table, "settle");
+        let settle = settle.and_then(|text| response_field(&text, out));
+        let at = node.span();
+        let estimate = Some(Estimate { at, settle });
         return Some(CostSpec { cost, estimate });
     }
     let cost = amount(node, "cost", place, out)?;
@@ -51,6 +66,17 @@ fn amount(
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
             return Some(At::new(cost_in(attribute, unit), node.span()));
         }
+        if text.starts_with("json:") || text.starts_with("form:") {
+            return match BodyField::parse(text) {
+                Ok(field) => Some(At::new(Cost::Body(field, unit.cloned()), node.span())),
+                Err(error) => {
+                    let label = "expected \"json:/NAME\" or \"form:NAME\"";
+                    out.error(codes::COST, node.span(), error.reason, label)
+                        .help(error.help);
+                    None
+                }
+            };
+        }
         let help = match text.trim().parse::<u32>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),
             Err(_) => {
@@ -62,7 +88,7 @@ fn amount(
             codes::COST,
             node.span(),
             message,
-            "expected a number or \"attr:NAME\"",
+            "expected a number, \"attr:NAME\" or \"json:/NAME\"",
         )
         .help(help);
         return None;
@@ -70,4 +96,25 @@ fn amount(
     let number = whole(node).filter(|number| *number > 0)?;
     let number = u32::try_from(number).ok()?;
     Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
+}
+
+/// Reads `settle`: the field of a response.
+fn response_field(text: &At<&str>, out: &mut Findings<'_>) -> Option<Box<str>> {
+    let name = text.value.strip_prefix("response.header:");
+    if let Some(name) = name.filter(|name| (1..=MAX_FIELD).contains(&name.len()))
+        && name.bytes().all(is_token)
+    {
+        return Some(name.to_ascii_lowercase().into());
+    }
+    let message = format!("\"{}\" is not a field of a response", shown(text.value));
+    let help = if name.is_none() && text.value.starts_with("response.") {
+        "let the upstream state the cost in a header: settle = \"response.header:x-tokens-used\""
+    } else {
+        "write settle = \"response.header:x-tokens-used\", or leave it out and send the cost with \
+         POST /v1/report"
+    };
+    let label = "expected \"response.header:NAME\"";
+    out.error(codes::COST, text.at.clone(), message, label)
+        .help(help);
+    None
 }

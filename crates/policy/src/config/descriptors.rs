@@ -70,7 +70,8 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
             help,
         );
     }
-    if let Some(text) = read::text(table, "cost") {
+    let reserve = || read::text(read::table(table, "cost")?.value, "reserve");
+    if let Some(text) = read::text(table, "cost").or_else(reserve) {
         let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
         report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
     }

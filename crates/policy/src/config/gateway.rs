@@ -12,6 +12,7 @@ use super::policy_files::PolicyFiles;
 use super::read::{self, At, SpannedValue};
 use super::routes::routes;
 use super::settings::{door, wait};
+use super::size::{SizeField, bytes};
 use crate::{ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
 
 /// `connect_timeout`
@@ -20,6 +21,14 @@ const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_sec
 const RESPONSES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
 /// `upgrade_timeout`
 const UPGRADES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
+
+/// `max_inspected_body`
+const INSPECTED: SizeField = SizeField {
+    name: "max_inspected_body",
+    range: 1 << 10..=1 << 20,
+    reason: "expected 1KiB to 1MiB: each request that is read holds as much",
+    example: "64KiB",
+};
 
 /// Reads `[listen.proxy]`, if it is written and right.
 pub(super) fn proxy(
@@ -36,6 +45,8 @@ pub(super) fn proxy(
         ("upgrade_timeout", UPGRADES),
     ]
     .map(|(name, range)| wait(table, name, range, out));
+    let inspected = read::text(table, "max_inspected_body");
+    let inspected = inspected.and_then(|text| bytes(&text, &INSPECTED, out));
     let cors = table.get("cors").map(read::texts).unwrap_or_default();
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let routes = routes(table, files, out);
@@ -53,6 +64,7 @@ pub(super) fn proxy(
         response_timeout: response,
         body_timeout: body,
         upgrade_timeout: upgrade,
+        max_inspected_body: inspected,
     })
 }
 

@@ -108,7 +108,7 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
         KeyPart::Query(name) => !asked(&Field::Query(name.clone())),
         KeyPart::ApiKey => !header("x-api-key"),
         KeyPart::Claim(name) => !asked(&Field::Claim(name.clone())),
-        KeyPart::Bearer => true,
+        KeyPart::Bearer | KeyPart::Body(_) => true,
         _ => false,
     };
     let Some(part) = draft.rule.key.iter().find(omitted) else {
@@ -125,7 +125,12 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
         codes::MISSING_KEY_UNSET,
         draft.places.key.clone(),
         message,
-        "a request without it is counted by address",
+        match part {
+            KeyPart::Body(_) => {
+                "a request without it, or with an unreadable body, is counted by address"
+            }
+            _ => "a request without it is counted by address",
+        },
     )
     .help("confirm this with missing_key = \"use:ip\", or choose \"skip\", \"deny\" or \"shared\"");
 }

@@ -78,6 +78,7 @@ mod secrets;
 mod settings;
 mod shape;
 mod shares;
+mod size;
 mod syntax;
 mod turns;
 mod unit;

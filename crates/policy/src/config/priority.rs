@@ -135,7 +135,7 @@ pub(super) fn leaves_room(
 ) -> bool {
     let cost = match draft.rule.cost {
         Cost::Fixed(cost) => cost,
-        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => Permits::ONE,
+        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
     };
     let capacity = algorithm.capacity();
     let headroom = priority.headroom(capacity);

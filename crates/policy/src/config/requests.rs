@@ -23,8 +23,8 @@ const MAX_FIELD_NAME: usize = 100;
 /// Key parts that people try, by the word before `:`, and what to write instead.
 const PART_HINTS: &[NameHint] = &[
     (
-        "form",
-        "let the application send the field: key = [\"attr:username\"]",
+        "body",
+        "name a value of it: \"form:username\" or \"json:/user/id\"",
     ),
     (
         "plan",

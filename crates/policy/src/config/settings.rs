@@ -3,7 +3,7 @@
 mod envoy;
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
@@ -19,6 +19,7 @@ use super::policy_files::PolicyFiles;
 use super::read::{self, At};
 use super::redis;
 use super::shape::NameHint;
+use super::size::{self, BUDGET};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, RevealKeys, Settings, ValueError,
     network,
@@ -26,8 +27,6 @@ use crate::{
 
 /// Maximum number of characters of a header name.
 const MAX_HEADER: usize = 100;
-/// The smallest memory budget: below it a store could not hold its own shards.
-const MIN_BUDGET: u64 = 1 << 20;
 
 /// `idle_timeout`: connections are looked at every 5 s.
 const IDLE_TIMEOUTS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(86_400);
@@ -214,7 +213,7 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
     }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
-        settings.memory_budget = bytes(&budget, out);
+        settings.memory_budget = size::bytes(&budget, &BUDGET, out);
     }
     let store = read::table(root, "store");
     let redis = store.and_then(|store| read::table(store.value, "redis"));
@@ -324,69 +323,6 @@ fn address_like(text: &str, port: u16) -> String {
     match host {
         "*" => format!("0.0.0.0:{port}"),
         _ => format!("127.0.0.1:{port}"),
-    }
-}
-
-/// Reads a size such as `256MiB`.
-fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
-    let refuse = |out: &mut Findings<'_>, at: Range<usize>, reason: &str, help: &str| {
-        let message = format!("\"{}\" is not a valid size of memory", shown(text.value));
-        out.error(codes::BYTES, at, message, reason).help(help);
-    };
-    let digits = text.value.len()
-        - text
-            .value
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
-    let (number, unit) = text.value.split_at(digits);
-    let shift = match unit {
-        "B" => Some(0),
-        "KiB" => Some(10),
-        "MiB" => Some(20),
-        "GiB" => Some(30),
-        _ => None,
-    };
-    let (Ok(number), Some(shift)) = (number.parse::<u64>(), shift) else {
-        let help = format!("write for example budget = \"{}\"", size_like(number, unit));
-        refuse(
-            out,
-            text.at.clone(),
-            "expected a whole number and B, KiB, MiB or GiB",
-            &help,
-        );
-        return None;
-    };
-    let bytes = number
-        .checked_mul(1 << shift)
-        .and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(bytes) = bytes else {
-        refuse(
-            out,
-            text.at.clone(),
-            "more than this machine can address",
-            "write for example budget = \"4GiB\"",
-        );
-        return None;
-    };
-    if number << shift < MIN_BUDGET {
-        refuse(
-            out,
-            text.at.clone(),
-            "less than the minimum of 1 MiB",
-            "write for example budget = \"64MiB\"",
-        );
-        return None;
-    }
-    Some(bytes)
-}
-
-/// Returns the size that was probably meant.
-fn size_like(number: &str, unit: &str) -> String {
-    let number = if number.is_empty() { "256" } else { number };
-    match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
-        Some('k') => format!("{}KiB", shown(number)),
-        Some('g') => format!("{}GiB", shown(number)),
-        _ => format!("{}MiB", shown(number)),
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
     let cost = match rule.cost {
         Cost::Fixed(cost) => cost,
-        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) => Permits::ONE,
+        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
     };
     let capacity = rule.limit.algorithm.capacity();
     let fits = u64::from(cost.get()) * u64::from(nodes) <= u64::from(capacity.get());

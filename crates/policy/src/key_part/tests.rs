@@ -68,7 +68,19 @@ fn invalid_key_parts_are_refused_with_a_correction() {
         ("contry", "unknown key part", "`country`"),
         ("as", "unknown key part", "`asn`"),
         ("jwts:sub", "unknown key part", "did you mean `jwt:sub`?"),
-        ("form:username", "unknown key part", ""),
+        ("form", "needs a name", "\"form:NAME\""),
+        ("form:", "is not a valid form name", "\"form:NAME\""),
+        ("forms:a", "unknown key part", "did you mean `form:a`?"),
+        ("json", "is not a JSON pointer", "\"json:/NAME\""),
+        ("json:", "is not a valid json name", "\"json:/NAME\""),
+        ("json:user.id", "is not a JSON pointer", "\"json:/user/id\""),
+        ("json:/a~2", "is no escape", "`~1`"),
+        ("json:/a~", "is no escape", "`~0`"),
+        (
+            "json:/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5/6/7",
+            "is too long",
+            "at most 16",
+        ),
         ("descriptor", "needs a name", "\"descriptor:NAME\""),
     ] {
         let error = KeyPart::parse(text).unwrap_err();

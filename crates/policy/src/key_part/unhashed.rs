@@ -1,6 +1,7 @@
 //! Unhashed: the value of a request for a key part, before a key holds its hash.
 
 use super::{Around, KeyPart, bearer};
+use crate::body::BodyValue;
 use crate::path::Normal;
 use crate::request::{RequestFacts, decoded};
 
@@ -27,6 +28,10 @@ impl KeyPart {
             Self::Asn => request.network(),
             Self::Attribute(name) => request.attribute(name)?.as_bytes(),
             Self::Claim(name) => request.claim(name)?.as_bytes(),
+            Self::Body(field) => match request.body(field) {
+                BodyValue::Text(text) => text.as_bytes(),
+                BodyValue::Absent | BodyValue::Ambiguous => return None,
+            },
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref()?;
                 name.of(descriptor)?.as_bytes()

@@ -4,7 +4,7 @@ use crate::ValueError;
 
 pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
     /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 17] = [
+    const KNOWN: [&str; 19] = [
         "all",
         "ip",
         "path",
@@ -21,6 +21,8 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         "query:",
         "attr:",
         "jwt:",
+        "form:",
+        "json:",
         "descriptor:",
     ];
     /// Maximum number of edits of a near spelling.
@@ -38,7 +40,7 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, _) => "write one of: all, ip, ip/24, path, route, method, host, country, \
                       continent, asn, header:X, cookie:X, query:X, bearer, api_key, attr:X, jwt:X, \
-                      descriptor:X"
+                      form:X, json:/X, descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)

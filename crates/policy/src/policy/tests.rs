@@ -5,6 +5,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::*;
+use crate::BodyFields;
 use crate::config::{Context, parse};
 
 /// Returns a policy of limits, each `name: lines of TOML`.
@@ -57,6 +58,7 @@ fn facts() -> Facts<'static> {
         headers: &[("x-device", b"d1"), ("x-internal", b"yes")],
         cost: None,
         attributes: &[("user", "u1"), ("amount", "7"), ("odd", "7.5")],
+        body: None,
         claims: None,
         descriptor: None,
     }
@@ -464,6 +466,7 @@ proptest! {
             headers: &[(name, &header)],
             cost: None,
             attributes: &[("a", &attribute)],
+            body: None,
             claims: None,
             descriptor: None,
         };
@@ -486,4 +489,112 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn limits_count_by_values_of_the_body() {
+    let text = r#"
+        version = 1
+        [[limit]]
+        name  = "login"
+        match = { path = "/login" }
+        key   = ["form:user"]
+        limit = "5/1m"
+        missing_key = "use:ip"
+        [[limit]]
+        name  = "chat"
+        match = { path = "/chat" }
+        key   = ["json:/user/id"]
+        missing_key = "skip"
+        bucket = { size = 100, refill = "1/1s" }
+        cost  = "json:/max_tokens"
+    "#;
+    let policy = parse(text, Context::default()).unwrap().policy;
+    let fields = policy.rules.body_fields();
+    let names: Vec<_> = fields.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["form:user", "json:/user/id", "json:/max_tokens"]);
+    let needs = |path| {
+        let facts = Facts {
+            path,
+            ..Facts::default()
+        };
+        policy.needs_body(&facts, WallTime::UNKNOWN)
+    };
+    assert!(needs("/login") && needs("/chat") && !needs("/other"));
+
+    // One entry as its cost and key; `-` for a denial, nothing if no limit applies.
+    let charged = |path, content_type: &str, body: &str| {
+        let headers = [("content-type", content_type.as_bytes())];
+        let body = BodyFields::read(fields, &headers, body.as_bytes());
+        let facts = Facts {
+            path,
+            ip: Some("192.0.2.1".parse().unwrap()),
+            body: Some(&body),
+            ..Facts::default()
+        };
+        let mut charges = Charges::default();
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
+        match &charges.entries[..] {
+            [] if charges.missing.is_empty() => String::new(),
+            [] => "-".to_owned(),
+            [entry] => {
+                let key: Vec<_> = charges.key(entry).display_parts().collect();
+                format!("{} {}", entry.cost, key.join(","))
+            }
+            _ => panic!("{charges:?}"),
+        }
+    };
+    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
+    for (path, content_type, body, expected) in [
+        ("/login", form, "user=ann", "1 ann"),
+        ("/login", json, "user=ann", "1 ~ip=192.0.2.1"),
+        ("/login", form, "user=ann&user=bob", "-"),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":30}"#,
+            "30 7",
+        ),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":1.5}"#,
+            "1 7",
+        ),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":1e99}"#,
+            "4294967295 7",
+        ),
+        ("/chat", json, r#"{"user":{"id":7},"max_tokens":-3}"#, "1 7"),
+        ("/chat", json, r#"{"user":{"id":7}}"#, "1 7"),
+        ("/chat", json, r#"{"max_tokens":30}"#, ""),
+        ("/chat", json, r#"{"user":{"id":7},"user":{"id":8}}"#, "-"),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":1,"max_tokens":9}"#,
+            "-",
+        ),
+    ] {
+        assert_eq!(charged(path, content_type, body), expected, "{body}");
+    }
+}
+
+#[test]
+fn an_application_that_reads_the_body_itself_sends_its_values_as_attributes() {
+    let text = "version = 1\n[[limit]]\nname = \"login\"\nkey = [\"form:user\"]\nlimit = \"5/1m\"\n\
+        missing_key = \"deny\"\n";
+    let policy = parse(text, Context::default()).unwrap().policy;
+    let facts = Facts {
+        attributes: &[("form:user", "ann")],
+        ..Facts::default()
+    };
+    let mut charges = Charges::default();
+    policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
+    let key = charges.key(&charges.entries[0]);
+    assert_eq!(key.display_parts().collect::<Vec<_>>(), ["ann"]);
+    policy.charges(&Facts::default(), WallTime::UNKNOWN, &mut charges);
+    assert_eq!((charges.entries.len(), charges.missing.len()), (0, 1));
 }

@@ -248,6 +248,7 @@ pub(super) async fn ask<C: Clock>(
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,
+        body: None,
         claims: None,
         descriptor: asked.map(|asked| Descriptor {
             domain: &asked.domain,

@@ -1,7 +1,9 @@
 //! Proxy: limits the requests of clients, and forwards those that pass.
 //!
 //! ```text
-//!   request --> well-formed? --> limits --refused--> problem, HTML, text or gRPC
+//!   request --> well-formed? --> body, if a limit counts by it: at most 64 KiB are read
+//!                                  |
+//!                                limits --refused--> problem, HTML, text or gRPC
 //!                                  |
 //!                                  '--> held back by a queue --> upstream of its route
 //!                                                                   | head: reported, RateLimit
@@ -12,6 +14,7 @@
 //! no key, and its answer is needed to read a refusal.
 
 mod body;
+mod inspect;
 mod refusal;
 mod upstreams;
 
@@ -23,7 +26,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use ratekeeper::tower::{ByPolicy, Decided, RequestGuard};
+use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
 use ratekeeper_gateway::{
     Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
@@ -56,6 +59,7 @@ pub(crate) struct ProxyDoor<C> {
     tls: Option<Arc<ListenerTls>>,
     /// Origins of web pages that may read refusals.
     cors: Vec<String>,
+    max_inspected_body: usize,
 }
 
 impl<C: Timer + 'static> ProxyDoor<C> {
@@ -78,6 +82,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             ids: RequestIds::default(),
             tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
             cors: settings.cors,
+            max_inspected_body: settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY),
         })
     }
 
@@ -96,7 +101,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         if let Err(malformed) = examine(&parts) {
             let metrics = &self.shared.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Error);
@@ -105,6 +110,10 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let client = self.client(caller);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
+        let (body, held_bytes) = match self.inspect(caller, &mut parts, body).await {
+            Ok(inspected) => inspected,
+            Err(problem) => return self.problem(*problem, parts.headers.get(header::ORIGIN), id),
+        };
         let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
             let metrics = &self.shared.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Allowed);
@@ -120,18 +129,21 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             let _waits = caller.pulse.hold_back();
             let diverted = answer.as_ref().and_then(Answer::diverts_to);
             let gateway = self.upstreams.of_request(&parts, diverted);
-            let request = Request::from_parts(parts, body);
+            let request = Request::from_parts(parts, inspect::request_body(body));
             gateway.forward(client, request, id.clone()).await
         };
-        let reported = |guard: Option<RequestGuard>, status: StatusCode| {
+        drop(held_bytes); // sent, or on its way to a connection
+        let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
-                guard.report(Report::default().status(status.as_u16()));
+                let report = Report::default().status(status.as_u16());
+                let unsettled = guard.report_response(report, fields);
+                self.shared.metrics.unsettled(unsettled);
                 guard
             })
         };
         match forwarded {
             Ok(Forwarded::Response(response)) => {
-                let guard = reported(guard, response.status());
+                let guard = reported(guard, (response.status(), response.headers()));
                 let process = Arc::clone(&self.shared.metrics.process);
                 let mut response = response.map(|body| {
                     ProxyBody::from(ForwardedBody::new(body, guard, (in_flight, process)))
@@ -143,7 +155,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
                 response
             }
             Ok(Forwarded::Upgraded(response, tunnel)) => {
-                let guard = reported(guard, response.status());
+                let guard = reported(guard, (response.status(), response.headers()));
                 set_tunnel(caller, tunnel, (guard, in_flight));
                 response.map(|()| ProxyBody::default())
             }
@@ -226,7 +238,16 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             ForwardError::UploadTimeout => TOO_SLOW,
             _ => BROKEN_BODY,
         };
-        let mut problem = Problem::new(kind, error.to_string());
+        self.problem(Problem::new(kind, error.to_string()), origin, id)
+    }
+
+    /// Returns the response to a request that was not served.
+    fn problem(
+        &self,
+        mut problem: Problem,
+        origin: Option<&HeaderValue>,
+        id: HeaderValue,
+    ) -> Response<ProxyBody> {
         let shown = id.to_str().unwrap_or_default(); // visible characters
         problem.members = format!(",\"request_id\":{}", serde_json::Value::from(shown));
         let mut response = problem.response().map(ProxyBody::from);

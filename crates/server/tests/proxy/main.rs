@@ -4,6 +4,7 @@
 
 mod authority;
 mod balance;
+mod bodies;
 mod faults;
 mod forwarding;
 mod h2;

@@ -1,6 +1,6 @@
 //! Fields of reports: the results that count, those that reset, and estimates of costs.
 
-use super::{ATTRIBUTE, SPAN, optional, pattern, required};
+use super::{AMOUNT_SOURCE, SPAN, optional, pattern, required};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -12,8 +12,8 @@ pub(super) const COST: FieldSpec = optional(
     "cost",
     Shape::Either(COSTS),
     "5",
-    "Cost of a request: a number, the attribute that holds it, or an estimate that the report of \
-     the request replaces.",
+    "Cost of a request: a number, the attribute or the value of the body that holds it, or an \
+     estimate that the actual cost replaces.",
 );
 pub(super) const COUNT: FieldSpec = optional(
     "count",
@@ -40,25 +40,41 @@ const AMOUNT: Shape = Shape::Whole {
     least: 1,
     most: u32::MAX as u64,
 };
-/// `reserve`: a number, or an attribute.
-const AMOUNTS: &[Shape] = &[AMOUNT, pattern(ATTRIBUTE)];
+/// `reserve`: a number, an attribute, or a value of the body.
+const AMOUNTS: &[Shape] = &[AMOUNT, pattern(AMOUNT_SOURCE)];
 /// `cost`: the same, or a table.
-const COSTS: &[Shape] = &[AMOUNT, pattern(ATTRIBUTE), Shape::Table(&ESTIMATE)];
+const COSTS: &[Shape] = &[AMOUNT, pattern(AMOUNT_SOURCE), Shape::Table(&ESTIMATE)];
 
 static ESTIMATE: TableSpec = TableSpec {
     what: "`cost`",
-    fields: &[required(
-        "reserve",
-        Shape::Either(AMOUNTS),
-        "\"attr:max_tokens\"",
-        "Estimate that is charged until the report has the actual cost: a number, or an attribute.",
-    )],
+    fields: &[
+        required(
+            "reserve",
+            Shape::Either(AMOUNTS),
+            "\"attr:max_tokens\"",
+            "Estimate that is charged until the actual cost is known: a number, an attribute, or a \
+             value of the body.",
+        ),
+        optional(
+            "settle",
+            Shape::TEXT,
+            "\"response.header:x-tokens-used\"",
+            "Field of the response with the actual cost, which the proxy listener and the tower layer \
+             read; other callers send it with POST /v1/report.",
+        ),
+        optional(
+            "expire",
+            pattern(SPAN),
+            "\"2m\"",
+            "The same as `report_within`, which may stand beside `cost` in its place.",
+        ),
+    ],
     hints: hints! {
         "estimate" => "write reserve = \"attr:max_tokens\"",
         "max" => "write reserve = \"attr:max_tokens\"",
-        "settle" => "leave it out: the application reports the actual cost with POST /v1/report",
-        "expire" => "write report_within = \"2m\" beside `cost`",
-        "expires" => "write report_within = \"2m\" beside `cost`",
+        "actual" => "write settle = \"response.header:x-tokens-used\"",
+        "expires" => "write expire = \"2m\"",
+        "report_within" => "write expire = \"2m\", or report_within = \"2m\" beside `cost`",
     },
     ..TableSpec::EMPTY
 };

@@ -1,6 +1,6 @@
 //! Fields of the proxy listener.
 
-use super::{MAX_MATCH_VALUES, MAX_VALUES, NAME, SPAN, optional, pattern, required};
+use super::{BYTES, MAX_MATCH_VALUES, MAX_VALUES, NAME, SPAN, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 /// Maximum number of addresses of an upstream.
@@ -91,6 +91,13 @@ pub(super) static PROXY: TableSpec = TableSpec {
             WAIT,
             "\"10m\"",
             "Maximum time without a byte in a WebSocket connection (default 10 min).",
+        ),
+        optional(
+            "max_inspected_body",
+            pattern(BYTES),
+            "\"64KiB\"",
+            "Maximum size of a body of a request in which limits find their values, from 1KiB to 1MiB \
+             (default 64KiB); a longer one has none.",
         ),
     ],
     hints: hints! {

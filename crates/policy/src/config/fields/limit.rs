@@ -306,7 +306,7 @@ pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "block" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "lockout" => "write ban = { after = 3, within = \"24h\", for = \"1h\" }",
     "expire" => "write report_within = \"2m\"",
-    "settle" => "leave it out: the application reports the actual cost with POST /v1/report",
+    "settle" => "put it into `cost`: cost = { reserve = \"attr:max_tokens\", settle = \"response.header:x-tokens-used\" }",
     "reserve" => "put it into `cost`: cost = { reserve = \"attr:max_tokens\" }",
     "outcome" => "put it into `count`: count = { outcome = \"declined\" }",
     "hours" => "put it into `active`: active = { hours = \"01:00-06:00\" }",

@@ -103,7 +103,7 @@ const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";
 const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
 const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
-const ATTRIBUTE: &str = "^attr:.+$";
+const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
 const STATUS: Shape = Shape::Whole {
     least: 400,

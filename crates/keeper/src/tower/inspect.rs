@@ -1,0 +1,215 @@
+//! Inspect: a layer around that of a policy, which reads the bodies that its limits count by.
+//!
+//! ```text
+//!   request --> a limit needs the body? --no--> limits --> service
+//!                    |yes                        ^
+//!                    '--> at most 64 KiB read ---'
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Request;
+use http::request::Parts;
+use http_body::Body;
+use pin_project_lite::pin_project;
+use ratekeeper_store::{MemoryStore, Store};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::inspected::{InspectedBody, MAX_INSPECTED_BODY};
+use super::policy::ByPolicy;
+use crate::{SystemClock, Timer};
+
+/// Reads bodies for limits by `form:NAME` and `json:/POINTER`; made by
+/// [`inspect_bodies`](super::RateLimitLayer::inspect_bodies).
+pub struct InspectLayer<S = MemoryStore, C = SystemClock> {
+    gate: ByPolicy<S, C>,
+    max: usize,
+}
+
+/// A service that receives bodies of which the beginning may have been read.
+pub struct Inspect<I, S = MemoryStore, C = SystemClock> {
+    inner: I,
+    gate: ByPolicy<S, C>,
+    max: usize,
+}
+
+impl<S, C> InspectLayer<S, C> {
+    pub(super) const fn new(gate: ByPolicy<S, C>) -> Self {
+        let max = MAX_INSPECTED_BODY;
+        Self { gate, max }
+    }
+
+    /// Sets the maximum number of bytes of a body that are read. A longer body has no values, and the
+    /// `missing_key` of each limit decides.
+    #[must_use]
+    pub const fn max_inspected_body(mut self, bytes: usize) -> Self {
+        self.max = bytes;
+        self
+    }
+}
+
+impl<I, S, C> Layer<I> for InspectLayer<S, C> {
+    type Service = Inspect<I, S, C>;
+
+    fn layer(&self, inner: I) -> Inspect<I, S, C> {
+        Inspect {
+            inner,
+            gate: self.gate.clone(),
+            max: self.max,
+        }
+    }
+}
+
+impl<I, B, S, C> Service<Request<B>> for Inspect<I, S, C>
+where
+    I: Service<Request<InspectedBody<B>>> + Clone,
+    B: Body<Data = Bytes> + Unpin,
+    S: Store + 'static,
+    C: Timer + 'static,
+{
+    type Response = I::Response;
+    type Error = I::Error;
+    type Future = InspectFuture<I, B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> InspectFuture<I, B> {
+        let (parts, body) = request.into_parts();
+        let body = InspectedBody::new(body);
+        if !self.gate.needs_body_of(&parts) {
+            let future = self.inner.call(Request::from_parts(parts, body));
+            return InspectFuture {
+                state: State::Serving { future },
+            };
+        }
+        // The ready service waits; the clone takes its place.
+        let waits = self.inner.clone();
+        let service = std::mem::replace(&mut self.inner, waits);
+        InspectFuture {
+            state: State::Reading {
+                request: Some((parts, body)),
+                service,
+                max: self.max,
+            },
+        }
+    }
+}
+
+pin_project! {
+    /// The response to a request whose body may have to be read first. Dropped before that, nothing
+    /// was charged.
+    pub struct InspectFuture<I, B>
+    where
+        I: Service<Request<InspectedBody<B>>>,
+        B: Body,
+    {
+        #[pin]
+        state: State<I, B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<I, B>
+    where
+        I: Service<Request<InspectedBody<B>>>,
+        B: Body,
+    {
+        Reading { request: Option<(Parts, InspectedBody<B>)>, service: I, max: usize },
+        Serving { #[pin] future: I::Future },
+    }
+}
+
+impl<I, B> Future for InspectFuture<I, B>
+where
+    I: Service<Request<InspectedBody<B>>>,
+    B: Body<Data = Bytes> + Unpin,
+{
+    type Output = Result<I::Response, I::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                Projected::Reading {
+                    request,
+                    service,
+                    max,
+                } => {
+                    let Some((_, body)) = request else {
+                        unreachable!("a request is taken once");
+                    };
+                    while let Some(held) = ready!(body.poll_more(context)) {
+                        if held > *max {
+                            break;
+                        }
+                    }
+                    let whole = body.whole(*max);
+                    let Some((mut parts, body)) = request.take() else {
+                        unreachable!("a request is taken once");
+                    };
+                    if let Some(whole) = whole {
+                        parts.extensions.insert(whole);
+                    }
+                    State::Serving {
+                        future: service.call(Request::from_parts(parts, body)),
+                    }
+                }
+                Projected::Serving { future } => return future.poll(context),
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S, C> Clone for InspectLayer<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: self.gate.clone(),
+            max: self.max,
+        }
+    }
+}
+
+impl<I: Clone, S, C> Clone for Inspect<I, S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            gate: self.gate.clone(),
+            max: self.max,
+        }
+    }
+}
+
+impl<S, C> fmt::Debug for InspectLayer<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InspectLayer")
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I, S, C> fmt::Debug for Inspect<I, S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspect")
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I, B> fmt::Debug for InspectFuture<I, B>
+where
+    I: Service<Request<InspectedBody<B>>>,
+    B: Body,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InspectFuture").finish_non_exhaustive()
+    }
+}
