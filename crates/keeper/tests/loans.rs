@@ -45,6 +45,7 @@ algorithm = "fixed-window"
 "#;
 
 const ANN: Facts<'static> = Facts {
+    routes: &[],
     method: "",
     host: "",
     path: "",

@@ -5,12 +5,14 @@
 
 mod alerts;
 mod bans;
+mod dashboard;
 mod grants;
 mod keys;
 mod overrides;
 mod signals;
 mod top;
 
+pub(crate) use self::dashboard::Snapshot;
 pub(crate) use self::overrides::key_as_shown;
 
 use std::collections::{BTreeMap, HashMap};
@@ -60,6 +62,10 @@ async fn answer<C: Clock + 'static>(
 ) -> Result<Response<Reply>, Problem> {
     doors::one_host(&request)?;
     let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
+    if let Some(file) = dashboard::file(path) {
+        return get(&request).map(|()| file);
+    }
     if !matches!(path, "/healthz" | "/readyz") {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(
@@ -82,32 +88,22 @@ async fn answer<C: Clock + 'static>(
         "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
         "/v1/alerts" => get(&request).map(|()| alerts::alerts(shared)),
         "/v1/limits" => get(&request).map(|()| limits(shared)),
-        "/v1/keys" => {
-            get(&request)?;
-            keys::keys(shared, request.uri().query().unwrap_or_default())
-        }
-        "/v1/top" => {
-            get(&request)?;
-            top::answer(shared, request.uri().query().unwrap_or_default())
-        }
-        "/v1/bans" => {
-            let query = request.uri().query().unwrap_or_default();
-            match *request.method() {
-                Method::GET | Method::HEAD => bans::list(shared, query),
-                Method::POST => bans::add(shared, query).await,
-                Method::DELETE => bans::lift(shared, query).await,
-                _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),
-            }
-        }
-        "/v1/overrides" => {
-            let query = request.uri().query().unwrap_or_default();
-            match *request.method() {
-                Method::GET | Method::HEAD => overrides::list(shared, query).await,
-                Method::PUT => overrides::set(shared, query).await,
-                Method::DELETE => overrides::remove(shared, query).await,
-                _ => Err(Problem::wrong_method("GET, HEAD, PUT, DELETE")),
-            }
-        }
+        "/v1/keys" => get(&request).and_then(|()| keys::keys(shared, query)),
+        "/v1/dashboard" => get(&request).map(|()| dashboard::snapshot(shared)),
+        "/v1/history" => get(&request).and_then(|()| dashboard::day(shared, query)),
+        "/v1/top" => get(&request).and_then(|()| top::answer(shared, query)),
+        "/v1/bans" => match *request.method() {
+            Method::GET | Method::HEAD => bans::list(shared, query),
+            Method::POST => bans::add(shared, query).await,
+            Method::DELETE => bans::lift(shared, query).await,
+            _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),
+        },
+        "/v1/overrides" => match *request.method() {
+            Method::GET | Method::HEAD => overrides::list(shared, query).await,
+            Method::PUT => overrides::set(shared, query).await,
+            Method::DELETE => overrides::remove(shared, query).await,
+            _ => Err(Problem::wrong_method("GET, HEAD, PUT, DELETE")),
+        },
         "/v1/reload" => {
             post(&request)?;
             reload(shared).await
@@ -147,7 +143,7 @@ async fn answer<C: Clock + 'static>(
                 return Err(Problem::new(UNKNOWN_PATH, detail));
             };
             get(&request)?;
-            keys::key(shared, limit, request.uri().query().unwrap_or_default()).await
+            keys::key(shared, limit, query).await
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::tasks::keep;
-use crate::{alerts, machine_load, memory, store, top_keys, wall_clock};
+use crate::{alerts, history, machine_load, memory, store, top_keys, wall_clock};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -39,6 +39,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "top keys", move || {
         top_keys::sweep(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "history", move || {
+        history::record(Arc::clone(&kept))
     });
 }
 

@@ -10,13 +10,16 @@ use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
+use crate::admin::Snapshot;
 use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
+use crate::changes::Changes;
 use crate::denial_log::DenialLog;
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
 use crate::envoy_files;
 use crate::event::Sink;
+use crate::history::History;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
 use crate::regular_file::FileReader;
@@ -28,6 +31,10 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
     pub(crate) top_keys: TopKeys,
+    pub(crate) history: History,
+    pub(crate) changes: Arc<Changes>,
+    /// The last answer for the dashboard.
+    pub(crate) snapshot: Snapshot,
     denial_log: DenialLog,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
@@ -57,7 +64,10 @@ impl<C: Clock> ServiceContext<C> {
         last_seen: LastSeen,
         (access, hold): (Access, HoldQueue),
         (alerts, sink): (Alerts, Sink),
-    ) -> Self {
+    ) -> Self
+    where
+        C: 'static,
+    {
         let metrics = Metrics::default();
         let origin = keeper.clock().origin();
         let now = origin.unix_nanos(keeper.clock().now());
@@ -65,11 +75,17 @@ impl<C: Clock> ServiceContext<C> {
         alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
         let top_keys = TopKeys::default();
         top_keys.install(&keeper.policy());
+        let keeper = Arc::new(keeper);
+        let changes = Arc::<Changes>::default();
+        let sink = changes.listening(sink, Arc::clone(&keeper));
         Self {
-            keeper: Arc::new(keeper),
+            keeper,
             metrics,
             alerts,
             top_keys,
+            history: History::default(),
+            changes,
+            snapshot: Snapshot::default(),
             denial_log: DenialLog::default(),
             path,
             envoy_files,

@@ -55,6 +55,7 @@ mod alerts;
 mod background;
 mod body_budget;
 mod capacity;
+mod changes;
 mod client_stream;
 mod config;
 mod connections;
@@ -65,6 +66,7 @@ mod envoy_files;
 mod event;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod history;
 mod last_seen;
 mod listener;
 mod log_writer;

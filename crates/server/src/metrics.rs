@@ -23,6 +23,7 @@ mod reports;
 mod rules;
 mod scrape;
 mod shared_store;
+mod tally;
 
 pub(crate) use alerts::AlertMetrics;
 pub(crate) use format::Format;
@@ -34,6 +35,7 @@ pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
 pub(crate) use scrape::HeldAnswers;
 pub(crate) use shared_store::SharedStore;
+pub(crate) use tally::Tally;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,6 +11,7 @@ mod caddy;
 mod chains;
 mod counting;
 mod credits;
+mod dashboard;
 mod doctor;
 mod envoy;
 mod every_proxy;

@@ -48,6 +48,7 @@ fn check(limit: &str, facts: &Facts<'_>, expected: &[&str]) {
 
 fn facts() -> Facts<'static> {
     Facts {
+        routes: &[],
         method: "POST",
         host: "api.example.com",
         path: "/users/7",
@@ -456,6 +457,7 @@ proptest! {
             ("e", "key = [\"attr:a\"]\nmatch = { path = \"/a*/**\", attr.a = \"*\" }"),
         ]);
         let facts = Facts {
+            routes: &[],
             method: &method,
             host: &host,
             path: &path,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, find, key_in_words, key_of, numbers, parameters, top, unknown};
 use super::reply;
+use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::answer::key_parts;
@@ -159,6 +160,17 @@ async fn set<C: Clock>(
         return Err(doors::store_down(&StoreError::Unavailable(why)));
     }
     let ends = standing.as_ref().and_then(ends_after_ms);
+    let reveal = shared.key_reveal(policy.settings.reveal_keys);
+    let did = if span > Nanos::ZERO {
+        "banned"
+    } else {
+        "freed of its ban"
+    };
+    let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
+    let text = format!("key {parts} of limit {} {did}", rule.limit.name);
+    shared
+        .changes
+        .note(shared.unix_millis(now), ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

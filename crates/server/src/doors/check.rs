@@ -17,9 +17,13 @@ use super::problem::{
 };
 use super::request::Check;
 use super::{Reply, answer, facts, hold, json, put_fields, request};
+use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
+
+/// Maximum number of limits of a reset that are named to the dashboard.
+const MAX_NOTED: usize = 4;
 
 /// The status of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,10 +160,27 @@ pub(crate) async fn reset<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Reset).await?;
+    note_reset(shared, &answer);
     let mut text = b"{\"done\":\"reset\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |_, _| ());
     text.push(b'}');
     Ok(json(StatusCode::OK, text))
+}
+
+/// Keeps a reset for the dashboard, with the limits and their keys.
+fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
+    let reveal = shared.key_reveal(answer.policy().settings.reveal_keys);
+    let each = answer.outcomes().take(MAX_NOTED).map(|outcome| {
+        let key = reveal.key(outcome.rule, outcome.key).join(", ");
+        format!("{} ({})", outcome.rule.limit.name, key.escape_debug())
+    });
+    let each: Vec<String> = each.collect();
+    if each.is_empty() {
+        return;
+    }
+    let at = shared.unix_millis(answer.decided_at());
+    let text = format!("reset: {}", each.join(", "));
+    shared.changes.note(at, ChangeKind::Change, &text);
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.

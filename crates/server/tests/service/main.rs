@@ -10,6 +10,7 @@ mod bounds;
 mod check;
 mod client;
 mod connections;
+mod dashboard;
 mod envoy_files;
 mod hold;
 mod malformed;

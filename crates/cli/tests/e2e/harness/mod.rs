@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod application;
+pub(crate) mod chromium;
 pub(crate) mod clock;
 pub(crate) mod envoy;
 pub(crate) mod ports;

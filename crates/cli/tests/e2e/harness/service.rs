@@ -18,6 +18,13 @@ pub(crate) struct Service {
     admin: SocketAddr,
 }
 
+/// The admin listener: any free port and no token unless stated.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Admin<'a> {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) token: Option<&'a str>,
+}
+
 impl Service {
     /// Starts on any free port.
     pub(crate) fn start(dir: &Path, policy: &Path) -> Self {
@@ -29,39 +36,48 @@ impl Service {
         Self::start_both(
             dir,
             policy,
-            http,
-            SocketAddr::from(([127, 0, 0, 1], 0)),
+            (http, SocketAddr::from(([127, 0, 0, 1], 0))),
             &[],
+            Admin::default(),
         )
     }
 
     /// Starts with further options.
     pub(crate) fn start_with(dir: &Path, policy: &Path, options: &[&str]) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_both(dir, policy, free, free, options)
+        Self::start_both(dir, policy, (free, free), options, Admin::default())
     }
 
     /// Starts with the gRPC door at `grpc`.
     pub(crate) fn start_grpc_at(dir: &Path, policy: &Path, grpc: SocketAddr) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_both(dir, policy, free, grpc, &[])
+        Self::start_both(dir, policy, (free, grpc), &[], Admin::default())
+    }
+
+    /// Starts with the admin listener at an address, and a token.
+    pub(crate) fn start_admin(dir: &Path, policy: &Path, admin: Admin<'_>) -> Self {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_both(dir, policy, (free, free), &[], admin)
     }
 
     fn start_both(
         dir: &Path,
         policy: &Path,
-        http: SocketAddr,
-        grpc: SocketAddr,
+        (http, grpc): (SocketAddr, SocketAddr),
         options: &[&str],
+        admin: Admin<'_>,
     ) -> Self {
+        let address = admin.address.unwrap_or(([127, 0, 0, 1], 0).into());
+        let token = admin.token.map(|token| ("RATEKEEPER_ADMIN_TOKEN", token));
         let mut process = Process::start(
             "ratekeeper",
             Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+                .envs(token)
                 .arg("run")
                 .arg(policy)
                 .args(["--listen", &format!("http={http}")])
                 .args(["--listen", &format!("grpc={grpc}")])
-                .args(["--listen", "admin=127.0.0.1:0", "--json"])
+                .args(["--listen", &format!("admin={address}"), "--json"])
                 .args(options)
                 .current_dir(dir),
             dir.join("ratekeeper.out"),

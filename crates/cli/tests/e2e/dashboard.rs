@@ -1,0 +1,217 @@
+//! The dashboard in a real browser: it follows traffic, changes keys only when asked twice, and
+//! shows the bytes of strangers as text.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::harness::chromium::{Chromium, Screen};
+use crate::harness::service::{Admin, Service};
+use crate::harness::visitor::{Caller, Visitor};
+
+const POLICY: &str = r#"
+version = 1
+reveal_keys = "raw"
+
+[listen]
+admin_writes = "open"
+
+[[limit]]
+name  = "login"
+key   = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+ban   = { after = 1000, within = "24h", for = "1h" }
+
+[[limit]]
+name  = "signup"
+mode  = "shadow"
+key   = ["attr:visitor"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name  = "api"
+key   = ["attr:customer"]
+missing_key = "skip"
+bucket = { size = 40, refill = "40/1s" }
+"#;
+
+/// Set to `write`, it renews the pictures of the guide.
+const PICTURES: &str = "RATEKEEPER_PICTURES";
+
+fn policy(dir: &Path) -> PathBuf {
+    let path = dir.join("policy.toml");
+    std::fs::write(&path, POLICY).expect("the directory is writable");
+    path
+}
+
+fn ask(to: SocketAddr, (attribute, value): (&str, &str), times: usize) {
+    let body = json!({ "attributes": { (attribute): value } }).to_string();
+    let mut caller = Caller::connect(to);
+    for _ in 0..times {
+        caller.post_json("/v1/check", &body);
+    }
+}
+
+fn open(dir: &Path, service: &Service) -> Option<Chromium> {
+    Chromium::open(dir, &format!("http://{}/dashboard", service.admin()))
+}
+
+/// A script that returns the text of an element.
+fn text(selector: &str) -> String {
+    format!("document.querySelector('{selector}').innerText")
+}
+
+fn click(browser: &mut Chromium, selector: &str) {
+    browser.run(&format!("document.querySelector('{selector}').click()"));
+}
+
+#[test]
+fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    browser.wait(&format!("{} === 'live'", text("#connection")));
+    ask(service.http(), ("user", "mallory"), 40);
+    let limits = text("#limits");
+    browser.wait(&format!("{limits}.includes('one key: an abuser')"));
+    browser.wait(&format!("{}.includes('mallory')", text("#keys")));
+    browser.wait("document.querySelectorAll('#minute rect').length > 0");
+
+    click(&mut browser, "#keys button");
+    browser.wait(&format!("{}.includes('0 of 2 remain')", text("#found")));
+    click(&mut browser, "#reset");
+    browser.wait("document.querySelector('#confirm').open");
+    click(&mut browser, "#confirm button[value=no]");
+    browser.wait("!document.querySelector('#confirm').open");
+    let peek = json!({ "attributes": { "user": "mallory" }, "limits": ["login"] }).to_string();
+    let remaining = || {
+        let answer = Visitor::at(1).post_json(service.http(), "/v1/peek", &peek);
+        let answer: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+        answer["limits"][0]["remaining"].clone()
+    };
+    assert_eq!(
+        remaining(),
+        0,
+        "a question that is declined changes nothing"
+    );
+    click(&mut browser, "#reset");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('is reset')", text("#found")));
+    assert_eq!(remaining(), 2);
+
+    click(&mut browser, "#ban");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('banned for')", text("#found")));
+    browser.wait(&format!("{}.includes('mallory')", text("#bans")));
+    browser.wait(&format!("{}.includes('banned')", text("#changes")));
+    click(&mut browser, "#lift");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('ban is lifted')", text("#found")));
+
+    fill(&service);
+    browser.wait(&format!(
+        "{limits}.includes('keys: the number may be too low')"
+    ));
+    for (name, width, height, scheme) in [
+        ("dashboard-light", 1200, 1180, "light"),
+        ("dashboard-dark", 1200, 1180, "dark"),
+        ("dashboard-phone", 375, 1000, "light"),
+    ] {
+        browser.show_on(Screen {
+            width,
+            height,
+            scheme,
+        });
+        browser.wait("document.documentElement.scrollWidth <= innerWidth");
+        if std::env::var(PICTURES).is_ok_and(|mode| mode == "write") {
+            let place = format!("../../docs/guide/pictures/{name}.png");
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(place);
+            std::fs::write(path, browser.picture()).expect("the pictures are writable");
+        }
+    }
+}
+
+/// Sends ordinary traffic of some seconds.
+fn fill(service: &Service) {
+    for round in 0..12 {
+        for customer in ["ada", "bob", "eve", "kim"] {
+            ask(service.http(), ("customer", customer), 10 + round * 3);
+        }
+        for visitor in 0..8 {
+            ask(service.http(), ("visitor", &visitor.to_string()), 1);
+        }
+        ask(service.http(), ("user", "mallory"), 6 + round % 5);
+        crate::harness::clock::wait(std::time::Duration::from_millis(400));
+    }
+}
+
+#[test]
+fn ten_thousand_keys_and_hostile_names_are_shown_as_text() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    let evil = "<img src=x onerror=hit()></td><script>hit()</script>\u{202e}\u{1b}[2J";
+    ask(service.http(), ("user", evil), 60);
+    let mut caller = Caller::connect(service.http());
+    for visitor in 0..10_000 {
+        let body = json!({ "attributes": { "user": format!("k{visitor}") } }).to_string();
+        caller.post_json("/v1/check", &body);
+    }
+    browser.wait(&format!("{}.includes('<img src=x')", text("#keys")));
+    assert_eq!(
+        browser.run("document.querySelectorAll('img, td script').length"),
+        0
+    );
+    let listed = browser.run("document.querySelector('#keys').tBodies[0].rows.length");
+    assert!((1..=20).contains(&listed.as_u64().expect("a number")));
+    click(&mut browser, "#keys button");
+    browser.wait(&format!("{}.includes('0 of 2 remain')", text("#found")));
+    let trusted = "try { document.body.innerHTML = '<p>x</p>'; 'written' } catch { 'refused' }";
+    assert_eq!(browser.run(trusted), "refused");
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_a_restart_is_survived() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let path = policy(dir.path());
+    let admin = Admin {
+        address: None,
+        token: Some("right"),
+    };
+    let service = Service::start_admin(dir.path(), &path, admin);
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    browser.wait("!document.querySelector('#token-form').hidden");
+    let enter = |browser: &mut Chromium, token: &str| {
+        browser.run(&format!(
+            "document.querySelector('#token').value = '{token}'"
+        ));
+        click(browser, "#token-form button");
+    };
+    enter(&mut browser, "wrong");
+    browser.wait(&format!(
+        "{}.includes('refused this token')",
+        text("#token-error")
+    ));
+    assert_eq!(
+        browser.run("document.querySelector('#panels').hidden"),
+        true
+    );
+    enter(&mut browser, "right");
+    browser.wait(&format!("{} === 'live'", text("#connection")));
+    assert_eq!(browser.run("location.search + document.cookie"), "");
+
+    let address = Some(service.admin());
+    drop(service);
+    browser.wait(&format!("{}.includes('trying again')", text("#connection")));
+    let _service = Service::start_admin(dir.path(), &path, Admin { address, ..admin });
+    browser.wait(&format!("{} === 'live'", text("#connection")));
+}

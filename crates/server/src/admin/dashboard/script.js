@@ -1,0 +1,420 @@
+// The dashboard: asks for the state each second and writes it into the page.
+//
+// Keys, names and reasons are strangers' bytes: they reach the page by `textContent` and
+// `setAttribute` only, and the page's policy (Trusted Types) refuses any other way.
+"use strict";
+
+const SECOND = 1000;
+const KEYS_SHOWN = 20;
+const TOKEN = "ratekeeper-token";
+const SVG = "http://www.w3.org/2000/svg";
+
+const at = (id) => document.getElementById(id);
+const text = (id, value) => { if (at(id).textContent !== value) at(id).textContent = value; };
+const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
+const sum = (cells, index) => cells.reduce((all, cell) => all + cell[index], 0);
+
+/** The limit whose keys are shown, the key that was looked up, and the last state. */
+const view = { limit: null, found: null, state: null };
+
+/** An answer that is not a success, with the reason that the service gives. */
+class Refused extends Error {
+  constructor(status, detail) { super(detail); this.status = status; }
+}
+
+async function call(path, options = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, {
+    ...options, headers, cache: "no-store", signal: AbortSignal.timeout(10 * SECOND),
+  });
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, body.detail ?? `status ${answer.status}`);
+  return body;
+}
+
+const query = (pairs) => new URLSearchParams(pairs).toString();
+
+// The loop -----------------------------------------------------------------------------------
+
+async function turn() {
+  if (!document.hidden && at("token-form").hidden) await refresh();
+  setTimeout(turn, SECOND);
+}
+
+async function refresh() {
+  try {
+    view.state = await call("v1/dashboard");
+    at("token-form").hidden = true;
+    at("panels").hidden = false;
+    showState(view.state);
+    if (view.limit) await refreshLimit(view.limit);
+    connection("live", "live");
+  } catch (error) {
+    if (error instanceof Refused && error.status === 401) askForToken();
+    else if (error instanceof Refused) connection("lost", error.message);
+    else connection("lost", "no answer, trying again");
+  }
+}
+
+function connection(kind, words) {
+  at("connection").className = kind;
+  text("connection", words);
+}
+
+function askForToken() {
+  if (sessionStorage.getItem(TOKEN) !== null) {
+    sessionStorage.removeItem(TOKEN);
+    text("token-error", "The service refused this token.");
+  }
+  connection("lost", "token needed");
+  at("panels").hidden = true;
+  if (at("token-form").hidden) {
+    at("token-form").hidden = false;
+    at("token").focus();
+  }
+}
+
+// Panels -------------------------------------------------------------------------------------
+
+function showState(state) {
+  const age = Date.parse(state.at) - Date.parse(state.applied_at);
+  text("policy", `policy version ${state.version}, ${span(age)} old${state.ready ? "" : ", NOT READY"}`);
+  at("policy").title = state.sha;
+  const recent = state.seconds.slice(-10);
+  const [allowed, denied, errors] = [0, 1, 2].map((index) => sum(recent, index) / Math.max(1, recent.length));
+  const all = allowed + denied;
+  text("rate", `${number(all)}/s`);
+  text("rate-note", `average of 10 s${errors ? `, ${number(errors)} errors/s` : ""}`);
+  text("share", `${number(all ? (denied * 100) / all : 0)} %`);
+  text("share-note", `${number(denied)}/s${state.held ? `, ${state.held} held back` : ""}`);
+  text("store", `${state.store.kind} ${state.store.state}`);
+  text("store-note", state.store.kind === "redis"
+    ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
+  text("alerts", number(state.alerts));
+  text("alerts-note", state.alerts ? "keys close to a limit" : "");
+  chart(at("minute"), state.seconds, 60, "requests of the last minute");
+  showLimits(state.limits);
+  text("more", state.more ? `${number(state.more)} more limits refuse less, or have no history.` : "");
+  rows(at("changes"), state.changes, (row, change) => {
+    cell(row, 0, new Date(change.at).toLocaleTimeString());
+    cell(row, 1, change.kind);
+    cell(row, 2, change.text);
+  });
+  text("changes-note", state.changes.length ? "" : "None since the start.");
+  if (!view.limit && state.limits.length) choose(state.limits[0].name, false);
+}
+
+/** Rows are kept by name, so that the focus of the keyboard stays where it is. */
+const limitRows = new Map();
+
+function showLimits(limits) {
+  const body = at("limits").tBodies[0];
+  const names = new Set(limits.map((limit) => limit.name));
+  for (const [name, row] of limitRows) {
+    if (!names.has(name)) { row.remove(); limitRows.delete(name); }
+  }
+  limits.forEach((limit, index) => {
+    let row = limitRows.get(limit.name);
+    if (!row) {
+      row = limitRow(limit.name);
+      limitRows.set(limit.name, row);
+    }
+    if (body.rows[index] !== row) body.insertBefore(row, body.rows[index] ?? null);
+    fillLimit(row, limit);
+  });
+}
+
+function limitRow(name) {
+  const row = document.createElement("tr");
+  const labels = [, "mode", "allowed/s", "refused/s", , "keys refused"];
+  for (let index = 0; index < 6; index += 1) {
+    const place = row.insertCell();
+    if (labels[index]) place.dataset.label = labels[index];
+    if (index === 2 || index === 3) place.className = "number";
+  }
+  const button = document.createElement("button");
+  button.className = "link";
+  button.textContent = name;
+  button.addEventListener("click", () => choose(name, true));
+  row.cells[0].append(button);
+  const trend = document.createElementNS(SVG, "svg");
+  for (const [key, value] of [["class", "trend"], ["role", "img"], ["viewBox", "0 0 120 24"], ["preserveAspectRatio", "none"]]) {
+    trend.setAttribute(key, value);
+  }
+  row.cells[4].append(trend);
+  return row;
+}
+
+function fillLimit(row, limit) {
+  const recent = limit.trend.slice(-2);
+  const seconds = Math.max(1, recent.length * 5);
+  const [allowed, denied, shadow] = [0, 1, 2].map((index) => sum(recent, index) / seconds);
+  row.cells[0].firstChild.setAttribute("aria-pressed", String(limit.name === view.limit));
+  row.cells[0].firstChild.title = limit.limit;
+  cell(row, 1, limit.mode + (limit.in_use === undefined ? "" : `, ${number(limit.in_use)} in use`));
+  cell(row, 2, number(allowed));
+  cell(row, 3, limit.mode === "shadow" ? `${number(shadow)} (would)` : number(denied + shadow));
+  const refused = limit.trend.map(([, one, other]) => [0, one + other]);
+  chart(row.cells[4].firstChild, refused, 12, "refusals of the last minute");
+  cell(row, 5, cause(limit));
+}
+
+/** Returns the likely cause of the refusals: one key, or a number that is too low. */
+function cause({ denied, distinct_denied: distinct, busiest }) {
+  if (!denied) return "none";
+  if (distinct <= 1) return "one key: an abuser";
+  if (busiest * 2 > denied) return `${number(distinct)}, mostly one key: an abuser`;
+  return `${number(distinct)} keys: the number may be too low`;
+}
+
+// One limit ----------------------------------------------------------------------------------
+
+function choose(name, scroll) {
+  view.limit = name;
+  view.found = null;
+  const limit = view.state.limits.find((limit) => limit.name === name);
+  text("detail-title", `${name}: ${limit.limit}`);
+  at("detail").hidden = false;
+  at("acts").hidden = true;
+  text("found", "");
+  at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.bans;
+  at("parts").replaceChildren(...limit.key.map((part) => {
+    const label = document.createElement("label");
+    const input = document.createElement("input");
+    input.required = true;
+    input.autocomplete = "off";
+    input.spellcheck = false;
+    label.append(part, input);
+    return label;
+  }));
+  showLimits(view.state.limits);
+  if (scroll) {
+    at("detail").scrollIntoView({ block: "start" });
+    refresh();
+  }
+}
+
+async function refreshLimit(name) {
+  const limit = view.state.limits.find((limit) => limit.name === name);
+  const top = await call(`v1/top?${query({ limit: name, count: KEYS_SHOWN })}`).catch(gone);
+  const day = await call(`v1/history?${query({ limit: name })}`).catch(gone);
+  const listed = limit?.bans && view.state.store.kind === "memory";
+  const bans = listed ? await call(`v1/bans?${query({ limit: name })}`).catch(gone) : null;
+  if (view.limit !== name) return; // another was chosen meanwhile
+  if (!top || !day) {
+    view.limit = null; // a reload removed it
+    at("detail").hidden = true;
+    return;
+  }
+  showKeys(top);
+  showDay(day.minutes);
+  if (bans) {
+    rows(at("bans"), bans.bans, (row, ban) => {
+      cell(row, 0, ban.key.join(", "));
+      cell(row, 1, span(ban.ends_after_ms), "number");
+    });
+  }
+  const note = bans && !bans.bans.length ? "No key is banned." : "";
+  text("bans-note", listed || !limit?.bans ? note : "Keys of a shared store are not listed: look up one key.");
+}
+
+/** Returns null for a limit that is no longer in the policy. */
+function gone(error) {
+  if (error instanceof Refused && error.status === 404) return null;
+  throw error;
+}
+
+function showKeys(top) {
+  const hidden = top.reveal_keys === "raw" ? "" : `, keys shown as reveal_keys = "${top.reveal_keys}"`;
+  text("keys-note", `Last ${span(top.covers_ms)}${hidden}.${top.keys.length ? "" : " No request yet."}`);
+  rows(at("keys"), top.keys, (row, key) => {
+    const count = ({ count, error }) => number(count) + (error ? ` (error ${number(error)})` : "");
+    const free = key.refused?.next_free_in_ms;
+    const wait = free === null ? "never" : free ? `in ${span(free)}` : "now";
+    keyCell(row, key.key, top.reveal_keys === "raw");
+    cell(row, 1, count(key.requests), "number");
+    cell(row, 2, count(key.denied), "number");
+    cell(row, 3, key.refused ? wait : "-", "number");
+  });
+}
+
+/** Writes a key, as a button that looks it up if it is shown as it is. */
+function keyCell(row, parts, raw) {
+  const place = row.cells[0] ?? row.insertCell();
+  if (!raw || !parts.length) { cell(row, 0, parts.join(", ") || "(one key)"); return; }
+  let button = place.querySelector("button");
+  if (!button) {
+    button = document.createElement("button");
+    button.className = "link mono";
+    button.addEventListener("click", () => fillParts(button.parts));
+    place.replaceChildren(button);
+  }
+  button.parts = parts;
+  const words = parts.join(", ");
+  if (button.textContent !== words) button.textContent = words;
+}
+
+function fillParts(parts) {
+  const inputs = at("parts").querySelectorAll("input");
+  inputs.forEach((input, index) => { input.value = value(parts[index] ?? ""); });
+  lookUp();
+}
+
+/** Returns the value of a part, which is written as NAME=VALUE. */
+const value = (part) => part.slice(part.indexOf("=") + 1);
+
+function showDay(minutes) {
+  if (!minutes) {
+    at("day").replaceChildren();
+    text("day-note", "This limit has no history: the first 256 limits of the policy have one.");
+    return;
+  }
+  const spans = [];
+  for (let end = minutes.length; end > 0; end -= 10) {
+    const some = minutes.slice(Math.max(0, end - 10), end);
+    spans.unshift([sum(some, 0), sum(some, 1) + sum(some, 2)]);
+  }
+  chart(at("day"), spans, 145, "requests of the last 24 hours");
+  text("day-note", `${number(sum(spans, 0))} allowed and ${number(sum(spans, 1))} refused in the last `
+    + `${span(minutes.length * 60 * SECOND)}; one bar is 10 minutes.`);
+}
+
+// One key ------------------------------------------------------------------------------------
+
+const values = () => [...at("parts").querySelectorAll("input")].map((input) => input.value);
+
+async function lookUp(said = "") {
+  const [limit, parts] = [view.limit, values()];
+  at("acts").hidden = true;
+  const path = `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
+  try {
+    const found = await call(path);
+    const banned = found.ban_ends_after_ms ? `, banned for ${span(found.ban_ends_after_ms)}` : "";
+    const full = found.reset_after_ms === null ? "" : `, full in ${span(found.reset_after_ms)}`;
+    text("found", `${said}${number(found.remaining)} of ${number(found.quota)} remain${full}${banned}.`);
+  } catch (error) {
+    const unused = error instanceof Refused && error.status === 404;
+    text("found", said + (unused ? "Nothing is counted for this key: its balance is full." : error.message));
+  }
+  view.found = { limit, parts };
+  at("acts").hidden = view.limit !== limit;
+}
+
+/** Returns the answer of the operator to a question about a key. */
+function confirmed(question, parts) {
+  const dialog = at("confirm");
+  text("question", question);
+  text("question-key", parts.join(", "));
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((done) => {
+    dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
+async function act(question, work) {
+  const { limit, parts } = view.found;
+  if (!await confirmed(`${question} under ${limit}?`, parts)) return;
+  try {
+    const said = await work(limit, parts);
+    if (view.limit === limit) await lookUp(`${said} `);
+  } catch (error) {
+    text("found", error.message);
+  }
+}
+
+async function reset(limit, parts) {
+  const names = view.state.limits.find((one) => one.name === limit)?.key ?? [];
+  const body = requestOf(limit, names, parts);
+  const answer = await call("v1/reset", { method: "POST", body: JSON.stringify(body) });
+  if (!answer.limits.length) throw new Error("The limit needs more than its key to apply: call /v1/reset.");
+  return "The key is reset.";
+}
+
+/** Returns a request with these parts of a key, as `POST /v1/reset` reads it. */
+function requestOf(limit, names, parts) {
+  const [request, headers, attributes] = [{}, {}, {}];
+  names.forEach((name, index) => {
+    const colon = name.indexOf(":");
+    const [kind, rest] = colon < 0 ? [name, ""] : [name.slice(0, colon), name.slice(colon + 1)];
+    const part = parts[index];
+    if (["ip", "path", "host", "method"].includes(kind)) request[kind] = part;
+    else if (kind === "attr") attributes[rest] = part;
+    else if (kind === "header") headers[rest] = part;
+    else if (kind === "api_key") headers["x-api-key"] = part;
+    else if (kind === "bearer") headers.authorization = `Bearer ${part}`;
+    else throw new Error(`A key with ${name} is reset by a call of /v1/reset.`);
+  });
+  return { request: { ...request, headers }, attributes, limits: [limit] };
+}
+
+const banQuery = (limit, parts) => [["limit", limit], ...parts.map((part) => ["key", part])];
+
+async function ban(limit, parts) {
+  await call(`v1/bans?${query([...banQuery(limit, parts), ["for", "1h"]])}`, { method: "POST" });
+  return "The key is banned.";
+}
+
+async function lift(limit, parts) {
+  await call(`v1/bans?${query(banQuery(limit, parts))}`, { method: "DELETE" });
+  return "The ban is lifted.";
+}
+
+// Drawing ------------------------------------------------------------------------------------
+
+/** Writes one row for each item, in rows that stay. */
+function rows(table, items, fill) {
+  const body = table.tBodies[0];
+  while (body.rows.length > items.length) body.deleteRow(-1);
+  items.forEach((item, index) => fill(body.rows[index] ?? body.insertRow(), item));
+}
+
+function cell(row, index, words, kind = "") {
+  const place = row.cells[index] ?? row.insertCell();
+  if (kind) place.className = kind;
+  if (place.textContent !== words || place.firstElementChild) place.textContent = words;
+}
+
+/** Draws bars of allowed and refused requests, the newest at the right; the label has the sums. */
+function chart(svg, cells, places, what) {
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const highest = Math.max(1, ...cells.map(([allowed, denied]) => allowed + denied));
+  const step = width / places;
+  const bars = [];
+  cells.slice(-places).forEach(([allowed, denied], index, shown) => {
+    const x = (places - shown.length + index) * step;
+    const [low, high] = [(allowed * height) / highest, (denied * height) / highest];
+    bars.push([x, height - low, low, "allowed"], [x, height - low - high, high, "denied"]);
+  });
+  const drawn = bars.filter(([, , tall]) => tall > 0);
+  while (svg.childElementCount > drawn.length) svg.lastElementChild.remove();
+  drawn.forEach(([x, y, tall, kind], index) => {
+    const bar = svg.children[index] ?? svg.appendChild(document.createElementNS(SVG, "rect"));
+    const fields = { x, y, width: step * 0.8, height: tall, class: kind };
+    for (const [name, value] of Object.entries(fields)) bar.setAttribute(name, String(value));
+  });
+  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused`);
+}
+
+/** Returns a length of time in words, of one unit. */
+function span(millis) {
+  const seconds = Math.max(0, Math.ceil(millis / SECOND));
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 2 * 3600) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 2 * 86400) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+at("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(TOKEN, at("token").value);
+  at("token").value = "";
+  text("token-error", "");
+  refresh();
+});
+at("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(); });
+at("reset").addEventListener("click", () => act("Reset the key", reset));
+at("ban").addEventListener("click", () => act("Ban the key for 1 h", ban));
+at("lift").addEventListener("click", () => act("Lift the ban of the key", lift));
+turn();

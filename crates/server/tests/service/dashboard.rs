@@ -1,0 +1,91 @@
+//! The dashboard: its files, and the access to its state.
+
+use super::Fixture;
+use ratekeeper_core::Nanos;
+
+const POLICY: &str = r#"
+version = 1
+reveal_keys = "raw"
+
+[listen]
+admin_writes = "open"
+
+[[limit]]
+name   = "login"
+key    = ["ip"]
+bucket = { size = 1, refill = "1/1h" }
+ban    = { after = 9, within = "1h", for = "1h" }
+"#;
+
+const LOGIN: &str = r#"{"request":{"ip":"192.0.2.1"}}"#;
+
+#[test]
+fn the_files_need_no_token_and_the_state_does() {
+    let fixture = Fixture::with(POLICY, |mut config| {
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    let mut admin = fixture.admin();
+    for (path, kind) in [
+        ("/dashboard", "text/html; charset=utf-8"),
+        ("/dashboard/style.css", "text/css; charset=utf-8"),
+        ("/dashboard/script.js", "text/javascript; charset=utf-8"),
+    ] {
+        let answer = admin.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("content-type"), Some(kind));
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert!(!answer.body.contains("open-sesame"));
+    }
+    for path in ["/v1/dashboard", "/v1/history?limit=login"] {
+        assert_eq!(admin.get(path).status, 401, "{path}");
+        let head = format!("GET {path}\nauthorization: Bearer open-sesame");
+        assert_eq!(admin.ask(&head, b"").status, 200, "{path}");
+    }
+    assert_eq!(admin.post("/dashboard", "").status, 405);
+}
+
+#[test]
+fn a_page_of_another_site_does_not_read_the_state() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    for field in [
+        "origin: https://evil.example",
+        "sec-fetch-site: cross-site",
+        "sec-fetch-site: same-site",
+    ] {
+        let answer = admin.ask(&format!("GET /v1/dashboard\n{field}"), b"");
+        assert_eq!(answer.status, 403, "{field}");
+    }
+    let own = admin.ask("GET /v1/dashboard\nsec-fetch-site: same-origin", b"");
+    assert_eq!(own.status, 200);
+    assert_eq!(own.header("cache-control"), Some("no-store"));
+}
+
+#[test]
+fn resets_and_bans_are_among_the_changes() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    assert_eq!(admin.get("/v1/dashboard").json()["version"], 1);
+    admin.post("/v1/reset", LOGIN);
+    for method in ["POST", "DELETE"] {
+        let span = if method == "POST" { "&for=1h" } else { "" };
+        let head = format!("{method} /v1/bans?limit=login&key=192.0.2.1{span}");
+        assert_eq!(admin.ask(&head, b"").status, 200);
+    }
+    fixture.clock.advance(Nanos::from_secs(1)); // the state is made once a second
+    let state = admin.get("/v1/dashboard").json();
+    let texts = state["changes"].as_array().unwrap().iter();
+    let texts: Vec<_> = texts
+        .map(|change| change["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        texts[..3],
+        [
+            "key ip=192.0.2.1 of limit login freed of its ban",
+            "key ip=192.0.2.1 of limit login banned",
+            "reset: login (ip=192.0.2.1)",
+        ]
+    );
+}
