@@ -26,6 +26,7 @@ mod forwarded;
 mod geo;
 mod glob;
 mod identify;
+pub mod import;
 mod key_part;
 mod key_share;
 mod keys;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use ratekeeper_core::Algorithm as _;
 use ratekeeper_policy::config::{Context, parse};
+use saphyr_parser::{Event, Parser};
 
 const GUIDE: &str = include_str!("../../../docs/guide/algorithms.md");
 
@@ -65,4 +66,34 @@ fn the_policy_of_the_guide_to_bodies_is_right() {
     let settled = loaded.policy.rules[1].correction.as_deref().unwrap();
     assert_eq!(settled.settle.as_deref(), Some("x-tokens-used"));
     assert_eq!(settled.within.as_secs_ceil(), 120);
+}
+
+/// Returns the blocks of a guide in a language.
+fn blocks<'t>(guide: &'t str, language: &str) -> impl Iterator<Item = &'t str> {
+    let mark = format!("```{language}\n");
+    let blocks = guide.split(&mark).skip(1).collect::<Vec<_>>();
+    blocks
+        .into_iter()
+        .filter_map(|rest| rest.split("```").next())
+}
+
+#[test]
+fn every_policy_of_the_guide_to_deployment_is_right() {
+    let guide = include_str!("../../../docs/guide/deploy.md");
+    let mut policies: Vec<_> = blocks(guide, "toml").map(str::to_owned).collect();
+    for manifest in blocks(guide, "yaml") {
+        // A manifest is YAML, and the policy is one of its texts.
+        for event in Parser::new_from_str(manifest) {
+            if let (Event::Scalar(text, ..), _) = event.unwrap()
+                && text.starts_with("version = 1")
+            {
+                policies.push(text.into_owned());
+            }
+        }
+    }
+    assert_eq!(policies.len(), 3);
+    for text in policies {
+        let loaded = parse(&text, Context::default()).unwrap();
+        assert_eq!(loaded.warnings, [], "{text}");
+    }
 }

@@ -1,13 +1,14 @@
 //! `import`: another service's limits as a policy, and a list of the unsupported ones.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
-use ratekeeper_policy::envoy::import::{Imported, limitador, ratelimit};
+use ratekeeper_policy::envoy::import::{limitador, ratelimit};
 use ratekeeper_policy::envoy::{self, File};
+use ratekeeper_policy::import::{Imported, TraefikFormat, kong, nginx, traefik};
 use ratekeeper_server::{EnvoyFile, read_envoy_files};
 
 use crate::output::{WARN, paint};
@@ -35,6 +36,9 @@ const HELP: &str = "\
 Examples:
   ratekeeper import --from envoy-ratelimit config/*.yaml > ratekeeper.toml
   ratekeeper import --from limitador limits.yaml -o ratekeeper.toml
+  nginx -T > nginx.txt; ratekeeper import --from nginx nginx.txt > ratekeeper.toml
+  ratekeeper import --from kong kong.yaml > ratekeeper.toml
+  ratekeeper import --from traefik dynamic.toml > ratekeeper.toml
 
 Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
 `ratekeeper run --envoy-config` runs the files of envoy-ratelimit unchanged.
@@ -48,6 +52,12 @@ enum From {
     EnvoyRatelimit,
     /// Kuadrant's rate limiter
     Limitador,
+    /// `limit_req` and `limit_conn`
+    Nginx,
+    /// The plugin `rate-limiting` of a declarative configuration
+    Kong,
+    /// `rateLimit` and `inFlightReq` of a dynamic configuration, YAML or TOML
+    Traefik,
 }
 
 impl Import {
@@ -58,7 +68,10 @@ impl Import {
         }
         let imported = match self.from {
             From::EnvoyRatelimit => self.ratelimit(&files, output)?,
-            From::Limitador => of_limitador(&files)?,
+            From::Limitador => of_one(&files, |file| limitador(&file.text))?,
+            From::Nginx => of_one(&files, |file| nginx(&file.text))?,
+            From::Kong => of_one(&files, |file| kong(&file.text))?,
+            From::Traefik => of_one(&files, |file| traefik(&file.text, format(&file.name)))?,
         };
         match &self.output {
             Some(path) => {
@@ -110,14 +123,23 @@ impl Import {
 }
 
 /// Imports one file only, because names are unique within it.
-fn of_limitador(files: &[EnvoyFile]) -> Result<Imported, Failure> {
+fn of_one(
+    files: &[EnvoyFile],
+    import: impl Fn(&EnvoyFile) -> Result<Imported, Vec<Diagnostic>>,
+) -> Result<Imported, Failure> {
     let [file] = files else {
         return Err(Failure::new(
-            "the limits of Limitador are imported from one file at a time",
+            "limits of this service are imported from one file at a time",
         ));
     };
-    let findings = |found| Failure::Findings(pages(files, &[found]));
-    limitador(&file.text).map_err(findings)
+    import(file).map_err(|found| Failure::Findings(pages(files, &[found])))
+}
+
+fn format(name: &str) -> TraefikFormat {
+    match Path::new(name).extension() {
+        Some(end) if end.eq_ignore_ascii_case("toml") => TraefikFormat::Toml,
+        _ => TraefikFormat::Yaml,
+    }
 }
 
 fn pages(files: &[EnvoyFile], findings: &[Vec<Diagnostic>]) -> String {

@@ -22,6 +22,7 @@ mod gateway_tls;
 mod geo;
 mod guide;
 mod harness;
+mod imports;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
 mod outage;

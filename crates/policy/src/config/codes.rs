@@ -134,6 +134,7 @@ codes! {
     ENVOY_IGNORED = "RK0414";
     ENVOY_DOCUMENT = "RK0415";
     ENVOY_BLOCKS = "RK0416";
+    NGINX_SYNTAX = "RK0417";
 }
 
 /// Explains a code: `ratekeeper help RK0103`.

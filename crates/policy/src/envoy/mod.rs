@@ -37,7 +37,7 @@ mod read;
 mod rule;
 mod tree;
 mod unit;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use answer::{CurrentLimit, DescriptorAnswer, EnvoyAnswer, EnvoyCode};
 pub use call::{Direction, EnvoyCall, EnvoyCallError, EnvoyDescriptor, MAX_DESCRIPTORS, Override};

@@ -11,10 +11,11 @@
 //! Conditions are comparisons of one entry with one text, in the form above or in the older one,
 //! `method == GET`; others are not supported.
 
-use super::Imported;
-use super::limits::{ImportedLimit, Writer};
 use crate::config::{Diagnostic, Findings, codes};
 use crate::envoy::yaml::{self, Content, YamlNode};
+use crate::import::Imported;
+use crate::import::document::{field, scalar, text};
+use crate::import::limits::{ImportedLimit, Writer, quoted};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from limitador`. Lines that begin with UNSUPPORTED name features
@@ -38,7 +39,9 @@ pub fn limitador(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut writer = Writer::new(HEADING);
     for (number, limit) in list.into_iter().flatten().enumerate() {
         match draft(number, limit) {
-            Ok(draft) => writer.limit(&draft),
+            Ok(draft) => {
+                writer.limit(&draft);
+            }
             Err(why) => writer.unsupported(&why),
         }
     }
@@ -70,28 +73,31 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
         return Err(fail("a limit of 0, which refuses every request"));
     }
     let mut draft = ImportedLimit {
-        domain: namespace.to_owned(),
-        quota: format!("{most}/{seconds}s"),
-        algorithm: "quota-reset",
+        matches: vec![("domain".to_owned(), vec![namespace.to_owned()])],
+        lines: vec![
+            format!("limit = \"{most}/{seconds}s\""),
+            "algorithm = \"quota-reset\"".to_owned(),
+        ],
         ..ImportedLimit::default()
     };
     for condition in texts(limit, "conditions") {
         let Some((entry, value)) = comparison(condition) else {
             return Err(fail(&format!("unsupported condition `{condition}`")));
         };
-        match draft.matches.iter_mut().find(|(known, _)| *known == entry) {
+        let field = format!("descriptor.{}", quoted(&entry));
+        match draft.matches.iter_mut().find(|(known, _)| *known == field) {
             Some((_, values)) if values.iter().chain([&value]).all(|v| v.starts_with('!')) => {
                 values.push(value);
             }
             Some(_) => return Err(fail("two conditions on one entry")),
-            None => draft.matches.push((entry, vec![value])),
+            None => draft.matches.push((field, vec![value])),
         }
     }
     for variable in texts(limit, "variables") {
         let Some(entry) = entry(variable) else {
             return Err(fail(&format!("unsupported variable `{variable}`")));
         };
-        draft.key.push(entry);
+        draft.key.push(format!("descriptor:{entry}"));
     }
     if let Content::Table(fields) = &limit.content {
         let known = [
@@ -154,18 +160,6 @@ fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':')
 }
 
-fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
-    let Content::Table(fields) = &node.content else {
-        return None;
-    };
-    let found = fields.iter().find(|(key, _)| scalar(key) == Some(name));
-    found.map(|(_, value)| value)
-}
-
-fn text<'n>(node: &'n YamlNode, name: &str) -> Option<&'n str> {
-    scalar(field(node, name)?).filter(|text| !text.is_empty())
-}
-
 fn texts<'n>(node: &'n YamlNode, name: &str) -> Vec<&'n str> {
     let list = field(node, name).map(|node| match &node.content {
         Content::List(list) => &list[..],
@@ -174,11 +168,4 @@ fn texts<'n>(node: &'n YamlNode, name: &str) -> Vec<&'n str> {
     // An item that is no text is an unsupported condition.
     let each = list.unwrap_or_default().iter();
     each.map(|node| scalar(node).unwrap_or("")).collect()
-}
-
-fn scalar(node: &YamlNode) -> Option<&str> {
-    match &node.content {
-        Content::Plain(text) | Content::Quoted(text) => Some(text),
-        _ => None,
-    }
 }

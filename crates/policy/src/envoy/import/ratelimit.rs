@@ -9,10 +9,10 @@
 //! There the first rule that matches is taken; here all limits that match apply. So the rules
 //! before a rule on its level are excluded from its match.
 
-use super::Imported;
-use super::limits::{ImportedLimit, Writer, entry_name};
 use crate::envoy::tree::{TreeStep, Wanted};
 use crate::envoy::{EnvoyConfig, EnvoyRateLimit, EnvoyRule, Unit};
+use crate::import::Imported;
+use crate::import::limits::{ImportedLimit, Writer, entry_name, quoted};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSUPPORTED name
@@ -32,7 +32,9 @@ pub fn ratelimit(config: &EnvoyConfig) -> Imported {
     rules.sort_by_key(|(id, _)| *id);
     for (_, draft) in &rules {
         match draft {
-            Ok(draft) => writer.limit(draft),
+            Ok(draft) => {
+                writer.limit(draft);
+            }
             Err(Some(why)) => writer.unsupported(why),
             Err(None) => {}
         }
@@ -74,10 +76,12 @@ fn draft(
     }
     let mut draft = ImportedLimit {
         called: rule.name.as_deref().unwrap_or(&rule.path).to_owned(),
-        domain: domain.to_owned(),
-        quota: format!("{requests_per_unit}/{}", span(unit)),
-        algorithm: "fixed-window",
-        more: vec!["count_denied = true"],
+        matches: vec![("domain".to_owned(), vec![domain.to_owned()])],
+        lines: vec![
+            format!("limit = \"{requests_per_unit}/{}\"", span(unit)),
+            "algorithm = \"fixed-window\"".to_owned(),
+            "count_denied = true".to_owned(),
+        ],
         ..ImportedLimit::default()
     };
     let mut names: Vec<String> = Vec::new();
@@ -98,10 +102,11 @@ fn draft(
         }
         values.extend(step.before.iter().map(|value| format!("!{value}")));
         if !values.is_empty() {
-            draft.matches.push((name.clone(), values));
+            let field = format!("descriptor.{}", quoted(&name));
+            draft.matches.push((field, values));
         }
         if !matches!(step.wanted, Wanted::Exact(_)) && !shared {
-            draft.key.push(name.clone());
+            draft.key.push(format!("descriptor:{name}"));
         }
         names.push(name);
     }
@@ -112,7 +117,7 @@ fn draft(
 /// Notes the other features of the rule.
 fn lose(rule: &EnvoyRule, draft: &mut ImportedLimit) {
     if rule.shadow {
-        draft.more.push("mode = \"shadow\"");
+        draft.lines.push("mode = \"shadow\"".to_owned());
     }
     if rule.quota {
         draft

@@ -1,0 +1,291 @@
+//! Areas: requests that one place of a proxy serves, and the limits in force there.
+//!
+//! ```text
+//!   nginx:  location /        general          [[limit]]  general
+//!           location /login   login            [[limit]]  login    match path /login
+//!                                              [[exempt]] general  match path /login
+//! ```
+//!
+//! There a request is served by one place, with its limits; here all limits that match apply. So
+//! a limit matches the places that have it, and the places within them that do not have it are
+//! exempt.
+
+use super::limits::{ImportedLimit, Matches, Writer};
+
+/// Maximum number of areas, and of limits, of a file.
+pub(super) const MAX_AREAS: usize = 500;
+/// Maximum number of exemptions that a policy may have.
+const MAX_EXEMPTIONS: usize = 100;
+
+/// A place of a proxy that serves requests.
+#[derive(Clone, Debug)]
+pub(super) struct Area {
+    /// `location /login`, `route orders`.
+    pub(super) called: String,
+    pub(super) shape: Shape,
+    /// Of two areas that share requests, the one with the higher rank serves them.
+    pub(super) rank: usize,
+    /// Indexes of its limits.
+    pub(super) limits: Vec<usize>,
+}
+
+/// The requests of an area. An empty list stands for any value.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Shape {
+    pub(super) methods: Vec<String>,
+    pub(super) hosts: Vec<String>,
+    pub(super) paths: Vec<PathRange>,
+    /// Further fields of `match`.
+    pub(super) more: Matches,
+}
+
+/// Paths of an area.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum PathRange {
+    Exact(String),
+    /// All paths that begin with the text.
+    Prefix(String),
+}
+
+impl PathRange {
+    fn text(&self) -> &str {
+        match self {
+            Self::Exact(text) | Self::Prefix(text) => text,
+        }
+    }
+
+    /// Returns true for the prefix of all paths.
+    pub(super) fn is_any(&self) -> bool {
+        matches!(self, Self::Prefix(text) if text.is_empty() || text == "/")
+    }
+
+    /// Returns true if a native pattern can express the text: it has no character of patterns.
+    pub(super) fn is_plain(text: &str) -> bool {
+        let odd = |c: char| c.is_control() || c.is_whitespace() || "*{};?#%\\".contains(c);
+        text.starts_with('/') && !text.contains("//") && !text.contains(odd)
+    }
+
+    fn pattern(&self) -> String {
+        match self {
+            Self::Exact(text) => text.clone(),
+            Self::Prefix(text) => match text.strip_suffix('/') {
+                Some(whole) => format!("{whole}/**"),
+                None => format!("{text}*/**"),
+            },
+        }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let (own, others) = (self.text(), other.text());
+        match (self, other) {
+            (Self::Exact(_), Self::Exact(_)) => own == others,
+            (Self::Exact(_), Self::Prefix(_)) => own.starts_with(others),
+            (Self::Prefix(_), Self::Exact(_)) => others.starts_with(own),
+            (Self::Prefix(_), Self::Prefix(_)) => {
+                own.starts_with(others) || others.starts_with(own)
+            }
+        }
+    }
+}
+
+impl Shape {
+    fn matches(&self) -> Matches {
+        let paths: Vec<_> = self.paths.iter().map(PathRange::pattern).collect();
+        let own = [
+            ("method", self.methods.clone()),
+            ("host", self.hosts.clone()),
+            ("path", paths),
+        ];
+        let own = own.into_iter().filter(|(_, values)| !values.is_empty());
+        let own = own.map(|(field, values)| (field.to_owned(), values));
+        own.chain(self.more.clone()).collect()
+    }
+
+    /// Returns true if a request may be in both.
+    fn meets(&self, other: &Self) -> bool {
+        let same = |a: &String, b: &String| a.eq_ignore_ascii_case(b);
+        meet(&self.methods, &other.methods, same)
+            && meet(&self.hosts, &other.hosts, |a, b| {
+                same(a, b) || covers(a, b) || covers(b, a)
+            })
+            && meet(&self.paths, &other.paths, PathRange::meets)
+    }
+
+    /// Returns true if every request of this shape is surely in the other.
+    fn is_within(&self, other: &Self) -> bool {
+        fn within<T: PartialEq>(own: &[T], other: &[T]) -> bool {
+            other.is_empty() || own == other
+        }
+        within(&self.methods, &other.methods)
+            && within(&self.hosts, &other.hosts)
+            && within(&self.paths, &other.paths)
+            && within(&self.more, &other.more)
+    }
+}
+
+fn meet<T>(own: &[T], others: &[T], same: impl Fn(&T, &T) -> bool) -> bool {
+    let any = own.is_empty() || others.is_empty();
+    any || own.iter().any(|a| others.iter().any(|b| same(a, b)))
+}
+
+/// Returns true if the wildcard `*.example.com` covers a host.
+fn covers(wildcard: &str, host: &str) -> bool {
+    let end = wildcard.strip_prefix('*');
+    end.is_some_and(|end| {
+        host.to_ascii_lowercase()
+            .ends_with(&end.to_ascii_lowercase())
+    })
+}
+
+/// Writes the limits of areas, and exempts the areas that do not have them.
+pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Writer) {
+    if areas.len() > MAX_AREAS || limits.len() > MAX_AREAS {
+        let line = format!(
+            "not imported: {} places with {} limits; at most {MAX_AREAS} of each are translated",
+            areas.len(),
+            limits.len()
+        );
+        writer.unsupported(&line);
+        return;
+    }
+    let rows = areas.iter();
+    let meets = |a: &Area| areas.iter().map(|b| a.shape.meets(&b.shape)).collect();
+    let meeting: Vec<Vec<bool>> = rows.map(meets).collect();
+    let mut exempt: Vec<Vec<String>> = vec![Vec::new(); areas.len()];
+    for (index, limit) in limits.iter().enumerate() {
+        let members: Vec<usize> = (0..areas.len())
+            .filter(|area| areas[*area].limits.contains(&index))
+            .collect();
+        if members.is_empty() {
+            writer.unsupported(&format!(
+                "{}: not imported: no place of this file has it",
+                limit.called
+            ));
+            continue;
+        }
+        let shapes = members.iter().map(|area| areas[*area].shape.clone());
+        let groups = united(shapes.collect());
+        let mut limit = limit.clone();
+        if groups.len() > 1 {
+            limit.lost.push(format!(
+                "one set of counters is now {}, one for each of its places",
+                groups.len()
+            ));
+        }
+        let mut names = Vec::new();
+        for shape in groups {
+            limit.matches = shape.matches();
+            names.extend(writer.limit(&limit));
+            limit.lost.clear();
+        }
+        if names.is_empty() {
+            continue;
+        }
+        for other in 0..areas.len() {
+            let serves = |before: usize, after: usize| {
+                meeting[before][after] && areas[after].rank > areas[before].rank
+            };
+            let is_outside = !members.contains(&other);
+            if !is_outside || !members.iter().any(|member| serves(*member, other)) {
+                continue;
+            }
+            if let Some(inner) = members.iter().find(|member| serves(other, **member)) {
+                writer.unsupported(&format!(
+                    "{}: also counts requests of {}, because {} within it has the limit",
+                    limit.called, areas[other].called, areas[*inner].called
+                ));
+                continue;
+            }
+            exempt[other].extend(names.iter().cloned());
+        }
+    }
+    write_exemptions(areas, exempt, writer);
+}
+
+fn write_exemptions(areas: &[Area], exempt: Vec<Vec<String>>, writer: &mut Writer) {
+    let mut merged: Vec<(Vec<String>, Shape, String)> = Vec::new();
+    for (area, names) in areas.iter().zip(exempt) {
+        if names.is_empty() {
+            continue;
+        }
+        let same = |(known, shape, _): &&mut (Vec<String>, Shape, String)| {
+            *known == names && differ_by_paths(shape, &area.shape)
+        };
+        match merged.iter_mut().find(same) {
+            Some((_, shape, called)) => {
+                shape.paths.extend(area.shape.paths.iter().cloned());
+                *called = format!("{called}, {}", area.called);
+            }
+            None => merged.push((names, area.shape.clone(), area.called.clone())),
+        }
+    }
+    for (number, (names, shape, called)) in merged.iter().enumerate() {
+        if number >= MAX_EXEMPTIONS {
+            let names = names.join(", ");
+            writer.unsupported(&format!(
+                "{names}: also counts requests of {called}: a policy has {MAX_EXEMPTIONS} exemptions"
+            ));
+            continue;
+        }
+        writer.exempt(names, &shape.matches(), called);
+    }
+}
+
+fn differ_by_paths(a: &Shape, b: &Shape) -> bool {
+    a.methods == b.methods
+        && a.hosts == b.hosts
+        && a.more == b.more
+        && !a.paths.is_empty()
+        && !b.paths.is_empty()
+}
+
+/// Returns as few shapes as possible for the same requests.
+fn united(shapes: Vec<Shape>) -> Vec<Shape> {
+    let by_paths = merged(
+        shapes,
+        |a, b| a.methods == b.methods && a.hosts == b.hosts && a.more == b.more,
+        |shape| &mut shape.paths,
+    );
+    let by_hosts = merged(
+        by_paths,
+        |a, b| a.methods == b.methods && a.paths == b.paths && a.more == b.more,
+        |shape| &mut shape.hosts,
+    );
+    let mut kept: Vec<Shape> = Vec::new();
+    for shape in by_hosts {
+        if kept.iter().any(|known| shape.is_within(known)) {
+            continue;
+        }
+        kept.retain(|known| !known.is_within(&shape));
+        kept.push(shape);
+    }
+    kept
+}
+
+/// Joins shapes that are the same but for one field.
+fn merged<T: Clone + PartialEq>(
+    shapes: Vec<Shape>,
+    same: impl Fn(&Shape, &Shape) -> bool,
+    field: impl Fn(&mut Shape) -> &mut Vec<T>,
+) -> Vec<Shape> {
+    let mut kept: Vec<Shape> = Vec::new();
+    for mut shape in shapes {
+        let Some(known) = kept.iter_mut().find(|known| same(known, &shape)) else {
+            kept.push(shape);
+            continue;
+        };
+        let added = std::mem::take(field(&mut shape));
+        let values = field(known);
+        // An empty list is any value already.
+        if added.is_empty() {
+            values.clear();
+        } else if !values.is_empty() {
+            for value in added {
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+    }
+    kept
+}

@@ -1,0 +1,33 @@
+//! Import: another service's limits as a native policy, and a list of unsupported features.
+//!
+//! ```text
+//!   nginx, Kong, Traefik --read--> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or
+//!   rules of Envoy       ------ one by one ------->                              a comment
+//!                              |
+//!                              +--> unsupported: each lost feature, and its place
+//! ```
+//!
+//! Every table is read by the parser of the language before it is written, so the output is a
+//! valid policy.
+
+mod areas;
+pub(crate) mod document;
+mod kong;
+pub(crate) mod limits;
+mod nginx;
+mod traefik;
+
+pub use kong::kong;
+pub use nginx::nginx;
+pub use traefik::{TraefikFormat, traefik};
+
+/// A policy made of another service's limits.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Imported {
+    /// The policy: TOML, with comments.
+    pub text: String,
+    /// Number of limits in it.
+    pub limits: usize,
+    /// Features that could not be expressed: one line each, which is a comment in the text too.
+    pub unsupported: Vec<String>,
+}

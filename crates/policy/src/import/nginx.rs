@@ -1,0 +1,310 @@
+//! nginx: `limit_req` and `limit_conn` as native limits.
+//!
+//! ```text
+//!   limit_req_zone $binary_remote_addr zone=api:10m rate=5r/s;     [[limit]] api
+//!   server { location /api { limit_req zone=api burst=10; } }      key, bucket, queue
+//! ```
+//!
+//! Each server and location is an area. A location without `limit_req` has those of the block
+//! around it, and one with `limit_req` has its own only, as in nginx.
+
+mod directive;
+mod place;
+mod zone;
+
+use std::collections::{HashMap, HashSet};
+
+use super::Imported;
+use super::areas::{self, Area, MAX_AREAS};
+use super::limits::{ImportedLimit, Writer, list, quoted};
+use crate::config::{Diagnostic, Findings};
+use directive::Directive;
+use place::{InForce, servers};
+use zone::{Use, Zone};
+
+const HEADING: &str = "\
+Made by `ratekeeper import --from nginx`. Lines that begin with UNSUPPORTED name features
+that a native policy does not support.
+
+The buckets admit the requests that nginx admits, at the same times. `queue` holds requests back as
+`limit_req` without `nodelay` does: at the proxy listener, and at the http listener behind a proxy.
+The status 503 is nginx's own; 429 is what clients understand. `ip/128` counts each IPv6
+address by itself, as nginx does; `ip` counts networks of 64 bits, of which one client has many
+addresses.
+
+Paths are compared in any spelling and in any case (docs/guide/matching.md), and limits of one
+request are charged all together or none at all. Counters begin afresh.";
+
+/// Directives about limits that have no counterpart, and the reason.
+const UNSUPPORTED: [(&str, &str); 9] = [
+    ("limit_rate", "bandwidth is not limited here"),
+    ("limit_rate_after", "bandwidth is not limited here"),
+    ("proxy_limit_rate", "bandwidth is not limited here"),
+    ("proxy_download_rate", "bandwidth is not limited here"),
+    ("proxy_upload_rate", "bandwidth is not limited here"),
+    ("limit_zone", "nginx has it no more; write limit_conn_zone"),
+    (
+        "limit_req_log_level",
+        "refusals are logged by `log_denials`, without levels",
+    ),
+    (
+        "limit_conn_log_level",
+        "refusals are logged by `log_denials`, without levels",
+    ),
+    ("auth_delay", "answers to wrong passwords are not held back"),
+];
+
+/// Converts the limits of a configuration of nginx to native limits.
+///
+/// ```
+/// let text = "
+/// limit_req_zone $binary_remote_addr zone=api:10m rate=5r/s;
+/// server { limit_req zone=api burst=10 nodelay; }
+/// ";
+/// let imported = ratekeeper_policy::import::nginx(text).unwrap();
+/// assert!(imported.text.contains("bucket = { size = 11, refill = \"5/1s\" }"));
+/// assert!(imported.unsupported.is_empty());
+/// ```
+///
+/// # Errors
+/// Returns findings if the text is not a configuration of nginx.
+pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
+    let mut out = Findings::new(text);
+    let Some(directives) = directive::parse(text, &mut out) else {
+        return Err(out.finish());
+    };
+    let mut writer = Writer::new(HEADING);
+    // The output of `nginx -T`, which has the included files too.
+    let is_whole = text.contains("# configuration file ");
+    let mut zones = Zones::default();
+    zones.read(&directives, is_whole, &mut writer);
+    client_ip(&directives, &mut writer);
+    let mut limits = Limits::default();
+    let mut areas = Vec::new();
+    let mut named: HashSet<String> = HashSet::new();
+    for place in servers(&directives, &mut writer) {
+        if areas.len() > MAX_AREAS {
+            break; // refused when they are written
+        }
+        named.extend(
+            place
+                .in_force
+                .uses
+                .iter()
+                .map(|(_, used)| used.zone().to_owned()),
+        );
+        let limits = limits.of(&place.in_force, &zones, &mut writer);
+        areas.push(Area {
+            called: place.called,
+            shape: place.shape,
+            rank: place.rank,
+            limits,
+        });
+    }
+    let mut unused: Vec<_> = zones
+        .known
+        .keys()
+        .filter(|name| !named.contains(*name))
+        .collect();
+    unused.sort();
+    for name in unused {
+        writer.unsupported(&format!("zone {name}: not imported: no server uses it"));
+    }
+    areas::write(&areas, &limits.drafts, &mut writer);
+    Ok(writer.finish())
+}
+
+#[derive(Default)]
+struct Zones {
+    known: HashMap<String, Zone>,
+}
+
+impl Zones {
+    /// Collects the zones, and reports directives about limits that have no counterpart.
+    fn read(&mut self, directives: &[Directive], is_whole: bool, writer: &mut Writer) {
+        for directive in directives {
+            let name = directive.name.as_str();
+            let at = |why: &str| format!("line {}: {name}: {why}", directive.line);
+            match name {
+                "limit_req_zone" | "limit_conn_zone" => match Zone::read(directive) {
+                    Ok(zone) => drop(self.known.insert(zone.name.clone(), zone)),
+                    Err(why) => writer.unsupported(&at(&why)),
+                },
+                "include" if !is_whole && directive.words.iter().any(|file| may_limit(file)) => {
+                    let file = directive.words.join(" ");
+                    writer.unsupported(&at(&format!(
+                        "{file} is not read: import the output of `nginx -T`, which has all files"
+                    )));
+                }
+                "stream" | "mail" => {
+                    if has_limits(directive) {
+                        writer.unsupported(&at("limits of TCP connections are not supported"));
+                    }
+                    continue;
+                }
+                "server" if directive.value("max_conns").is_some() => {
+                    writer
+                        .unsupported(&at("max_conns: connections to an upstream are not limited"));
+                }
+                _ => {
+                    let known = UNSUPPORTED.iter().find(|(known, _)| *known == name);
+                    if let Some((_, why)) = known {
+                        writer.unsupported(&at(why));
+                    }
+                }
+            }
+            if let Some(block) = &directive.block {
+                self.read(block, is_whole, writer);
+            }
+        }
+    }
+}
+
+/// Returns false for files of parameters and types, which have no limits.
+fn may_limit(file: &str) -> bool {
+    let end = file.rsplit('/').next().unwrap_or(file);
+    !(end.ends_with("_params")
+        || matches!(end.rsplit_once('.'), Some((_, "types")))
+        || file.contains("modules"))
+}
+
+fn has_limits(directive: &Directive) -> bool {
+    let block = directive.block.as_deref().unwrap_or_default();
+    matches!(directive.name.as_str(), "limit_req" | "limit_conn") || block.iter().any(has_limits)
+}
+
+/// Writes `[client_ip]` from `set_real_ip_from` and `real_ip_header`.
+fn client_ip(directives: &[Directive], writer: &mut Writer) {
+    let mut found = RealIp::default();
+    found.read(directives, writer);
+    if found.proxies.is_empty() {
+        return;
+    }
+    let header = found.header.as_deref().unwrap_or("x-real-ip");
+    if header == "proxy_protocol" {
+        writer.unsupported("real_ip_header proxy_protocol: the PROXY protocol is not read here");
+        return;
+    }
+    if header == "x-forwarded-for" && !found.recursive {
+        writer.unsupported(
+            "real_ip_recursive off: addresses of trusted proxies are skipped here, as with `on`",
+        );
+    }
+    let proxies = list(&found.proxies);
+    let header = quoted(header);
+    let body = format!("[client_ip]\ntrusted_proxies = {proxies}\nheader = {header}\n");
+    writer.table("set_real_ip_from", &body);
+}
+
+#[derive(Default)]
+struct RealIp {
+    proxies: Vec<String>,
+    header: Option<String>,
+    recursive: bool,
+}
+
+impl RealIp {
+    fn read(&mut self, directives: &[Directive], writer: &mut Writer) {
+        for directive in directives {
+            match (directive.name.as_str(), directive.words.first()) {
+                ("set_real_ip_from", Some(address)) => {
+                    if crate::network(address).is_err() {
+                        let line = directive.line;
+                        writer.unsupported(&format!(
+                            "line {line}: set_real_ip_from {address}: expected an address or network"
+                        ));
+                    } else if !self.proxies.contains(address) {
+                        self.proxies.push(address.clone());
+                    }
+                }
+                ("real_ip_header", Some(name)) => self.header = Some(name.to_ascii_lowercase()),
+                ("real_ip_recursive", _) => self.recursive = directive.is_on(),
+                _ => {}
+            }
+            if let Some(block) = &directive.block {
+                self.read(block, writer);
+            }
+        }
+    }
+}
+
+/// The limits of all places; places with the same use of a zone share one.
+#[derive(Default)]
+struct Limits {
+    drafts: Vec<ImportedLimit>,
+    /// The use of a zone by each draft, with status and dry run.
+    used: Vec<(Use, (u16, bool))>,
+    /// Lines of directives that were reported.
+    reported: Vec<usize>,
+}
+
+impl Limits {
+    /// Returns the indexes of the limits in force at a place.
+    fn of(&mut self, place: &InForce, zones: &Zones, writer: &mut Writer) -> Vec<usize> {
+        let mut indexes = Vec::new();
+        for (line, used) in &place.uses {
+            let (status, dry_run) = match used {
+                Use::Requests { .. } => (place.request_status, place.request_dry_run),
+                Use::Connections { .. } => (place.connection_status, place.connection_dry_run),
+            };
+            let found = self
+                .used
+                .iter()
+                .position(|(known, settings)| known == used && *settings == (status, dry_run));
+            if let Some(index) = found {
+                indexes.push(index);
+                continue;
+            }
+            match draft(used, zones, status, dry_run) {
+                Ok(mut draft) => {
+                    let mut used_before = self.used.iter();
+                    if used_before.any(|(known, _)| known.zone() == used.zone()) {
+                        draft.lost.push(
+                            "the zone is used in several ways, which have counters of their own now"
+                                .to_owned(),
+                        );
+                    }
+                    indexes.push(self.drafts.len());
+                    self.drafts.push(draft);
+                    self.used.push((used.clone(), (status, dry_run)));
+                }
+                Err(why) if !self.reported.contains(line) => {
+                    self.reported.push(*line);
+                    writer.unsupported(&format!("line {line}: not imported: {why}"));
+                }
+                Err(_) => {}
+            }
+        }
+        indexes
+    }
+}
+
+fn draft(used: &Use, zones: &Zones, status: u16, dry_run: bool) -> Result<ImportedLimit, String> {
+    let name = used.zone();
+    let zone = zones
+        .known
+        .get(name)
+        .ok_or_else(|| format!("there is no zone `{name}`"))?;
+    let is_requests = matches!(used, Use::Requests { .. });
+    if zone.rate.is_some() != is_requests {
+        return Err(format!("the zone `{name}` is of the other kind"));
+    }
+    let key = zone::key(&zone.key).map_err(|why| format!("zone {name}: {why}"))?;
+    let mut lines = used.lines(zone);
+    if let Some(missing) = key.missing {
+        lines.push(format!("missing_key = \"{missing}\""));
+    }
+    lines.push(format!("status = {status}"));
+    if dry_run {
+        lines.push("mode = \"shadow\"".to_owned());
+    }
+    Ok(ImportedLimit {
+        called: name.to_owned(),
+        key: key.parts,
+        lines,
+        ..ImportedLimit::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! Place: servers and locations, with the directives in force there.
+//!
+//! ```text
+//!   http { limit_req A; server { location / {}  location /b { limit_req B; } } }
+//!                                A              B
+//! ```
+
+use std::collections::HashSet;
+
+use super::directive::Directive;
+use super::zone::Use;
+use crate::import::areas::{PathRange, Shape};
+use crate::import::limits::Writer;
+
+/// Status of a refusal without `limit_req_status`.
+const DEFAULT_STATUS: u16 = 503;
+/// Rank of one character of a path, so that a whole path is above a prefix as long as it.
+const PATH_RANK: usize = 2;
+/// Rank of a named host, above those of all paths.
+const HOST_RANK: usize = 1 << 32;
+
+/// A server or a location.
+pub(super) struct Place {
+    pub(super) called: String,
+    pub(super) shape: Shape,
+    pub(super) rank: usize,
+    pub(super) in_force: InForce,
+}
+
+/// Directives in force at a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InForce {
+    /// Each with its line.
+    pub(super) uses: Vec<(usize, Use)>,
+    pub(super) request_status: u16,
+    pub(super) request_dry_run: bool,
+    pub(super) connection_status: u16,
+    pub(super) connection_dry_run: bool,
+}
+
+impl InForce {
+    const NOTHING: Self = Self {
+        uses: Vec::new(),
+        request_status: DEFAULT_STATUS,
+        request_dry_run: false,
+        connection_status: DEFAULT_STATUS,
+        connection_dry_run: false,
+    };
+
+    /// Returns the directives in force within a block.
+    fn within(&self, block: &[Directive], writer: &mut Writer) -> Self {
+        let mut inner = self.clone();
+        for name in ["limit_req", "limit_conn"] {
+            if block.iter().any(|directive| directive.name == name) {
+                let is_other =
+                    |used: &Use| matches!(used, Use::Requests { .. }) != (name == "limit_req");
+                inner.uses.retain(|(_, used)| is_other(used));
+            }
+        }
+        for directive in block {
+            let status = directive.words.first().and_then(|word| word.parse().ok());
+            match directive.name.as_str() {
+                "limit_req" | "limit_conn" => match Use::read(directive) {
+                    Ok(used) => inner.uses.push((directive.line, used)),
+                    Err(why) => {
+                        let line = directive.line;
+                        let name = &directive.name;
+                        writer.unsupported(&format!("line {line}: {name}: not imported: {why}"));
+                    }
+                },
+                "limit_req_status" => inner.request_status = status.unwrap_or(DEFAULT_STATUS),
+                "limit_conn_status" => inner.connection_status = status.unwrap_or(DEFAULT_STATUS),
+                "limit_req_dry_run" => inner.request_dry_run = directive.is_on(),
+                "limit_conn_dry_run" => inner.connection_dry_run = directive.is_on(),
+                _ => {}
+            }
+        }
+        inner
+    }
+}
+
+/// Returns the places of all servers.
+pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Place> {
+    let mut found = Vec::new();
+    let http = directives.iter().find(|directive| directive.name == "http");
+    // A file of `conf.d` has servers outside of `http`; the output of `nginx -T` has them too.
+    let in_force = if let Some(http) = http {
+        for directive in directives {
+            let name = directive.name.as_str();
+            let stray = name == "location" && super::has_limits(directive);
+            if stray || matches!(name, "limit_req" | "limit_conn") {
+                writer.unsupported(&format!(
+                    "line {}: {name}: not imported: it stands in a file that is included \
+                     elsewhere; put it in place of the `include`",
+                    directive.line
+                ));
+            }
+        }
+        let block = http.block.as_deref().unwrap_or_default();
+        let in_force = InForce::NOTHING.within(block, writer);
+        found.extend(servers_of(block, &in_force));
+        in_force
+    } else {
+        InForce::NOTHING.within(directives, writer)
+    };
+    found.extend(servers_of(directives, &in_force));
+    // Servers that only redirect limit nothing, and often have the names of another.
+    if found.iter().any(|(server, _)| !only_returns(server)) {
+        found.retain(|(server, _)| !only_returns(server));
+    }
+    let fallback = found
+        .iter()
+        .position(|(server, _)| is_default(server))
+        .unwrap_or(0);
+    let is_alone = found.len() == 1;
+    let mut places = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
+    for (index, (server, around)) in found.iter().enumerate() {
+        let block = server.block.as_deref().unwrap_or_default();
+        let in_force = around.within(block, writer);
+        let names = names(block);
+        let hosts = if index == fallback || is_alone {
+            Vec::new()
+        } else {
+            hosts(&names, server, &in_force, writer)
+        };
+        if index != fallback && !is_alone && hosts.is_empty() {
+            continue;
+        }
+        let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
+        if let Some(name) = names
+            .iter()
+            .find(|name| seen.contains(*name))
+            .filter(|_| limits)
+        {
+            writer.unsupported(&format!(
+                "line {}: server {name}: another server has this name too, and the limits of both \
+                 apply: ports are not compared",
+                server.line
+            ));
+        }
+        seen.extend(names.iter().cloned());
+        let called = names.first().map_or_else(
+            || format!("server of line {}", server.line),
+            |name| format!("server {name}"),
+        );
+        let mut walk = Walk {
+            base: if hosts.is_empty() { 0 } else { HOST_RANK },
+            hosts,
+            server: called,
+            first: places.len(),
+            places: &mut places,
+            writer: &mut *writer,
+        };
+        walk.server(block, &in_force);
+    }
+    places
+}
+
+fn servers_of<'d>(block: &'d [Directive], in_force: &InForce) -> Vec<(&'d Directive, InForce)> {
+    let servers = block.iter().filter(|directive| directive.name == "server");
+    let servers = servers.filter(|directive| directive.block.is_some());
+    servers.map(|server| (server, in_force.clone())).collect()
+}
+
+fn only_returns(server: &Directive) -> bool {
+    let block = server.block.as_deref().unwrap_or_default();
+    let known = ["listen", "server_name", "return"];
+    let returns = block.iter().any(|directive| directive.name == "return");
+    returns
+        && block
+            .iter()
+            .all(|directive| known.contains(&directive.name.as_str()))
+}
+
+fn is_default(server: &Directive) -> bool {
+    let block = server.block.as_deref().unwrap_or_default();
+    let mut listens = block.iter().filter(|directive| directive.name == "listen");
+    listens.any(|listen| listen.words.iter().any(|word| word == "default_server"))
+}
+
+fn names(block: &[Directive]) -> Vec<String> {
+    let names = block
+        .iter()
+        .filter(|directive| directive.name == "server_name");
+    names
+        .flat_map(|directive| directive.words.clone())
+        .collect()
+}
+
+/// Returns the hosts of a server by its names, and reports names without a counterpart.
+fn hosts(
+    names: &[String],
+    server: &Directive,
+    in_force: &InForce,
+    writer: &mut Writer,
+) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for name in names {
+        if let Some(domain) = name.strip_prefix('.') {
+            hosts.extend([domain.to_owned(), format!("*.{domain}")]);
+        } else if name.starts_with('~') || name.ends_with('*') || name.contains('$') {
+            writer.unsupported(&format!(
+                "line {}: server_name {name}: its limits are not imported for this name",
+                server.line
+            ));
+        } else if !name.is_empty() && name != "_" {
+            hosts.push(name.clone());
+        }
+    }
+    let limits = !in_force.uses.is_empty() || super::has_limits(server);
+    if hosts.is_empty() && limits {
+        writer.unsupported(&format!(
+            "line {}: server: not imported: it has no name, and is not the default server",
+            server.line
+        ));
+    }
+    hosts
+}
+
+/// The locations of one server.
+struct Walk<'w> {
+    hosts: Vec<String>,
+    /// Rank of the server.
+    base: usize,
+    server: String,
+    /// Index of its first place.
+    first: usize,
+    places: &'w mut Vec<Place>,
+    writer: &'w mut Writer,
+}
+
+impl Walk<'_> {
+    fn server(&mut self, block: &[Directive], in_force: &InForce) {
+        let called = self.server.clone();
+        self.place(called, PathRange::Prefix("/".to_owned()), in_force);
+        self.locations(block, in_force);
+    }
+
+    fn place(&mut self, called: String, path: PathRange, in_force: &InForce) {
+        let rank = match &path {
+            PathRange::Exact(text) => text.len() * PATH_RANK + 1,
+            PathRange::Prefix(text) => text.len() * PATH_RANK,
+        };
+        let paths = if path.is_any() {
+            Vec::new()
+        } else {
+            vec![path]
+        };
+        let shape = Shape {
+            hosts: self.hosts.clone(),
+            paths,
+            ..Shape::default()
+        };
+        let place = Place {
+            called,
+            rank: self.base + rank,
+            in_force: in_force.clone(),
+            shape,
+        };
+        // `location /` serves all requests of its server.
+        let same = |known: &&mut Place| known.shape == place.shape;
+        match self.places[self.first..].iter_mut().find(same) {
+            Some(known) => *known = place,
+            None => self.places.push(place),
+        }
+    }
+
+    fn locations(&mut self, block: &[Directive], around: &InForce) {
+        for location in block
+            .iter()
+            .filter(|directive| directive.name == "location")
+        {
+            let block = location.block.as_deref().unwrap_or_default();
+            let in_force = around.within(block, self.writer);
+            let words: Vec<_> = location.words.iter().map(String::as_str).collect();
+            let called = format!("location {} of {}", words.join(" "), self.server);
+            let path = match words[..] {
+                ["=", path] => Some(PathRange::Exact(path.to_owned())),
+                [path] | ["^~", path] => Some(PathRange::Prefix(path.to_owned())),
+                _ => None,
+            };
+            match path.filter(|path| PathRange::is_plain(path_text(path))) {
+                Some(path) => {
+                    self.place(called, path, &in_force);
+                    self.locations(block, &in_force);
+                }
+                None if in_force != *around || block.iter().any(super::has_limits) => {
+                    self.writer.unsupported(&format!(
+                        "line {}: {called}: its limits are not imported, and those around it apply: \
+                         only prefixes and whole paths are translated",
+                        location.line
+                    ));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn path_text(path: &PathRange) -> &str {
+    match path {
+        PathRange::Exact(text) | PathRange::Prefix(text) => text,
+    }
+}
