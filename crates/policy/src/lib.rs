@@ -79,8 +79,9 @@ pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Route,
-    Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
+    HeaderStyle, Listen, LogDenials, MetricSettings, NodeName, ProxySettings, RedisSettings,
+    RevealKeys, Route, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls,
+    WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;

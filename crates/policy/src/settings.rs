@@ -45,6 +45,22 @@ pub struct Settings {
     pub reveal_keys: RevealKeys,
     /// `log_denials`: the log has lines about refused requests.
     pub log_denials: LogDenials,
+    /// `[metrics]`: how much a scrape shows.
+    pub metrics: MetricSettings,
+}
+
+/// `[metrics]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricSettings {
+    /// `max_limits`: maximum number of limits with series of their own; the rest is counted
+    /// together.
+    pub max_limits: u32,
+}
+
+impl Default for MetricSettings {
+    fn default() -> Self {
+        Self { max_limits: 1_000 }
+    }
 }
 
 /// `reveal_keys = "hash" | "prefix" | "raw"`.

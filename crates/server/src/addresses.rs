@@ -9,6 +9,8 @@ use std::net::{SocketAddr, TcpListener};
 
 use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
+#[cfg(feature = "proxy")]
+use ratekeeper_policy::UpstreamUrl;
 
 use crate::config::{
     DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
@@ -153,10 +155,19 @@ impl Doors<TcpListener> {
     }
 }
 
-/// Returns true if an upstream is the proxy itself, so that a request would be forwarded without
-/// end. Names other than `localhost` are not resolved.
+/// Returns the address of the upstream that is the proxy itself, so that a request would be
+/// forwarded without end. Names other than `localhost` are not resolved.
 #[cfg(feature = "proxy")]
-pub(crate) fn is_own(own: SocketAddr, upstream: &str) -> bool {
+pub(crate) fn own_upstream<'a>(
+    own: SocketAddr,
+    upstreams: impl Iterator<Item = &'a UpstreamUrl>,
+) -> Option<String> {
+    let mut addresses = upstreams.map(UpstreamUrl::address);
+    addresses.find(|address| is_own(own, address))
+}
+
+#[cfg(feature = "proxy")]
+fn is_own(own: SocketAddr, upstream: &str) -> bool {
     let (own_ip, port) = (own.ip().to_canonical(), own.port());
     let is_local = own_ip.is_loopback() || own_ip.is_unspecified();
     if let Some(("localhost", of_name)) = upstream.rsplit_once(':') {

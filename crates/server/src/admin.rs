@@ -8,6 +8,7 @@ mod bans;
 mod dashboard;
 mod grants;
 mod keys;
+mod metrics;
 mod overrides;
 mod signals;
 mod top;
@@ -23,21 +24,19 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{Limit, LimitId, LimitScope, Nanos};
+use ratekeeper_core::{LimitId, LimitScope, Nanos};
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use ratekeeper_policy::{Policy, Rule};
-use ratekeeper_store::{LimitUsage, Loans, Usage};
+use ratekeeper_store::{LimitUsage, Usage};
 use serde_json::{Value, json};
 
 use crate::Trigger;
-use crate::alerts::webhook::WebhookQueue;
 use crate::context::ServiceContext;
 use crate::doors::answer::mode;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
 use crate::doors::{self, AccessAct};
 use crate::listener::{Caller, Handle, Reply};
-use crate::metrics::{AlertMetrics, Format, SharedStore};
 use crate::reload::Reloaded;
 
 /// Where levels of signals are set: the name stands behind it.
@@ -83,7 +82,10 @@ async fn answer<C: Clock + 'static>(
     match path {
         "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
         "/readyz" => get(&request).map(|()| readiness(shared.ready())),
-        "/metrics" => get(&request).map(|()| metrics(shared, Format::accepted(request.headers()))),
+        "/metrics" => {
+            get(&request)?;
+            Ok(metrics::metrics(shared, request.headers()).await)
+        }
         "/v1/policy" => get(&request).map(|()| policy(shared)),
         "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
         "/v1/alerts" => get(&request).map(|()| alerts::alerts(shared)),
@@ -176,50 +178,6 @@ fn readiness(ready: bool) -> Response<Reply> {
     } else {
         text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
     }
-}
-
-fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Reply> {
-    let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
-    let store = any.local();
-    let policy = shared.keeper.policy();
-    // The loans of a shared store are not known here.
-    let lends = |limit: &Limit| limit.algorithm.concurrency().is_some();
-    let lenders = policy
-        .rules
-        .iter()
-        .filter(|rule| any.shared().is_none() && lends(&rule.limit));
-    let loans = lenders.map(|rule| {
-        let each = rule.limits().map(|limit| store.loans(limit, now));
-        let all = each.fold(Loans::default(), |all, one| Loans {
-            in_use: all.in_use + one.in_use,
-            lapsed: all.lapsed + one.lapsed,
-        });
-        (Arc::clone(&rule.limit.name), all)
-    });
-    let clock_offset_nanos = shared.metrics.clock_offset.load();
-    let of_shared = any.shared().map(|shared| SharedStore {
-        health: shared.health(),
-        times: shared.main().call_times(),
-        servers: shared.main().server_health(),
-        clock_offset_nanos,
-    });
-    let usage = with_variants(&policy, store.usage());
-    let alerts = AlertMetrics {
-        limits: shared.alerts.counts(),
-        webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
-    };
-    let scraped = shared.metrics.scrape(
-        usage,
-        loans.collect(),
-        shared.hold.standing(),
-        (of_shared, alerts),
-    );
-    let mut response = Response::new(Full::from(format.written(scraped)));
-    let content_type = HeaderValue::from_static(format.content_type());
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
 }
 
 fn reply(value: &Value) -> Response<Reply> {
@@ -318,7 +276,8 @@ fn about(policy: &Policy, rule: &Rule) -> Value {
     limit
 }
 
-/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself.
+/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
+/// result is in the order of the ids.
 fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
     let variants = policy.rules.iter().flat_map(|rule| {
         let others = rule.variants.numbers().iter();
@@ -339,14 +298,18 @@ fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
     usage
 }
 
+/// Returns the usage of a limit from the list that [`with_variants`] makes.
+fn usage_of(usage: &Usage, id: LimitId) -> LimitUsage {
+    let at = usage.limits.binary_search_by_key(&id, |used| used.id);
+    at.map_or_else(|_| LimitUsage::default(), |at| usage.limits[at])
+}
+
 fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let usage = with_variants(&policy, shared.keeper.store().local().usage());
     let with_usage = |rule: &Rule| {
         let mut limit = about(&policy, rule);
-        let mut usages = usage.limits.iter();
-        let used = usages.find(|used| used.id == rule.limit.id).copied();
-        let used = used.unwrap_or_default();
+        let used = usage_of(&usage, rule.limit.id);
         limit["keys"] = json!(used.keys);
         limit["bytes"] = json!(used.bytes);
         limit

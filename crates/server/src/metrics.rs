@@ -13,42 +13,44 @@
 //! If one limit of several refuses, only that one counts, as `denied`. The others would
 //! have allowed, but nothing was charged, so they count nothing.
 
-mod alerts;
 mod family;
 mod format;
 mod grants;
+mod limit_row;
+mod limits;
 mod offset;
 mod process;
 mod reports;
 mod rules;
 mod scrape;
 mod shared_store;
+mod table;
 mod tally;
 
-pub(crate) use alerts::AlertMetrics;
-pub(crate) use format::Format;
+pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
+pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;
 #[cfg(feature = "proxy")]
 pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
-pub(crate) use scrape::HeldAnswers;
+pub(crate) use scrape::{HeldAnswers, Levels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::Tally;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{LimitId, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Geo, Policy, Rule, RuleMode, envoy};
+use ratekeeper::Answer;
+use ratekeeper_core::{LimitId, Mode, Nanos, Time, Verdict};
+use ratekeeper_policy::{Geo, Policy, envoy};
 
+use self::family::{DurationsSnapshot, seconds};
+use self::limit_row::{EFFECTS, LimitRow};
 use crate::OverrideAct;
 
-/// Percentage of a limit above which an allowed request counts as near it.
-const NEAR_PERCENT: u64 = 80;
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 const BUCKETS: [u64; 12] = [
     500,
@@ -64,12 +66,28 @@ const BUCKETS: [u64; 12] = [
     100_000_000,
     1_000_000_000,
 ];
+/// Upper bounds of the buckets of waits in queues, in nanoseconds; the last has none.
+const WAITS: [u64; 9] = [
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+    500_000_000,
+    1_000_000_000,
+    5_000_000_000,
+    15_000_000_000,
+    60_000_000_000,
+];
 
 /// Counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    fn at(count: u64) -> Self {
+        Self(AtomicU64::new(count))
+    }
+
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -95,10 +113,15 @@ pub(crate) struct Metrics {
     rows: ArcSwap<LimitRows>,
     /// Counts by protocol.
     requests: [[Counter; 3]; Protocol::ALL.len()],
-    durations: [Durations; Protocol::ALL.len()],
+    /// Requests that no limit applied to, by protocol.
+    unlimited: [Counter; Protocol::ALL.len()],
+    durations: [Durations<{ BUCKETS.len() + 1 }>; Protocol::ALL.len()],
+    queue_waits: Durations<{ WAITS.len() + 1 }>,
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
+    /// True while the files of that source are refused, by [`ConfigSource`].
+    rejected: [AtomicBool; ConfigSource::COUNT],
     /// Reports of results, by [`ReportResult`].
     reports: [Counter; ReportResult::ALL.len()],
     /// Changes of the file of overrides, by [`OverrideAct`].
@@ -121,6 +144,17 @@ struct ConfigInfo {
     applied_at_seconds: u64,
     /// Fields of `[geo]`, and the seconds since 1970 at which their databases were made.
     databases: Vec<(&'static str, u64)>,
+}
+
+/// The files that a configuration is read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ConfigSource {
+    Policy,
+    Envoy,
+}
+
+impl ConfigSource {
+    const COUNT: usize = 2;
 }
 
 /// The protocol of a request.
@@ -152,38 +186,10 @@ pub(crate) enum RequestResult {
     Error,
 }
 
-/// Number of effects.
-const EFFECTS: usize = 4;
-
-/// The effect of a limit on a request.
-#[derive(Clone, Copy, Debug)]
-enum Did {
-    Allowed,
-    Denied,
-    Queued,
-    /// Denied, and let through by another limit.
-    Covered,
-}
-
-/// The counters of one limit.
+/// A histogram with `N` buckets, the last of which has no upper bound.
 #[derive(Debug)]
-struct LimitRow {
-    name: Arc<str>,
-    mode: RuleMode,
-    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
-    decisions: [[Counter; EFFECTS]; 2],
-    units: [Counter; EFFECTS],
-    near: Counter,
-    key_missing: Counter,
-    /// True if the limit bans keys.
-    has_ban: bool,
-    /// Bans that began, by mode.
-    bans: [Counter; 2],
-}
-
-#[derive(Debug, Default)]
-struct Durations {
-    buckets: [Counter; BUCKETS.len() + 1],
+struct Durations<const N: usize> {
+    buckets: [Counter; N],
     sum_nanos: Counter,
 }
 
@@ -243,12 +249,24 @@ impl Metrics {
         self.rules.install(config);
     }
 
-    pub(crate) fn reload_applied(&self) {
+    pub(crate) fn reload_applied(&self, source: ConfigSource) {
         self.reloads[0].add(1);
+        self.reload_needless(source);
     }
 
-    pub(crate) fn reload_rejected(&self) {
+    /// Notes that the files are those in force.
+    pub(crate) fn reload_needless(&self, source: ConfigSource) {
+        self.rejected[source as usize].store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reload_rejected(&self, source: ConfigSource) {
         self.reloads[1].add(1);
+        self.rejected[source as usize].store(true, Ordering::Relaxed);
+    }
+
+    fn is_rejected(&self) -> bool {
+        let mut each = self.rejected.iter();
+        each.any(|rejected| rejected.load(Ordering::Relaxed))
     }
 
     pub(crate) fn override_changed(&self, act: OverrideAct) {
@@ -271,7 +289,7 @@ impl Metrics {
             envoy::EnvoyCode::OverLimit => RequestResult::Denied,
         };
         self.request(Protocol::Rls, result);
-        self.durations[Protocol::Rls as usize].observe(took);
+        self.durations[Protocol::Rls as usize].observe(took, &BUCKETS);
         self.rules.record(answer, config);
     }
 
@@ -284,91 +302,58 @@ impl Metrics {
             RequestResult::Denied
         };
         self.request(protocol, result);
-        self.durations[protocol as usize].observe(took);
+        self.durations[protocol as usize].observe(took, &BUCKETS);
         let rows = self.rows.load();
+        let mut is_limited = false;
         for outcome in answer.outcomes() {
+            is_limited = true;
+            if let Verdict::AllowAfter(wait) = outcome.decision.verdict
+                && admitted
+                && outcome.is_asked
+                && outcome.mode() == Some(Mode::Enforce)
+            {
+                self.queue_waits.observe(wait, &WAITS);
+            }
             let row = rows.get(outcome.rule.limit.id.index());
             if let Some(row) = row.and_then(Option::as_ref) {
                 row.record(&outcome, admitted);
             }
         }
+        if !is_limited {
+            self.unlimited[protocol as usize].add(1);
+        }
     }
 }
 
-impl LimitRow {
-    fn new(rule: &Rule) -> Self {
+impl<const N: usize> Default for Durations<N> {
+    fn default() -> Self {
         Self {
-            name: Arc::clone(&rule.limit.name),
-            mode: rule.mode,
-            has_ban: rule.limit.algorithm.bans().is_some(),
-            bans: Default::default(),
-            decisions: Default::default(),
-            units: Default::default(),
-            near: Counter::default(),
-            key_missing: Counter::default(),
-        }
-    }
-
-    fn is_of(&self, rule: &Rule) -> bool {
-        self.mode == rule.mode && self.has_ban == rule.limit.algorithm.bans().is_some()
-    }
-
-    /// Returns the same counts under a changed rule. A request that is being counted right now may
-    /// be lost; decisions themselves are not touched.
-    fn under(&self, rule: &Rule) -> Self {
-        let copy = |counter: &Counter| Counter(AtomicU64::new(counter.count()));
-        let copies = |counters: &[Counter; EFFECTS]| counters.each_ref().map(copy);
-        Self {
-            decisions: self.decisions.each_ref().map(copies),
-            units: copies(&self.units),
-            near: copy(&self.near),
-            key_missing: copy(&self.key_missing),
-            bans: self.bans.each_ref().map(copy),
-            ..Self::new(rule)
-        }
-    }
-
-    fn record(&self, outcome: &Outcome<'_>, admitted: bool) {
-        if outcome.key_missing {
-            self.key_missing.add(1);
-        }
-        let did = match outcome.decision.verdict {
-            _ if !outcome.is_asked => return,
-            verdict if !verdict.allows() && outcome.covered_by.is_some() => {
-                if !admitted {
-                    return;
-                }
-                Did::Covered
-            }
-            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return,
-            Verdict::Allow => Did::Allowed,
-            Verdict::AllowAfter(_) => Did::Queued,
-            _ => Did::Denied,
-        };
-        let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
-        self.decisions[shadow][did as usize].add(1);
-        self.units[did as usize].add(u64::from(outcome.cost.get()));
-        if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
-            self.bans[shadow].add(1);
-        } else if !matches!(did, Did::Covered | Did::Denied)
-            && near(outcome.quota(), outcome.decision.remaining)
-        {
-            self.near.add(1);
+            buckets: std::array::from_fn(|_| Counter::default()),
+            sum_nanos: Counter::default(),
         }
     }
 }
 
-/// Returns true if more than [`NEAR_PERCENT`] of `quota` is spent.
-fn near(quota: Permits, remaining: Permits) -> bool {
-    let spent = u64::from((quota - remaining).get());
-    spent * 100 > u64::from(quota.get()) * NEAR_PERCENT
-}
-
-impl Durations {
-    fn observe(&self, took: Nanos) {
-        let bucket = BUCKETS.iter().take_while(|&&edge| edge < took.as_nanos());
-        self.buckets[bucket.count()].add(1);
+impl<const N: usize> Durations<N> {
+    /// Counts a duration; `edges` are the upper bounds of the buckets, in nanoseconds.
+    fn observe(&self, took: Nanos, edges: &[u64]) {
+        let bucket = edges.iter().take_while(|&&edge| edge < took.as_nanos());
+        if let Some(bucket) = self.buckets.get(bucket.count()) {
+            bucket.add(1);
+        }
         self.sum_nanos.add(took.as_nanos());
+    }
+
+    fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {
+        let edges = edges.iter().map(|&nanos| seconds(nanos));
+        let edges = edges.chain([f64::INFINITY]);
+        let counts = self.buckets.iter().map(Counter::count);
+        let buckets: Vec<_> = edges.zip(counts).collect();
+        DurationsSnapshot {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+            sum_seconds: seconds(self.sum_nanos.count()),
+        }
     }
 }
 
@@ -410,19 +395,10 @@ mod tests {
     }
 
     #[test]
-    fn near_is_above_four_fifths() {
-        let near = |remaining| near(Permits::new(10), Permits::new(remaining));
-        assert!(!near(10));
-        assert!(!near(2), "80 % is not above 80 %");
-        assert!(near(1));
-        assert!(!near(11), "more than the quota is not near");
-    }
-
-    #[test]
     fn durations_fall_into_the_bucket_that_holds_them() {
-        let durations = Durations::default();
+        let durations = Durations::<{ BUCKETS.len() + 1 }>::default();
         for nanos in [0, 500, 501, 2_000_000_000] {
-            durations.observe(Nanos::from_nanos(nanos));
+            durations.observe(Nanos::from_nanos(nanos), &BUCKETS);
         }
         let counts: Vec<u64> = durations.buckets.iter().map(Counter::count).collect();
         assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);

@@ -17,6 +17,7 @@ use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 use crate::context::ServiceContext;
 use crate::envoy_files::compile;
 use crate::last_seen::{LastSeen, SeenFile};
+use crate::metrics::ConfigSource;
 use crate::policy_file::writable_by_all;
 use crate::policy_text::PolicyText;
 use crate::{Config, Event, StartError, Trigger};
@@ -168,7 +169,11 @@ impl<C: Clock> ServiceContext<C> {
         };
         let again = seen.last.as_ref() == Some(&text);
         seen.last = Some(Arc::clone(&text));
-        if text == seen.in_force || (again && trigger == Trigger::File) {
+        if text == seen.in_force {
+            self.metrics.reload_needless(ConfigSource::Policy);
+            return Ok(Reloaded::Unchanged { version });
+        }
+        if again && trigger == Trigger::File {
             return Ok(Reloaded::Unchanged { version });
         }
         match self.judge(path, &text) {
@@ -233,7 +238,7 @@ impl<C: Clock> ServiceContext<C> {
         report: String,
         findings: Vec<Diagnostic>,
     ) -> Rejected {
-        self.metrics.reload_rejected();
+        self.metrics.reload_rejected(ConfigSource::Policy);
         self.sink.emit(&Event::ReloadRejected {
             trigger,
             version,
@@ -279,7 +284,7 @@ impl<C: Clock> ServiceContext<C> {
         self.metrics.install(&policy, self.unix_seconds());
         self.alerts.install(&policy, |notice| self.report(notice));
         self.top_keys.install(&policy);
-        self.metrics.reload_applied();
+        self.metrics.reload_applied(ConfigSource::Policy);
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {
             trigger,
@@ -333,7 +338,7 @@ impl<C: Clock> ServiceContext<C> {
                 let domains = config.domain_count();
                 let rules = config.rule_count();
                 self.install_envoy(config);
-                self.metrics.reload_applied();
+                self.metrics.reload_applied(ConfigSource::Envoy);
                 self.sink.emit(&Event::EnvoyReloaded {
                     trigger,
                     domains,
@@ -349,7 +354,7 @@ impl<C: Clock> ServiceContext<C> {
     }
 
     fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
-        self.metrics.reload_rejected();
+        self.metrics.reload_rejected(ConfigSource::Envoy);
         self.sink.emit(&Event::EnvoyRejected {
             trigger,
             report: report.clone(),

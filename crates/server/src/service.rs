@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::addresses::Doors;
 #[cfg(feature = "proxy")]
-use crate::addresses::is_own;
+use crate::addresses::own_upstream;
 use crate::admin::AdminDoor;
 use crate::alerts::Alerts;
 use crate::alerts::webhook::{self, Delivery, LAST_MESSAGES, Webhook};
@@ -37,14 +37,13 @@ use crate::envoy_files::ConfigSource;
 use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
 use crate::opening::{Opening, ServePlace};
-use crate::reload;
 use crate::signals::{Signals, wait_for_the_end};
 use crate::store_secrets::StoreSecrets;
 use crate::tasks::keep;
+use crate::tls::ListenerTls;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, StoreSettings};
-use crate::{store, store_secrets, tls};
+use crate::{Config, Door, Event, StartError, StoreSettings, reload, store, store_secrets, tls};
 
 /// A running service. Dropping it stops it.
 ///
@@ -107,9 +106,8 @@ impl Service {
         let fitted = reason.filter(|_| budget.is_none());
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
-        let home = policy.as_deref().and_then(Path::parent);
-        let home = home.unwrap_or(Path::new("")).to_owned();
-        let home = &*home;
+        let home = config.policy.as_deref().and_then(Path::parent);
+        let home = home.unwrap_or(Path::new(""));
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
@@ -124,9 +122,9 @@ impl Service {
             .filter(|_| doors.proxy.is_some());
         #[cfg(feature = "proxy")]
         if let (Some(proxy), Some(own)) = (&proxy, doors.addresses().proxy)
-            && let Some(upstream) = proxy.addresses().find(|it| is_own(own, &it.address()))
+            && let Some(upstream) = own_upstream(own, proxy.addresses())
         {
-            return Err(StartError::UpstreamLoop(upstream.address()));
+            return Err(StartError::UpstreamLoop(upstream));
         }
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
@@ -160,12 +158,6 @@ impl Service {
         let proxy = proxy
             .map(|proxy| ProxyDoor::new(Arc::clone(&shared), proxy, (capacity.to_each, home)))
             .transpose()?;
-        let mut tls = Vec::new();
-        #[cfg(feature = "grpc")]
-        tls.extend(certificates.clone());
-        #[cfg(feature = "proxy")]
-        tls.extend(proxy.as_ref().and_then(ProxyDoor::listener_tls));
-        let _ = shared.metrics.process.tls.set(tls); // it is new
         let open = Open {
             #[cfg(feature = "proxy")]
             proxy,
@@ -194,9 +186,9 @@ impl Service {
         let workers = Workers::start(config.workers)?;
         let addresses = open.doors.addresses();
         addresses.announce(&open.shared);
-        let encrypted = open.shared.metrics.process.tls.get();
-        let encrypted = encrypted.into_iter().flatten().map(|tls| tls.door);
-        let encrypted = encrypted.collect();
+        let tls = open.tls();
+        let encrypted = tls.iter().map(|tls| tls.door).collect();
+        let _ = open.shared.metrics.process.tls.set(tls); // it is new
         let watcher = config
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));
@@ -278,6 +270,18 @@ struct Open<C: Clock + 'static> {
     proxy: Option<ProxyDoor<C>>,
     #[cfg(feature = "grpc")]
     envoy: RateLimitService<C>,
+}
+
+impl<C: Timer + 'static> Open<C> {
+    /// Returns TLS of the doors that have certificates.
+    fn tls(&self) -> Vec<Arc<ListenerTls>> {
+        let mut tls = Vec::new();
+        #[cfg(feature = "grpc")]
+        tls.extend(self.envoy.listener_tls());
+        #[cfg(feature = "proxy")]
+        tls.extend(self.proxy.as_ref().and_then(ProxyDoor::listener_tls));
+        tls
+    }
 }
 
 /// The state that the main thread needs.

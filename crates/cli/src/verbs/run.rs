@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ratekeeper_policy::ValueError;
+use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
@@ -145,7 +145,7 @@ impl Run {
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
         for upstream in &self.upstream {
-            let url = upstream.parse().map_err(|error: ValueError| {
+            let url = upstream.parse::<UpstreamUrl>().map_err(|error| {
                 Failure::new(error.reason).hint("write for example http://127.0.0.1:3000")
             })?;
             config.upstream.push(url);

@@ -18,7 +18,6 @@ mod every_proxy;
 mod ext_authz;
 mod founding;
 mod gateway;
-mod gateway_tls;
 mod geo;
 mod guide;
 mod harness;

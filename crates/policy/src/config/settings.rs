@@ -13,7 +13,7 @@ use toml::de::DeTable;
 use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_CONNECTIONS, MAX_HELD};
+use super::fields::{MAX_CONNECTIONS, MAX_HELD, MAX_SHOWN_LIMITS};
 use super::gateway;
 use super::policy_files::PolicyFiles;
 use super::read::{self, At};
@@ -226,6 +226,11 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
     };
     if read::flag(root, "log_denials") == Some(false) {
         settings.log_denials = LogDenials::Off;
+    }
+    let metrics = read::table(root, "metrics");
+    let shown = metrics.and_then(|it| read::number(it.value, "max_limits", MAX_SHOWN_LIMITS));
+    if let Some(most) = shown.and_then(|most| u32::try_from(most.value).ok()) {
+        settings.metrics.max_limits = most;
     }
     settings
 }

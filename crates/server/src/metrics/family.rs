@@ -1,4 +1,4 @@
-//! Family: writes a metric and its values.
+//! Family: one metric of the table, and how its values are written.
 
 use std::fmt;
 
@@ -7,65 +7,120 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use ratekeeper_store::CallTime;
+use smallvec::SmallVec;
 
-pub(super) fn counter<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    name: &'s str,
-    help: &str,
-) -> Result<MetricEncoder<'s>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+/// Number of labels that take no allocation.
+const USUAL_LABELS: usize = 3;
+
+/// A row of the table of metrics.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// Without the prefix `ratekeeper_`, and `_total` of a counter.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) labels: &'static [&'static str],
+    pub(super) help: &'static str,
 }
 
-pub(super) fn gauge<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    name: &'s str,
-    help: &str,
-) -> Result<MetricEncoder<'s>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)
+/// The type of a metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
 }
 
-/// Writes a counter without labels.
-pub(super) fn put_total(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    count: u64,
-) -> fmt::Result {
-    ConstCounter::new(count).encode(counter(encoder, name, help)?)
+/// The series of a metric with labels.
+pub(super) struct Series<'s> {
+    encoder: MetricEncoder<'s>,
+    labels: &'static [&'static str],
 }
 
-pub(super) fn put(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    count: u64,
-) -> fmt::Result {
-    ConstCounter::new(count).encode(family.encode_family(&labels)?)
+impl Family {
+    /// Writes the description of a metric with labels; its series follow.
+    pub(super) fn open<'s>(
+        &'static self,
+        encoder: &'s mut DescriptorEncoder<'_>,
+    ) -> Result<Series<'s>, fmt::Error> {
+        Ok(Series {
+            encoder: self.describe(encoder)?,
+            labels: self.labels,
+        })
+    }
+
+    /// Writes a counter or a gauge without labels.
+    pub(super) fn write(
+        &'static self,
+        encoder: &mut DescriptorEncoder<'_>,
+        value: u64,
+    ) -> fmt::Result {
+        let metric = self.describe(encoder)?;
+        match self.kind {
+            Kind::Counter => ConstCounter::new(value).encode(metric),
+            Kind::Gauge | Kind::Histogram => level(value).encode(metric),
+        }
+    }
+
+    /// Writes a histogram without labels.
+    pub(super) fn write_durations(
+        &'static self,
+        encoder: &mut DescriptorEncoder<'_>,
+        durations: &DurationsSnapshot,
+    ) -> fmt::Result {
+        durations.encode(self.describe(encoder)?)
+    }
+
+    fn describe<'s>(
+        &'static self,
+        encoder: &'s mut DescriptorEncoder<'_>,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        let kind = match self.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        encoder.encode_descriptor(self.name, self.help, None, kind)
+    }
 }
 
-pub(super) fn put_gauge(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    value: u64,
-) -> fmt::Result {
-    level(value).encode(family.encode_family(&labels)?)
+impl Series<'_> {
+    /// Writes a counter; `values` are those of its labels, in the order of the table.
+    pub(super) fn count(&mut self, values: &[&str], count: u64) -> fmt::Result {
+        self.with(values, |metric| ConstCounter::new(count).encode(metric))
+    }
+
+    /// Writes a gauge.
+    pub(super) fn level(&mut self, values: &[&str], value: u64) -> fmt::Result {
+        self.with(values, |metric| level(value).encode(metric))
+    }
+
+    /// Writes a gauge that is no whole number.
+    pub(super) fn number(&mut self, values: &[&str], value: f64) -> fmt::Result {
+        self.with(values, |metric| ConstGauge::new(value).encode(metric))
+    }
+
+    /// Writes a histogram.
+    pub(super) fn durations(
+        &mut self,
+        values: &[&str],
+        durations: &DurationsSnapshot,
+    ) -> fmt::Result {
+        self.with(values, |metric| durations.encode(metric))
+    }
+
+    fn with(
+        &mut self,
+        values: &[&str],
+        write: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        debug_assert_eq!(self.labels.len(), values.len(), "{:?}", self.labels);
+        let pairs = self.labels.iter().copied().zip(values.iter().copied());
+        let pairs: SmallVec<[(&str, &str); USUAL_LABELS]> = pairs.collect();
+        write(self.encoder.encode_family(&pairs.as_slice())?)
+    }
 }
 
-pub(super) fn put_durations(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    durations: &DurationsSnapshot,
-) -> fmt::Result {
-    let DurationsSnapshot {
-        buckets,
-        sum_seconds,
-        count,
-    } = durations;
-    family
-        .encode_family(&labels)?
-        .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)
-}
-
-pub(super) fn level(value: u64) -> ConstGauge<i64> {
+fn level(value: u64) -> ConstGauge<i64> {
     ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
@@ -75,6 +130,17 @@ pub(super) struct DurationsSnapshot {
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) sum_seconds: f64,
     pub(super) count: u64,
+}
+
+impl DurationsSnapshot {
+    fn encode(&self, mut metric: MetricEncoder<'_>) -> fmt::Result {
+        metric.encode_histogram::<[(&str, &str); 0]>(
+            self.sum_seconds,
+            self.count,
+            &self.buckets,
+            None,
+        )
+    }
 }
 
 impl From<CallTime> for DurationsSnapshot {

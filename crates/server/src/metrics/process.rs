@@ -4,11 +4,10 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use ratekeeper_core::Time;
 
-use super::family::{counter, gauge, level, put, put_gauge, put_total};
-use super::{Counter, LogGate};
+use super::{Counter, LogGate, table};
 use crate::body_budget::BodyBudget;
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
@@ -95,50 +94,30 @@ impl Process {
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
-        let help =
-            "Connections of the http, proxy and grpc listeners (callers) and of the admin listener";
-        let mut family = gauge(encoder, "connections", help)?;
+        let mut series = table::CONNECTIONS.open(encoder)?;
         for (side, counts) in sides {
-            put_gauge(&mut family, &[("side", side)], counts.open.count())?;
+            series.level(&[side], counts.open.count())?;
         }
-        let help = "Connections closed because the maximum was reached: idle ones, new ones";
-        let mut family = counter(encoder, "connections_closed", help)?;
+        let mut series = table::CONNECTIONS_CLOSED.open(encoder)?;
         for (side, counts) in sides {
-            for (which, count) in [("idle", &counts.closed), ("new", &counts.refused)] {
-                put(
-                    &mut family,
-                    &[("side", side), ("which", which)],
-                    count.count(),
-                )?;
-            }
+            series.count(&[side, "idle"], counts.closed.count())?;
+            series.count(&[side, "new"], counts.refused.count())?;
         }
-        let help = "Bytes of requests that are held until the rest has arrived";
-        let bodies = gauge(encoder, "held_body_bytes", help)?;
         let body_bytes = self.bodies.get().map_or(0, |bodies| bodies.bytes());
-        level(body_bytes as u64).encode(bodies)?;
-        let help = "Connections that the system failed to accept";
-        let mut family = counter(encoder, "accept_failures", help)?;
+        table::HELD_BODY_BYTES.write(encoder, body_bytes as u64)?;
+        let mut series = table::ACCEPT_FAILURES.open(encoder)?;
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
-            put(&mut family, &[("door", *door)], count.count())?;
+            series.count(&[door], count.count())?;
         }
-        let help = "Requests of the proxy listener that failed at the upstream";
-        let mut family = counter(encoder, "upstream_errors", help)?;
+        let mut series = table::UPSTREAM_ERRORS.open(encoder)?;
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
-            put(&mut family, &[("kind", *kind)], count.count())?;
+            series.count(&[kind], count.count())?;
         }
         self.encode_tls(encoder)?;
-        let help = "Tasks of the service restarted after a panic";
-        put_total(encoder, "task_failures", help, self.task_failures.count())?;
-        let help = "Number of times that the wall clock was set by more than 2 s";
-        put_total(
-            encoder,
-            "wall_clock_jumps",
-            help,
-            self.wall_clock_jumps.count(),
-        )?;
-        let help = "Log lines lost because they were not read or could not be written";
+        table::TASK_FAILURES.write(encoder, self.task_failures.count())?;
+        table::WALL_CLOCK_JUMPS.write(encoder, self.wall_clock_jumps.count())?;
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
-        put_total(encoder, "log_lines_dropped", help, dropped)
+        table::LOG_LINES_DROPPED.write(encoder, dropped)
     }
 }
 
@@ -147,32 +126,23 @@ impl Process {
         let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
             return Ok(());
         };
-        let help = "Seconds since 1970 at which a certificate expires, by its place in the policy";
-        let mut family = gauge(encoder, "certificate_expiry_timestamp_seconds", help)?;
+        let mut series = table::CERTIFICATE_EXPIRY.open(encoder)?;
         for tls in listeners {
             for (place, expiry) in (1..).zip(tls.expiries()) {
-                let labels = [
-                    ("door", DOORS[index(tls.door)]),
-                    ("certificate", &*place.to_string()),
-                ];
                 if let Some(expiry) = expiry {
-                    put_gauge(&mut family, &labels, expiry)?;
+                    series.level(&[DOORS[index(tls.door)], &place.to_string()], expiry)?;
                 }
             }
         }
-        let help = "Changed certificate files, by whether they are in use now";
-        let mut family = counter(encoder, "certificate_reloads", help)?;
+        let mut series = table::CERTIFICATE_RELOADS.open(encoder)?;
         for tls in listeners {
             for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
-                let labels = [("door", DOORS[index(tls.door)]), ("result", *result)];
-                put(&mut family, &labels, count.count())?;
+                series.count(&[DOORS[index(tls.door)], result], count.count())?;
             }
         }
-        let help = "TLS handshakes of clients that failed or took too long";
-        let mut family = counter(encoder, "tls_handshake_failures", help)?;
+        let mut series = table::TLS_HANDSHAKE_FAILURES.open(encoder)?;
         for tls in listeners {
-            let labels = [("door", DOORS[index(tls.door)])];
-            put(&mut family, &labels, tls.failed_handshakes.count())?;
+            series.count(&[DOORS[index(tls.door)]], tls.failed_handshakes.count())?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::LimitId;
 
-use super::{Did, Metrics, RequestResult};
+use super::{Metrics, RequestResult};
 
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,16 +21,7 @@ impl Metrics {
         let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
             return Tally::default();
         };
-        let [enforce, shadow] = &row.decisions;
-        let passed = [Did::Allowed, Did::Queued, Did::Covered].map(|did| {
-            let did = did as usize;
-            enforce[did].count() + shadow[did].count()
-        });
-        Tally {
-            allowed: passed.iter().sum(),
-            denied: enforce[Did::Denied as usize].count(),
-            other: shadow[Did::Denied as usize].count(),
-        }
+        row.tally()
     }
 
     /// Returns the counts of all requests.

@@ -15,6 +15,7 @@ mod envoy_files;
 mod hold;
 mod malformed;
 mod metrics_page;
+mod monitoring;
 mod overrides;
 mod permits;
 mod reload;

@@ -41,8 +41,8 @@ use self::limit::{DEFAULTS, LIMIT};
 pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
 use self::plan::{OVERRIDE, PLAN};
 pub(in crate::config) use self::precedence::MAX_REPLACED;
-pub(super) use self::process::MAX_HELD;
-use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, REVEAL_KEYS};
+use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
+pub(super) use self::process::{MAX_HELD, MAX_SHOWN_LIMITS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
@@ -218,6 +218,12 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             Shape::Flag,
             "true",
             "Logs refused requests, the first of a key always and then fewer (default true).",
+        ),
+        optional(
+            "metrics",
+            Shape::Table(&METRICS),
+            "{ max_limits = 1000 }",
+            "How much a scrape of the metrics shows.",
         ),
         optional(
             "defaults",

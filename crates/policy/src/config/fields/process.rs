@@ -26,6 +26,8 @@ pub(super) const REVEAL_KEYS: Words = Words {
 
 /// Maximum number of answers held back at a time: as many as there are connections.
 pub(in crate::config) const MAX_HELD: u64 = 10_000;
+/// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
+pub(in crate::config) const MAX_SHOWN_LIMITS: u64 = 100_000;
 
 const ADMIN_WRITES: Words = Words {
     known: &["token", "open"],
@@ -171,6 +173,25 @@ pub(super) static LISTEN: TableSpec = TableSpec {
         "metrics" => "set the admin listener, which serves metrics: admin = \"127.0.0.1:9090\"",
         "https" => "put a proxy in front for TLS, because listeners use plain HTTP: http = \
             \"127.0.0.1:8080\"",
+    },
+    ..TableSpec::EMPTY
+};
+
+pub(super) static METRICS: TableSpec = TableSpec {
+    what: "`[metrics]`",
+    fields: &[optional(
+        "max_limits",
+        Shape::Whole {
+            least: 1,
+            most: MAX_SHOWN_LIMITS,
+        },
+        "1000",
+        "Maximum number of limits with series of their own; further limits are counted together, as \
+         `(other)`.",
+    )],
+    hints: hints! {
+        "max_series" => "write max_limits = 1000: each limit has about ten series",
+        "listen" => "write admin = \"127.0.0.1:9090\" under [listen]: that listener serves metrics",
     },
     ..TableSpec::EMPTY
 };

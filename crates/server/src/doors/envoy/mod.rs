@@ -59,6 +59,11 @@ impl<C: Clock + 'static> RateLimitService<C> {
     pub(crate) fn new(shared: Arc<ServiceContext<C>>, tls: Option<Arc<ListenerTls>>) -> Self {
         Self { shared, tls }
     }
+
+    /// Returns TLS of the door; `None` for plain text.
+    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.clone()
+    }
 }
 
 impl<C: Clock + 'static> listener::ServeConnection for RateLimitService<C> {

@@ -1,0 +1,124 @@
+//! Metrics: `GET /metrics`, read from the service at the moment of the scrape.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use ratekeeper::Clock;
+use ratekeeper_core::{LimitId, Time};
+use ratekeeper_policy::Rule;
+use ratekeeper_store::Loans;
+
+use super::{text, usage_of, with_variants};
+use crate::alerts::webhook::WebhookQueue;
+use crate::context::ServiceContext;
+use crate::listener::Reply;
+use crate::metrics::{Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, SharedStore};
+use crate::top_keys::{TopOrder, TopWindow};
+
+/// `GET /metrics`, in the format and the coding that the request accepts.
+pub(super) async fn metrics<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    headers: &HeaderMap,
+) -> Response<Reply> {
+    let format = Format::accepted(headers);
+    let coding = Coding::accepted(headers);
+    let shared = Arc::clone(shared);
+    // On a thread of its own, so that no decision waits while many limits are written.
+    let write = move || coding.written(format.written(scrape(&shared)));
+    match tokio::task::spawn_blocking(write).await {
+        Ok(body) => response(format, coding, body),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "writing the metrics failed\n",
+        ),
+    }
+}
+
+fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
+    let mut response = Response::new(Full::new(body));
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_static(format.content_type());
+    headers.insert(header::CONTENT_TYPE, content_type);
+    if let Some(coding) = coding.header() {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    response
+}
+
+fn scrape<C: Clock>(shared: &ServiceContext<C>) -> String {
+    let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
+    let policy = shared.keeper.policy();
+    let rules: HashMap<LimitId, &Rule> = policy
+        .rules
+        .iter()
+        .map(|rule| (rule.limit.id, rule))
+        .collect();
+    let alerts = shared.alerts.counts();
+    let alerts: HashMap<_, _> = alerts
+        .into_iter()
+        .map(|counts| (Arc::clone(&counts.limit), counts))
+        .collect();
+    let usage = with_variants(&policy, any.local().usage());
+    let levels = |id| {
+        let Some(rule) = rules.get(&id) else {
+            return LimitLevels::default(); // the policy has just lost it
+        };
+        // The loans of a shared store are not known here.
+        let lends = any.shared().is_none() && rule.limit.algorithm.concurrency().is_some();
+        LimitLevels {
+            quota: u64::from(rule.quota.get()),
+            usage: usage_of(&usage, id),
+            loans: lends.then(|| {
+                let each = rule.limits().map(|limit| any.local().loans(limit, now));
+                each.fold(Loans::default(), |all, one| Loans {
+                    in_use: all.in_use + one.in_use,
+                    lapsed: all.lapsed + one.lapsed,
+                })
+            }),
+            alerts: alerts.get(&rule.limit.name).cloned(),
+        }
+    };
+    let sources = LimitSources {
+        max_limits: policy.settings.metrics.max_limits as usize,
+        levels: &levels,
+        denied: &|id| denied(shared, id, now),
+    };
+    let of_shared = any.shared().map(|store| SharedStore {
+        health: store.health(),
+        times: store.main().call_times(),
+        servers: store.main().server_health(),
+        clock_offset_nanos: shared.metrics.clock_offset.load(),
+    });
+    let levels = Levels {
+        usage: usage.clone(),
+        held: shared.hold.standing(),
+        shared: of_shared,
+        webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
+    };
+    shared.metrics.scrape(levels, &sources)
+}
+
+/// Returns the number of keys that a limit denied a moment ago, and the share of the first.
+fn denied<C: Clock>(shared: &ServiceContext<C>, limit: LimitId, now: Time) -> DeniedKeys {
+    let first = (TopOrder::Denied, TopWindow::Minute);
+    let found = shared.top_keys.top(limit, first, (1, now));
+    let Some(found) = found.filter(|found| found.denied > 0) else {
+        return DeniedKeys::default();
+    };
+    let busiest = found.keys.first().map_or(0, |key| key.denied.count);
+    DeniedKeys {
+        keys: found.distinct_denied,
+        busiest: ratio(busiest.min(found.denied), found.denied),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "metrics are doubles; two minutes hold fewer than 2^53 denials"
+)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}

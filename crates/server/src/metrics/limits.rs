@@ -1,0 +1,291 @@
+//! Limits: the metrics of each limit, and one sum for those beyond the maximum.
+//!
+//! ```text
+//!   limit 1 .. max_limits      a series each       limit="login"
+//!   all further ones           added up            limit="(other)"
+//! ```
+//!
+//! No limit of a policy can be called `(other)`. The order is that in which limits came into the
+//! policy, so a limit that is added takes no series from another.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use ratekeeper_core::LimitId;
+use ratekeeper_policy::RuleMode;
+use ratekeeper_store::{LimitUsage, Loans};
+
+use super::limit_row::{EFFECTS, LimitRow};
+use super::{Counter, LimitRows, table};
+use crate::alerts::AlertCounts;
+
+/// Name of the limits that are counted together.
+const OTHER: &str = "(other)";
+const MODES: [&str; 2] = ["enforce", "shadow"];
+const DID: [&str; EFFECTS] = ["allowed", "denied", "queued", COVERED];
+/// The effect of a limit that denies a request which another lets through.
+const COVERED: &str = "covered";
+
+/// The state of a limit beside its counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LimitLevels {
+    /// Maximum that a key may hold.
+    pub(crate) quota: u64,
+    pub(crate) usage: LimitUsage,
+    /// `None` if it has no `concurrency`, or a store that others share.
+    pub(crate) loans: Option<Loans>,
+    /// `None` if it has no `alert`.
+    pub(crate) alerts: Option<AlertCounts>,
+}
+
+/// The keys that a limit denied a moment ago.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeniedKeys {
+    /// Number of different ones.
+    pub(crate) keys: u64,
+    /// Share of the denials that the most denied one has, from 0 to 1.
+    pub(crate) busiest: f64,
+}
+
+/// Returns the state of a limit when it is scraped.
+pub(crate) struct LimitSources<'a> {
+    pub(crate) max_limits: usize,
+    pub(crate) levels: &'a dyn Fn(LimitId) -> LimitLevels,
+    /// Asked for limits with series of their own only.
+    pub(crate) denied: &'a dyn Fn(LimitId) -> DeniedKeys,
+}
+
+/// The metrics of all limits.
+#[derive(Debug)]
+pub(super) struct LimitsSnapshot {
+    each: Vec<LimitCounts>,
+    /// The sum of the limits without series; `None` if all have some.
+    other: Option<LimitCounts>,
+    folded: u64,
+}
+
+#[derive(Debug)]
+struct LimitCounts {
+    name: Arc<str>,
+    /// The modes with series from the start.
+    is_in_mode: [bool; MODES.len()],
+    has_ban: bool,
+    decisions: [[u64; EFFECTS]; MODES.len()],
+    units: [[u64; EFFECTS]; MODES.len()],
+    near: u64,
+    key_missing: u64,
+    bans: [u64; MODES.len()],
+    levels: LimitLevels,
+    denied: DeniedKeys,
+}
+
+impl LimitsSnapshot {
+    pub(super) fn new(rows: &LimitRows, sources: &LimitSources<'_>) -> Self {
+        let rows = rows.iter().flatten();
+        let mut snapshot = Self {
+            each: Vec::new(),
+            other: None,
+            folded: 0,
+        };
+        for row in rows {
+            let mut counts = LimitCounts::new(row, (sources.levels)(row.id));
+            if snapshot.each.len() < sources.max_limits {
+                counts.denied = (sources.denied)(row.id);
+                snapshot.each.push(counts);
+                continue;
+            }
+            snapshot.folded += 1;
+            match &mut snapshot.other {
+                Some(other) => other.add(&counts),
+                None => {
+                    counts.name = OTHER.into();
+                    snapshot.other = Some(counts);
+                }
+            }
+        }
+        snapshot
+    }
+
+    fn all(&self) -> impl Iterator<Item = &LimitCounts> {
+        self.each.iter().chain(&self.other)
+    }
+
+    /// Writes the decisions of limits.
+    pub(super) fn encode_decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (family, counted) in [
+            (&table::DECISIONS, LimitCounts::decisions as Counted),
+            (&table::UNITS, LimitCounts::units),
+        ] {
+            let mut series = family.open(encoder)?;
+            for limit in self.all() {
+                for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
+                    for (outcome, count) in DID.iter().zip(counts) {
+                        // Few limits are ever covered.
+                        if listed && *outcome != COVERED || *count > 0 {
+                            series.count(&[&limit.name, outcome, mode], *count)?;
+                        }
+                    }
+                }
+            }
+        }
+        let mut series = table::NEAR_LIMIT.open(encoder)?;
+        for limit in self.all() {
+            series.count(&[&limit.name], limit.near)?;
+        }
+        if self.all().any(|limit| limit.has_ban) {
+            let mut series = table::BANS.open(encoder)?;
+            for limit in self.all().filter(|limit| limit.has_ban) {
+                let counts = limit.bans.iter().zip(limit.is_in_mode);
+                for (mode, (count, listed)) in MODES.iter().zip(counts) {
+                    if listed || *count > 0 {
+                        series.count(&[&limit.name, mode], *count)?;
+                    }
+                }
+            }
+        }
+        let mut series = table::KEY_MISSING.open(encoder)?;
+        for limit in self.all() {
+            series.count(&[&limit.name], limit.key_missing)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the state of limits: their denied keys, quotas, alerts and loans.
+    pub(super) fn encode_levels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut series = table::DENIED_KEYS.open(encoder)?;
+        for limit in &self.each {
+            series.level(&[&limit.name], limit.denied.keys)?;
+        }
+        let mut series = table::DENIED_BUSIEST.open(encoder)?;
+        for limit in &self.each {
+            series.number(&[&limit.name], limit.denied.busiest)?;
+        }
+        let mut series = table::LIMIT_QUOTA.open(encoder)?;
+        for limit in &self.each {
+            series.level(&[&limit.name], limit.levels.quota)?;
+        }
+        table::LIMITS_FOLDED.write(encoder, self.folded)?;
+        let alerts = || {
+            let all = self.all();
+            all.filter_map(|limit| Some((&*limit.name, limit.levels.alerts.as_ref()?)))
+        };
+        if alerts().next().is_some() {
+            let mut series = table::ALERTS_ACTIVE.open(encoder)?;
+            for (name, counts) in alerts() {
+                series.level(&[name], counts.active)?;
+            }
+            let mut series = table::ALERTS.open(encoder)?;
+            for (name, counts) in alerts() {
+                series.count(&[name], counts.started)?;
+            }
+            let mut series = table::ALERTS_UNWATCHED.open(encoder)?;
+            for (name, counts) in alerts() {
+                series.count(&[name], counts.unwatched)?;
+            }
+        }
+        let loans = || {
+            let all = self.all();
+            all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
+        };
+        if loans().next().is_some() {
+            let mut series = table::CONCURRENCY_IN_USE.open(encoder)?;
+            for (name, loans) in loans() {
+                series.level(&[name], loans.in_use)?;
+            }
+            let mut series = table::LEASES_EXPIRED.open(encoder)?;
+            for (name, loans) in loans() {
+                series.count(&[name], loans.lapsed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the keys of limits.
+    pub(super) fn encode_keys(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut series = table::KEYS.open(encoder)?;
+        for limit in self.all() {
+            series.level(&[&limit.name], limit.levels.usage.keys as u64)?;
+        }
+        let mut series = table::KEYS_EVICTED.open(encoder)?;
+        for limit in self.all() {
+            let evicted = limit.levels.usage.evicted;
+            series.count(&[&limit.name, "idle"], evicted.idle)?;
+            series.count(&[&limit.name, "budget"], evicted.budget)?;
+        }
+        Ok(())
+    }
+}
+
+type Counted = fn(&LimitCounts) -> &[[u64; EFFECTS]; MODES.len()];
+
+impl LimitCounts {
+    fn new(row: &LimitRow, levels: LimitLevels) -> Self {
+        let counts = |each: &[Counter; EFFECTS]| each.each_ref().map(Counter::count);
+        Self {
+            name: Arc::clone(&row.name),
+            is_in_mode: [RuleMode::Enforce, RuleMode::Shadow].map(|mode| mode == row.mode),
+            has_ban: row.has_ban,
+            decisions: row.decisions.each_ref().map(counts),
+            units: row.units.each_ref().map(counts),
+            near: row.near.count(),
+            key_missing: row.key_missing.count(),
+            bans: row.bans.each_ref().map(Counter::count),
+            levels,
+            denied: DeniedKeys::default(),
+        }
+    }
+
+    fn decisions(&self) -> &[[u64; EFFECTS]; MODES.len()] {
+        &self.decisions
+    }
+
+    fn units(&self) -> &[[u64; EFFECTS]; MODES.len()] {
+        &self.units
+    }
+
+    /// Returns the counts of each mode, and whether the mode is listed at 0 too.
+    fn by_mode(&self, counted: Counted) -> impl Iterator<Item = (&[u64; EFFECTS], bool)> {
+        counted(self).iter().zip(self.is_in_mode)
+    }
+
+    /// Adds the counts of another limit.
+    fn add(&mut self, other: &Self) {
+        let sum = |mine: &mut [[u64; EFFECTS]; 2], theirs: &[[u64; EFFECTS]; 2]| {
+            for (mine, theirs) in mine
+                .as_flattened_mut()
+                .iter_mut()
+                .zip(theirs.as_flattened())
+            {
+                *mine += theirs;
+            }
+        };
+        sum(&mut self.decisions, &other.decisions);
+        sum(&mut self.units, &other.units);
+        for mode in 0..MODES.len() {
+            self.is_in_mode[mode] |= other.is_in_mode[mode];
+            self.bans[mode] += other.bans[mode];
+        }
+        self.has_ban |= other.has_ban;
+        self.near += other.near;
+        self.key_missing += other.key_missing;
+        let (mine, theirs) = (&mut self.levels, &other.levels);
+        mine.usage.keys += theirs.usage.keys;
+        mine.usage.evicted.idle += theirs.usage.evicted.idle;
+        mine.usage.evicted.budget += theirs.usage.evicted.budget;
+        if let Some(theirs) = theirs.loans {
+            let mine = mine.loans.get_or_insert_default();
+            mine.in_use += theirs.in_use;
+            mine.lapsed += theirs.lapsed;
+        }
+        match (&mut mine.alerts, &theirs.alerts) {
+            (Some(mine), Some(theirs)) => {
+                mine.active += theirs.active;
+                mine.started += theirs.started;
+                mine.unwatched += theirs.unwatched;
+            }
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+}

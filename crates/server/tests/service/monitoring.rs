@@ -1,0 +1,376 @@
+//! Metrics and the files of examples/monitoring, judged by Prometheus's own tool.
+//!
+//! ```text
+//!   service --scrape--> before      fault      service --scrape--> after
+//!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::Fixture;
+use super::client::Client;
+use ratekeeper_server::Door;
+
+const POLICY: &str = r#"
+version = 1
+
+[[limit]]
+name   = "login"
+key    = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name   = "signup"
+key    = ["attr:visitor"]
+missing_key = "skip"
+bucket = { size = 1, refill = "1/1h" }
+
+[[limit]]
+name   = "rehearsed"
+mode   = "shadow"
+key    = ["attr:trial"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name   = "per-device"
+match  = { path = "/device" }
+key    = ["header:x-device"]
+missing_key = "use:ip"
+limit  = "1000/1m"
+"#;
+
+fn monitoring(file: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/monitoring");
+    folder.join(file).canonicalize().unwrap()
+}
+
+/// Runs `promtool` with `input`; returns its words and its success, `None` if it is not installed.
+fn promtool(arguments: &[&str], input: &str) -> Option<(String, bool)> {
+    let started = Command::new("promtool")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = started else {
+        eprintln!("skipped: promtool is not installed");
+        return None;
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
+    let words = String::from_utf8_lossy(&words).into_owned();
+    Some((words, output.status.success()))
+}
+
+fn prove(arguments: &[&str], input: &str) {
+    if let Some((words, success)) = promtool(arguments, input) {
+        assert!(success, "promtool {arguments:?}: {words}\n{input}");
+    }
+}
+
+fn check(http: &mut Client, attribute: &str, value: &str) {
+    let body = format!(r#"{{"attributes":{{"{attribute}":"{value}"}}}}"#);
+    http.post("/v1/check", &body);
+}
+
+fn check_path(http: &mut Client, path: &str) {
+    let body = format!(r#"{{"request":{{"path":"{path}","ip":"192.0.2.1"}}}}"#);
+    http.post("/v1/check", &body);
+}
+
+#[test]
+fn promtool_finds_no_fault_in_a_scrape() {
+    let fixture = Fixture::new(POLICY);
+    check(&mut fixture.http(), "user", "ada");
+    let mut admin = fixture.admin();
+    let text = admin.get("/metrics").body;
+    prove(&["check", "metrics"], &text);
+
+    // Its linter reads the text format alone; its importer reads OpenMetrics, with times.
+    let open = admin.ask("GET /metrics\naccept: application/openmetrics-text", b"");
+    let timed = open.body.lines().map(|line| {
+        if line.starts_with('#') {
+            format!("{line}\n")
+        } else {
+            format!("{line} 1767225600\n")
+        }
+    });
+    let file = fixture.path("scrape.txt");
+    std::fs::write(&file, timed.collect::<String>()).unwrap();
+    let (file, blocks) = (file.display().to_string(), fixture.path("blocks"));
+    let blocks = blocks.display().to_string();
+    prove(
+        &["tsdb", "create-blocks-from", "openmetrics", &file, &blocks],
+        "",
+    );
+}
+
+#[test]
+fn a_scrape_is_compressed_for_a_reader_that_accepts_it() {
+    let fixture = Fixture::new(POLICY);
+    let address = fixture.service.address(Door::Admin).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\n\
+                connection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let (head, body) = answer.split_at(end.unwrap() + 4);
+    let head = String::from_utf8(head.to_vec()).unwrap();
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut text = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(body);
+    decoder.read_to_string(&mut text).unwrap();
+    assert!(text.contains("ratekeeper_build_info"), "{text}");
+    assert!(body.len() * 4 < text.len(), "{} bytes", body.len());
+}
+
+#[test]
+fn limits_beyond_the_maximum_are_counted_together() {
+    let fixture =
+        Fixture::new(&POLICY.replace("version = 1", "version = 1\n[metrics]\nmax_limits = 1"));
+    let mut http = fixture.http();
+    for _ in 0..3 {
+        check(&mut http, "user", "ada");
+        check(&mut http, "visitor", "grace");
+        check(&mut http, "trial", "lin");
+    }
+    check_path(&mut http, "/device");
+    let text = fixture.admin().get("/metrics").body;
+    for line in [
+        r#"ratekeeper_decisions_total{limit="login",outcome="denied",mode="enforce"} 1"#,
+        r#"ratekeeper_decisions_total{limit="(other)",outcome="allowed",mode="enforce"} 2"#,
+        r#"ratekeeper_decisions_total{limit="(other)",outcome="denied",mode="enforce"} 2"#,
+        r#"ratekeeper_decisions_total{limit="(other)",outcome="denied",mode="shadow"} 1"#,
+        r#"ratekeeper_key_missing_total{limit="(other)"} 1"#,
+        r#"ratekeeper_keys{limit="(other)"} 3"#,
+        r#"ratekeeper_denied_keys{limit="login"} 1"#,
+        "ratekeeper_limits_folded 3",
+    ] {
+        assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+    }
+    assert!(!text.contains(r#"limit="signup""#), "{text}");
+    prove(&["check", "metrics"], &text);
+}
+
+#[test]
+fn requests_without_a_limit_are_counted() {
+    let limit =
+        "[[limit]]\nname = \"a\"\nmatch = { path = \"/a\" }\nkey = [\"ip\"]\nlimit = \"5/1m\"";
+    let fixture = Fixture::new(&format!("version = 1\n{limit}"));
+    let mut http = fixture.http();
+    for path in ["/a", "/b", "/c"] {
+        check_path(&mut http, path);
+    }
+    let text = fixture.admin().get("/metrics").body;
+    let line = r#"ratekeeper_unlimited_requests_total{protocol="http"} 2"#;
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn each_alert_fires_for_its_fault() {
+    let rules = monitoring("ratekeeper.rules.yml").display().to_string();
+    let tests = monitoring("ratekeeper.rules.test.yml");
+    prove(&["check", "rules", &rules], "");
+    prove(&["test", "rules", &tests.display().to_string()], "");
+    let text = std::fs::read_to_string(rules).unwrap();
+    let tested = std::fs::read_to_string(tests).unwrap();
+    let runbook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/runbook.md");
+    let runbook = std::fs::read_to_string(runbook).unwrap();
+    for name in text.split("- alert: ").skip(1) {
+        let name = name.split_whitespace().next().unwrap();
+        let anchor = format!("runbook.md#{}\"", name.to_lowercase());
+        assert!(text.contains(&anchor), "{anchor}");
+        assert!(runbook.contains(&format!("\n## {name}\n")), "no ## {name}");
+        let test = format!("- name: {name}\n");
+        assert!(tested.contains(&test), "no test of {name}");
+    }
+}
+
+#[test]
+fn prometheus_reads_the_queries_of_the_dashboard_and_the_guide() {
+    let dashboard = std::fs::read_to_string(monitoring("grafana.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        queries.extend(targets.map(|target| target["expr"].as_str().unwrap().to_owned()));
+    }
+    let marks = dashboard["annotations"]["list"].as_array().unwrap();
+    queries.extend(
+        marks
+            .iter()
+            .map(|mark| mark["expr"].as_str().unwrap().to_owned()),
+    );
+    let guide = include_str!("../../../../docs/guide/is-it-effective.md");
+    let blocks = guide.split("```promql\n").skip(1);
+    queries.extend(blocks.map(|block| block.split("```").next().unwrap().to_owned()));
+    assert!(queries.len() > 30, "{queries:?}");
+    let rules: Vec<Value> = queries
+        .iter()
+        .enumerate()
+        .map(|(at, query)| {
+            let query = query.replace("$__rate_interval", "5m");
+            serde_json::json!({ "record": format!("query:{at}"), "expr": query })
+        })
+        .collect();
+    let rules = serde_json::json!({ "groups": [{ "name": "queries", "rules": rules }] });
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("queries.yml"); // JSON is YAML
+    std::fs::write(&file, rules.to_string()).unwrap();
+    prove(&["check", "rules", &file.display().to_string()], "");
+}
+
+#[test]
+fn calls_of_the_guide_are_answered() {
+    let fixture = Fixture::new(POLICY);
+    check(&mut fixture.http(), "user", "ada");
+    let guide = include_str!("../../../../docs/guide/is-it-effective.md");
+    let calls: Vec<&str> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("GET "))
+        .collect();
+    assert_eq!(calls.len(), 4, "{calls:?}");
+    for call in calls {
+        let answer = fixture.admin().get(call);
+        assert_eq!(answer.status, 200, "{call}: {}", answer.body);
+    }
+}
+
+/// The values of a scrape by series, and the names of metrics that are gauges.
+#[derive(Default)]
+struct Scrape {
+    samples: BTreeMap<String, String>,
+    gauges: Vec<String>,
+}
+
+fn scrape(fixture: &Fixture) -> Scrape {
+    let mut scrape = Scrape::default();
+    for line in fixture.admin().get("/metrics").body.lines() {
+        if let Some(name) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|described| described.strip_suffix(" gauge"))
+        {
+            scrape.gauges.push(name.to_owned());
+        } else if !line.starts_with('#') {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            scrape.samples.insert(series.to_owned(), value.to_owned());
+        }
+    }
+    scrape
+}
+
+/// Writes a test of `promtool test rules`: `before` for five minutes, then the change to `after`
+/// in each minute.
+fn staged(name: &str, (before, after): (&Scrape, &Scrape), fires: &str) -> String {
+    let mut text = format!("  - name: {name}\n    interval: 1m\n    input_series:\n");
+    for (series, last) in &after.samples {
+        let (metric, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let comma = if labels == "}" { "" } else { "," };
+        let first = before.samples.get(series).map_or("0", String::as_str);
+        let number = |text: &str| text.parse::<f64>().unwrap();
+        let values = if after.gauges.iter().any(|gauge| gauge == metric) {
+            format!("{first}x4 {last}x60")
+        } else {
+            let step = number(last) - number(first);
+            format!("{first}x4 {first}+{step:.9}x60")
+        };
+        let series = format!(r#"{metric}{{job="ratekeeper",instance="a"{comma}{labels}"#);
+        writeln!(text, "      - {{ series: '{series}', values: '{values}' }}").unwrap();
+    }
+    let expected = match fires {
+        "" => String::new(),
+        fires => format!(r#"{{ labels: '{{alertname="{fires}"}}', value: 1 }}"#),
+    };
+    let only = match fires {
+        "" => String::new(),
+        fires => format!(r#",alertname="{fires}""#),
+    };
+    let query = format!(r#"count by (alertname) (ALERTS{{alertstate="firing"{only}}})"#);
+    let queried = format!("      - expr: {query}\n        eval_time: 50m\n");
+    text + "    promql_expr_test:\n" + &queried + &format!("        exp_samples: [{expected}]\n")
+}
+
+#[test]
+fn alerts_fire_for_faults_of_a_real_service() {
+    type Fault = fn(&Fixture);
+    let faults: [(&str, Fault); 7] = [
+        ("", |fixture| {
+            for user in ["ada", "grace", "lin"] {
+                check(&mut fixture.http(), "user", user);
+            }
+        }),
+        ("RatekeeperOneKeyDenied", |fixture| {
+            let mut http = fixture.http();
+            (0..200).for_each(|_| check(&mut http, "user", "mallory"));
+        }),
+        ("RatekeeperManyKeysDenied", |fixture| {
+            let mut http = fixture.http();
+            for visitor in 0..300 {
+                check(&mut http, "visitor", &(visitor % 150).to_string());
+            }
+        }),
+        ("RatekeeperShadowWouldDeny", |fixture| {
+            let mut http = fixture.http();
+            (0..20).for_each(|_| check(&mut http, "trial", "x"));
+        }),
+        ("RatekeeperKeyMissing", |fixture| {
+            let mut http = fixture.http();
+            (0..10).for_each(|_| check_path(&mut http, "/device"));
+        }),
+        ("RatekeeperReloadRejected", |fixture| {
+            std::fs::write(fixture.path("ratekeeper.toml"), "version = 7").unwrap();
+            assert_eq!(fixture.admin().post("/v1/reload", "").status, 422);
+        }),
+        ("RatekeeperStoreFails", |fixture| {
+            let mut http = fixture.http();
+            (0..30).for_each(|_| check(&mut http, "user", "ada"));
+        }),
+    ];
+    let rules = monitoring("ratekeeper.rules.yml").display().to_string();
+    let mut tests = format!("rule_files: ['{rules}']\nevaluation_interval: 1m\ntests:\n");
+    for (fires, fault) in faults {
+        let dead = "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
+        let policy = match fires {
+            "RatekeeperStoreFails" => POLICY.replace("version = 1", dead),
+            _ => POLICY.to_owned(),
+        };
+        let fixture = Fixture::new(&policy);
+        let before = scrape(&fixture);
+        fault(&fixture);
+        let after = scrape(&fixture);
+        tests += &staged(&format!("fault {fires}"), (&before, &after), fires);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("faults.yml");
+    std::fs::write(&file, &tests).unwrap();
+    prove(&["test", "rules", &file.display().to_string()], "");
+}
+
+#[test]
+fn files_of_the_policy_are_refused_until_they_are_good_again() {
+    let fixture = Fixture::new(POLICY);
+    let path = fixture.path("ratekeeper.toml");
+    for (text, status, rejected) in [
+        ("version = 7", 422, "ratekeeper_config_rejected 1\n"),
+        (POLICY, 200, "ratekeeper_config_rejected 0\n"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(fixture.admin().post("/v1/reload", "").status, status);
+        let metrics = fixture.admin().get("/metrics").body;
+        assert!(metrics.contains(rejected), "{metrics}");
+    }
+}
