@@ -4,7 +4,7 @@
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
 //! missing ones, and the tests that need them say so and are skipped. Envoy, an older Redis and two
 //! Valkeys come in Python packages that carry the binary of a server; Express and Flask, which
-//! route paths behind a proxy, are installed into `target`.
+//! route paths behind a proxy, and gRPC of two languages are installed into `target`.
 
 use std::env;
 use std::path::Path;
@@ -66,9 +66,9 @@ struct Carried {
     program: &'static str,
 }
 
-/// Web frameworks: the program that installs each, its arguments, and a file that exists
+/// Web frameworks, and gRPC of two languages: the program that installs each, its arguments, and a file that exists
 /// afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 2] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 4] = [
     (
         "npm",
         &[
@@ -90,6 +90,28 @@ const FRAMEWORKS: [(&str, &[&str], &str); 2] = [
             "flask==3.1.2",
         ],
         "target/flask-3.1.2/flask/__init__.py",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/grpcio-1.76.0",
+            "grpcio==1.76.0",
+        ],
+        "target/grpcio-1.76.0/grpc/__init__.py",
+    ),
+    (
+        "npm",
+        &[
+            "install",
+            "--prefix=target/grpc-js-1.14.1",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "@grpc/grpc-js@1.14.1",
+        ],
+        "target/grpc-js-1.14.1/node_modules/@grpc/grpc-js/package.json",
     ),
 ];
 

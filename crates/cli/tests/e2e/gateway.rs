@@ -22,7 +22,7 @@ fn ratekeeper(dir: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Starts the gateway by `arguments` at a free port.
-fn gateway(dir: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
+pub(crate) fn gateway(dir: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
     let all = [
         arguments,
         &[
@@ -94,7 +94,7 @@ fn curl(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-fn text(arguments: &[&str]) -> String {
+pub(crate) fn text(arguments: &[&str]) -> String {
     String::from_utf8(curl(arguments)).expect("the output is text")
 }
 
