@@ -3,11 +3,13 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::TcpListener;
+use std::sync::Mutex;
 use std::thread;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::client::conn::http1 as client;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -58,6 +60,31 @@ pub(crate) fn hyper(length: usize) -> u16 {
         async move {
             let _ = connection.await; // the client left
         }
+    })
+}
+
+/// Forwards requests to a port of this machine, each connection over one of its own; returns the
+/// port.
+pub(crate) fn forward(upstream: u16) -> u16 {
+    start(move |stream| async move {
+        let Ok(upstream) = TcpStream::connect(("127.0.0.1", upstream)).await else {
+            return;
+        };
+        let _ = upstream.set_nodelay(true);
+        let Ok((sender, connection)) = client::handshake(TokioIo::new(upstream)).await else {
+            return;
+        };
+        let connection = tokio::spawn(connection);
+        let sender = Mutex::new(sender);
+        let answer = move |request: Request<Incoming>| {
+            let mut sender = sender.lock().expect("one request at a time");
+            sender.send_request(request)
+        };
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None);
+        let served = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
+        let _ = served.await; // the client left
+        connection.abort();
     })
 }
 

@@ -14,7 +14,7 @@
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
-mod wrk;
+pub(crate) mod wrk;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -14,7 +14,8 @@
 //! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
 //! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
-//! `-- matching [--quick]`, policies of many limits: see [`matching`].
+//! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
+//! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -27,6 +28,7 @@ mod cores;
 mod descriptors;
 mod direct;
 mod floor;
+mod gateway;
 mod grpc;
 mod http;
 mod keyed;
@@ -112,6 +114,10 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "http") {
         http::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "gateway") {
+        gateway::run(effort);
         return;
     }
     if args.iter().any(|arg| arg == "grpc") {

@@ -9,8 +9,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ratekeeper_server::{Config, Door, Service};
 
@@ -18,6 +21,11 @@ use crate::{bare, floor, report};
 
 /// Argument that starts this program as a server; [`Server`] passes the kind.
 pub(crate) const CHILD: &str = "--serve";
+
+/// Pause between two attempts to connect to another program.
+const ATTEMPT_EVERY: Duration = Duration::from_millis(5);
+/// Maximum time until another program listens.
+const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// A server in a process of its own; ended when dropped.
 pub(crate) struct Server {
@@ -41,6 +49,38 @@ impl Server {
         let port = read.ok().and_then(|_| port.trim().parse().ok());
         let port = port.expect("a server prints its port first");
         Self { child, port }
+    }
+
+    /// Starts another program, which listens on that port; `None` if it is not installed.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "another program takes time to start"
+    )]
+    pub(crate) fn other(mut command: Command, port: u16) -> Option<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let server = Self { child, port };
+        let until = Instant::now() + START_WITHIN;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > until {
+                return None;
+            }
+            thread::sleep(ATTEMPT_EVERY);
+        }
+        Some(server)
+    }
+
+    /// Returns the resident memory of the process, in bytes.
+    pub(crate) fn resident_bytes(&self) -> f64 {
+        let path = Path::new("/proc").join(self.child.id().to_string());
+        let status = fs::read_to_string(path.join("status")).expect("the server runs, on Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        kib.expect("proc(5)") * 1024.0
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -93,11 +133,25 @@ pub(crate) fn serve(arguments: &[String]) {
             let address = service.address(Door::Grpc).expect("the listener is open");
             wait(address.port());
         }
+        [kind, policy] if kind == "gateway" => {
+            let config = ["http=off", "admin=off", "proxy=127.0.0.1:0"]
+                .iter()
+                .try_fold(Config::new(policy), |config, door| config.listen(door));
+            let service = Service::start(&config.expect("three addresses"));
+            let service = service.expect("the policy is good");
+            let address = service.address(Door::Proxy).expect("the listener is open");
+            wait(address.port());
+        }
+        [kind, upstream] if kind == "forward" => wait(floor::forward(number_of_port(upstream))),
         [kind] if kind == "tonic" => wait(bare::serve()),
         [kind, length] if kind == "bytes" => wait(floor::bytes(number(length))),
         [kind, length] if kind == "hyper" => wait(floor::hyper(number(length))),
         _ => unreachable!("written by this program"),
     }
+}
+
+fn number_of_port(text: &str) -> u16 {
+    text.parse().expect("written by this program")
 }
 
 fn wait(port: u16) {

@@ -5,35 +5,35 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Threads and connections.
-pub(super) const LOAD: [&str; 2] = ["-t1", "-c32"];
+pub(crate) const LOAD: [&str; 2] = ["-t1", "-c32"];
 
 /// A request that is sent repeatedly.
 #[derive(Clone, Copy)]
-pub(super) struct Question {
-    pub(super) target: &'static str,
-    pub(super) method: &'static str,
+pub(crate) struct Question {
+    pub(crate) target: &'static str,
+    pub(crate) method: &'static str,
     /// Must not contain `'`.
-    pub(super) body: &'static str,
+    pub(crate) body: &'static str,
 }
 
 /// Results of one run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Counted {
-    pub(super) answers: u64,
+pub(crate) struct Counted {
+    pub(crate) answers: u64,
     /// Answers with another status than 2xx or 3xx, which `answers` includes.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// Number of kinds of connection errors.
-    pub(super) errors: u64,
+    pub(crate) errors: u64,
 }
 
 /// The installed program.
-pub(super) struct Wrk {
+pub(crate) struct Wrk {
     directory: tempfile::TempDir,
 }
 
 impl Wrk {
     /// Finds `wrk`; `None` if it is not installed.
-    pub(super) fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         let mut version = Command::new("wrk");
         version
             .arg("-v")
@@ -45,7 +45,7 @@ impl Wrk {
     }
 
     /// Loads that port for `seconds`.
-    pub(super) fn run(&self, port: u16, question: &Question, seconds: u32) -> Counted {
+    pub(crate) fn run(&self, port: u16, question: &Question, seconds: u32) -> Counted {
         let output = Command::new("wrk")
             .args(LOAD)
             .arg(format!("-d{seconds}s"))

@@ -469,7 +469,7 @@ mod tests {
                 "unknown part `attr:`",
                 "add a name: attr:NAME=VALUE",
             ),
-            ("form:=b", "`form:` is not a field", "write \"form:NAME\""),
+            ("form:=b", "`form:` is not a field of a body", "write \"form:NAME\""),
             ("json:a=b", "`json:a` is not a JSON pointer", "\"json:/a\""),
             ("zebra=1", "unknown part `zebra`", "write one of ip"),
         ];

@@ -22,7 +22,7 @@ name  = "login"
 key   = ["attr:user"]
 missing_key = "skip"
 bucket = { size = 2, refill = "1/1h" }
-ban   = { after = 1000, within = "24h", for = "1h" }
+ban   = { after = 100, within = "24h", for = "1h" }
 
 [[limit]]
 name  = "signup"

@@ -105,7 +105,8 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
             LifeEvent::Wait(span) => {
                 let lasts_until = algorithm.expires_at(&state, now) + algorithm.lasts();
                 now = now + span;
-                if now >= lasts_until {
+                // The end of the clock stands for all later moments: nothing expires there.
+                if now >= lasts_until && lasts_until < Time::MAX {
                     state = A::State::default(); // a store has forgotten it
                 }
                 furthest = furthest.max(now);

@@ -216,6 +216,10 @@ mod tests {
     const READY: &str = "[{ name = \"api\", key = [\"header:a\"], limit = \"9/1m\" }, \
          { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
 
+    /// Listener of every tested policy without one: `on_limit` names its route.
+    const PROXY: &str = "{ proxy = { upstream = \"http://127.0.0.1:3000\", route = \
+         [{ name = \"spare\", upstream = \"http://127.0.0.1:4000\" }] } }";
+
     /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.
     fn read(text: &str) -> Result<String, Vec<&'static str>> {
         let files = PolicyFiles::read(text, |name, _| {
@@ -348,6 +352,7 @@ mod tests {
                     "{ country_db = \"GeoLite2-Country.mmdb\", asn_db = \"GeoLite2-ASN.mmdb\" }",
                 ),
                 ("plan", "{ from = \"attr:plan\", default = \"free\" }"),
+                ("listen", PROXY),
                 (
                     "jwt",
                     "{ keys = \"file:jwks.json\", algorithms = [\"RS256\"] }",

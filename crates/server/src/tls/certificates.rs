@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_expires_soon_and_an_exposed_key_are_warned_of() {
-        const END: u64 = 2_240_524_800; // 2041-01-01
+        const END: u64 = 2_240_611_200; // 2041-01-01
         let directory = tempfile::tempdir().unwrap();
         let settings = written(directory.path());
         let mode = |bits| std::fs::Permissions::from_mode(bits);

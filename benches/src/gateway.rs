@@ -1,0 +1,150 @@
+//! Gateway: processor time of a forwarded request, beside other proxies.
+//!
+//! ```text
+//!   wrk -t1 -c32 --> the proxy: a process of its own, its time from /proc/PID/stat
+//!                      '--> an upstream that answers 1 KiB, or 100 KiB
+//! ```
+//!
+//! HTTP/1.1 and kept connections on both sides. nginx and `HAProxy` decide one limit for each request
+//! as ours does, which refuses nothing; Caddy has no limit of its own, so it only forwards; the
+//! bare proxy is hyper on both sides, with one upstream connection for each client, and no
+//! decision. All run in turn, round after round; the least counts.
+//!
+//! Then the memory of idle connections: resident memory before and after many clients have each
+//! sent one request and stay.
+//!
+//! `cargo run --release -p ratekeeper-benches -- gateway [--quick]`; needs `wrk`. Proxies that are
+//! not installed are left out.
+
+mod peers;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use crate::http::wrk::{Question, Wrk};
+use crate::server::Server;
+use crate::spent::{self, Spent};
+use crate::{Effort, report};
+
+/// Sizes of the answers, and their names.
+const BODIES: [(usize, &str); 2] = [(1 << 10, "1 KiB"), (100 << 10, "100 KiB")];
+/// Number of idle connections: both ends of each, and those to the upstream, within the files that
+/// processes may open.
+const IDLE: usize = 5_000;
+/// Row that the others are compared with.
+const NGINX: &str = "nginx, limit_req";
+const QUESTION: Question = Question {
+    target: "/",
+    method: "GET",
+    body: "",
+};
+
+struct Row {
+    name: &'static str,
+    proxy: Server,
+    spent: Spent,
+}
+
+/// Measures all rows and prints them.
+pub(crate) fn run(effort: Effort) {
+    let Some(wrk) = Wrk::find() else {
+        report::line("gateway: `wrk` is not installed: not measured");
+        return;
+    };
+    for (length, size) in BODIES {
+        let upstream = Server::start(&["hyper", &length.to_string()]);
+        let directory = tempfile::tempdir().expect("a directory for configurations");
+        let mut rows = rows(directory.path(), upstream.port());
+        for _ in 0..effort.http_rounds {
+            for row in &mut rows {
+                let seconds = effort.http_seconds;
+                let counted = row.spent.round(&row.proxy, seconds, |port| {
+                    let counted = wrk.run(port, &QUESTION, seconds);
+                    (counted, counted.answers)
+                });
+                let is_whole = counted.refused == 0 && counted.errors == 0;
+                assert!(is_whole, "{}: {counted:?}", row.name);
+            }
+        }
+        let title =
+            format!("gateway, {size}   (us of proxy CPU per request; ratio of least to: {NGINX})");
+        let figures: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
+        spent::table(&title, NGINX, &figures);
+        spent::note(&format!("Gateway, {size}"), NGINX, &figures);
+    }
+    idle();
+}
+
+/// Starts the proxies that are installed.
+fn rows(directory: &std::path::Path, upstream: u16) -> Vec<Row> {
+    let row = |name, proxy: Option<Server>| {
+        proxy.map(|proxy| Row {
+            name,
+            proxy,
+            spent: Spent::default(),
+        })
+    };
+    let rows = [
+        row(
+            "floor: bare hyper proxy",
+            Some(Server::start(&["forward", &upstream.to_string()])),
+        ),
+        row(
+            "ratekeeper, one limit",
+            Some(peers::ratekeeper(directory, upstream)),
+        ),
+        row(NGINX, peers::nginx(directory, upstream)),
+        row("HAProxy, stick table", peers::haproxy(directory, upstream)),
+        row("Caddy, no limit", peers::caddy(directory, upstream)),
+    ];
+    rows.into_iter().flatten().collect()
+}
+
+/// Prints the memory of an idle connection of each proxy.
+fn idle() {
+    let upstream = Server::start(&["hyper", "1024"]);
+    let directory = tempfile::tempdir().expect("a directory for configurations");
+    report::line(&format!(
+        "\ngateway, idle   (KiB of resident memory per connection, {IDLE} connections)"
+    ));
+    for row in rows(directory.path(), upstream.port()) {
+        drop(connections(row.proxy.port(), 1));
+        let before = row.proxy.resident_bytes();
+        let held = connections(row.proxy.port(), IDLE);
+        let after = row.proxy.resident_bytes();
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let each = (after - before) / held.len() as f64 / 1024.0;
+        report::line(&format!("{:<34} {each:>8.2}", row.name));
+    }
+}
+
+/// Opens connections, each of which has had an answer.
+fn connections(port: u16, count: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the proxy listens");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .expect("the proxy reads");
+        read_answer(&stream);
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+fn read_answer(stream: &TcpStream) {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("the proxy answers");
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("the whole answer");
+}
