@@ -91,13 +91,13 @@ fn decide_entries(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
         descriptor: Some(descriptor),
         ..Facts::default()
     };
-    decide(keeper, facts)
+    decide(keeper, &facts)
 }
 
 /// Decides one request that one limit applies to.
-pub(crate) fn decide(keeper: &BenchKeeper, facts: Facts<'_>) -> bool {
+pub(crate) fn decide(keeper: &BenchKeeper, facts: &Facts<'_>) -> bool {
     let asked = Asked {
-        facts,
+        facts: *facts,
         act: Act::Charge,
     };
     let answers = at_once(keeper.call(&[asked])).expect("nothing is given back");

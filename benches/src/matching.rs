@@ -110,7 +110,7 @@ fn decide_value(keeper: &BenchKeeper, title: &str, value: &str) -> bool {
             });
         }
     }
-    decide(keeper, facts)
+    decide(keeper, &facts)
 }
 
 pub(crate) fn run(effort: Effort) {

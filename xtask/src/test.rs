@@ -11,15 +11,16 @@ use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
     ("curl", "curl"),
     ("wrk", "wrk"),
     ("redis-server", "redis-server"),
-    ("faketime", "faketime"), // steps the clock of a server
-    ("tmux", "tmux"),         // a terminal for the screen of `top`
+    ("faketime", "faketime"),   // steps the clock of a server
+    ("tmux", "tmux"),           // a terminal for the screen of `top`
+    ("promtool", "prometheus"), // checks the alerts that ship
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),

@@ -50,7 +50,7 @@ http {
 
 const HAPROXY: &str = "
 global
-    maxconn 20000
+    maxconn 9000
 defaults
     mode http
     timeout connect 5s
@@ -72,7 +72,6 @@ const CADDY: &str = "
 {
     admin off
     auto_https off
-    persist_config off
 }
 http://127.0.0.1:PORT {
     reverse_proxy 127.0.0.1:UPSTREAM

@@ -469,8 +469,16 @@ mod tests {
                 "unknown part `attr:`",
                 "add a name: attr:NAME=VALUE",
             ),
-            ("form:=b", "`form:` is not a field of a body", "write \"form:NAME\""),
-            ("json:a=b", "`json:a` is not a JSON pointer", "\"json:/a\""),
+            (
+                "form:=b",
+                "`form:` is not a field of a body",
+                "write \"form:NAME\"",
+            ),
+            (
+                "json:a=b",
+                "`json:a` is not a JSON pointer",
+                "write a JSON pointer",
+            ),
             ("zebra=1", "unknown part `zebra`", "write one of ip"),
         ];
         for (part, expected, hints) in rows {

@@ -12,6 +12,7 @@
 //! streams that its peer allows. Requests that come while one is opened wait for it, so that they
 //! share it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -44,8 +45,8 @@ pub(crate) struct Address {
     /// True if connections serve one request at a time: always without TLS, else as the last one
     /// did.
     alone: AtomicBool,
-    /// Held while a connection is opened that others may share.
-    opening: AsyncMutex<()>,
+    /// One for each thread, held while it opens a connection that its requests share.
+    opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
     /// A permit for each request.
     room: Arc<Semaphore>,
     out_until: AtomicU64,
@@ -95,7 +96,7 @@ impl Address {
             at,
             idle: Mutex::default(),
             shared: Mutex::default(),
-            opening: AsyncMutex::default(),
+            opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
             out_until: AtomicU64::new(0),
         })
@@ -140,7 +141,13 @@ impl Address {
         }
         let mut opening = None;
         if wanted == Wanted::Any && !self.alone.load(Ordering::Relaxed) {
-            opening = Some(timeout_at(end, self.opening.lock()).await.map_err(late)?);
+            let own = self
+                .opening
+                .lock()
+                .entry(thread::current().id())
+                .or_default()
+                .clone();
+            opening = Some(timeout_at(end, own.lock_owned()).await.map_err(late)?);
             // Another request may have opened one meanwhile.
             if let Some(open) = self.take_shared() {
                 return Ok((lease(open), origin));
@@ -291,15 +298,16 @@ impl Lease {
         self.room
     }
 
-    /// Makes the connection idle again, after the end of a response. One of HTTP/1.1 whose request
-    /// is still being sent is closed.
+    /// Makes the connection idle again, after the end of a response. If its request is still being
+    /// sent, one of HTTP/1.1 is closed, and a stream of HTTP/2 keeps its place until that ends.
     pub(crate) fn give_back(self) {
-        let sent = |upload: &Arc<Upload>| upload.stage() == Stage::Sent;
-        if let Sender::Http1(sender) = self.sender
-            && self.upload.as_ref().is_none_or(sent)
-            && !sender.is_closed()
-        {
-            self.address.put_idle(sender, self.thread);
+        let sending = self.upload.filter(|upload| upload.stage() != Stage::Sent);
+        match (self.sender, sending) {
+            (Sender::Http1(sender), None) if !sender.is_closed() => {
+                self.address.put_idle(sender, self.thread);
+            }
+            (Sender::Http2(_, stream), Some(upload)) => return upload.keep((stream, self.room)),
+            _ => {}
         }
         drop(self.room); // after that, so that a request that waits for room finds the connection
     }

@@ -12,7 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use http::uri::Scheme;
@@ -25,6 +25,7 @@ use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::interval;
 use tokio_rustls::TlsConnector;
 
 use crate::error::{ForwardError, UpstreamFailure};
@@ -49,6 +50,8 @@ const MAX_SEND_BYTES: usize = 64 << 10;
 /// Pings of HTTP/2 would show it too, but servers of gRPC close connections that send many.
 const DEAD_AFTER: Duration = Duration::from_secs(15);
 const PROBE: Duration = Duration::from_secs(5);
+/// How often a new connection is asked whether the settings of its peer have come.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// One address of an upstream.
 #[derive(Clone, Debug)]
@@ -239,13 +242,17 @@ where
         .max_send_buf_size(MAX_SEND_BYTES)
         .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX));
     let (sender, mut connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+    // Another task of hyper receives them, and wakes nothing here.
+    let mut looks = interval(LOOK_EVERY);
     let allowed = poll_fn(|context| {
-        if Pin::new(&mut connection).poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        match connection.current_max_send_streams() {
-            0 => Poll::Pending,
-            allowed => Poll::Ready(Some(allowed)),
+        loop {
+            if Pin::new(&mut connection).poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            match connection.current_max_send_streams() {
+                0 => ready!(looks.poll_tick(context)),
+                allowed => return Poll::Ready(Some(allowed)),
+            };
         }
     });
     let allowed = allowed.await?;

@@ -74,6 +74,7 @@ async fn pump(
             return to.shutdown().await;
         }
         to.write_all(&buffer[..read]).await?;
+        to.flush().await?; // TLS keeps what the socket did not take
         moved.store(true, Ordering::Relaxed);
     }
 }
@@ -81,7 +82,8 @@ async fn pump(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::duplex;
+    use tokio::io::{BufWriter, duplex};
+    use tokio::time::timeout;
 
     #[tokio::test]
     async fn bytes_pass_until_the_end() {
@@ -104,5 +106,23 @@ mod tests {
             (true, text.len(), &text[..])
         );
         assert!(moved.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test]
+    async fn bytes_are_flushed_before_more_are_read() {
+        let (mut near, mut from) = duplex(16);
+        let (to, mut far) = duplex(16);
+        let mut to = BufWriter::new(to);
+        let moved = AtomicBool::new(false);
+        near.write_all(b"ping").await.unwrap();
+        let mut read = [0; 4];
+        let passed = async {
+            tokio::select! {
+                _ = pump(&mut from, &mut to, &moved) => {}
+                count = far.read_exact(&mut read) => assert_eq!(count.unwrap(), 4),
+            }
+        };
+        timeout(Duration::from_secs(10), passed).await.unwrap();
+        assert_eq!(&read, b"ping");
     }
 }

@@ -10,6 +10,10 @@ use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::connection::Stream;
 use crate::forwarded;
 
 /// The body of a request, of which the beginning may have been read already.
@@ -35,6 +39,8 @@ pub(crate) struct Upload {
     stage: AtomicU8,
     /// A field that is removed from trailers, with those that no client may send.
     address_field: Option<HeaderName>,
+    /// Its place on an HTTP/2 connection, if the response has ended before the request.
+    place: Mutex<Option<(Stream, OwnedSemaphorePermit)>>,
 }
 
 /// The side that the body waits for.
@@ -123,6 +129,11 @@ impl Upload {
         let all = [Stage::Upstream, Stage::Client, Stage::Sent];
         let found = all.into_iter().find(|known| *known as u8 == stage);
         found.unwrap_or(Stage::Broken)
+    }
+
+    /// Keeps the place of a request until its body is sent or given up.
+    pub(crate) fn keep(&self, place: (Stream, OwnedSemaphorePermit)) {
+        *self.place.lock() = Some(place);
     }
 
     fn set(&self, stage: Stage) {

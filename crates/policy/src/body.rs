@@ -12,7 +12,8 @@
 //!   syntax) has no values.
 //! * A field that a body names twice is ambiguous, because the application may read either value:
 //!   else an attacker would count one and send the other. Names that differ in case alone are the
-//!   same, and in forms names that PHP takes for the same.
+//!   same, and in forms names that PHP takes for the same. So is a field of a form that the query
+//!   names, too, because servlets read the query first.
 //! * JSON is read in one pass for all fields; parts that no field names are skipped. Recursion ends
 //!   at the length of a pointer, whatever the body nests.
 //!
@@ -24,7 +25,7 @@ mod json;
 use std::fmt;
 
 use crate::ValueError;
-use crate::request::{trim, values_of};
+use crate::request::{split_once, trim, values_of};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -121,6 +122,15 @@ impl BodyField {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// Returns true if it is a field of a form, and the query names it.
+    pub(crate) fn is_in_query(&self, query: &str) -> bool {
+        let Place::Form(wanted) = &self.place else {
+            return false;
+        };
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.any(|(name, _)| is_same_form_name(wanted, &name))
+    }
 }
 
 impl fmt::Display for BodyField {
@@ -202,9 +212,7 @@ fn syntax(headers: &[(&str, &[u8])]) -> Option<Syntax> {
     let value = value.to_ascii_lowercase();
     let mut parts = value.split(|byte| *byte == b';').map(trim);
     let essence = parts.next()?;
-    let charset = |part: &[u8]| part.strip_prefix(b"charset=").map(<[u8]>::to_owned);
-    let is_utf8 = |name: Vec<u8>| matches!(&*name, b"utf-8" | b"utf8" | b"\"utf-8\"" | b"us-ascii");
-    if !parts.filter_map(charset).all(is_utf8) {
+    if !parts.all(leaves_utf8) {
         return None;
     }
     match essence {
@@ -217,8 +225,26 @@ fn syntax(headers: &[(&str, &[u8])]) -> Option<Syntax> {
     }
 }
 
+/// Returns true if a parameter of a content type, in lower case, names no character set besides
+/// UTF-8. A name such as `charset*` might, because lenient parsers take it for `charset`.
+fn leaves_utf8(parameter: &[u8]) -> bool {
+    const CHARSET: &[u8] = b"charset";
+    let (name, value) = split_once(parameter, b'=').unwrap_or((parameter, b""));
+    if trim(name) == CHARSET {
+        return matches!(trim(value), b"utf-8" | b"utf8" | b"\"utf-8\"" | b"us-ascii");
+    }
+    let mut parts = name.windows(CHARSET.len());
+    !parts.any(|part| part == CHARSET)
+}
+
+/// Reads the fields of a form. One with a NUL in a name has no values, because PHP cuts the name
+/// there.
 fn read_form(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
     for (name, value) in form_urlencoded::parse(body) {
+        if name.contains('\0') {
+            values.fill(Found::Absent);
+            return;
+        }
         for (field, found) in fields.iter().zip(&mut *values) {
             if matches!(&field.place, Place::Form(wanted) if is_same_form_name(wanted, &name)) {
                 found.add(if value.contains(char::REPLACEMENT_CHARACTER) {
@@ -237,15 +263,27 @@ fn is_same_name(a: &str, b: &str) -> bool {
     folded(a).eq(folded(b))
 }
 
-/// Like [`is_same_name`], for the names of a form: PHP removes spaces before a name, and takes some
-/// characters in it for `_`.
+/// Like [`is_same_name`], for the names of a form: PHP removes spaces before a name, takes some
+/// characters in it for `_`, and ignores those behind its last index.
 fn is_same_form_name(a: &str, b: &str) -> bool {
     let mangled = |name: char| match name {
         ' ' | '.' | '[' => '_',
         other => other,
     };
-    let [a, b] = [a, b].map(|name| folded(name.trim_start_matches(' ')).map(mangled));
+    let [a, b] = [a, b].map(|name| {
+        let name = up_to_last_index(name.trim_start_matches(' '));
+        folded(name).map(mangled)
+    });
     a.eq(b)
+}
+
+/// Returns a name up to the first `]` of an index behind which no other index begins: `a[b][c]` of
+/// `a[b][c]d[e]`.
+fn up_to_last_index(name: &str) -> &str {
+    let open = name.find('[').unwrap_or(name.len());
+    let mut closed = name.match_indices(']').map(|(at, _)| at + 1);
+    let end = closed.find(|end| *end > open && !name[*end..].starts_with('['));
+    end.map_or(name, |end| &name[..end])
 }
 
 /// Goes by way of the upper case, so that the long s and the Kelvin sign become `s` and `k`.

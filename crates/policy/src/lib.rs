@@ -42,6 +42,7 @@ mod policy;
 mod priority;
 mod request;
 mod request_index;
+mod route;
 mod rule;
 mod rules;
 mod settings;
@@ -75,13 +76,13 @@ pub use patterns::Patterns;
 pub use plan::Plans;
 pub use policy::{Barred, Charges, Entry, KeyBytes, Policy};
 pub use priority::Priority;
+pub use route::Route;
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
     HeaderStyle, Listen, LogDenials, MetricSettings, NodeName, ProxySettings, RedisSettings,
-    RevealKeys, Route, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls,
-    WebhookSettings,
+    RevealKeys, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
 pub use tokens::Tokens;

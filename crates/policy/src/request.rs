@@ -137,11 +137,16 @@ impl<'a> RequestFacts<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the value of a field of the body: that of an attribute with its name, else of the body.
+    /// Returns the value of a field of the body: that of an attribute with its name, else of the
+    /// body. A field of a form that the query names, too, is ambiguous.
     pub(crate) fn body(&self, field: &BodyField) -> BodyValue<'a> {
-        let stated = self.attribute(field.as_str());
-        let read = || self.facts.body.map(|body| body.value(field));
-        stated.map_or_else(|| read().unwrap_or(BodyValue::Absent), BodyValue::Text)
+        if let Some(stated) = self.attribute(field.as_str()) {
+            return BodyValue::Text(stated);
+        }
+        match self.facts.body.map(|body| body.value(field)) {
+            Some(BodyValue::Text(_)) if field.is_in_query(self.facts.query) => BodyValue::Ambiguous,
+            read => read.unwrap_or(BodyValue::Absent),
+        }
     }
 
     /// Returns the attribute of that name, unless empty.
@@ -205,7 +210,8 @@ fn is_decoded(encoded: &[u8], text: &[u8]) -> bool {
     rest == Some(b"")
 }
 
-fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+/// Splits at the first separator.
+pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|byte| *byte == separator)?;
     Some((&bytes[..at], &bytes[at + 1..]))
 }

@@ -279,7 +279,8 @@ pub enum Cost {
     /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
     /// it has more decimals; one whole of the unit if it is missing or no number.
     Decimal(String, Unit),
-    /// The value of the body, read as that of an attribute.
+    /// The value of the body, read as that of an attribute; a value of 0 is no amount, because the
+    /// client writes the body, and would pass a spent limit by it.
     Body(BodyField, Option<Unit>),
 }
 
@@ -298,11 +299,15 @@ impl Cost {
                 BodyValue::Ambiguous => return None,
             },
         };
-        let (Self::Decimal(_, unit) | Self::Body(_, Some(unit))) = self else {
-            return Some(stated.and_then(whole_number).unwrap_or(Permits::ONE));
+        let (cost, default) = match self {
+            Self::Decimal(_, unit) | Self::Body(_, Some(unit)) => {
+                (stated.and_then(|text| unit.permits(text)), unit.one())
+            }
+            _ => (stated.and_then(whole_number), Permits::ONE),
         };
-        let cost = stated.and_then(|text| unit.permits(text));
-        Some(cost.unwrap_or(unit.one()))
+        let is_of_client = matches!(self, Self::Body(..));
+        let cost = cost.filter(|cost| !is_of_client || *cost != Permits::ZERO);
+        Some(cost.unwrap_or(default))
     }
 }
 

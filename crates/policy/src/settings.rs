@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{Matcher, UpstreamUrl, envoy};
+use crate::{Route, UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -294,25 +294,6 @@ pub struct ProxySettings {
     pub upgrade_timeout: Option<Nanos>,
     /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
     pub max_inspected_body: Option<usize>,
-}
-
-/// `[[listen.proxy.route]]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// `name`: unique among the routes.
-    pub name: Box<str>,
-    /// `match`: the requests that it is for; `None` for those that a limit sends there.
-    pub matcher: Option<Matcher>,
-    /// `upstream`: the addresses, at least one.
-    pub upstream: Vec<UpstreamUrl>,
-}
-
-impl ProxySettings {
-    /// Returns the addresses of the upstream and of the routes.
-    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamUrl> {
-        let routed = self.routes.iter().flat_map(|route| &route.upstream);
-        self.upstream.iter().chain(routed)
-    }
 }
 
 /// `upstream_tls` of `[listen.proxy]`. Paths are as written.

@@ -8,6 +8,7 @@ mod bans;
 mod dashboard;
 mod grants;
 mod keys;
+mod limits;
 mod metrics;
 mod overrides;
 mod signals;
@@ -16,7 +17,6 @@ mod top;
 pub(crate) use self::dashboard::Snapshot;
 pub(crate) use self::overrides::key_as_shown;
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,15 +24,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{LimitId, LimitScope, Nanos};
 use ratekeeper_policy::envoy::EnvoyRateLimit;
-use ratekeeper_policy::{Policy, Rule};
-use ratekeeper_store::{LimitUsage, Usage};
 use serde_json::{Value, json};
 
 use crate::Trigger;
 use crate::context::ServiceContext;
-use crate::doors::answer::mode;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
 use crate::doors::{self, AccessAct};
@@ -41,6 +37,8 @@ use crate::reload::Reloaded;
 
 /// Where levels of signals are set: the name stands behind it.
 const SIGNALS: &str = "/v1/signals/";
+/// Where a key is shown and reset: the name of its limit stands behind it.
+const KEYS: &str = "/v1/keys/";
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
@@ -71,7 +69,8 @@ async fn answer<C: Clock + 'static>(
             path,
             "/v1/reload" | "/v1/reset" | "/v1/refund" | "/v1/grant"
         ) || path.starts_with(SIGNALS)
-            || matches!(path, "/v1/bans" | "/v1/overrides") && !reads;
+            || matches!(path, "/v1/bans" | "/v1/overrides") && !reads
+            || path.starts_with(KEYS) && request.method() == Method::DELETE;
         let act = if writes {
             AccessAct::Write
         } else {
@@ -89,9 +88,12 @@ async fn answer<C: Clock + 'static>(
         "/v1/policy" => get(&request).map(|()| policy(shared)),
         "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
         "/v1/alerts" => get(&request).map(|()| alerts::alerts(shared)),
-        "/v1/limits" => get(&request).map(|()| limits(shared)),
+        "/v1/limits" => get(&request).map(|()| limits::limits(shared)),
         "/v1/keys" => get(&request).and_then(|()| keys::keys(shared, query)),
-        "/v1/dashboard" => get(&request).map(|()| dashboard::snapshot(shared)),
+        "/v1/dashboard" => {
+            get(&request)?;
+            Ok(dashboard::snapshot(shared).await)
+        }
         "/v1/history" => get(&request).and_then(|()| dashboard::day(shared, query)),
         "/v1/top" => get(&request).and_then(|()| top::answer(shared, query)),
         "/v1/bans" => match *request.method() {
@@ -140,12 +142,15 @@ async fn answer<C: Clock + 'static>(
             signals::set(shared, &name, &body)
         }
         _ => {
-            let Some(limit) = path.strip_prefix("/v1/keys/") else {
+            let Some(limit) = path.strip_prefix(KEYS) else {
                 let detail = format!("`{}` is not a path of the admin listener", shown(path));
                 return Err(Problem::new(UNKNOWN_PATH, detail));
             };
-            get(&request)?;
-            keys::key(shared, limit, query).await
+            match *request.method() {
+                Method::GET | Method::HEAD => keys::key(shared, limit, query).await,
+                Method::DELETE => keys::reset(shared, limit, query).await,
+                _ => Err(Problem::wrong_method("GET, HEAD, DELETE")),
+            }
         }
     }
 }
@@ -197,7 +202,7 @@ fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
             "header": client_ip.header,
             "ipv6_prefix": client_ip.ipv6_prefix,
         },
-        "limits": policy.rules.iter().map(|rule| about(&policy, rule)).collect::<Vec<_>>(),
+        "limits": policy.rules.iter().map(|rule| limits::about(&policy, rule)).collect::<Vec<_>>(),
     });
     if let Some(config) = shared.keeper.envoy() {
         document["envoy"] = json!({
@@ -231,91 +236,6 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
         }
     }
     text(StatusCode::OK, lines)
-}
-
-/// Returns a limit as the policy states it.
-fn about(policy: &Policy, rule: &Rule) -> Value {
-    let mut limit = json!({
-        "name": &*rule.limit.name,
-        "mode": mode(rule.mode),
-        "limit": rule.text,
-        "quota": rule.quota.get(),
-        "window_ms": rule.window.map(Nanos::as_millis_ceil),
-        "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "status": rule.refusal.status,
-        "line": rule.line,
-    });
-    if let Some(alert) = rule.alert {
-        limit["alert"] = json!(alert.to_string());
-    }
-    if let Some(active) = rule.active.as_deref() {
-        limit["active"] = json!(active.to_string());
-    }
-    if !rule.otherwise.is_empty() {
-        let others = rule.otherwise.iter();
-        let others = others.filter_map(|index| policy.rules.get(*index as usize));
-        let names = others.map(|other| &*other.limit.name);
-        limit["otherwise"] = json!(names.collect::<Vec<_>>());
-    }
-    if !rule.replaces.is_empty() {
-        let others = rule.replaces.iter();
-        let others = others.filter_map(|index| policy.rules.get(*index as usize));
-        let names = others.map(|other| &*other.limit.name);
-        limit["replaces"] = json!(names.collect::<Vec<_>>());
-    }
-    if let Some(share) = rule.percent {
-        limit["percent"] = json!(share.percent());
-    }
-    if let Some(candidate) = rule.candidate {
-        let candidate = policy.rules.get(candidate as usize);
-        limit["candidate"] = json!(candidate.map(|rule| &*rule.limit.name));
-    }
-    if rule.limit.scope == LimitScope::Node {
-        limit["scope"] = json!("node");
-    }
-    limit
-}
-
-/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
-/// result is in the order of the ids.
-fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
-    let variants = policy.rules.iter().flat_map(|rule| {
-        let others = rule.variants.numbers().iter();
-        others.map(|variant| (variant.limit.id, rule.limit.id))
-    });
-    let owners: HashMap<LimitId, LimitId> = variants.collect();
-    let mut merged: BTreeMap<LimitId, LimitUsage> = BTreeMap::new();
-    for one in usage.limits {
-        let id = owners.get(&one.id).copied().unwrap_or(one.id);
-        let all = merged.entry(id).or_default();
-        all.id = id;
-        all.keys += one.keys;
-        all.bytes += one.bytes;
-        all.evicted.idle += one.evicted.idle;
-        all.evicted.budget += one.evicted.budget;
-    }
-    usage.limits = merged.into_values().collect();
-    usage
-}
-
-/// Returns the usage of a limit from the list that [`with_variants`] makes.
-fn usage_of(usage: &Usage, id: LimitId) -> LimitUsage {
-    let at = usage.limits.binary_search_by_key(&id, |used| used.id);
-    at.map_or_else(|_| LimitUsage::default(), |at| usage.limits[at])
-}
-
-fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
-    let policy = shared.keeper.policy();
-    let usage = with_variants(&policy, shared.keeper.store().local().usage());
-    let with_usage = |rule: &Rule| {
-        let mut limit = about(&policy, rule);
-        let used = usage_of(&usage, rule.limit.id);
-        limit["keys"] = json!(used.keys);
-        limit["bytes"] = json!(used.bytes);
-        limit
-    };
-    let limits: Vec<Value> = policy.rules.iter().map(with_usage).collect();
-    reply(&json!({ "limits": limits }))
 }
 
 /// `POST /v1/reload`: returns the new version, or all errors of the file.

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, store, top_keys, wall_clock};
+use crate::{alerts, history, machine_load, memory, store, tls, top_keys, wall_clock};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -44,6 +44,12 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     keep(shared, "history", move || {
         history::record(Arc::clone(&kept))
     });
+    for listener in shared.metrics.process.tls.get().into_iter().flatten() {
+        let (kept, listener) = (again(), Arc::clone(listener));
+        keep(shared, "certificates", move || {
+            tls::keep_fresh(Arc::clone(&kept), Arc::clone(&listener))
+        });
+    }
 }
 
 /// Forgets idle keys, a bounded step at a time.

@@ -95,7 +95,7 @@ impl History {
         recorded.total.advance(passed, total);
         recorded.limits.retain(|id, _| limits.contains_key(id));
         for (id, tally) in limits {
-            // Requests from before its first reading belong to no known second.
+            // Requests from before its first reading are left out, because their second is unknown.
             let begin = || Track {
                 last: tally,
                 ..Track::default()

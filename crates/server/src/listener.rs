@@ -373,7 +373,7 @@ where
             stream.put_back(parts.read_buf);
             tokio::select! {
                 () = pulse.closed() => {}
-                () = protocol(stream) => {}
+                () = protocol(stream.into_tunnel()) => {}
             }
         }
     }

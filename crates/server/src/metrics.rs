@@ -6,9 +6,9 @@
 //!   scrape ------------> names and labels, once
 //! ```
 //!
-//! Labels hold limit names and fixed words only, never a key, path or address, so there are
-//! as many series as the policy has limits. A reload keeps the counts of limits that stay and
-//! drops those of limits that went.
+//! Labels hold limit names and fixed words, never a key or a path of a request, so there are
+//! as many series as the policy has limits; `table.rs` lists the two that hold other text. A
+//! reload keeps the counts of limits that stay and drops those of limits that went.
 //!
 //! If one limit of several refuses, only that one counts, as `denied`. The others would
 //! have allowed, but nothing was charged, so they count nothing.
@@ -277,10 +277,11 @@ impl Metrics {
         self.requests[protocol as usize][result as usize].add(1);
     }
 
-    /// Counts a call of Envoy's rate limit service that its configuration decided.
+    /// Counts a call of Envoy's rate limit service that its configuration decided. A call that
+    /// gives hits back is not traffic: it never counts as one without a limit.
     pub(crate) fn record_call(
         &self,
-        answer: &envoy::EnvoyAnswer<'_>,
+        (call, answer): (&envoy::EnvoyCall<'_>, &envoy::EnvoyAnswer<'_>),
         config: &Arc<envoy::EnvoyConfig>,
         took: Nanos,
     ) {
@@ -291,6 +292,13 @@ impl Metrics {
         self.request(Protocol::Rls, result);
         self.durations[Protocol::Rls as usize].observe(took, &BUCKETS);
         self.rules.record(answer, config);
+        let mut statuses = answer.statuses.iter();
+        let is_limited = statuses.any(|status| status.current_limit.is_some());
+        let mut asked = call.descriptors.iter();
+        let gives_back = asked.any(|one| one.direction == envoy::Direction::GiveBack);
+        if !is_limited && !gives_back {
+            self.unlimited[Protocol::Rls as usize].add(1);
+        }
     }
 
     /// Counts a decided request.

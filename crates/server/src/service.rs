@@ -43,7 +43,7 @@ use crate::tasks::keep;
 use crate::tls::ListenerTls;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, StoreSettings, reload, store, store_secrets, tls};
+use crate::{Config, Door, Event, StartError, StoreSettings, reload, store, store_secrets};
 
 /// A running service. Dropping it stops it.
 ///
@@ -341,9 +341,6 @@ impl<C: Timer + 'static> ServiceRun<C> {
                 )
             })
         });
-        for tls in process.tls.get().into_iter().flatten() {
-            tokio::spawn(tls::keep_fresh(Arc::clone(&shared), Arc::clone(tls)));
-        }
         let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.set_ready(true);

@@ -25,6 +25,8 @@ pub(crate) struct Watched {
     pulse: Arc<Pulse>,
     /// Bytes that were read before, and are read again first.
     before: Bytes,
+    /// True if the client may go on after the end of our side.
+    is_tunnel: bool,
 }
 
 impl Watched {
@@ -33,6 +35,15 @@ impl Watched {
             stream: stream.into(),
             pulse,
             before: Bytes::new(),
+            is_tunnel: false,
+        }
+    }
+
+    /// The same connection after an upgrade: its two sides end apart.
+    pub(crate) fn into_tunnel(self) -> Self {
+        Self {
+            is_tunnel: true,
+            ..self
         }
     }
 
@@ -189,7 +200,7 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_shutdown(cx);
-        if result.is_ready() {
+        if result.is_ready() && !self.is_tunnel {
             // Unread bytes would make the close a reset, which can cost the client the answer that
             // names the error in them.
             let _ = self.stream.tcp().try_read(&mut [0; LAST_BYTES]);

@@ -292,10 +292,8 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     alternatives(policy, rule, output)?;
     trials(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
-        output.line(
-            "    taken by  POST /v1/acquire or the proxy listener; a check only tests if a permit \
-             is free",
-        )?;
+        output
+            .line("    taken by  POST /v1/acquire or the gateway; a check tests if one is free")?;
     }
     if let Some(redis) = &policy.settings.redis {
         output.line(format!(
@@ -347,8 +345,7 @@ fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failu
     }
     if let Some(route) = &rule.on_limit {
         output.line(format!(
-            "    on limit  the gateway sends the request to the route `{route}`; other listeners \
-             refuse it"
+            "    on limit  the gateway sends the request to the route `{route}`"
         ))?;
     }
     if let Some(share) = rule.percent {

@@ -21,10 +21,10 @@ pub(crate) struct Import {
     /// The other service
     #[arg(long, value_enum, value_name = "SERVICE")]
     from: From,
-    /// Configuration of the other service: files, or directories of *.yaml
+    /// Configuration of the other service; several, or a directory, for envoy-ratelimit only
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Let several files describe one domain
+    /// Let several files of envoy-ratelimit describe one domain
     #[arg(long)]
     merge_domains: bool,
     /// File to write, which must not exist yet [default: standard output]
@@ -62,6 +62,17 @@ enum From {
 
 impl Import {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.from != From::EnvoyRatelimit {
+            if self.merge_domains {
+                return Err(Failure::new("--merge-domains is for envoy-ratelimit only"));
+            }
+            if let Some(path) = self.files.iter().find(|path| path.is_dir()) {
+                return Err(Failure::new(format!(
+                    "`{}` is a directory: limits of this service are imported from one file",
+                    path.display()
+                )));
+            }
+        }
         let mut files = Vec::new();
         for path in &self.files {
             files.extend(read_envoy_files(path).map_err(Failure::new)?);

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -113,7 +114,9 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
     click(&mut browser, "#confirm button[value=yes]");
     browser.wait(&format!("{}.includes('ban is lifted')", text("#found")));
 
-    fill(&service);
+    let writes_pictures = std::env::var(PICTURES).is_ok_and(|mode| mode == "write");
+    let pace = if writes_pictures { 400 } else { 0 };
+    fill(&service, Duration::from_millis(pace));
     browser.wait(&format!(
         "{limits}.includes('keys: the number may be too low')"
     ));
@@ -128,16 +131,16 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
             scheme,
         });
         browser.wait("document.documentElement.scrollWidth <= innerWidth");
-        if std::env::var(PICTURES).is_ok_and(|mode| mode == "write") {
-            let place = format!("../../docs/guide/pictures/{name}.png");
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(place);
+        if writes_pictures {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/pictures");
+            let path = folder.join(format!("{name}.png"));
             std::fs::write(path, browser.picture()).expect("the pictures are writable");
         }
     }
 }
 
-/// Sends ordinary traffic of some seconds.
-fn fill(service: &Service) {
+/// Sends ordinary traffic in rounds, each followed by a pause that spreads it over the charts.
+fn fill(service: &Service, pause: Duration) {
     for round in 0..12 {
         for customer in ["ada", "bob", "eve", "kim"] {
             ask(service.http(), ("customer", customer), 10 + round * 3);
@@ -146,7 +149,7 @@ fn fill(service: &Service) {
             ask(service.http(), ("visitor", &visitor.to_string()), 1);
         }
         ask(service.http(), ("user", "mallory"), 6 + round % 5);
-        crate::harness::clock::wait(std::time::Duration::from_millis(400));
+        crate::harness::clock::wait(pause);
     }
 }
 
@@ -175,6 +178,49 @@ fn ten_thousand_keys_and_hostile_names_are_shown_as_text() {
     browser.wait(&format!("{}.includes('0 of 2 remain')", text("#found")));
     let trusted = "try { document.body.innerHTML = '<p>x</p>'; 'written' } catch { 'refused' }";
     assert_eq!(browser.run(trusted), "refused");
+}
+
+#[test]
+fn hashed_keys_stay_hidden_and_a_network_is_reset() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let path = policy(dir.path());
+    let hashed = POLICY
+        .replace("reveal_keys = \"raw\"", "reveal_keys = \"hash\"")
+        .replace("key   = [\"attr:user\"]", "key   = [\"ip\"]");
+    std::fs::write(&path, hashed).expect("the directory is writable");
+    let service = Service::start(dir.path(), &path);
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    let body = json!({ "request": { "ip": "2001:db8::1" }, "limits": ["login"] }).to_string();
+    let mut caller = Caller::connect(service.http());
+    for _ in 0..4 {
+        caller.post_json("/v1/check", &body);
+    }
+    let connected = format!("{} === 'live'", text("#connection"));
+    browser.wait(&connected);
+    let limits = text("#limits");
+    browser.wait(&format!("{limits}.includes('one key')"));
+    let few = browser.run(&format!("{limits}.includes('abuser')"));
+    assert_eq!(few, false, "two refusals are no abuse");
+
+    browser.run(
+        "document.querySelector('#parts input').value = '2001:db8::1'; \
+         document.querySelector('#lookup').requestSubmit()",
+    );
+    browser.wait(&format!("{}.includes('0 of 2 remain')", text("#found")));
+    click(&mut browser, "#ban");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('ip=~')", text("#bans")));
+    let shown = browser.run(&format!("{}.includes('2001:db8')", text("#bans")));
+    assert_eq!(shown, false, "a ban shows no more of a key than the policy");
+    click(&mut browser, "#lift");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('ban is lifted')", text("#found")));
+    click(&mut browser, "#reset");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('is reset')", text("#found")));
+    assert_eq!(caller.post_json("/v1/check", &body), 200);
 }
 
 #[test]

@@ -107,10 +107,8 @@ fn curl_and_openssl_reach_nginx_by_tls_on_both_sides() {
             arguments.extend(["-Z", "--parallel-max", "20", "-w", "\\n"]);
             let urls: Vec<&str> = (0..120).map(|_| &*url).collect();
             arguments.extend(urls);
-            let answers = text(&arguments);
-            assert_eq!(answers.lines().count(), 120, "{version}");
-            let wrong = answers.lines().find(|line| *line != expected);
-            assert_eq!(wrong, None, "{version}");
+            let answers = text(&arguments).replace('\n', ""); // it ends lines later than answers
+            assert_eq!(answers, expected.repeat(120), "{version}");
         }
     }
     if process::find("openssl").is_some() {

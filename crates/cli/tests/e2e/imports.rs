@@ -27,8 +27,8 @@ const LOG_WITHIN: Duration = Duration::from_secs(20);
 /// Requests at one time, and the pause before the next ones: 1.5, 2 and 2 permits at 2 a second.
 const BURSTS: [(usize, Duration); 4] = [
     (9, Duration::from_millis(750)),
-    (3, Duration::from_millis(1_000)),
-    (4, Duration::from_millis(1_000)),
+    (3, Duration::from_secs(1)),
+    (4, Duration::from_secs(1)),
     (3, Duration::ZERO),
 ];
 /// Zone, its rate, and the words of `limit_req`.

@@ -89,7 +89,7 @@ impl Running {
     fn printed(&self) -> String {
         let printed = self.process.output() + &self.process.log();
         let lines = printed.lines().filter(|line| !line.starts_with("notice: "));
-        let printed = lines.map(|line| format!("{line}\n")).collect();
+        let printed = lines.flat_map(|line| [line, "\n"]).collect();
         self.doors
             .iter()
             .fold(printed, |text, (here, there)| text.replace(here, there))

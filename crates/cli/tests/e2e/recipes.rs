@@ -100,7 +100,7 @@ fn answered(to: SocketAddr, title: &str, line: &str) {
     let body = body(request);
     let (expected, report) = expected.split_once(", report ").unwrap_or((expected, ""));
     let (status, limit) = expected.split_once(' ').unwrap_or((expected, ""));
-    for at in 0..count.parse().unwrap_or(0) {
+    for at in 0..count.parse().expect("a count") {
         let answer = Visitor::at(2).post_json(to, call, &body);
         let place = format!("{title}: {line}: request {at}: {}", answer.body);
         assert_eq!(answer.status.to_string(), status, "{place}");

@@ -124,5 +124,7 @@ fn limits_of_other_services_are_imported() {
         &["import", "--from", "envoy-ratelimit", "broken.yaml"],
         &["import", "--from", "limitador", "limitador.yaml"],
         &["import", "--from", "limitador", "good.yaml"],
+        &["import", "--from", "nginx", "two"],
+        &["import", "--from", "kong", "good.yaml", "--merge-domains"],
     ]));
 }

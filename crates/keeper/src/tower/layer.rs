@@ -156,6 +156,9 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
     /// applies needs it, and hands on the same content. Without it, such values are missing, unless
     /// [`attributes`](Self::attributes) has them (`"form:user"`).
     ///
+    /// Call it last: it uses the layer as it is now, so that settings made afterwards (the peer, the
+    /// attributes) do not reach it.
+    ///
     /// The time that a client takes is bounded by the time limits of the server, as for any service
     /// that reads bodies. A body that breaks off counts as one that cannot be read, and the service
     /// inside receives the error.

@@ -12,6 +12,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use ratekeeper_core::Mode;
+use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
+
 use crate::problem::{PROBLEM_JSON, RefusalBody};
 
 /// The reason why a request has no key; a [`KeySource`](super::KeySource) returns it.
@@ -79,3 +82,17 @@ impl fmt::Display for NoKey {
 }
 
 impl std::error::Error for NoKey {}
+
+/// Returns the first enforced limit that would count a request without an address together with
+/// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
+pub(super) fn counts_without_address<'a>(
+    policy: &'a Policy,
+    charges: &Charges,
+) -> Option<&'a Rule> {
+    let mut stood_in = charges.entries.iter().filter(|entry| entry.fallback);
+    stood_in.find_map(|entry| {
+        let rule = policy.rules.get(entry.rule as usize)?;
+        let by_address = matches!(&rule.missing_key, MissingKey::Use(KeyPart::Ip { .. }));
+        (by_address && rule.mode.charge_mode() == Some(Mode::Enforce)).then_some(rule)
+    })
+}

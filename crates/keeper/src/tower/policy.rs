@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::request::Parts;
-use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{BodyFields, Charges, Facts, KeyPart, MissingKey, Policy, Rule};
+use ratekeeper_core::{Lend, Nanos, Permits, Time};
+use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -36,6 +36,7 @@ use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
 use super::inspected::InspectedBytes;
 use super::ledger::{Ledger, Lender, new_lease};
+use super::no_key::counts_without_address;
 use super::pass::{FieldsToSend, Pass};
 use super::peer::PeerSource;
 use crate::at_once::poll_once;
@@ -95,8 +96,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
     }
 
-    /// The same limits, for a front end that can forward a request by each of these routes. It
-    /// must forward an allowed request by the route of [`Answer::diverts_to`].
+    /// The same limits, for a front end that forwards by the route of [`Answer::diverts_to`].
     #[must_use]
     pub fn with_routes(self, routes: impl IntoIterator<Item = Box<str>>) -> Self {
         let routes = routes.into_iter().collect();
@@ -331,17 +331,6 @@ fn one_value<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
         return None;
     };
     value.to_str().ok().map(str::trim)
-}
-
-/// Returns the first enforced limit that would count a request without an address together with
-/// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
-fn counts_without_address<'a>(policy: &'a Policy, charges: &Charges) -> Option<&'a Rule> {
-    let mut stood_in = charges.entries.iter().filter(|entry| entry.fallback);
-    stood_in.find_map(|entry| {
-        let rule = policy.rules.get(entry.rule as usize)?;
-        let by_address = matches!(&rule.missing_key, MissingKey::Use(KeyPart::Ip { .. }));
-        (by_address && rule.mode.charge_mode() == Some(Mode::Enforce)).then_some(rule)
-    })
 }
 
 /// The question to a store about a request.

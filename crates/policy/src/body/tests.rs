@@ -46,6 +46,9 @@ fn fields_of_forms_are_decoded() {
             // Not UTF-8: the application may drop the byte, and `ann` would have many keys.
             ("form:user", "user=ann%FF", "absent"),
             ("form:user", "user=ann%00", "=ann\0"),
+            // PHP cuts a name there.
+            ("form:user", "user=ann&user%00=bob", "absent"),
+            ("form:user", "user=ann&%00=bob", "absent"),
         ],
     );
 }
@@ -115,6 +118,11 @@ fn a_field_that_is_named_twice_is_ambiguous() {
                 "ambiguous",
             ),
             ("form:user.name", "user.name=ann", "=ann"),
+            // PHP ignores all that follows an index.
+            ("form:user[id]", "user[id]=r&user[id]x=victim", "ambiguous"),
+            ("form:user[id]", "user[id]=r&user[id]x[y]=v", "ambiguous"),
+            ("form:user[id]", "user[id]=r&user[id][x]=v", "=r"),
+            ("form:user[id]", "user[id]=r&user[id=v&user]=v", "=r"),
         ],
     );
     check(
@@ -197,6 +205,38 @@ fn the_headers_say_how_a_body_is_read() {
         ),
         (
             &[("content-type", "application/json; charset=ibm037")],
+            "absent",
+        ),
+        (
+            &[("content-type", "application/json; charset = utf-8 ; v=2")],
+            "=1",
+        ),
+        (
+            &[("content-type", "application/json; charset = utf-7")],
+            "absent",
+        ),
+        (
+            &[("content-type", "application/json; charset\t=utf-7")],
+            "absent",
+        ),
+        (
+            &[("content-type", "application/json; charset= utf-7")],
+            "absent",
+        ),
+        (&[("content-type", "application/json; charset")], "absent"),
+        (
+            &[("content-type", "application/json; charset*=utf-8''utf-7")],
+            "absent",
+        ),
+        (
+            &[("content-type", "application/json; charset*0=utf-7")],
+            "absent",
+        ),
+        (
+            &[(
+                "content-type",
+                "application/json; charset=utf-8; charset=utf-7",
+            )],
             "absent",
         ),
         (&[("content-type", "text/json")], "absent"),

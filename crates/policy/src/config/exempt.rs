@@ -98,13 +98,16 @@ fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &m
         };
         patterns.iter().all(|pattern| !pattern.negated) && patterns.iter().any(one)
     };
-    if matcher.fields.is_empty() || !matcher.fields.iter().all(all) {
+    let written = table.value.get("match");
+    // A matcher without fields whose `match` has some is one with errors.
+    let is_blank = || {
+        let fields = written.and_then(|written| written.get_ref().as_table());
+        fields.is_some_and(DeTable::is_empty)
+    };
+    if !matcher.fields.iter().all(all) || (matcher.fields.is_empty() && !is_blank()) {
         return;
     }
-    let at = table
-        .value
-        .get("match")
-        .map_or(table.at.clone(), toml::Spanned::span);
+    let at = written.map_or(table.at.clone(), toml::Spanned::span);
     let message = format!("exempt {} takes every request out of its limits", index + 1);
     out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
         .help(

@@ -51,8 +51,8 @@ pub(super) fn proxy(
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let routes = routes(table, files, out);
     let upstream = upstream(table, out)?;
-    let routed = routes.iter().flat_map(|route| &route.upstream);
-    let upstream_tls = upstream_tls(table, upstream.iter().chain(routed), out);
+    let others = routes.iter().flat_map(|route| &route.upstream);
+    let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
     Some(ProxySettings {
         address,
         tls: certificates(table),

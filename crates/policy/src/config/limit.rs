@@ -161,7 +161,6 @@ pub(super) fn limit<'a>(
         out,
     );
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
-    let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
     let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
     let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
     let by_day = quantity.by_day.take();
@@ -193,7 +192,7 @@ pub(super) fn limit<'a>(
             cost: cost.cost.value,
             correction: correction.map(Box::new),
             exemptions: Vec::new(),
-            refusal,
+            refusal: refusal_of(response, refusal::status(written), &shared.defaults),
             quota: quantity.quota,
             window: quantity.window,
             keeps_to: quantity.keeps_to,

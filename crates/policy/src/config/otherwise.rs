@@ -169,7 +169,7 @@ fn corrected_apart(asking: &Rule, asked: &Rule) -> Option<(&'static str, &'stati
     };
     (!agree).then_some((
         "reports correct the charges of the two in different ways",
-        "write the same `count`, `reserve` and `report_within` in both limits",
+        "write the same `count`, `reserve`, `settle` and `report_within` in both limits",
     ))
 }
 

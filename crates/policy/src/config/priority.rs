@@ -20,7 +20,7 @@ use crate::{Cost, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
 /// and what it leaves is free for the next.
-pub(super) const ALGORITHMS: [&str; 9] = [
+const ALGORITHMS: [&str; 9] = [
     "token bucket",
     "interval bucket",
     "fixed window",

@@ -19,7 +19,6 @@ use super::fields::MAX_ROUTES;
 use super::gateway::upstream;
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::priority::ALGORITHMS;
 use super::read;
 use super::requests::{name, requests};
 use super::variants::VariantReader;
@@ -45,7 +44,7 @@ pub(super) fn routes(
     files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> Vec<Route> {
-    let mut names = HashSet::new();
+    let mut seen = HashSet::new();
     let mut routes = Vec::new();
     for (_, table) in read::tables(proxy, "route", MAX_ROUTES) {
         let table = table.value;
@@ -56,7 +55,7 @@ pub(super) fn routes(
         let (Some(named), Some(upstream)) = (named, upstream) else {
             continue;
         };
-        if !names.insert(named.value.to_owned()) {
+        if !seen.insert(named.value.to_owned()) {
             let message = format!("two routes are called `{}`", named.value);
             out.error(codes::GATEWAY, named.at, message, "the name must be unique")
                 .help("give each route a name of its own");
@@ -130,8 +129,8 @@ fn strange(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
         return Some((label.into(), "match requests, by path or host".into()));
     }
     let algorithm = draft.rule.limit.algorithm.name();
-    (!ALGORITHMS.contains(&algorithm)).then(|| {
-        let label = format!("a {algorithm} lets requests wait");
+    (algorithm == "smooth bursty").then(|| {
+        let label = format!("a {algorithm} limit lets requests wait, and denies none");
         let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
         (label, help.to_owned())
     })

@@ -37,6 +37,34 @@ pub(super) struct Shape {
     pub(super) paths: Vec<PathRange>,
     /// Further fields of `match`.
     pub(super) more: Matches,
+    /// Compared with those of other areas, but not written: a policy does not tell them apart.
+    pub(super) listeners: Listeners,
+}
+
+/// Where the requests of an area arrive.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Listeners {
+    /// Ports, or names of entry points; empty for any.
+    pub(super) names: Vec<String>,
+    /// Whether they arrive encrypted; `None` for both.
+    pub(super) tls: Option<bool>,
+}
+
+impl Listeners {
+    fn meet(&self, other: &Self) -> bool {
+        let same_tls = self.tls.is_none() || other.tls.is_none() || self.tls == other.tls;
+        same_tls && meet(&self.names, &other.names, |a, b| a == b)
+    }
+
+    /// Returns true if the other gets all that arrives here, or if nothing is known of this.
+    fn are_within(&self, other: &Self) -> bool {
+        if *self == Self::default() {
+            return true;
+        }
+        let names = || self.names.iter().all(|name| other.names.contains(name));
+        let within = other.names.is_empty() || !self.names.is_empty() && names();
+        within && (other.tls.is_none() || self.tls == other.tls)
+    }
 }
 
 /// Paths of an area.
@@ -48,7 +76,7 @@ pub(super) enum PathRange {
 }
 
 impl PathRange {
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self {
             Self::Exact(text) | Self::Prefix(text) => text,
         }
@@ -103,6 +131,11 @@ impl Shape {
 
     /// Returns true if a request may be in both.
     fn meets(&self, other: &Self) -> bool {
+        self.looks_as(other) && self.listeners.meet(&other.listeners)
+    }
+
+    /// Returns true if requests of both may look the same to a policy, at whatever listeners.
+    fn looks_as(&self, other: &Self) -> bool {
         let same = |a: &String, b: &String| a.eq_ignore_ascii_case(b);
         meet(&self.methods, &other.methods, same)
             && meet(&self.hosts, &other.hosts, |a, b| {
@@ -193,6 +226,26 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
                 writer.unsupported(&format!(
                     "{}: also counts requests of {}, because {} within it has the limit",
                     limit.called, areas[other].called, areas[*inner].called
+                ));
+                continue;
+            }
+            let shape = &areas[other].shape;
+            let shapes = || members.iter().map(|member| &areas[*member].shape);
+            let arrives_elsewhere =
+                |own: &Shape| own.looks_as(shape) && !own.listeners.are_within(&shape.listeners);
+            let is_hidden =
+                |member: &usize| serves(*member, other) && areas[*member].shape.is_within(shape);
+            let why = if members.iter().any(is_hidden) {
+                Some("without them it would never apply")
+            } else if shapes().any(arrives_elsewhere) {
+                Some("they arrive at some of its ports or entry points only")
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                writer.unsupported(&format!(
+                    "{}: also counts requests of {}: {why}",
+                    limit.called, areas[other].called
                 ));
                 continue;
             }

@@ -7,6 +7,7 @@
 //!
 //! As Kong does, a refused request counts under none of the periods.
 
+mod credential;
 mod route;
 
 use super::Imported;
@@ -33,14 +34,6 @@ const PERIODS: [(&str, &str); 6] = [
     ("day", "day"),
     ("month", "month"),
     ("year", "year"),
-];
-/// Plugins that identify a consumer, and the key part that has the credential.
-const CREDENTIALS: [(&str, &str); 5] = [
-    ("key-auth", "header:apikey"),
-    ("jwt", "bearer"),
-    ("oauth2", "bearer"),
-    ("basic-auth", "header:authorization"),
-    ("hmac-auth", "header:authorization"),
 ];
 /// Fields of the plugin that are read, or that only describe Kong's own store.
 const KNOWN: [&str; 14] = [
@@ -97,7 +90,7 @@ pub fn kong(text: &str) -> Result<Imported, Vec<Diagnostic>> {
 struct Level {
     /// Indexes of its limits, if it has the plugin.
     limits: Option<Vec<usize>>,
-    credential: Option<&'static str>,
+    credential: Option<String>,
 }
 
 struct Import<'n, 'w> {
@@ -219,9 +212,11 @@ impl<'n> Import<'n, '_> {
         let mut level = above.clone();
         for plugin in plugins.iter().filter(enabled) {
             let name = text(plugin, "name").unwrap_or_default();
-            let credential = CREDENTIALS.iter().find(|(known, _)| *known == name);
+            let credential = credential::CREDENTIALS
+                .iter()
+                .find(|(known, _)| *known == name);
             if let Some((_, part)) = credential {
-                level.credential = Some(part);
+                level.credential = Some(credential::part(name, part, plugin));
             }
         }
         let mut own: Option<Vec<usize>> = None;
@@ -235,7 +230,7 @@ impl<'n> Import<'n, '_> {
             }
             match text(plugin, "name").unwrap_or_default() {
                 "rate-limiting" => {
-                    let limits = self.plugin(plugin, called, level.credential);
+                    let limits = self.plugin(plugin, called, level.credential.as_deref());
                     own.get_or_insert_default().extend(limits);
                 }
                 name if is_about_rates(name) => self.writer.unsupported(&format!(
@@ -273,12 +268,7 @@ impl<'n> Import<'n, '_> {
     }
 
     /// Returns the indexes of the limits of one plugin.
-    fn plugin(
-        &mut self,
-        plugin: &YamlNode,
-        called: &str,
-        credential: Option<&'static str>,
-    ) -> Vec<usize> {
+    fn plugin(&mut self, plugin: &YamlNode, called: &str, credential: Option<&str>) -> Vec<usize> {
         let empty = YamlNode {
             at: 0..0,
             content: yaml::Content::Table(Vec::new()),
@@ -341,7 +331,7 @@ fn refers(node: &YamlNode, kind: &str, to: &YamlNode) -> bool {
 /// Returns the key part of the plugin; `None` for one counter.
 fn key(
     config: &YamlNode,
-    credential: Option<&'static str>,
+    credential: Option<&str>,
     lost: &mut Vec<String>,
 ) -> Result<Option<String>, String> {
     match text(config, "limit_by").unwrap_or("consumer") {
@@ -359,6 +349,11 @@ fn key(
                     "limit_by: {by}: counted by {part}, which is not verified here, and each \
                      credential of a consumer has counters of its own"
                 ));
+                if part.starts_with("header:") && part != "header:authorization" {
+                    lost.push(format!(
+                        "key-auth: the key is read from {part} only, not from the query or the body"
+                    ));
+                }
                 part.to_owned()
             }
         })),
@@ -454,6 +449,21 @@ routes:
     ] }]
 }"#;
         insta::assert_snapshot!(kong(text).unwrap().text);
+    }
+
+    #[test]
+    fn key_auth_names_its_header() {
+        let text = "
+plugins:
+  - { name: key-auth, config: { key_names: [x-key, token] } }
+  - { name: rate-limiting, config: { minute: 5 } }
+";
+        let imported = kong(text).unwrap();
+        assert!(
+            imported.text.contains("key = [\"header:x-key\"]"),
+            "{}",
+            imported.text
+        );
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::config::{Context, parse};
 /// Maximum number of characters of a limit's name.
 const MAX_NAME: usize = 40;
 
+/// Time after which the permit of a request in flight comes back in any case.
+pub(super) const LEASE: &str = "24h";
 /// A limit beside which other tables are tried.
 const PROBE: &str = "[[limit]]\nname = \"probe\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n";
 
@@ -65,8 +67,16 @@ impl Writer {
         Some(name)
     }
 
-    /// Writes an exemption of limits that were written before.
+    /// Writes an exemption of limits that were written before. An exemption of all requests is not
+    /// written: the limits would never apply.
     pub(crate) fn exempt(&mut self, names: &[String], matches: &Matches, reason: &str) {
+        if matches.is_empty() {
+            let names = names.join(", ");
+            self.unsupported(&format!(
+                "{names}: also counts requests of {reason}: without them it would never apply"
+            ));
+            return;
+        }
         let body = format!(
             "[[exempt]]\nlimits = {}\nmatch = {}\nreason = {}\n",
             list(names),
@@ -224,4 +234,21 @@ pub(crate) fn entry_name(key: &str, before: &[String]) -> String {
         number += 1;
     }
     named(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exemption_of_all_requests_is_not_written() {
+        let mut writer = Writer::default();
+        writer.exempt(&["a".to_owned()], &Matches::new(), "route b");
+        let imported = writer.finish();
+        assert!(!imported.text.contains("[[exempt]]"), "{}", imported.text);
+        assert_eq!(
+            imported.unsupported,
+            ["a: also counts requests of route b: without them it would never apply"]
+        );
+    }
 }

@@ -10,6 +10,7 @@
 
 mod directive;
 mod place;
+mod server;
 mod zone;
 
 use std::collections::{HashMap, HashSet};
@@ -28,6 +29,7 @@ that a native policy does not support.
 
 The buckets admit the requests that nginx admits, at the same times. `queue` holds requests back as
 `limit_req` without `nodelay` does: at the proxy listener, and at the http listener behind a proxy.
+`concurrency` counts at the proxy listener only: behind nginx, keep `limit_conn` in nginx.
 The status 503 is nginx's own; 429 is what clients understand. `ip/128` counts each IPv6
 address by itself, as nginx does; `ip` counts networks of 64 bits, of which one client has many
 addresses.

@@ -11,9 +11,9 @@
 mod rule;
 
 use super::Imported;
-use super::areas::{self, Area, Shape};
+use super::areas::{self, Area, Listeners, Shape};
 use super::document::{below, field, fields, named, parse_toml, text, texts};
-use super::limits::{ImportedLimit, Writer, list, quoted};
+use super::limits::{ImportedLimit, LEASE, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use crate::envoy::yaml::{self, YamlNode};
 
@@ -24,10 +24,9 @@ a native policy does not support.
 The buckets are those of Traefik, with one difference: Traefik holds a request back for up to half
 of the time between two permits before it refuses it, and here it is refused at once. `ip/128`
 counts each IPv6 address by itself, as Traefik does; `ip` counts networks of 64 bits. Paths are
-compared in any spelling and in any case. Counters begin afresh.";
+compared in any spelling and in any case. `concurrency` counts at the proxy listener only: behind
+Traefik, keep `inFlightReq` in Traefik. Counters begin afresh.";
 
-/// Time after which the permit of a request comes back in any case.
-const LEASE: &str = "24h";
 /// Maximum number of middlewares within a chain, and of chains within one another.
 const MAX_CHAINED: usize = 100;
 /// Middlewares about limits that have no counterpart.
@@ -98,7 +97,8 @@ fn import(root: &YamlNode, writer: &mut Writer) {
         let written = text(router, "rule").unwrap_or_default();
         let called = format!("router {name}");
         match rule::shape(written) {
-            Ok(shape) => {
+            Ok(mut shape) => {
+                shape.listeners = listeners(router);
                 let priority = text(router, "priority").and_then(|text| text.parse().ok());
                 let rank = priority.filter(|rank| *rank > 0).unwrap_or(written.len());
                 areas.push(Area {
@@ -136,6 +136,19 @@ fn import(root: &YamlNode, writer: &mut Writer) {
         }
     }
     areas::write(&areas, &drafts, writer);
+}
+
+/// Returns where the requests of a router arrive: a router with `tls` serves encrypted requests
+/// only, and one without it the others.
+fn listeners(router: &YamlNode) -> Listeners {
+    let tls = fields(router)
+        .iter()
+        .find(|(key, _)| super::document::scalar(key).is_some_and(|key| key == "tls"));
+    let is_false = |node: &YamlNode| super::document::scalar(node) == Some("false");
+    Listeners {
+        names: texts(router, "entryPoints"),
+        tls: Some(tls.is_some_and(|(_, node)| !is_false(node))),
+    }
 }
 
 fn find<'n>(middlewares: &'n [(YamlNode, YamlNode)], name: &str) -> Option<&'n YamlNode> {
@@ -361,6 +374,46 @@ http:
 tcp: { middlewares: { few: { inFlightConn: { amount: 1 } } } }
 ";
         insta::assert_snapshot!(traefik(yaml, TraefikFormat::Yaml).unwrap().text);
+    }
+
+    #[test]
+    fn routers_of_other_entry_points_take_no_limits_away() {
+        for (secure, redirect) in [
+            ("entryPoints: [websecure]", "entryPoints: [web]"),
+            ("tls: {}", "middlewares: []"),
+        ] {
+            let yaml = format!(
+                "
+http:
+  routers:
+    shop: {{ rule: Host(`shop.example`), middlewares: [limit], {secure} }}
+    redirect: {{ rule: Host(`shop.example`), priority: 100, {redirect} }}
+  middlewares:
+    limit: {{ rateLimit: {{ average: 5 }} }}
+"
+            );
+            let imported = traefik(&yaml, TraefikFormat::Yaml).unwrap();
+            assert_eq!(imported.limits, 1);
+            assert!(!imported.text.contains("[[exempt]]"), "{}", imported.text);
+        }
+    }
+
+    #[test]
+    fn a_router_above_all_of_a_limit_does_not_end_it() {
+        let yaml = "
+http:
+  routers:
+    shop: { rule: Host(`shop.example`), middlewares: [limit] }
+    all: { rule: PathPrefix(`/`), priority: 100 }
+  middlewares:
+    limit: { rateLimit: { average: 5 } }
+";
+        let imported = traefik(yaml, TraefikFormat::Yaml).unwrap();
+        assert!(!imported.text.contains("[[exempt]]"), "{}", imported.text);
+        assert_eq!(
+            imported.unsupported,
+            ["shop limit: also counts requests of router all: without them it would never apply"]
+        );
     }
 
     #[test]

@@ -570,6 +570,14 @@ fn limits_count_by_values_of_the_body() {
             "4294967295 7",
         ),
         ("/chat", json, r#"{"user":{"id":7},"max_tokens":-3}"#, "1 7"),
+        // Else a client would pass a spent limit.
+        ("/chat", json, r#"{"user":{"id":7},"max_tokens":0}"#, "1 7"),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":-0.0}"#,
+            "1 7",
+        ),
         ("/chat", json, r#"{"user":{"id":7}}"#, "1 7"),
         ("/chat", json, r#"{"max_tokens":30}"#, ""),
         ("/chat", json, r#"{"user":{"id":7},"user":{"id":8}}"#, "-"),
@@ -599,4 +607,37 @@ fn an_application_that_reads_the_body_itself_sends_its_values_as_attributes() {
     assert_eq!(key.display_parts().collect::<Vec<_>>(), ["ann"]);
     policy.charges(&Facts::default(), WallTime::UNKNOWN, &mut charges);
     assert_eq!((charges.entries.len(), charges.missing.len()), (0, 1));
+}
+
+#[test]
+fn a_field_of_a_form_that_the_query_names_is_refused() {
+    let text = "version = 1\n[[limit]]\nname = \"login\"\nkey = [\"form:user\"]\nlimit = \"5/1m\"\n\
+        missing_key = \"skip\"\n";
+    let policy = parse(text, Context::default()).unwrap().policy;
+    let form = ("content-type", &b"application/x-www-form-urlencoded"[..]);
+    // Number of charges, and of refusals.
+    let charged = |query, body: &str, attributes| {
+        let body = BodyFields::read(policy.rules.body_fields(), &[form], body.as_bytes());
+        let facts = Facts {
+            query,
+            attributes,
+            body: Some(&body),
+            ..Facts::default()
+        };
+        let mut charges = Charges::default();
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
+        (charges.entries.len(), charges.missing.len())
+    };
+    for (query, body, expected) in [
+        ("", "user=ann", (1, 0)),
+        ("users=1&x=user", "user=ann", (1, 0)),
+        ("user=victim", "user=ann", (0, 1)),
+        ("x=1&us%65r=victim", "user=ann", (0, 1)),
+        ("USER", "user=ann", (0, 1)),
+        ("user=victim", "x=1", (0, 0)),
+    ] {
+        assert_eq!(charged(query, body, &[]), expected, "?{query} and {body}");
+    }
+    let stated = &[("form:user", "ann")];
+    assert_eq!(charged("user=victim", "user=bob", stated), (1, 0));
 }

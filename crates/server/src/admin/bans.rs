@@ -3,31 +3,43 @@
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits};
-use ratekeeper_policy::Rule;
+use ratekeeper_policy::{RevealKeys, Rule};
 use ratekeeper_store::{Store, StoreError};
 use serde_json::{Value, json};
 
-use super::keys::{DEFAULT_TOP, find, key_in_words, key_of, numbers, parameters, top, unknown};
+use super::keys::{
+    DEFAULT_TOP, find, key_in_words, numbers, parameters, top, unknown, whole_key_of,
+};
 use super::reply;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::answer::key_parts;
 use crate::doors::problem::{NOT_LISTED, Problem, WRONG_QUERY, shown};
 use crate::listener::Reply;
 
-/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20`.
+/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20&reveal=policy`.
 struct BanQuery {
     limit: String,
     key: Vec<String>,
     span: Option<Nanos>,
     top: Option<usize>,
+    shown: ShownKeys,
+}
+
+/// How the keys of a list are shown.
+#[derive(Clone, Copy)]
+enum ShownKeys {
+    /// As a call that lifts a ban takes them.
+    Plain,
+    /// As `reveal_keys` says.
+    ByPolicy,
 }
 
 impl BanQuery {
     /// Reads the parameters, of which a call knows those in `known`.
     fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, None);
+        let mut shown_keys = ShownKeys::Plain;
         for (parameter, value) in parameters(query)? {
             if !known.contains(&parameter) {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
@@ -37,6 +49,12 @@ impl BanQuery {
                 "limit" => limit = Some(value),
                 "top" => listed = Some(top("top", &value)?),
                 "for" => span = Some(ban_length(&value)?),
+                "reveal" if value == "policy" => shown_keys = ShownKeys::ByPolicy,
+                "reveal" => {
+                    let value = shown(&value);
+                    let detail = format!("`reveal={value}` is not understood; expected `policy`");
+                    return Err(Problem::new(WRONG_QUERY, detail));
+                }
                 _ => key.push(value),
             }
         }
@@ -46,6 +64,7 @@ impl BanQuery {
             key,
             span,
             top: listed,
+            shown: shown_keys,
         })
     }
 }
@@ -63,12 +82,12 @@ fn ban_length(text: &str) -> Result<Nanos, Problem> {
         })
 }
 
-/// `GET /v1/bans?limit=NAME&top=20`: the banned keys.
+/// `GET /v1/bans?limit=NAME&top=20`: the banned keys; with `reveal=policy` as `reveal_keys` says.
 pub(super) fn list<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "top"])?;
+    let query = BanQuery::read(query, &["limit", "top", "reveal"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let rule = banning(find(&policy, &query.limit)?)?;
     if shared.keeper.store().shared().is_some() {
@@ -86,15 +105,20 @@ pub(super) fn list<C: Clock>(
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.decision.verdict.retry_after()));
         entries.truncate(top);
     }
+    let how = match query.shown {
+        ShownKeys::Plain => RevealKeys::Raw,
+        ShownKeys::ByPolicy => policy.settings.reveal_keys,
+    };
+    let reveal = shared.key_reveal(how);
     let bans = entries.iter().map(|entry| {
-        let key = Key::from_bytes(&entry.key);
         json!({
-            "key": key_in_words(rule, key),
+            "key": reveal.key(rule, Key::from_bytes(&entry.key)),
             "ends_after_ms": ends_after_ms(&entry.decision),
         })
     });
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
+        "reveal_keys": how.word(),
         "bans": bans.collect::<Vec<_>>(),
     })))
 }
@@ -129,15 +153,7 @@ async fn set<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let rule = banning(find(&policy, &query.limit)?)?;
-    let parts = key_parts(rule).count();
-    if query.key.len() < parts {
-        let detail = format!(
-            "the key of `{}` has {parts} parts; add `&key=VALUE` for each",
-            rule.limit.name
-        );
-        return Err(Problem::new(WRONG_QUERY, detail));
-    }
-    let bytes = key_of(&policy, rule, &query.key)?;
+    let bytes = whole_key_of(&policy, rule, &query.key)?;
     let key = Key::from_bytes(&bytes);
     let store = shared.keeper.store();
     let (mut was_banned, mut standing) = (false, None);
@@ -168,9 +184,8 @@ async fn set<C: Clock>(
     };
     let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
     let text = format!("key {parts} of limit {} {did}", rule.limit.name);
-    shared
-        .changes
-        .note(shared.unix_millis(now), ChangeKind::Change, &text);
+    let at = shared.unix_millis(now);
+    shared.changes.note(at, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

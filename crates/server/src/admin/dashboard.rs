@@ -10,6 +10,8 @@
 //! its own, because it holds nothing; every number comes from a call that needs it
 //! ([ADR 0041](../../../../docs/adr/0041-the-dashboard-asks.md)).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
@@ -20,7 +22,7 @@ use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
 use super::keys::{find, parameters, unknown};
-use super::reply;
+use super::{reply, text, top};
 use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
 use crate::doors;
@@ -28,9 +30,8 @@ use crate::doors::answer::{key_parts, mode};
 use crate::doors::problem::{Problem, WRONG_QUERY};
 use crate::history::{Cell, MAX_LIMITS};
 use crate::listener::Reply;
-use crate::top_keys::{TopOrder, TopWindow};
 
-/// Maximum number of limits in the state: those that refuse most.
+/// Maximum number of limits in the state: those with a history that refuse most.
 const MAX_SHOWN: usize = 100;
 /// Seconds of one cell of the trend of a limit.
 const TREND_STEP: usize = 5;
@@ -81,24 +82,36 @@ pub(super) fn file(path: &str) -> Option<Response<Reply>> {
 }
 
 /// `GET /v1/dashboard`: the state of the service.
-pub(super) fn snapshot<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
-    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
-    let mut last = shared.snapshot.0.lock();
-    let body = match &*last {
-        Some((made, body)) if *made == second => body.clone(),
-        _ => {
-            let body = Bytes::from(state(shared).to_string());
-            *last = Some((second, body.clone()));
-            body
-        }
+pub(super) async fn snapshot<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+) -> Response<Reply> {
+    let shared = Arc::clone(shared);
+    // On a thread of its own, so that no decision waits while the state is made.
+    let made = tokio::task::spawn_blocking(move || last_state(&shared)).await;
+    let Ok(body) = made else {
+        let words = "making the state of the dashboard failed\n";
+        return text(StatusCode::INTERNAL_SERVER_ERROR, words);
     };
-    drop(last);
     let mut response = doors::json(StatusCode::OK, body);
     let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_store);
     response
+}
+
+/// Returns the state of this second, which the first viewer of the second makes.
+fn last_state<C: Clock>(shared: &ServiceContext<C>) -> Bytes {
+    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
+    let mut last = shared.snapshot.0.lock();
+    match &*last {
+        Some((made, body)) if *made == second => body.clone(),
+        _ => {
+            let body = Bytes::from(state(shared).to_string());
+            *last = Some((second, body.clone()));
+            body
+        }
+    }
 }
 
 /// `GET /v1/history?limit=NAME`: the minutes of a day, the newest last.
@@ -136,6 +149,7 @@ fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     });
     let changes: Vec<Value> = changes.collect();
     let limits = limits(shared, &policy);
+    let alerts = shared.alerts.counts();
     json!({
         "at": rfc3339(shared.unix_millis(now)),
         "ready": shared.ready(),
@@ -146,7 +160,7 @@ fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "seconds": shared.history.total_seconds(),
         "store": store(shared),
         "held": shared.hold.standing().now,
-        "alerts": shared.alerts.active().len(),
+        "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
         "limits": limits,
         "changes": changes,
@@ -173,8 +187,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
 
 fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) -> Value {
     let now = shared.keeper.clock().now();
-    let (id, order) = (rule.limit.id, (TopOrder::Denied, TopWindow::Minute));
-    let found = shared.top_keys.top(id, order, (1, now));
+    let found = top::most_denied(shared, rule.limit.id, now);
     let busiest = found.as_ref().and_then(|found| found.keys.first());
     let mut about = json!({
         "name": &*rule.limit.name,

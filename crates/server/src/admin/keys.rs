@@ -1,4 +1,4 @@
-//! Keys: the balances of one key, or of those with the least remaining.
+//! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
 use http::Response;
 use ratekeeper::Clock;
@@ -8,6 +8,7 @@ use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
 use super::{bans, reply};
+use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::answer::key_parts;
@@ -68,14 +69,7 @@ pub(super) async fn key<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
-    let mut values = Vec::new();
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "key" => values.push(value),
-            other => return Err(unknown(other, "`key`")),
-        }
-    }
-    let bytes = key_of(&policy, rule, &values)?;
+    let bytes = key_of(&policy, rule, &key_values(query)?)?;
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     let store = shared.keeper.store();
@@ -104,6 +98,45 @@ pub(super) async fn key<C: Clock>(
         Problem::new(NO_SUCH_KEY, detail)
     })?;
     Ok(reply(&state(rule, quota, key, decision)))
+}
+
+/// `DELETE /v1/keys/LIMIT?key=VALUE`: resets one key under each of its numbers and under the
+/// helper limits that have the same key; `key` as for a look-up, all parts of it.
+pub(super) async fn reset<C: Clock>(
+    shared: &ServiceContext<C>,
+    name: &str,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, name)?;
+    let bytes = whole_key_of(&policy, rule, &key_values(query)?)?;
+    let key = Key::from_bytes(&bytes);
+    let now = shared.keeper.clock().now();
+    // Soft and elastic parts, and the candidate. Values of `distinct` have longer keys.
+    let beside = rule.otherwise.iter().chain(&rule.candidate);
+    let beside = beside.filter_map(|index| policy.rules.get(*index as usize));
+    let rules = std::iter::once(rule).chain(beside.filter(|other| other.is_extra()));
+    let limits = rules.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
+    let charges: Vec<Charge<'_>> = limits
+        .map(|(limit, _)| Charge {
+            limit,
+            key,
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        })
+        .collect();
+    let had = shared.keeper.store().reset(&charges, now).await;
+    let had = had.map_err(|error| doors::store_down(&error))?;
+    let reveal = shared.key_reveal(policy.settings.reveal_keys);
+    let shown = reveal.key(rule, key).join(", ");
+    let text = format!("reset: {} ({})", rule.limit.name, shown.escape_debug());
+    let at = shared.unix_millis(now);
+    shared.changes.note(at, ChangeKind::Change, &text);
+    Ok(reply(&json!({
+        "limit": &*rule.limit.name,
+        "key": key_in_words(rule, key),
+        "was_counted": had.contains(&true),
+    })))
 }
 
 /// Returns the state of a key in a shared store; `None` if it owes nothing.
@@ -156,6 +189,33 @@ pub(super) fn key_in_words(rule: &Rule, key: Key<'_>) -> Vec<String> {
         None => String::from(value),
     };
     key.display_parts().map(part).collect()
+}
+
+/// Reads the values of a key: `key=VALUE&key=VALUE`.
+fn key_values(query: &str) -> Result<Vec<String>, Problem> {
+    let each = parameters(query)?.into_iter();
+    let value = |(parameter, value)| match parameter {
+        "key" => Ok(value),
+        other => Err(unknown(other, "`key`")),
+    };
+    each.map(value).collect()
+}
+
+/// Returns the key of a rule with these values, one for each of its parts, as [`key_of`] does.
+pub(super) fn whole_key_of(
+    policy: &Policy,
+    rule: &Rule,
+    values: &[String],
+) -> Result<KeyBytes, Problem> {
+    let parts = key_parts(rule).count();
+    if values.len() < parts {
+        let detail = format!(
+            "the key of `{}` has {parts} parts; add `&key=VALUE` for each",
+            rule.limit.name
+        );
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    key_of(policy, rule, values)
 }
 
 /// Returns the key of a rule with these values of its parts, each as a request brings it or as

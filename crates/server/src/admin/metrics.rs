@@ -11,12 +11,12 @@ use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::Rule;
 use ratekeeper_store::Loans;
 
-use super::{text, usage_of, with_variants};
+use super::limits::{usage_of, with_variants};
+use super::{text, top};
 use crate::alerts::webhook::WebhookQueue;
 use crate::context::ServiceContext;
 use crate::listener::Reply;
 use crate::metrics::{Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, SharedStore};
-use crate::top_keys::{TopOrder, TopWindow};
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
 pub(super) async fn metrics<C: Clock + 'static>(
@@ -103,8 +103,7 @@ fn scrape<C: Clock>(shared: &ServiceContext<C>) -> String {
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.
 fn denied<C: Clock>(shared: &ServiceContext<C>, limit: LimitId, now: Time) -> DeniedKeys {
-    let first = (TopOrder::Denied, TopWindow::Minute);
-    let found = shared.top_keys.top(limit, first, (1, now));
+    let found = top::most_denied(shared, limit, now);
     let Some(found) = found.filter(|found| found.denied > 0) else {
         return DeniedKeys::default();
     };

@@ -2,7 +2,7 @@
 
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{Key, Time};
+use ratekeeper_core::{Key, LimitId, Time};
 use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use serde_json::{Value, json};
 
@@ -74,6 +74,16 @@ pub(super) fn answer<C: Clock>(
         None => limits(shared, &policy, &query),
     };
     Ok(reply(&answer))
+}
+
+/// Returns the denials of a limit in this minute and the one before it, with the most denied key.
+pub(super) fn most_denied<C: Clock>(
+    shared: &ServiceContext<C>,
+    limit: LimitId,
+    now: Time,
+) -> Option<TopKeysFound> {
+    let order = (TopOrder::Denied, TopWindow::Minute);
+    shared.top_keys.top(limit, order, (1, now))
 }
 
 fn keys<C: Clock>(

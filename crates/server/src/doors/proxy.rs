@@ -110,7 +110,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let client = self.client(caller);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
-        let (body, held_bytes) = match self.inspect(caller, &mut parts, body).await {
+        let (body, budget) = match self.inspect(caller, &mut parts, body).await {
             Ok(inspected) => inspected,
             Err(problem) => return self.problem(*problem, parts.headers.get(header::ORIGIN), id),
         };
@@ -129,10 +129,9 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             let _waits = caller.pulse.hold_back();
             let diverted = answer.as_ref().and_then(Answer::diverts_to);
             let gateway = self.upstreams.of_request(&parts, diverted);
-            let request = Request::from_parts(parts, inspect::request_body(body));
+            let request = Request::from_parts(parts, inspect::request_body(body, budget));
             gateway.forward(client, request, id.clone()).await
         };
-        drop(held_bytes); // sent, or on its way to a connection
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());

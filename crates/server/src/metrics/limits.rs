@@ -96,12 +96,11 @@ impl LimitsSnapshot {
                 continue;
             }
             snapshot.folded += 1;
-            match &mut snapshot.other {
-                Some(other) => other.add(&counts),
-                None => {
-                    counts.name = OTHER.into();
-                    snapshot.other = Some(counts);
-                }
+            if let Some(other) = &mut snapshot.other {
+                other.add(&counts);
+            } else {
+                counts.name = OTHER.into();
+                snapshot.other = Some(counts);
             }
         }
         snapshot

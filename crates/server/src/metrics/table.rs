@@ -4,6 +4,10 @@
 //!   FAMILIES --> /metrics: name, type, help, labels
 //!            --> the tests of docs/guide and examples/monitoring: each name and label there is here
 //! ```
+//!
+//! Values of labels are names of the policy and fixed words, but for `rule` of `rls_hits`, which
+//! holds names that callers may bring and is bounded, and `server` of `store_server_up`, an
+//! address of the shared store.
 
 use super::family::{Family, Kind};
 
@@ -39,9 +43,9 @@ families! {
     BANS: Counter "bans" ["limit" "mode"] "Bans that began";
     KEY_MISSING: Counter "key_missing" ["limit"] "Requests without a part of the limit's key";
     DENIED_KEYS: Gauge "denied_keys" ["limit"]
-        "Different keys that a limit denied in this minute and the one before it, an estimate";
+        "Different keys that a limit denied in this minute and the one before it, or would in shadow mode; an estimate";
     DENIED_BUSIEST: Gauge "denied_busiest_key_ratio" ["limit"]
-        "Share of these denials that the most denied key has; 0 without denials";
+        "Share of these denials, or would-be denials in shadow mode, that the most denied key has; 0 without denials";
     LIMIT_QUOTA: Gauge "limit_quota" ["limit"] "Maximum that a key of the limit may hold";
     LIMITS_FOLDED: Gauge "limits_folded" []
         "Limits that are counted together as (other), because there are more than max_limits";
@@ -158,6 +162,56 @@ mod tests {
             (!is_crate).then(|| (name.to_owned(), labels.map(str::to_owned).collect()))
         });
         each.flatten().collect()
+    }
+
+    /// Returns the labels that a rule or query names apart from a metric: in `by (..)`,
+    /// `on (..)` or `without (..)`, and as `$labels.WORD` of a message.
+    fn grouped(text: &str) -> Vec<&str> {
+        let mut labels = Vec::new();
+        for clause in ["by", "on", "without"] {
+            for open in [" (", "("] {
+                let opening = format!(" {clause}{open}");
+                let clauses = text.split(opening.as_str()).skip(1);
+                let lists = clauses.filter_map(|rest| Some(rest.split_once(')')?.0));
+                labels.extend(lists.flat_map(|list| list.split(',')).map(str::trim));
+            }
+        }
+        let words = text.split("$labels.").skip(1);
+        let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
+        labels.extend(words.map(|rest| &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())]));
+        labels
+    }
+
+    #[test]
+    fn rules_group_by_labels_of_their_metrics() {
+        let folder = root().join("examples/monitoring");
+        let rules = std::fs::read_to_string(folder.join("ratekeeper.rules.yml")).unwrap();
+        let mut texts: Vec<String> = rules.split("- alert: ").map(str::to_owned).collect();
+        let dashboard = std::fs::read_to_string(folder.join("grafana.json")).unwrap();
+        let dashboard = dashboard.replace("\\\"", "\"");
+        let lines = dashboard.lines().filter(|line| line.contains("\"expr\""));
+        texts.extend(lines.map(str::to_owned));
+        let guide = std::fs::read_to_string(root().join("docs/guide/is-it-effective.md")).unwrap();
+        let queries = guide.split("```promql").skip(1);
+        texts.extend(queries.filter_map(|rest| Some(rest.split_once("```")?.0.to_owned())));
+        let (mut seen, mut faults) = (0, Vec::new());
+        for text in &texts {
+            let names = named(text);
+            let families = FAMILIES.iter().filter(|it| {
+                let samples = samples(it);
+                names.iter().any(|(name, _)| samples.contains(name))
+            });
+            let mut known: BTreeSet<&str> = families.flat_map(|it| it.labels).copied().collect();
+            known.extend(["instance", "job", "le"]);
+            for label in grouped(text) {
+                seen += 1;
+                if !known.contains(label) {
+                    faults.push(format!("{label}: {text}"));
+                }
+            }
+        }
+        assert!(seen > 50, "only {seen} labels were found");
+        assert!(faults.is_empty(), "{faults:#?}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(super) struct Certificates {
     protocols: &'static [&'static [u8]],
     current: ArcSwap<Current>,
     seen: Mutex<Files>,
+    /// The error of the last look, and how many looks in a row had it.
+    failing: Mutex<(String, u32)>,
 }
 
 /// Certificates that were read without an error.
@@ -95,6 +97,7 @@ impl Certificates {
             protocols,
             current: ArcSwap::from_pointee(current),
             seen: Mutex::new(files),
+            failing: Mutex::default(),
         })
     }
 
@@ -131,13 +134,24 @@ impl Certificates {
         expiring.chain(exposed).collect()
     }
 
-    /// Reads the files again. Refused contents are not judged again until they change.
+    /// Reads the files again. Refused contents are not judged again until they change; files that
+    /// cannot be read are refused once, at the second look with the same error.
     pub(super) fn refresh(&self) -> Refreshed {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(files) = Files::read(&self.settings) else {
-            // The files may be in the middle of being replaced: the next look decides.
-            return Refreshed::Unchanged;
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = match Files::read(&self.settings) {
+            Ok(files) => files,
+            Err(why) => {
+                let before = if failing.0 == why { failing.1 } else { 0 };
+                *failing = (why.clone(), before.saturating_add(1));
+                // The files may be in the middle of being replaced: the second look decides.
+                return match before {
+                    1 => Refreshed::Refused(why),
+                    _ => Refreshed::Unchanged,
+                };
+            }
         };
+        *failing = (String::new(), 0);
         if files == *seen {
             return Refreshed::Unchanged;
         }
@@ -263,7 +277,7 @@ impl ResolvesServerCert for ByName {
 }
 
 /// Returns the seconds since 1970 at which a certificate expires. Its expiry is the first thing that
-/// is wrong with it at the end of all time, and the error has the date.
+/// is wrong with it at the latest representable time, and the error has the date.
 fn expiry(certificate: &CertificateDer<'_>, provider: &Arc<CryptoProvider>) -> Option<u64> {
     const END_OF_TIME: Duration = Duration::from_secs(u64::MAX);
     let mut roots = RootCertStore::empty();
@@ -291,7 +305,7 @@ fn failed(path: &Path, why: &dyn fmt::Display) -> String {
 }
 
 /// Returns the contents of a file, and whether every user of the machine can read it.
-fn read_file(path: &Path) -> Result<(Vec<u8>, bool), String> {
+pub(super) fn read_file(path: &Path) -> Result<(Vec<u8>, bool), String> {
     const READ_BY_OTHERS: u32 = 0o004;
     let file = open_regular(path).map_err(|why| failed(path, &why))?;
     let mode = file.metadata().map(|it| it.permissions().mode());
@@ -335,7 +349,7 @@ mod tests {
         let settings = written(directory.path());
         let mode = |bits| std::fs::Permissions::from_mode(bits);
         std::fs::set_permissions(&settings.key, mode(0o640)).unwrap();
-        let certificates = Certificates::read(&[settings.clone()], OFFERED).unwrap();
+        let certificates = Certificates::read(std::slice::from_ref(&settings), OFFERED).unwrap();
         assert_eq!(certificates.expiries(), [Some(END)]);
         let name = settings.certificate.display();
         for (before, expected) in [
@@ -355,5 +369,25 @@ mod tests {
         let warnings = certificates.warnings(0);
         assert!(warnings[0].contains("run chmod 600"), "{warnings:?}");
         assert!(!format!("{certificates:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn files_that_become_unreadable_are_refused_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = written(directory.path());
+        let certificates = Certificates::read(std::slice::from_ref(&settings), OFFERED).unwrap();
+        let away = directory.path().join("away.key");
+        for _ in 0..2 {
+            std::fs::rename(&settings.key, &away).unwrap();
+            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
+            let refused = certificates.refresh();
+            let Refreshed::Refused(why) = &refused else {
+                panic!("{refused:?}");
+            };
+            assert!(why.contains("site.key"), "{why}");
+            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
+            std::fs::rename(&away, &settings.key).unwrap();
+            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
+        }
     }
 }

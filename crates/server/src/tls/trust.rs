@@ -1,7 +1,6 @@
 //! Trust: the authorities that sign for the servers we call.
 
 use std::fmt;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,10 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::regular_file::open_regular;
-
-/// Maximum size of the file of authorities.
-const MAX_PEM_BYTES: u64 = 1 << 20;
+use super::certificates::read_file;
 
 /// Returns the configuration of a client that trusts the authorities in `ca`, or those of the
 /// system.
@@ -23,7 +19,7 @@ pub(crate) fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = ca {
         let failed = |why: &dyn fmt::Display| format!("`{}`: {why}", path.display());
-        let pem = read_bounded(path).map_err(|why| failed(&why))?;
+        let (pem, _) = read_file(path)?;
         for root in read_certificates(&pem, path)? {
             roots.add(root).map_err(|why| failed(&why))?;
         }
@@ -48,12 +44,4 @@ pub(super) fn read_certificates(
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());
     chain.ok_or_else(|| format!("`{}`: no certificate in PEM", path.display()))
-}
-
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_regular(path)?
-        .take(MAX_PEM_BYTES)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

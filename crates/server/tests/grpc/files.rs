@@ -1,10 +1,12 @@
 //! Fields of answers beside the statuses, under files of Envoy's reference service.
 
+use ratekeeper_server::Door;
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 use serde_json::{Value, json};
 
 use super::client::{Client, SHOULD_RATE_LIMIT};
-use super::rls::user;
+use super::json::http;
+use super::rls::{descriptor, request, user};
 use super::{Fixture, run};
 
 const OVER_LIMIT: i32 = ratekeeper_wire::rate_limit_response::Code::OverLimit as i32;
@@ -104,6 +106,36 @@ fn metadata_is_sent_if_configured() {
     ] {
         let fields = refusal(settings).dynamic_metadata.unwrap().fields;
         assert!(fields.keys().eq(names), "{settings}: {fields:?}");
+    }
+}
+
+#[test]
+fn calls_without_a_limit_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("limits.yaml"), LIMITS).unwrap();
+    let policy = "version = 1\n[envoy]\nconfig = \"limits.yaml\"";
+    let fixture = Fixture::in_directory(policy, directory);
+    let other = || descriptor(&[("path", "/new")]);
+    let mut back = other();
+    back.is_negative_hits = true;
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        for descriptors in [
+            vec![descriptor(&[("user", "ada")])],
+            vec![other()],
+            vec![other(), descriptor(&[("user", "ada")])],
+            vec![back],
+        ] {
+            client.call(SHOULD_RATE_LIMIT, &request(descriptors)).await;
+        }
+    });
+    let admin = fixture.service.address(Door::Admin).unwrap();
+    let (_, metrics) = http(admin, "GET /metrics", "");
+    for series in [
+        r#"ratekeeper_unlimited_requests_total{protocol="rls"} 1"#,
+        r#"ratekeeper_requests_total{protocol="rls",result="allowed"} 3"#,
+    ] {
+        assert!(metrics.contains(series), "{series}\n{metrics}");
     }
 }
 

@@ -257,7 +257,7 @@ fn an_upstream_that_is_not_trusted_receives_nothing() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("ca.pem"), ours.pem()).unwrap();
     let url = format!("https://{}", upstream.address);
-    let proxy = Proxy::start_in(directory, &[url.clone()], trust, OPEN);
+    let proxy = Proxy::start_in(directory, std::slice::from_ref(&url), trust, OPEN);
     assert_eq!(proxy.client().get("/").status(), 502);
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("ca.pem"), ours.pem()).unwrap();
@@ -456,7 +456,7 @@ fn an_upstream_that_is_killed_breaks_its_streams_and_no_others() {
     let hangs = serve(|_, mut respond: SendResponse<Bytes>| async move {
         let mut send = respond.send_response(Response::new(()), false).unwrap();
         send.send_data(Bytes::from("part"), false).unwrap();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     let killed = Http2Upstream::start(None, Builder::new(), hangs);
     let other = Http2Upstream::start(None, Builder::new(), serve(echo));

@@ -91,3 +91,27 @@ fn a_limit_sends_what_it_denies_to_its_route_and_other_limits_refuse() {
     };
     assert_eq!([decisions("shadow"), decisions("enforce")], [4, 0]);
 }
+
+#[test]
+fn a_limit_with_a_route_refuses_what_has_no_count() {
+    let [usual, spare] = ["usual", "spare"].map(named);
+    let limits = "[[limit]]\nname = \"tenants\"\nkey = [\"header:x-tenant\"]\nlimit = \"1/1h\"\n\
+                  missing_key = \"deny\"\non_limit = \"route:spare\"\n\
+                  [[override]]\nlimit = \"tenants\"\n\
+                  key = { \"header:x-tenant\" = \"banned\" }\nset = \"blocked\"\n";
+    let proxy = Proxy::start(&[usual.address], &route("spare", "", &spare), limits);
+    let mut client = proxy.client();
+    for (field, expected) in [
+        ("x-tenant: a\r\n", Ok("usual")),
+        ("x-tenant: a\r\n", Ok("spare")),
+        ("", Err(429)), // the key is missing
+        ("x-tenant: banned\r\n", Err(429)),
+    ] {
+        let response = client.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\n{field}\r\n"));
+        let found = match response.status() {
+            200 => Ok(response.text()),
+            status => Err(status),
+        };
+        assert_eq!(found, expected, "{field}");
+    }
+}

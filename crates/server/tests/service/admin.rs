@@ -107,7 +107,7 @@ fn invalid_calls_are_refused() {
         "GET /v1/check",
         "POST /metrics",
         "GET /v1/reload",
-        "DELETE /v1/keys/login?key=192.0.2.1",
+        "POST /v1/keys/login?key=192.0.2.1",
         "GET /v1/keys",
         "GET /v1/keys?limit=logn",
         "GET /v1/keys?limit=login&top=0",
@@ -380,4 +380,34 @@ fn listeners_open_to_the_network_are_reported() {
         _ => None,
     });
     assert!(notice.contains("open to the network"), "{notice}");
+}
+
+#[test]
+fn limits_show_their_helpers_and_their_exceptions() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+timezone = "UTC"
+
+[[limit]]
+name     = "accounts"
+key      = ["header:x-device"]
+distinct = "attr:account"
+limit    = "5/day"
+
+[[limit]]
+name     = "api"
+key      = ["ip"]
+limit    = "10/1m"
+priority = { last = "20%", match = { path = "/health" } }
+"#,
+    );
+    let answer = fixture.admin().get("/v1/limits").json();
+    let limits = answer["limits"].as_array().unwrap();
+    let named = |name| limits.iter().find(|limit| limit["name"] == name).unwrap();
+    assert_eq!(named("accounts")["distinct"], "attr:account");
+    assert!(named("accounts")["part_of"].is_null());
+    assert_eq!(named("accounts+seen")["part_of"], "accounts");
+    assert_eq!(named("api")["priority"], "20%");
+    assert!(named("api")["distinct"].is_null());
 }

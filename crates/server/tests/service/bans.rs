@@ -147,3 +147,25 @@ fn keys_of_strangers_are_bounded() {
         .status;
     assert_eq!(status, 400);
 }
+
+#[test]
+fn a_list_for_viewers_shows_keys_as_the_policy_says() {
+    for (how, shows) in [("hash", "ip=~"), ("raw", "ip=192.0.2.1")] {
+        let policy = POLICY.replace(
+            "version = 1",
+            &format!("version = 1\nreveal_keys = \"{how}\""),
+        );
+        let fixture = Fixture::new(&policy);
+        let mut admin = fixture.admin();
+        admin.post(&format!("/v1/bans?{KEY}&for=1h"), "");
+        let plain = admin.get("/v1/bans?limit=login").json();
+        assert_eq!(plain["bans"][0]["key"][0], "ip=192.0.2.1");
+        let shown = admin.get("/v1/bans?limit=login&reveal=policy").json();
+        assert_eq!(shown["reveal_keys"], how);
+        let key = shown["bans"][0]["key"][0].as_str().unwrap();
+        assert!(key.starts_with(shows), "{key}");
+    }
+    let fixture = Fixture::new(POLICY);
+    let wrong = fixture.admin().get("/v1/bans?limit=login&reveal=all");
+    assert_eq!(wrong.status, 400);
+}

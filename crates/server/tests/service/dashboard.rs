@@ -2,6 +2,7 @@
 
 use super::Fixture;
 use ratekeeper_core::Nanos;
+use ratekeeper_policy::AdminWrites;
 
 const POLICY: &str = r#"
 version = 1
@@ -88,4 +89,71 @@ fn resets_and_bans_are_among_the_changes() {
             "reset: login (ip=192.0.2.1)",
         ]
     );
+}
+
+/// Keys of which no request can be made again: a hashed one, and a network.
+const KEYS: &str = r#"
+version = 1
+
+[listen]
+admin_writes = "open"
+
+[[limit]]
+name   = "by-key"
+match  = { path = "/key" }
+key    = ["api_key"]
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name   = "by-network"
+match  = { path = "/network" }
+key    = ["ip"]
+bucket = { size = 2, refill = "1/1h" }
+"#;
+
+#[test]
+fn a_key_is_reset_as_the_lists_show_it() {
+    let fixture = Fixture::new(KEYS);
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    for (limit, request) in [
+        (
+            "by-key",
+            r#"{"request":{"path":"/key","headers":{"x-api-key":"abc"}}}"#,
+        ),
+        (
+            "by-network",
+            r#"{"request":{"path":"/network","ip":"2001:db8::1"}}"#,
+        ),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(http.post("/v1/check", request).status, 200);
+        }
+        assert_eq!(http.post("/v1/check", request).status, 429);
+        let listed = admin.get(&format!("/v1/keys?limit={limit}")).json();
+        let part = listed["keys"][0]["key"][0].as_str().unwrap();
+        let value = part.split_once('=').unwrap().1.to_owned();
+        let reset = format!("DELETE /v1/keys/{limit}?key={value}");
+        let answer = admin.ask(&reset, b"");
+        assert_eq!(answer.status, 200, "{limit} {value}: {}", answer.body);
+        assert_eq!(answer.json()["was_counted"], true);
+        assert_eq!(admin.ask(&reset, b"").json()["was_counted"], false);
+        assert_eq!(http.post("/v1/check", request).status, 200, "{limit}");
+    }
+    let missing = admin.ask("DELETE /v1/keys/by-key", b"");
+    assert_eq!(missing.status, 400, "a reset needs the whole key");
+    fixture.clock.advance(Nanos::from_secs(1));
+    let state = admin.get("/v1/dashboard").json();
+    let text = state["changes"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("reset: by-network (ip=~"), "{text}");
+}
+
+#[test]
+fn a_reset_of_a_key_is_a_write() {
+    let fixture = Fixture::with(POLICY, |mut config| {
+        config.admin_writes = Some(AdminWrites::Token);
+        config
+    });
+    let mut admin = fixture.admin();
+    let refused = admin.ask("DELETE /v1/keys/login?key=192.0.2.1", b"");
+    assert_eq!(refused.status, 403, "{}", refused.body);
 }

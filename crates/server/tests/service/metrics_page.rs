@@ -23,12 +23,16 @@ alert = { above = "80%", for = "2m" }
 concurrency = { max = 1, lease = "1s" }
 "#;
 
-/// Shown once the store has sent its time, and with files of Envoy's rate limit service.
-const LATER: [&str; 4] = [
+/// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases
+/// of `[geo]`, with `ban` of a limit, and with certificates.
+const LATER: [&str; 7] = [
     "ratekeeper_bans_total",
     "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",
+    "ratekeeper_certificate_expiry_timestamp_seconds",
+    "ratekeeper_certificate_reloads_total",
+    "ratekeeper_tls_handshake_failures_total",
 ];
 
 /// Returns the names between backticks in the first cell of the rows of tables.

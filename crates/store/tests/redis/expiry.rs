@@ -31,16 +31,25 @@ fn limit(id: u32, quota: &str) -> Limit {
     }
 }
 
-/// The moment, the milliseconds for which a key stays, and its value, at once.
+/// The moment, the milliseconds for which a key stays, and its value, at once: a script that the
+/// system has interrupted between its readings is run again.
 fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, String)> {
     let look = redis::Script::new(
-        "local now = redis.call('TIME')
-         local value = redis.call('GET', KEYS[1])
-         return {now[1] * 1000 + math.floor(now[2] / 1000), redis.call('PTTL', KEYS[1]), value}",
+        "local function now()
+             local time = redis.call('TIME')
+             return time[1] * 1000 + math.floor(time[2] / 1000)
+         end
+         local value, before = redis.call('GET', KEYS[1]), now()
+         local stays = redis.call('PTTL', KEYS[1])
+         return {before, stays, now(), value}",
     );
-    let (now, stays, value): (u64, i64, Option<String>) =
-        look.key(name).invoke(connection).unwrap();
-    Some((now, u64::try_from(stays).ok()?, value?))
+    loop {
+        let (before, stays, after, value): (u64, i64, u64, Option<String>) =
+            look.key(name).invoke(connection).unwrap();
+        if after <= before + 1 {
+            return Some((before, u64::try_from(stays).ok()?, value?));
+        }
+    }
 }
 
 /// When a value becomes meaningless: milliseconds since 1970, rounded up.

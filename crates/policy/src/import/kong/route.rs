@@ -42,6 +42,7 @@ pub(super) fn shape(route: &YamlNode) -> Result<Shape, String> {
         hosts: texts(route, "hosts"),
         paths,
         more,
+        ..Shape::default()
     })
 }
 

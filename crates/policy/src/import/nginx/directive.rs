@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use crate::config::{Findings, codes, shown};
 
-/// Maximum size of a file in bytes.
-const MAX_BYTES: usize = 4 << 20;
+/// Maximum size of a file in bytes, which is that of the command line too.
+const MAX_BYTES: usize = 2 << 20;
 /// Maximum depth of blocks within one another.
 const MAX_DEPTH: usize = 32;
 
@@ -45,7 +45,7 @@ impl Directive {
 pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Vec<Directive>> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
-        out.error(codes::TOO_LARGE, 0..0, message, "at most 4 MiB");
+        out.error(codes::TOO_LARGE, 0..0, message, "at most 2 MiB");
         return None;
     }
     let mut reader = Reader {

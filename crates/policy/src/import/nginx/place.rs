@@ -5,19 +5,18 @@
 //!                                A              B
 //! ```
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::directive::Directive;
+use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
 use super::zone::Use;
-use crate::import::areas::{PathRange, Shape};
+use crate::import::areas::{Listeners, PathRange, Shape};
 use crate::import::limits::Writer;
 
 /// Status of a refusal without `limit_req_status`.
 const DEFAULT_STATUS: u16 = 503;
 /// Rank of one character of a path, so that a whole path is above a prefix as long as it.
 const PATH_RANK: usize = 2;
-/// Rank of a named host, above those of all paths.
-const HOST_RANK: usize = 1 << 32;
 
 /// A server or a location.
 pub(super) struct Place {
@@ -85,17 +84,7 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Plac
     let http = directives.iter().find(|directive| directive.name == "http");
     // A file of `conf.d` has servers outside of `http`; the output of `nginx -T` has them too.
     let in_force = if let Some(http) = http {
-        for directive in directives {
-            let name = directive.name.as_str();
-            let stray = name == "location" && super::has_limits(directive);
-            if stray || matches!(name, "limit_req" | "limit_conn") {
-                writer.unsupported(&format!(
-                    "line {}: {name}: not imported: it stands in a file that is included \
-                     elsewhere; put it in place of the `include`",
-                    directive.line
-                ));
-            }
-        }
+        report_strays(directives, writer);
         let block = http.block.as_deref().unwrap_or_default();
         let in_force = InForce::NOTHING.within(block, writer);
         found.extend(servers_of(block, &in_force));
@@ -108,17 +97,35 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Plac
     if found.iter().any(|(server, _)| !only_returns(server)) {
         found.retain(|(server, _)| !only_returns(server));
     }
-    let fallback = found
-        .iter()
-        .position(|(server, _)| is_default(server))
-        .unwrap_or(0);
+    let fallback = fallback(&found);
     let is_alone = found.len() == 1;
     let mut places = Vec::new();
-    let mut seen: HashSet<String> = HashSet::new();
+    // The ports of each name.
+    let mut seen: HashMap<String, Vec<String>> = HashMap::new();
+    // Ports with a default server, and those of the servers before.
+    let mut ports_seen = default_ports(&found);
     for (index, (server, around)) in found.iter().enumerate() {
         let block = server.block.as_deref().unwrap_or_default();
         let in_force = around.within(block, writer);
-        let names = names(block);
+        let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
+        let ports = ports(block);
+        let is_first = ports.iter().any(|port| !ports_seen.contains(port));
+        ports_seen.extend(ports.iter().cloned());
+        let mut names = names(block);
+        let is_new = |name: &String, port: &String| {
+            !seen.get(name).is_some_and(|ports| ports.contains(port))
+        };
+        let has_names = !names.is_empty();
+        names.retain(|name| ports.iter().any(|port| is_new(name, port)));
+        if has_names && names.is_empty() {
+            if limits {
+                writer.unsupported(&format!(
+                    "line {}: server: not imported: servers before it have its names and ports",
+                    server.line
+                ));
+            }
+            continue;
+        }
         let hosts = if index == fallback || is_alone {
             Vec::new()
         } else {
@@ -127,28 +134,42 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Plac
         if index != fallback && !is_alone && hosts.is_empty() {
             continue;
         }
-        let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
         if let Some(name) = names
             .iter()
-            .find(|name| seen.contains(*name))
+            .find(|name| seen.contains_key(*name))
             .filter(|_| limits)
         {
             writer.unsupported(&format!(
-                "line {}: server {name}: another server has this name too, and the limits of both \
-                 apply: ports are not compared",
+                "line {}: server {name}: another server has this name at another port, and the \
+                 limits of both apply: a policy does not tell ports apart",
                 server.line
             ));
         }
-        seen.extend(names.iter().cloned());
+        if limits && !hosts.is_empty() && (is_first || is_default(server)) {
+            writer.unsupported(&format!(
+                "line {}: server: its limits are for its names only, although it has all other \
+                 names of its port too",
+                server.line
+            ));
+        }
+        for name in &names {
+            let known = seen.entry(name.clone()).or_default();
+            known.extend(ports.iter().cloned());
+        }
         let called = names.first().map_or_else(
             || format!("server of line {}", server.line),
             |name| format!("server {name}"),
         );
         let mut walk = Walk {
-            base: if hosts.is_empty() { 0 } else { HOST_RANK },
+            base: host_rank(&hosts),
             hosts,
+            listeners: Listeners {
+                names: ports,
+                tls: None,
+            },
             server: called,
             first: places.len(),
+            untranslated: Vec::new(),
             places: &mut places,
             writer: &mut *writer,
         };
@@ -157,35 +178,25 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Plac
     places
 }
 
+/// Reports limits beside `http`.
+fn report_strays(directives: &[Directive], writer: &mut Writer) {
+    for directive in directives {
+        let name = directive.name.as_str();
+        let stray = name == "location" && super::has_limits(directive);
+        if stray || matches!(name, "limit_req" | "limit_conn") {
+            writer.unsupported(&format!(
+                "line {}: {name}: not imported: it stands in a file that is included \
+                 elsewhere; put it in place of the `include`",
+                directive.line
+            ));
+        }
+    }
+}
+
 fn servers_of<'d>(block: &'d [Directive], in_force: &InForce) -> Vec<(&'d Directive, InForce)> {
     let servers = block.iter().filter(|directive| directive.name == "server");
     let servers = servers.filter(|directive| directive.block.is_some());
     servers.map(|server| (server, in_force.clone())).collect()
-}
-
-fn only_returns(server: &Directive) -> bool {
-    let block = server.block.as_deref().unwrap_or_default();
-    let known = ["listen", "server_name", "return"];
-    let returns = block.iter().any(|directive| directive.name == "return");
-    returns
-        && block
-            .iter()
-            .all(|directive| known.contains(&directive.name.as_str()))
-}
-
-fn is_default(server: &Directive) -> bool {
-    let block = server.block.as_deref().unwrap_or_default();
-    let mut listens = block.iter().filter(|directive| directive.name == "listen");
-    listens.any(|listen| listen.words.iter().any(|word| word == "default_server"))
-}
-
-fn names(block: &[Directive]) -> Vec<String> {
-    let names = block
-        .iter()
-        .filter(|directive| directive.name == "server_name");
-    names
-        .flat_map(|directive| directive.words.clone())
-        .collect()
 }
 
 /// Returns the hosts of a server by its names, and reports names without a counterpart.
@@ -221,11 +232,14 @@ fn hosts(
 /// The locations of one server.
 struct Walk<'w> {
     hosts: Vec<String>,
+    listeners: Listeners,
     /// Rank of the server.
     base: usize,
     server: String,
     /// Index of its first place.
     first: usize,
+    /// Locations that have the limits around them, and cannot be told from others.
+    untranslated: Vec<(usize, String, InForce)>,
     places: &'w mut Vec<Place>,
     writer: &'w mut Writer,
 }
@@ -235,6 +249,15 @@ impl Walk<'_> {
         let called = self.server.clone();
         self.place(called, PathRange::Prefix("/".to_owned()), in_force);
         self.locations(block, in_force);
+        for (line, called, in_force) in std::mem::take(&mut self.untranslated) {
+            let mut places = self.places[self.first..].iter();
+            if places.any(|place| place.in_force != in_force) {
+                self.writer.unsupported(&format!(
+                    "line {line}: {called}: where other locations have its paths too, their limits \
+                     apply: only prefixes and whole paths are translated"
+                ));
+            }
+        }
     }
 
     fn place(&mut self, called: String, path: PathRange, in_force: &InForce) {
@@ -250,6 +273,7 @@ impl Walk<'_> {
         let shape = Shape {
             hosts: self.hosts.clone(),
             paths,
+            listeners: self.listeners.clone(),
             ..Shape::default()
         };
         let place = Place {
@@ -280,7 +304,7 @@ impl Walk<'_> {
                 [path] | ["^~", path] => Some(PathRange::Prefix(path.to_owned())),
                 _ => None,
             };
-            match path.filter(|path| PathRange::is_plain(path_text(path))) {
+            match path.filter(|path| PathRange::is_plain(path.text())) {
                 Some(path) => {
                     self.place(called, path, &in_force);
                     self.locations(block, &in_force);
@@ -292,14 +316,11 @@ impl Walk<'_> {
                         location.line
                     ));
                 }
-                None => {}
+                None => {
+                    let around = around.clone();
+                    self.untranslated.push((location.line, called, around));
+                }
             }
         }
-    }
-}
-
-fn path_text(path: &PathRange) -> &str {
-    match path {
-        PathRange::Exact(text) | PathRange::Prefix(text) => text,
     }
 }

@@ -52,6 +52,74 @@ fn servers_are_hosts() {
 }
 
 #[test]
+fn servers_that_redirect_take_no_limits_away() {
+    let certbot = format!(
+        "{ZONES}
+         server {{ listen 443 ssl; server_name shop.example; limit_req zone=general; }}
+         server {{
+           if ($host = shop.example) {{ return 301 https://$host$request_uri; }}
+           listen 80; server_name shop.example; return 404;
+         }}"
+    );
+    let by_location = format!(
+        "{ZONES}
+         server {{ listen 443 ssl; server_name shop.example; limit_req zone=general; }}
+         server {{ listen 80; server_name shop.example;
+                   location / {{ return 301 https://$host$request_uri; }} }}"
+    );
+    for text in [certbot, by_location] {
+        let policy = import(&text);
+        assert!(policy.contains("name = \"general\""), "{policy}");
+        assert!(!policy.contains("[[exempt]]"), "{policy}");
+    }
+}
+
+#[test]
+fn ports_shared_in_part_are_reported() {
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ listen 80; listen 443 ssl; server_name _; limit_req zone=general; }}
+         server {{ listen 80; server_name shop.example; }}"
+    ));
+    assert!(!policy.contains("[[exempt]]"), "{policy}");
+    assert!(
+        policy.contains("general: also counts requests of server shop.example"),
+        "{policy}"
+    );
+}
+
+#[test]
+fn a_place_of_one_port_takes_no_limits_away_at_another() {
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ listen 443 ssl; server_name a.example; limit_req zone=general; }}
+         server {{ listen 80; server_name a.example; limit_req zone=general;
+                   location /free {{ limit_req zone=login; }} }}"
+    ));
+    assert!(!policy.contains("[[exempt]]"), "{policy}");
+    assert!(
+        policy.contains("they arrive at some of its ports"),
+        "{policy}"
+    );
+}
+
+#[test]
+fn names_are_above_wildcards() {
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ listen 80 default_server; server_name _; }}
+         server {{ server_name *.a.example; location /long/path {{ }} limit_req zone=general; }}
+         server {{ server_name shop.a.example; limit_req zone=login; }}"
+    ));
+    let (_, exempt) = policy.split_once("[[exempt]]").unwrap();
+    assert!(
+        exempt.contains("match = { host = \"shop.a.example\" }"),
+        "{policy}"
+    );
+    assert!(!exempt.contains("login"), "{policy}");
+}
+
+#[test]
 fn unsupported_features_are_listed() {
     let text = format!(
         "{ZONES}

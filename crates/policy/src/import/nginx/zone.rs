@@ -11,13 +11,12 @@
 //! token buckets, and admit the same requests at the same times.
 
 use super::directive::Directive;
+use crate::import::limits::LEASE;
 
 /// Unit of `rate`: requests a second are counted in thousandths.
 const THOUSAND: u64 = 1_000;
 /// Maximum of `burst`: room for the request that is served at once.
 const MAX_BURST: u32 = u32::MAX - 1;
-/// Time after which the permit of a request comes back in any case.
-const LEASE: &str = "24h";
 
 /// `limit_req_zone` or `limit_conn_zone`.
 #[derive(Clone, Debug)]

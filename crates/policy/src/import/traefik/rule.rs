@@ -26,7 +26,9 @@ pub(super) fn shape(rule: &str) -> Result<Shape, String> {
     let mut known: Vec<&str> = Vec::new();
     for term in split(inner(rule.trim()), "&&")? {
         let mut kinds: Vec<&str> = Vec::new();
-        for condition in split(inner(term), "||")? {
+        let conditions = split(inner(term), "||")?;
+        let joined = conditions.len();
+        for condition in conditions {
             let (kind, values) = call(condition)?;
             let kind = add(&mut shape, kind, &values)?;
             if !kinds.contains(&kind) {
@@ -36,6 +38,12 @@ pub(super) fn shape(rule: &str) -> Result<Shape, String> {
         let [kind] = kinds[..] else {
             return Err(format!("`{term}` joins conditions of several kinds"));
         };
+        // The fields of a `match` must all hold, and each header is a field.
+        if joined > 1 && matches!(kind, "header" | "query") {
+            return Err(format!(
+                "`{term}`: one of several headers has no counterpart"
+            ));
+        }
         if known.contains(&kind) && kind != "header" && kind != "query" {
             return Err(format!("two conditions of the kind {kind} must both hold"));
         }
@@ -86,12 +94,8 @@ fn add(shape: &mut Shape, function: &str, values: &[String]) -> Result<&'static 
             Ok("ip")
         }
         (kind @ ("header" | "headers" | "query"), [name, value]) if !value.contains('*') => {
-            let (kind, word) = if kind == "query" {
-                ("query", "query")
-            } else {
-                ("header", "header")
-            };
-            let field = format!("{word}.{}", quoted(name));
+            let kind = if kind == "query" { "query" } else { "header" };
+            let field = format!("{kind}.{}", quoted(name));
             if shape.more.iter().any(|(known, _)| *known == field) {
                 return Err(refused());
             }
@@ -189,6 +193,10 @@ mod tests {
             (
                 "Host(`a`) || Path(`/b`)",
                 "`Host(`a`) || Path(`/b`)` joins conditions of several kinds",
+            ),
+            (
+                "Header(`X-A`, `1`) || Header(`X-B`, `2`)",
+                "`Header(`X-A`, `1`) || Header(`X-B`, `2`)`: one of several headers has no counterpart",
             ),
             ("!Host(`a`)", "`!Host(`a`)` has no counterpart"),
             ("HostRegexp(`.*`)", "HostRegexp(..) has no counterpart"),

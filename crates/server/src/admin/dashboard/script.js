@@ -6,6 +6,8 @@
 
 const SECOND = 1000;
 const KEYS_SHOWN = 20;
+/** Refusals of one key in a minute from which it is called an abuser. */
+const ABUSE = 20;
 const TOKEN = "ratekeeper-token";
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -14,8 +16,8 @@ const text = (id, value) => { if (at(id).textContent !== value) at(id).textConte
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
 const sum = (cells, index) => cells.reduce((all, cell) => all + cell[index], 0);
 
-/** The limit whose keys are shown, the key that was looked up, and the last state. */
-const view = { limit: null, found: null, state: null };
+/** The limit whose keys are shown, the key that was looked up, the last state, and look-ups so far. */
+const view = { limit: null, found: null, state: null, lookUps: 0 };
 
 /** An answer that is not a success, with the reason that the service gives. */
 class Refused extends Error {
@@ -160,11 +162,12 @@ function fillLimit(row, limit) {
   cell(row, 5, cause(limit));
 }
 
-/** Returns the likely cause of the refusals: one key, or a number that is too low. */
+/** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
 function cause({ denied, distinct_denied: distinct, busiest }) {
   if (!denied) return "none";
-  if (distinct <= 1) return "one key: an abuser";
-  if (busiest * 2 > denied) return `${number(distinct)}, mostly one key: an abuser`;
+  const abuser = busiest >= ABUSE ? ": an abuser" : "";
+  if (distinct <= 1) return `one key${abuser}`;
+  if (busiest * 2 > denied) return `${number(distinct)}, mostly one key${abuser}`;
   return `${number(distinct)} keys: the number may be too low`;
 }
 
@@ -173,6 +176,7 @@ function cause({ denied, distinct_denied: distinct, busiest }) {
 function choose(name, scroll) {
   view.limit = name;
   view.found = null;
+  view.lookUps += 1; // an answer on its way is about another limit
   const limit = view.state.limits.find((limit) => limit.name === name);
   text("detail-title", `${name}: ${limit.limit}`);
   at("detail").hidden = false;
@@ -200,7 +204,7 @@ async function refreshLimit(name) {
   const top = await call(`v1/top?${query({ limit: name, count: KEYS_SHOWN })}`).catch(gone);
   const day = await call(`v1/history?${query({ limit: name })}`).catch(gone);
   const listed = limit?.bans && view.state.store.kind === "memory";
-  const bans = listed ? await call(`v1/bans?${query({ limit: name })}`).catch(gone) : null;
+  const bans = listed ? await call(`v1/bans?${query({ limit: name, top: KEYS_SHOWN, reveal: "policy" })}`).catch(gone) : null;
   if (view.limit !== name) return; // another was chosen meanwhile
   if (!top || !day) {
     view.limit = null; // a reload removed it
@@ -211,12 +215,18 @@ async function refreshLimit(name) {
   showDay(day.minutes);
   if (bans) {
     rows(at("bans"), bans.bans, (row, ban) => {
-      cell(row, 0, ban.key.join(", "));
+      keyCell(row, ban.key, bans.reveal_keys === "raw");
       cell(row, 1, span(ban.ends_after_ms), "number");
     });
   }
-  const note = bans && !bans.bans.length ? "No key is banned." : "";
-  text("bans-note", listed || !limit?.bans ? note : "Keys of a shared store are not listed: look up one key.");
+  text("bans-note", listed || !limit?.bans ? bansNote(bans) : "Keys of a shared store are not listed: look up one key.");
+}
+
+function bansNote(bans) {
+  if (!bans) return "";
+  if (!bans.bans.length) return "No key is banned.";
+  const first = bans.bans.length === KEYS_SHOWN ? `The first ${KEYS_SHOWN}, those that end last. ` : "";
+  return first + (bans.reveal_keys === "raw" ? "" : `Keys shown as reveal_keys = "${bans.reveal_keys}": type the plain key to lift a ban.`);
 }
 
 /** Returns null for a limit that is no longer in the policy. */
@@ -284,21 +294,31 @@ function showDay(minutes) {
 
 const values = () => [...at("parts").querySelectorAll("input")].map((input) => input.value);
 
-async function lookUp(said = "") {
-  const [limit, parts] = [view.limit, values()];
+/** Shows a key under a limit, after the words about an act. An answer that comes after a newer look-up is dropped. */
+async function lookUp(said = "", limit = view.limit, parts = values()) {
+  view.lookUps += 1;
+  const mine = view.lookUps;
   at("acts").hidden = true;
-  const path = `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
+  const words = await balance(limit, parts);
+  if (mine !== view.lookUps || view.limit !== limit) return;
+  text("found", (parts.length ? `${parts.join(", ")}: ` : "") + said + words);
+  view.found = { limit, parts };
+  at("acts").hidden = false;
+}
+
+const keyPath = (limit, parts) => `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
+
+/** Returns the balance of a key in words, or why it is not known. */
+async function balance(limit, parts) {
   try {
-    const found = await call(path);
+    const found = await call(keyPath(limit, parts));
     const banned = found.ban_ends_after_ms ? `, banned for ${span(found.ban_ends_after_ms)}` : "";
     const full = found.reset_after_ms === null ? "" : `, full in ${span(found.reset_after_ms)}`;
-    text("found", `${said}${number(found.remaining)} of ${number(found.quota)} remain${full}${banned}.`);
+    return `${number(found.remaining)} of ${number(found.quota)} remain${full}${banned}.`;
   } catch (error) {
     const unused = error instanceof Refused && error.status === 404;
-    text("found", said + (unused ? "Nothing is counted for this key: its balance is full." : error.message));
+    return unused ? "Nothing is counted for this key: its balance is full." : error.message;
   }
-  view.found = { limit, parts };
-  at("acts").hidden = view.limit !== limit;
 }
 
 /** Returns the answer of the operator to a question about a key. */
@@ -318,35 +338,15 @@ async function act(question, work) {
   if (!await confirmed(`${question} under ${limit}?`, parts)) return;
   try {
     const said = await work(limit, parts);
-    if (view.limit === limit) await lookUp(`${said} `);
+    if (view.limit === limit) await lookUp(`${said} `, limit, parts);
   } catch (error) {
-    text("found", error.message);
+    if (view.limit === limit) text("found", `${parts.join(", ")}: ${error.message}`);
   }
 }
 
 async function reset(limit, parts) {
-  const names = view.state.limits.find((one) => one.name === limit)?.key ?? [];
-  const body = requestOf(limit, names, parts);
-  const answer = await call("v1/reset", { method: "POST", body: JSON.stringify(body) });
-  if (!answer.limits.length) throw new Error("The limit needs more than its key to apply: call /v1/reset.");
+  await call(keyPath(limit, parts), { method: "DELETE" });
   return "The key is reset.";
-}
-
-/** Returns a request with these parts of a key, as `POST /v1/reset` reads it. */
-function requestOf(limit, names, parts) {
-  const [request, headers, attributes] = [{}, {}, {}];
-  names.forEach((name, index) => {
-    const colon = name.indexOf(":");
-    const [kind, rest] = colon < 0 ? [name, ""] : [name.slice(0, colon), name.slice(colon + 1)];
-    const part = parts[index];
-    if (["ip", "path", "host", "method"].includes(kind)) request[kind] = part;
-    else if (kind === "attr") attributes[rest] = part;
-    else if (kind === "header") headers[rest] = part;
-    else if (kind === "api_key") headers["x-api-key"] = part;
-    else if (kind === "bearer") headers.authorization = `Bearer ${part}`;
-    else throw new Error(`A key with ${name} is reset by a call of /v1/reset.`);
-  });
-  return { request: { ...request, headers }, attributes, limits: [limit] };
 }
 
 const banQuery = (limit, parts) => [["limit", limit], ...parts.map((part) => ["key", part])];

@@ -45,7 +45,7 @@ pub(super) async fn decide<C: Clock>(
         error => wrong(error.to_string()),
     })?;
     let took = clock.now().since(before);
-    shared.metrics.record_call(&answer, config, took);
+    shared.metrics.record_call((&call, &answer), config, took);
     Ok(response(shared, config, &answer, request))
 }
 

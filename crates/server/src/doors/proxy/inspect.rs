@@ -1,7 +1,7 @@
 //! Inspect: reads the body of a request before its limits are asked, if one of them counts by it.
 //!
-//! Nothing is charged and no permit is taken meanwhile, so a client that leaves loses nothing and
-//! holds nothing.
+//! Nothing is charged and no permit is taken meanwhile. The bytes that are read count towards the
+//! budget of all requests, until they are sent or the client is noticed to have left.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -79,15 +79,20 @@ async fn read(
     Ok(())
 }
 
-/// Returns a body for the gateway, which sends the part that was read first.
-pub(super) fn request_body(body: InspectedBody<Incoming>) -> RequestBody {
+/// Returns a body for the gateway, which sends the part that was read first. Its bytes are part of
+/// `budget` until they are sent.
+pub(super) fn request_body(body: InspectedBody<Incoming>, budget: HeldBytes) -> RequestBody {
     let InspectedParts {
         held,
         trailers,
         rest,
     } = body.into_parts();
     RequestBody {
-        held,
+        held: if held.is_empty() {
+            held
+        } else {
+            budget.keep(held)
+        },
         trailers,
         rest,
     }

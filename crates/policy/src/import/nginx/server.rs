@@ -1,0 +1,98 @@
+//! Server: which requests a server of nginx gets, and which it answers itself.
+//!
+//! ```text
+//!   listen 443 ssl default_server;     port 443, of any host that no server names
+//!   server_name a.example;             above `*.example`, which is above any host
+//! ```
+
+use std::collections::HashSet;
+
+use super::directive::Directive;
+use super::place::InForce;
+
+/// Port of a server without `listen`, and of an address without one.
+const DEFAULT_PORT: &str = "80";
+/// Rank of hosts by a wildcard, above those of all paths; named hosts have twice that.
+const HOST_RANK: usize = 1 << 32;
+
+/// Returns the index of the server of hosts that no server names: of several defaults, one that
+/// has limits.
+pub(super) fn fallback(servers: &[(&Directive, InForce)]) -> usize {
+    let defaults = || (0..servers.len()).filter(|index| is_default(servers[*index].0));
+    let limiting = defaults().find(|index| super::has_limits(servers[*index].0));
+    limiting.or_else(|| defaults().next()).unwrap_or(0)
+}
+
+/// Returns the ports that have a default server.
+pub(super) fn default_ports(servers: &[(&Directive, InForce)]) -> HashSet<String> {
+    let defaults = servers.iter().filter(|(server, _)| is_default(server));
+    defaults
+        .flat_map(|(server, _)| ports(server.block.as_deref().unwrap_or_default()))
+        .collect()
+}
+
+/// Returns true for a server that answers every request by `return`. It may do so within an `if`,
+/// as the servers of certbot do.
+pub(super) fn only_returns(server: &Directive) -> bool {
+    let block = server.block.as_deref().unwrap_or_default();
+    let returns = |block: &[Directive]| block.iter().any(|directive| directive.name == "return");
+    let is_known = |directive: &Directive| match directive.name.as_str() {
+        "listen" | "server_name" | "return" => true,
+        "if" => {
+            let block = directive.block.as_deref().unwrap_or_default();
+            block.iter().all(|directive| directive.name == "return")
+        }
+        _ => false,
+    };
+    returns(block) && block.iter().all(is_known)
+}
+
+/// Returns the ports of a server; the path of a socket stands for one.
+pub(super) fn ports(block: &[Directive]) -> Vec<String> {
+    let mut ports = Vec::new();
+    for listen in block.iter().filter(|directive| directive.name == "listen") {
+        let address = listen.words.first().map_or("", String::as_str);
+        let end = address.rsplit(':').next().unwrap_or(address);
+        let is_number = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+        let port = if address.starts_with("unix:") {
+            address
+        } else if is_number {
+            end
+        } else {
+            DEFAULT_PORT
+        };
+        if !ports.iter().any(|known| known == port) {
+            ports.push(port.to_owned());
+        }
+    }
+    if ports.is_empty() {
+        ports.push(DEFAULT_PORT.to_owned());
+    }
+    ports
+}
+
+/// Returns the rank of a server by its hosts: nginx prefers a name to a wildcard.
+pub(super) fn host_rank(hosts: &[String]) -> usize {
+    if hosts.is_empty() {
+        0
+    } else if hosts.iter().any(|host| host.starts_with('*')) {
+        HOST_RANK
+    } else {
+        2 * HOST_RANK
+    }
+}
+
+pub(super) fn is_default(server: &Directive) -> bool {
+    let block = server.block.as_deref().unwrap_or_default();
+    let mut listens = block.iter().filter(|directive| directive.name == "listen");
+    listens.any(|listen| listen.words.iter().any(|word| word == "default_server"))
+}
+
+pub(super) fn names(block: &[Directive]) -> Vec<String> {
+    let names = block
+        .iter()
+        .filter(|directive| directive.name == "server_name");
+    names
+        .flat_map(|directive| directive.words.clone())
+        .collect()
+}
