@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{Budget, BudgetSettings};
@@ -18,7 +20,7 @@ use crate::forwarded::Client;
 use crate::hop::Hop;
 use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::tunnel::Tunnel;
-use crate::upload::{RequestBody, Stage, Upload, UploadBody};
+use crate::upload::{Stage, Upload, UploadBody};
 
 /// Maximum number of addresses of an upstream.
 pub const MAX_ADDRESSES: usize = 32;
@@ -94,12 +96,12 @@ impl Gateway {
     pub async fn forward(
         &self,
         client: Client,
-        request: Request<impl Into<RequestBody>>,
+        request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
         id: HeaderValue,
     ) -> Result<Forwarded, ForwardError> {
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id);
-        let (body, upload) = UploadBody::new(body.into(), client.address_field);
+        let (body, upload) = UploadBody::new(body, client.address_field);
         let has_no_copy = upload.is_some() || hop.websocket;
         let is_repeatable = !has_no_copy && is_idempotent(&parts.method);
         let mut request = Request::from_parts(parts, body);

@@ -41,4 +41,3 @@ pub use forwarded::{Client, ClientScheme, Trust};
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;
-pub use upload::RequestBody;

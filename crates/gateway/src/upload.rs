@@ -1,35 +1,25 @@
 //! Upload: the body of a request on its way to the upstream, and how far it is.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::Stream;
 use crate::forwarded;
 
-/// The body of a request, of which the beginning may have been read already.
-#[derive(Debug)]
-pub struct RequestBody {
-    /// Content that was read.
-    pub held: Bytes,
-    /// Trailers that were read.
-    pub trailers: Option<HeaderMap>,
-    /// The rest, as it comes; `None` if all was read.
-    pub rest: Option<Incoming>,
-}
-
 /// The body of a request on its way; `None` for a request without one.
-#[derive(Debug)]
-pub(crate) struct UploadBody(Option<(RequestBody, Arc<Upload>)>);
+pub(crate) struct UploadBody(Option<(ClientBody, Arc<Upload>)>);
+
+/// The body as the client sends it.
+type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
 
 /// How far the body of a request is.
 #[derive(Debug, Default)]
@@ -57,49 +47,10 @@ pub(crate) enum Stage {
     Broken,
 }
 
-impl From<Incoming> for RequestBody {
-    fn from(body: Incoming) -> Self {
-        Self {
-            held: Bytes::new(),
-            trailers: None,
-            rest: Some(body),
-        }
-    }
-}
-
-impl RequestBody {
-    fn is_end_stream(&self) -> bool {
-        let rest = self.rest.as_ref();
-        self.held.is_empty()
-            && self.trailers.is_none()
-            && rest.is_none_or(hyper::body::Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let held = self.held.len() as u64;
-        let rest = self.rest.as_ref().map(hyper::body::Body::size_hint);
-        let rest = rest.unwrap_or(SizeHint::with_exact(0));
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(held));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(held));
-        }
-        hint
-    }
-
-    /// Returns the next part that was read before.
-    fn next_held(&mut self) -> Option<Frame<Bytes>> {
-        if !self.held.is_empty() {
-            return Some(Frame::data(std::mem::take(&mut self.held)));
-        }
-        self.trailers.take().map(Frame::trailers)
-    }
-}
-
 impl UploadBody {
     /// Returns the body of a request, and its progress; `None` for a request without a body.
     pub(crate) fn new(
-        body: RequestBody,
+        body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
         address_field: Option<HeaderName>,
     ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
@@ -109,6 +60,7 @@ impl UploadBody {
             address_field,
             ..Upload::default()
         });
+        let body: ClientBody = Box::pin(body);
         (Self(Some((body, Arc::clone(&upload)))), Some(upload))
     }
 
@@ -152,14 +104,8 @@ impl Body for UploadBody {
         let Some((body, upload)) = &mut self.0 else {
             return Poll::Ready(None);
         };
-        let mut frame = match (body.next_held(), &mut body.rest) {
-            (Some(held), _) => Some(Ok(held)),
-            (None, Some(rest)) => {
-                upload.set(Stage::Client);
-                ready!(Pin::new(rest).poll_frame(context))
-            }
-            (None, None) => None,
-        };
+        upload.set(Stage::Client);
+        let mut frame = ready!(body.as_mut().poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
@@ -181,5 +127,12 @@ impl Body for UploadBody {
     fn size_hint(&self) -> SizeHint {
         let own = self.0.as_ref().map(|(body, _)| body.size_hint());
         own.unwrap_or(SizeHint::with_exact(0))
+    }
+}
+
+impl fmt::Debug for UploadBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let upload = self.0.as_ref().map(|(_, upload)| upload);
+        f.debug_tuple("UploadBody").field(&upload).finish()
     }
 }

@@ -43,17 +43,6 @@ pub struct InspectedBody<B: Body> {
     rest: B,
 }
 
-/// The beginning of a body, and its rest.
-#[derive(Debug)]
-pub struct InspectedParts<B> {
-    /// Content that was read.
-    pub held: Bytes,
-    /// Trailers that were read.
-    pub trailers: Option<HeaderMap>,
-    /// The body inside; `None` if it was read to its end.
-    pub rest: Option<B>,
-}
-
 impl<B> InspectedBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -123,15 +112,15 @@ where
         self.failed.take()
     }
 
-    /// Returns the beginning and the rest, for a front end with a body of its own. The error of a
-    /// body that broke off is lost; see [`take_error`](Self::take_error).
-    pub fn into_parts(mut self) -> InspectedParts<B> {
+    /// Replaces the content that was read by equal bytes, which may for example count towards a
+    /// budget until they are dropped.
+    #[must_use]
+    pub fn map_held(mut self, replace: impl FnOnce(Bytes) -> Bytes) -> Self {
         self.join();
-        InspectedParts {
-            held: self.held,
-            trailers: self.trailers,
-            rest: (!self.has_ended).then_some(self.rest),
+        if !self.held.is_empty() {
+            self.held = replace(self.held);
         }
+        self
     }
 }
 

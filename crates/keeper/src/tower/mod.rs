@@ -85,7 +85,7 @@ pub use future::ResponseFuture;
 pub use gate::Gate;
 pub use in_flight::InFlight;
 pub use inspect::{Inspect, InspectFuture, InspectLayer};
-pub use inspected::{InspectedBody, InspectedBytes, InspectedParts, MAX_INSPECTED_BODY};
+pub use inspected::{InspectedBody, InspectedBytes, MAX_INSPECTED_BODY};
 pub use key_source::{KeyOr, KeyOrShared, KeySource};
 pub use keyed::Keyed;
 pub use layer::RateLimitLayer;

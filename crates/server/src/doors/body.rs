@@ -21,7 +21,7 @@ pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of a batch.
 pub(crate) const MAX_BATCH_BYTES: usize = 1 << 20;
 /// How long a body may take.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the whole body. A body that came in one piece is not copied; others count against
 /// `budget` until the bytes are dropped.
@@ -55,10 +55,7 @@ async fn collect(
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| {
-            let detail = "the connection failed, or the length announced was wrong";
-            Problem::new(BROKEN_BODY, detail)
-        })?;
+        let frame = frame.map_err(|_| broken())?;
         let Ok(data) = frame.into_data() else {
             continue; // trailers say nothing here
         };
@@ -70,8 +67,7 @@ async fn collect(
             return Ok(data);
         }
         if !held.resize(first.len() + whole.len() + data.len()) {
-            let detail = format!("all requests together already hold {MAX_HELD_BYTES} bytes");
-            return Err(Problem::new(TOO_BUSY, detail));
+            return Err(too_busy());
         }
         if alone {
             first = data;
@@ -92,4 +88,14 @@ async fn collect(
 
 fn too_large(max: usize) -> Problem {
     Problem::new(TOO_LARGE, format!("at most {max} bytes are read"))
+}
+
+pub(super) fn broken() -> Problem {
+    let detail = "the connection failed, or the length announced was wrong";
+    Problem::new(BROKEN_BODY, detail)
+}
+
+pub(super) fn too_busy() -> Problem {
+    let detail = format!("all requests together already hold {MAX_HELD_BYTES} bytes");
+    Problem::new(TOO_BUSY, detail)
 }

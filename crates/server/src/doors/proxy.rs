@@ -110,8 +110,8 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let client = self.client(caller);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
-        let (body, budget) = match self.inspect(caller, &mut parts, body).await {
-            Ok(inspected) => inspected,
+        let body = match self.inspect(caller, &mut parts, body).await {
+            Ok(body) => body,
             Err(problem) => return self.problem(*problem, parts.headers.get(header::ORIGIN), id),
         };
         let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
@@ -127,9 +127,8 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let forwarded = {
             let _waits = caller.pulse.hold_back();
-            let diverted = answer.as_ref().and_then(Answer::diverts_to);
-            let gateway = self.upstreams.of_request(&parts, diverted);
-            let request = Request::from_parts(parts, inspect::request_body(body, budget));
+            let gateway = self.upstreams.of_request(&parts, answer.as_ref());
+            let request = Request::from_parts(parts, body);
             gateway.forward(client, request, id.clone()).await
         };
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {

@@ -315,8 +315,6 @@ fn a_client_that_leaves_while_its_body_is_read_costs_nothing() {
     );
     let proxy = Proxy::start(&[upstream.address], "", &policy);
     let request = post("/", FORM, "user=ann");
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let before = descriptors();
     for _ in 0..20 {
         let mut leaver = proxy.client();
         leaver.send(&request[..request.len() - 1]);
@@ -332,21 +330,6 @@ fn a_client_that_leaves_while_its_body_is_read_costs_nothing() {
         "the permit came back"
     );
     eventually("no bytes are held", || proxy.metric(HELD) == 0);
-    eventually("descriptors are closed", || descriptors() <= before + 4);
-}
-
-#[test]
-fn a_body_that_comes_slowly_is_given_up() {
-    let upstream = Upstream::hello();
-    let proxy = Proxy::start(&[upstream.address], "", ONE);
-    let mut client = proxy.client();
-    let request = post("/", FORM, "user=ann");
-    client.send(&request[..request.len() - 1]);
-    let response = client.response(); // after 10 s
-    assert_eq!(response.status(), 408, "{}", response.text());
-    assert!(response.text().contains("RK0506") && response.one("x-request-id").is_some());
-    assert!(upstream.saw_nothing());
-    assert_eq!(status(&proxy, FORM, "user=ann"), 200, "nothing was charged");
 }
 
 #[test]

@@ -4,96 +4,113 @@
 //! budget of all requests, until they are sent or the client is noticed to have left.
 
 use std::future::poll_fn;
-use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use ratekeeper::Timer;
-use ratekeeper::tower::{InspectedBody, InspectedParts};
-use ratekeeper_gateway::RequestBody;
+use ratekeeper::tower::InspectedBody;
 use tokio::time::timeout;
 
 use super::ProxyDoor;
-use crate::body_budget::{HeldBytes, MAX_HELD_BYTES};
-use crate::doors::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_SLOW};
+use crate::body_budget::HeldBytes;
+use crate::doors::body::{READ_TIMEOUT, broken, too_busy};
+use crate::doors::problem::{Problem, TOO_SLOW};
 use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
 
-/// How long the part of a body that limits need may take.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-
 impl<C: Timer + 'static> ProxyDoor<C> {
-    /// Returns the body of a request, and its share of the bytes that all requests may hold. If a limit
-    /// counts by it, its beginning is read, and the whole of a short one stands in the extensions of
-    /// the request.
+    /// Returns the body of a request. If a limit counts by it, its beginning is read, and the whole
+    /// of a short one stands in the extensions of the request.
     pub(super) async fn inspect(
         &self,
         caller: Caller<'_>,
         parts: &mut Parts,
         body: Incoming,
-    ) -> Result<(InspectedBody<Incoming>, HeldBytes), Box<Problem>> {
+    ) -> Result<InspectedBody<Incoming>, Box<Problem>> {
         let mut body = InspectedBody::new(body);
-        let mut held = self.shared.bodies.hold();
         if !self.limits.needs_body(parts, caller.address) {
-            return Ok((body, held));
+            return Ok(body);
         }
+        let mut held = self.shared.bodies.hold();
         let max = self.max_inspected_body;
-        let reading = timeout(READ_TIMEOUT, read(&mut body, max, &mut held)).await;
-        let read = reading.unwrap_or_else(|_| {
-            let seconds = READ_TIMEOUT.as_secs();
-            let detail =
-                format!("a limit counts by the body, which must arrive within {seconds} s");
-            Err(Problem::new(TOO_SLOW, detail))
-        });
-        if let Err(problem) = read {
+        if let Err(problem) = read(&mut body, max, &mut held).await {
             let metrics = &self.shared.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Error);
             return Err(Box::new(problem));
         }
+        let mut body = body.map_held(|bytes| held.keep(bytes));
         if let Some(whole) = body.whole(max) {
             parts.extensions.insert(whole);
         }
-        Ok((body, held))
+        Ok(body)
     }
 }
 
-/// Reads a body to its end, or beyond `max`.
-async fn read(
-    body: &mut InspectedBody<Incoming>,
+/// Reads a body to its end, or beyond `max`, in a bounded time.
+async fn read<B>(
+    body: &mut InspectedBody<B>,
     max: usize,
     budget: &mut HeldBytes,
-) -> Result<(), Problem> {
-    while let Some(held) = poll_fn(|context| body.poll_more(context)).await {
-        if !budget.resize(held) {
-            let detail = format!("all requests together already hold {MAX_HELD_BYTES} bytes");
-            return Err(Problem::new(TOO_BUSY, detail));
+) -> Result<(), Problem>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let all = async {
+        while let Some(held) = poll_fn(|context| body.poll_more(context)).await {
+            if !budget.resize(held) {
+                return Err(too_busy());
+            }
+            if held > max {
+                break;
+            }
         }
-        if held > max {
-            break;
+        match body.take_error() {
+            Some(_) => Err(broken()),
+            None => Ok(()),
         }
-    }
-    if body.take_error().is_some() {
-        let detail = "the connection failed, or the length announced was wrong";
-        return Err(Problem::new(BROKEN_BODY, detail));
-    }
-    Ok(())
+    };
+    timeout(READ_TIMEOUT, all).await.unwrap_or_else(|_| {
+        let seconds = READ_TIMEOUT.as_secs();
+        let detail = format!("a limit counts by the body, which must arrive within {seconds} s");
+        Err(Problem::new(TOO_SLOW, detail))
+    })
 }
 
-/// Returns a body for the gateway, which sends the part that was read first. Its bytes are part of
-/// `budget` until they are sent.
-pub(super) fn request_body(body: InspectedBody<Incoming>, budget: HeldBytes) -> RequestBody {
-    let InspectedParts {
-        held,
-        trailers,
-        rest,
-    } = body.into_parts();
-    RequestBody {
-        held: if held.is_empty() {
-            held
-        } else {
-            budget.keep(held)
-        },
-        trailers,
-        rest,
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+    use crate::body_budget::BodyBudget;
+    use crate::doors::problem::TOO_BUSY;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_slowly_is_given_up() {
+        let budget = Arc::new(BodyBudget::default());
+        let mut held = budget.hold();
+        // A part that came, and an end that never comes.
+        let slow = Full::new(Bytes::from("user=an")).with_trailers(std::future::pending());
+        let mut body = InspectedBody::new(slow);
+        let problem = read(&mut body, 64, &mut held).await.unwrap_err();
+        assert_eq!(problem.kind, TOO_SLOW);
+        assert_eq!(budget.bytes(), 7, "held as long as the body is");
+        drop(held);
+        assert_eq!(budget.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_within_the_budget_of_all() {
+        let budget = Arc::new(BodyBudget::default());
+        let mut others = budget.hold();
+        assert!(others.resize(crate::body_budget::MAX_HELD_BYTES - 3));
+        for (text, expected) in [("abc", None), ("abcd", Some(TOO_BUSY))] {
+            let mut held = budget.hold();
+            let mut body = InspectedBody::new(Full::new(Bytes::from(text)));
+            let read = read(&mut body, 64, &mut held).await;
+            assert_eq!(read.err().map(|problem| problem.kind), expected, "{text}");
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::path::Path;
 
 use http::request::Parts;
+use ratekeeper::Answer;
 use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
@@ -77,8 +78,12 @@ impl Upstreams {
         self.routes.iter().map(|route| route.name.clone())
     }
 
-    /// Returns the receiver of a request; `diverted` is the route that a limit chose.
-    pub(super) fn of_request(&self, parts: &Parts, diverted: Option<&str>) -> &Gateway {
+    /// Returns the receiver of a request with this answer of its limits.
+    pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &Gateway {
+        if self.routes.is_empty() {
+            return &self.usual;
+        }
+        let diverted = answer.and_then(Answer::diverts_to);
         let facts = target(parts);
         let is_taken = |route: &&RoutedUpstream| match (diverted, &route.matcher) {
             (Some(name), _) => *route.name == *name,
@@ -120,4 +125,27 @@ fn addresses(
         Ok(UpstreamAddress { name, transport })
     };
     urls.iter().map(&mut address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_that_the_policy_accepts_is_a_name_for_tls() {
+        let long = format!("{}.example", "a".repeat(63));
+        for host in [
+            "localhost",
+            "app.internal.",
+            "_a-b.3com.example",
+            "10.0.0.7",
+            "[::1]",
+            &long,
+        ] {
+            let url: UpstreamUrl = format!("https://{host}").parse().unwrap();
+            let tls = UpstreamTls::default();
+            let read = addresses(&[url], &tls, Path::new("."));
+            assert_eq!(read.map(|all| all.len()), Ok(1), "{host}");
+        }
+    }
 }
