@@ -7,6 +7,7 @@
 //! ```
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::ValueError;
@@ -94,11 +95,15 @@ impl FromStr for UpstreamUrl {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
             _ => (authority, Some(scheme.default_port())),
         };
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let is_host = !host.is_empty() && host.bytes().all(plain);
-        let is_bare_v6 = host.contains(':') && !host.starts_with('[');
+        let address = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let is_host = match address {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => !host.contains(':') && is_server_name(host),
+        };
         match port {
-            Some(port @ 1..) if is_host && !is_bare_v6 => Ok(Self {
+            Some(port @ 1..) if is_host => Ok(Self {
                 scheme,
                 host: host.to_owned(),
                 port,
@@ -108,8 +113,70 @@ impl FromStr for UpstreamUrl {
     }
 }
 
+/// Returns true for an address, and for a name that a certificate can be for (RFC 1123, section
+/// 2.1): labels of letters, digits, `-` and `_`, of which the last has not digits alone.
+pub(crate) fn is_server_name(text: &str) -> bool {
+    if text.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() <= 253
+        && name.split('.').all(is_label)
+        && !last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 impl fmt::Display for UpstreamUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_an_address_or_a_name_of_labels() {
+        for host in [
+            "localhost",
+            "app.internal",
+            "app.internal.",
+            "_grpc.a-b.example",
+            "3com.example",
+            "127.0.0.1",
+            "[::1]",
+        ] {
+            let read: Result<UpstreamUrl, _> = format!("https://{host}:8443").parse();
+            assert_eq!(read.unwrap().address(), format!("{host}:8443"));
+        }
+        let long = "a".repeat(64);
+        for host in [
+            "",
+            ".",
+            "a..b",
+            ".a",
+            "-a",
+            "a-",
+            "1.2.3",
+            "256.0.0.1",
+            "::1",
+            "[::1",
+            "[a]",
+            "[]",
+            "a b",
+            "u@a",
+            &long,
+        ] {
+            let read: Result<UpstreamUrl, _> = format!("http://{host}:80").parse();
+            assert!(read.is_err(), "{host}");
+        }
     }
 }

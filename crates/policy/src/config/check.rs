@@ -155,7 +155,9 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         (Shape::Table(table), DeValue::Table(written)) => {
             fields(written, node.span(), table, &inside(here), out);
         }
-        (Shape::Tables { of, most }, DeValue::Array(_)) => tables(node, of, *most, here, out),
+        (Shape::Tables { of, most, heading }, DeValue::Array(_)) => {
+            tables(node, (of, *most, heading), here, out);
+        }
         (Shape::NamedTables { of, most }, DeValue::Table(names)) => {
             named_tables(node, names, of, *most, here, out);
         }
@@ -301,8 +303,7 @@ fn named(
 /// Checks `[[limit]]`: messages name each table by its name, or else by its number.
 fn tables(
     node: &SpannedValue<'_>,
-    of: &'static TableSpec,
-    most: usize,
+    (of, most, heading): (&'static TableSpec, usize, &str),
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
@@ -319,7 +320,7 @@ fn tables(
                 message,
                 format!("this is {}", a_type(node)),
             )
-            .help(format!("write [[{}]] and its fields below it", here.field));
+            .help(format!("write [[{heading}]] and its fields below it"));
             continue;
         };
         fields(

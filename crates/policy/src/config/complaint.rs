@@ -205,8 +205,8 @@ pub(super) fn wrong_type(
         (Shape::Texts { .. }, DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
             format!("put it in quotes: {field} = \"{text}\"")
         }
-        (Shape::Tables { .. }, DeValue::Table(_), _) => {
-            format!("write it with two brackets: [[{field}]]")
+        (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
+            format!("write it with two brackets: [[{heading}]]")
         }
         (Shape::NamedTables { .. }, _, _) => format!("give it a name: [{field}.slow-down]"),
         (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {

@@ -13,6 +13,7 @@ use super::read::{self, At, SpannedValue};
 use super::routes::routes;
 use super::settings::{door, wait};
 use super::size::{SizeField, bytes};
+use crate::upstream_url::is_server_name;
 use crate::{ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
 
 /// `connect_timeout`
@@ -112,7 +113,7 @@ fn upstream_tls<'a>(
     };
     let read = UpstreamTls {
         ca: read::text(tls.value, "ca").map(|path| path.value.into()),
-        server_name: read::text(tls.value, "server_name").map(|name| name.value.into()),
+        server_name: read::text(tls.value, "server_name").and_then(|name| server_name(&name, out)),
     };
     let uses = |url: &UpstreamUrl| url.scheme == UpstreamScheme::Https;
     if read != UpstreamTls::default() && !upstream.any(uses) {
@@ -122,6 +123,17 @@ fn upstream_tls<'a>(
             .help("write for example upstream = \"https://app.internal\"");
     }
     read
+}
+
+fn server_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    if is_server_name(text.value) {
+        return Some(text.value.into());
+    }
+    let message = format!("`{}` is not the name of a server", shown(text.value));
+    let label = "expected a name or an address, as in the certificate";
+    out.error(codes::GATEWAY, text.at.clone(), message, label)
+        .help("write for example server_name = \"app.internal\"");
+    None
 }
 
 fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {

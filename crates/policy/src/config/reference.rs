@@ -145,7 +145,7 @@ fn inside(shape: &'static Shape, (name, place): (&'static str, &str), found: &mu
     };
     match shape {
         Shape::Table(table) => visit(table, (name, within), found),
-        Shape::Tables { of, .. } => visit(of, (name, format!("`[[{name}]]`")), found),
+        Shape::Tables { of, heading, .. } => visit(of, (name, format!("`[[{heading}]]`")), found),
         Shape::NamedTables { of, .. } => visit(of, (name, format!("`[{name}.NAME]`")), found),
         Shape::Values { of, .. } | Shape::Map { of, .. } => inside(of, (name, place), found),
         Shape::Either(shapes) => {

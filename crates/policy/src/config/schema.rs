@@ -114,7 +114,7 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("maxProperties", json!(most)),
         ]),
         Shape::Table(of) => table(of),
-        Shape::Tables { of, most } => object([
+        Shape::Tables { of, most, .. } => object([
             ("type", json!("array")),
             ("items", Value::Object(table(of))),
             ("maxItems", json!(most)),

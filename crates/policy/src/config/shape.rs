@@ -94,7 +94,12 @@ pub(super) enum Shape {
     /// A table.
     Table(&'static TableSpec),
     /// `[[limit]]`.
-    Tables { of: &'static TableSpec, most: usize },
+    Tables {
+        of: &'static TableSpec,
+        most: usize,
+        /// What stands in the two brackets.
+        heading: &'static str,
+    },
     /// `[response.NAME]`.
     NamedTables { of: &'static TableSpec, most: usize },
     /// One of several shapes, distinguished by type.

@@ -94,7 +94,7 @@ pub(super) fn named(node: &YamlNode) -> impl Iterator<Item = (&str, &YamlNode)> 
     fields.filter_map(|(key, value)| Some((scalar(key)?, value)))
 }
 
-/// Returns the items of a list field; none if there is no list.
+/// Returns the items of a list field; an empty slice if there is no such list.
 pub(super) fn items<'n>(node: &'n YamlNode, name: &str) -> &'n [YamlNode] {
     match field(node, name).map(|node| &node.content) {
         Some(Content::List(list)) => list,

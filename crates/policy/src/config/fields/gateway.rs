@@ -56,6 +56,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
             Shape::Tables {
                 of: &ROUTE,
                 most: MAX_ROUTES,
+                heading: "listen.proxy.route",
             },
             "[{ name = \"images\", match = { path = \"/img/**\" }, upstream = \
              \"http://127.0.0.1:4000\" }]",

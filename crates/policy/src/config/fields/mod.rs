@@ -236,6 +236,7 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             Shape::Tables {
                 of: &LIMIT,
                 most: MAX_LIMITS,
+                heading: "limit",
             },
             "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
             "The limits; all that match apply.",
@@ -257,6 +258,7 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             Shape::Tables {
                 of: &OVERRIDE,
                 most: MAX_OVERRIDES,
+                heading: "override",
             },
             "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
             "Other numbers for single keys.",
@@ -272,6 +274,7 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             Shape::Tables {
                 of: &EXEMPT,
                 most: MAX_EXEMPTIONS,
+                heading: "exempt",
             },
             "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
             "Requests that some limits do not count.",

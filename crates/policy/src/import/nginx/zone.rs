@@ -276,8 +276,8 @@ mod tests {
     }
 
     proptest! {
-        /// nginx rounds down what has leaked, which matters only where a millisecond leaks a part
-        /// of a thousandth: whole rates per second are equal to the millisecond.
+        /// nginx rounds the leaked amount down, and differs only if a millisecond leaks a part of a
+        /// thousandth: whole rates per second are equal to the millisecond.
         #[test]
         fn buckets_admit_what_nginx_admits(
             rate in 1_i64..2_000,
