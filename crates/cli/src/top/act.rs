@@ -1,8 +1,7 @@
 //! Act: a change of a key that a user of the screen asks for.
 
 use crate::Failure;
-use crate::client::Client;
-use crate::request::CliRequest;
+use crate::client::{Client, percent_encoded};
 
 /// Length of a ban that `b` sets.
 const BAN: &str = "1h";
@@ -19,26 +18,15 @@ impl Act {
     pub(super) fn run(&self, client: &Client) -> Result<String, Failure> {
         match self {
             Self::Reset { limit, key } => {
-                let body = CliRequest::from_parts(key)?.body(limit);
-                let answer = client.post("/v1/reset", &body)?;
-                let applies = answer["limits"]
-                    .as_array()
-                    .is_some_and(|list| !list.is_empty());
-                let key = key.join(", ");
-                Ok(if applies {
-                    format!("{key} is reset")
-                } else {
-                    format!("{limit} needs more than its key to apply: call /v1/reset")
-                })
+                client.delete(
+                    &format!("/v1/keys/{}", percent_encoded(limit)),
+                    &values(key),
+                )?;
+                Ok(format!("{} is reset", key.join(", ")))
             }
             Self::Ban { limit, key } => {
-                let value = |part: &String| {
-                    let value = part.split_once('=').map_or(&**part, |(_, value)| value);
-                    ("key", value.to_owned())
-                };
-                let values: Vec<_> = key.iter().map(value).collect();
                 let mut query = vec![("limit", &**limit), ("for", BAN)];
-                query.extend(values.iter().map(|(name, value)| (*name, &**value)));
+                query.extend(values(key));
                 client.post_query("/v1/bans", &query)?;
                 Ok(format!("{} is banned for {BAN}", key.join(", ")))
             }
@@ -53,4 +41,11 @@ impl Act {
         let key = key.join(", ");
         format!("{does} {} under {limit}? [y/n]", key.escape_debug())
     }
+}
+
+/// Returns the values of the parts of a key as parameters of a query.
+fn values(key: &[String]) -> Vec<(&str, &str)> {
+    let value = |part: &'_ str| part.find('=').map_or(0, |sign| sign + 1);
+    let values = key.iter().map(|part| ("key", &part[value(part)..]));
+    values.collect()
 }

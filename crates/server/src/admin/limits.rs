@@ -65,27 +65,11 @@ pub(super) fn about(policy: &Policy, rule: &Rule) -> Value {
     if let Some(value) = seen.and_then(|seen| seen.key.last()) {
         limit["distinct"] = json!(value.to_string());
     }
-    if let Some(owner) = owner(policy, rule) {
-        limit["part_of"] = json!(&*owner.limit.name);
+    // Only a limit that is made for another has this sign in its name.
+    if let Some((owner, _)) = rule.limit.name.split_once('+') {
+        limit["part_of"] = json!(owner);
     }
     limit
-}
-
-/// Returns the limit for which a helper limit was made; `None` for limits of the policy itself.
-fn owner<'p>(policy: &'p Policy, rule: &Rule) -> Option<&'p Rule> {
-    if !rule.is_extra() {
-        return None;
-    }
-    let is_helped = |other: &Rule| {
-        let beside = other.otherwise.iter().chain(&other.candidate);
-        let mut helpers = beside.chain(&other.distinct);
-        helpers.any(|at| {
-            let helper = policy.rules.get(*at as usize);
-            helper.is_some_and(|helper| helper.limit.id == rule.limit.id)
-        })
-    };
-    let mut rules = policy.rules.iter();
-    rules.find(|other| !other.is_extra() && is_helped(other))
 }
 
 /// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
