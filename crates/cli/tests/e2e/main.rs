@@ -29,6 +29,7 @@ mod outage;
 mod password;
 mod paths;
 mod permits;
+mod phases;
 mod readme;
 mod recipes;
 mod reload;
