@@ -172,20 +172,29 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
 
 #[test]
 fn a_log_without_a_reader_costs_lines_only() {
-    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    // Lines about denials are few, so long ones fill the log sooner.
+    let parts = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let keys = parts.map(|name| format!("\"attr:{name}\"")).join(", ");
+    let policy = POLICY.replace("\"ip\"", &keys);
+    let policy = policy.replace("[[limit]]", "reveal_keys = \"raw\"\n[[limit]]");
+    let desk = Desk::new().with("ratekeeper.toml", &policy);
     let service = Running::start(&desk, &[], Stdio::piped());
     let mut stream = TcpStream::connect(&service.http).expect("the listener is open");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    // The first refusal of each client has a line, so many clients fill the log sooner than one.
+    // The first refusal of each client has a line.
     let whole = |client: usize| {
-        let body = format!(r#"{{"request": {{"ip": "2001:db8:{client:x}::1"}}}}"#);
+        let value = format!("{client:05}{}", "\\u0001".repeat(120));
+        let attributes = parts
+            .map(|name| format!("\"{name}\": \"{value}\""))
+            .join(", ");
+        let body = format!("{{\"attributes\": {{{attributes}}}}}");
         let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: ";
         format!("{head}{}\r\n\r\n{body}", body.len())
     };
     let mut asked = 0;
     // A read with a time-out may be interrupted, and is then made again.
     let read = |mut stream: &TcpStream| loop {
-        match stream.read(&mut [0; 4096]) {
+        match stream.read(&mut [0; 1 << 14]) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             read => return read.expect("an answer"),
         }
@@ -193,7 +202,7 @@ fn a_log_without_a_reader_costs_lines_only() {
     await_that("a full log", || {
         for _ in 0..200 {
             let mut stream = &stream;
-            let whole = whole(asked / 4 % 0xffff); // three pass, the fourth is refused
+            let whole = whole(asked / 4); // three pass, the fourth is refused
             stream.write_all(whole.as_bytes()).expect("it reads");
             assert!(read(stream) > 0);
             asked += 1;
