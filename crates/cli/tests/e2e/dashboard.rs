@@ -121,9 +121,9 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
         "{limits}.includes('keys: the number may be too low')"
     ));
     for (name, width, height, scheme) in [
-        ("dashboard-light", 1200, 1180, "light"),
-        ("dashboard-dark", 1200, 1180, "dark"),
-        ("dashboard-phone", 375, 1000, "light"),
+        ("light", 1200, 1180, "light"),
+        ("dark", 1200, 1180, "dark"),
+        ("phone", 375, 1000, "light"),
     ] {
         browser.show_on(Screen {
             width,
@@ -132,7 +132,7 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
         });
         browser.wait("document.documentElement.scrollWidth <= innerWidth");
         if writes_pictures {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/pictures");
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/dashboard");
             let path = folder.join(format!("{name}.png"));
             std::fs::write(path, browser.picture()).expect("the pictures are writable");
         }

@@ -129,7 +129,7 @@ impl Snapshot {
         table::QUEUE_WAIT.write_durations(encoder, &self.queue_waits)
     }
 
-    /// Writes the counts of what is done beside decisions, by result.
+    /// Writes the counts of reports, holds and other work beside decisions, by result.
     fn results(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         if let Some(messages) = &self.levels.webhook {
             let mut series = table::WEBHOOK_MESSAGES.open(encoder)?;
