@@ -137,7 +137,7 @@ async fn answer<C: Clock + 'static>(
             if request.method() != Method::PUT {
                 return Err(Problem::wrong_method("PUT"));
             }
-            let name = path[SIGNALS.len()..].to_owned();
+            let name = keys::decoded(&path[SIGNALS.len()..])?;
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             signals::set(shared, &name, &body)
         }
@@ -146,9 +146,10 @@ async fn answer<C: Clock + 'static>(
                 let detail = format!("`{}` is not a path of the admin listener", shown(path));
                 return Err(Problem::new(UNKNOWN_PATH, detail));
             };
+            let limit = keys::decoded(limit)?;
             match *request.method() {
-                Method::GET | Method::HEAD => keys::key(shared, limit, query).await,
-                Method::DELETE => keys::reset(shared, limit, query).await,
+                Method::GET | Method::HEAD => keys::key(shared, &limit, query).await,
+                Method::DELETE => keys::reset(shared, &limit, query).await,
                 _ => Err(Problem::wrong_method("GET, HEAD, DELETE")),
             }
         }

@@ -270,26 +270,26 @@ pub(super) fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
     pairs
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let decoded = decode(value).ok_or_else(|| {
-                let value = shown(value);
-                Problem::new(
-                    WRONG_QUERY,
-                    format!("`{value}` is not percent-encoded text"),
-                )
-            })?;
-            Ok((name, decoded))
+            Ok((name, decoded(&value.replace('+', " "))?))
         })
         .collect()
 }
 
-/// Decodes `%41` and `+`.
+/// Returns percent-encoded text of a query or path.
+pub(super) fn decoded(text: &str) -> Result<String, Problem> {
+    decode(text).ok_or_else(|| {
+        let detail = format!("`{}` is not percent-encoded text", shown(text));
+        Problem::new(WRONG_QUERY, detail)
+    })
+}
+
+/// Decodes `%41`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;
         match first {
-            b'+' => bytes.push(b' '),
             b'%' => {
                 let (digits, tail) = tail.split_first_chunk::<2>()?;
                 let digits = std::str::from_utf8(digits).ok()?;
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn percent_encoding() {
         for (text, expected) in [
-            ("a%20b+c", Some("a b c")),
+            ("a%20b+c", Some("a b+c")),
             ("%c3%A9", Some("\u{e9}")),
             ("", Some("")),
             ("%", None),

@@ -329,6 +329,22 @@ fn keys_come_and_go_with_time() {
     );
 }
 
+#[test]
+fn the_name_of_a_limit_in_a_path_may_be_encoded() {
+    let numbers = "limit = \"5/1m\"\nsoft = { extra = \"20%\" }";
+    let policy = POLICY.replace("bucket = { size = 5, refill = \"1/1m\" }", numbers);
+    let fixture = Fixture::new(&policy);
+    fixture.http().post("/v1/check", LOGIN);
+    let mut admin = fixture.admin();
+    let keys = "key=192.0.2.1&key=POST";
+    for name in ["login", "%6Cogin", "login+soft", "login%2Bsoft"] {
+        let answer = admin.ask(&format!("DELETE /v1/keys/{name}?{keys}"), b"");
+        let plain = name.replace("%6C", "l").replace("%2B", "+");
+        assert_eq!(answer.json()["limit"], plain, "{}", answer.body);
+    }
+    assert_eq!(admin.get(&format!("/v1/keys/%?{keys}")).status, 400);
+}
+
 fn start_error(policy: &str, listen: &[&str]) -> StartError {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ratekeeper.toml");
