@@ -16,9 +16,10 @@
 //!   the same for every algorithm, and rounds so that all shares together admit no more than the
 //!   limit. Shares of a limit below the number of nodes admit nothing.
 //! * **Debts come back.** Once the store answers again, the charges that the memory store still
-//!   holds for a key are made there, as far as they fit, and forgotten here: at most one limit's
-//!   worth for each key, since a limit remembers no more. Permits on loan stay where they were
-//!   lent until they come back; post-paid limits are not debited.
+//!   holds for a key are made there as far as they fit, and forgotten here; the rest counts here
+//!   until it has drained. So a key is admitted the limit by the store and a share by each
+//!   process, however often the store fails. Permits on loan stay where they were lent until they
+//!   come back; post-paid limits are not debited.
 //! * A call without an answer may have been charged: then it counts twice, never zero times.
 //! * Upkeep is automatic: while the store is unavailable or debts are open, requests start a task
 //!   that probes it and debits them, at most ten times a second; without a Tokio runtime the
@@ -96,6 +97,8 @@ pub struct FallbackInner<S> {
     limits: Mutex<HashMap<LimitId, Limit>>,
     /// True if the memory store holds charges that must be debited.
     owes: AtomicBool,
+    /// Held by the one that debits them.
+    settling: tokio::sync::Mutex<()>,
     /// When debts of keys that cannot be charged are tried again; 0 if there are none.
     owes_again_at: AtomicU64,
     /// When requests may start the next upkeep.
@@ -150,6 +153,7 @@ impl<S: Remote> Fallback<S> {
                 .unwrap_or_else(|_| unreachable!("the constants are within their bounds")),
             limits: Mutex::default(),
             owes: AtomicBool::new(false),
+            settling: tokio::sync::Mutex::default(),
             owes_again_at: AtomicU64::new(0),
             upkeep_at: AtomicU64::new(0),
             reported: Mutex::default(),

@@ -477,6 +477,33 @@ fn debts_above_the_remaining_permits_take_all_of_them() {
     assert_eq!(passes(&store, &limit, at(300)), 0);
 }
 
+/// What finds no room in the store still counts against the share, until it has drained.
+#[test]
+fn a_share_is_spent_once_however_often_the_store_fails() {
+    let parse = || "10/1h".parse().unwrap();
+    let algorithms: [AnyAlgorithm; 3] = [
+        Gcra::token_bucket(parse()).unwrap().into(),
+        Window::fixed(parse(), Nanos::ZERO).unwrap().into(),
+        Log::sliding(parse()).unwrap().into(),
+    ];
+    for algorithm in algorithms {
+        let store = fallback(2);
+        let limit = limit(0, Outage::Local, algorithm);
+        assert_eq!(passes(&store, &limit, at(0)), 10);
+        let mut admitted = 0;
+        for round in 1..=8 {
+            cut(&store, true);
+            admitted += passes(&store, &limit, at(round * 10_000));
+            cut(&store, false);
+            let back = at(round * 10_000 + 5_000);
+            let _ = ready(store.tend(back));
+            assert!(store.is_asked());
+            admitted += passes(&store, &limit, back);
+        }
+        assert_eq!(admitted, 5, "{limit:?}");
+    }
+}
+
 /// A program that never looks after it finds a store that was not there at first, and pays.
 #[test]
 fn requests_alone_detect_that_the_store_is_back() {

@@ -31,11 +31,15 @@ impl<S: Remote> FallbackInner<S> {
         self.owes.store(true, Ordering::Relaxed);
     }
 
-    /// Charges the store the permits that were admitted without it.
+    /// Charges the store the permits that were admitted without it, as far as they fit. What finds
+    /// no room still counts against the share here: otherwise each failure of a full store would
+    /// be worth another share.
     ///
     /// # Errors
     /// The first error of the store; its debts are still owed.
     pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
+        // Two at once would charge, and forget, each debt twice.
+        let _turn = self.settling.lock().await;
         let mut unpaid = Unpaid {
             owes: &self.owes,
             is_left: true,
@@ -62,16 +66,19 @@ impl<S: Remote> FallbackInner<S> {
                     cost: Permits::new(cost),
                     mode: Mode::Enforce,
                 };
+                let sharers = self.sharers(&limit).get();
                 // Rounded up: a part of a permit counts as a permit.
-                let debit = charge(used.div_ceil(self.sharers(&limit).get()));
-                let Err(error) = self.debit(debit, now).await else {
-                    // Permits admitted here meanwhile are still owed.
-                    self.local.settle_now(GiveBack, &[charge(used)], now);
-                    continue;
+                let debit = charge(used.div_ceil(sharers));
+                let error = match self.debit(debit, now).await {
+                    Ok(charged) => {
+                        // Permits admitted here meanwhile are still owed.
+                        let paid = used.min(charged.get().saturating_mul(sharers));
+                        self.local.settle_now(GiveBack, &[charge(paid)], now);
+                        continue;
+                    }
+                    Err(error @ (StoreError::Foreign(_) | StoreError::Partly(_))) => error,
+                    Err(error) => return Err(error),
                 };
-                if !matches!(error, StoreError::Foreign(_) | StoreError::Partly(_)) {
-                    return Err(error);
-                }
                 // The debt of a key that cannot be charged stays here; other keys are debited.
                 let again_at = (now + AGAIN).as_nanos();
                 self.owes_again_at.store(again_at, Ordering::Relaxed);
@@ -81,8 +88,8 @@ impl<S: Remote> FallbackInner<S> {
         Ok(())
     }
 
-    /// Charges as much as fits.
-    async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<(), StoreError> {
+    /// Charges as much as fits; returns how much that is.
+    async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<Permits, StoreError> {
         // Other processes charge too, so a cost that fitted may fit no more.
         const TRIES: usize = 3;
         if charge.limit.algorithm.counts_strikes() {
@@ -97,17 +104,17 @@ impl<S: Remote> FallbackInner<S> {
         }
         for _ in 0..TRIES {
             if charge.cost == Permits::ZERO {
-                return Ok(());
+                break;
             }
             let decisions = self.main.debit(&[charge], now).await?;
             if decisions.admitted {
                 add(&self.counts.debited, charge.cost.get().into());
-                return Ok(());
+                return Ok(charge.cost);
             }
             let left = decisions.each.first().map(|decision| decision.remaining);
             charge.cost = left.unwrap_or_default().min(charge.cost);
         }
-        Ok(())
+        Ok(Permits::ZERO)
     }
 }
 
