@@ -69,19 +69,19 @@ impl<S: Remote> FallbackInner<S> {
                 let sharers = self.sharers(&limit).get();
                 // Rounded up: a part of a permit counts as a permit.
                 let debit = charge(used.div_ceil(sharers));
-                let error = match self.debit(debit, now).await {
+                match self.debit(debit, now).await {
                     Ok(charged) => {
                         // Permits admitted here meanwhile are still owed.
                         let paid = used.min(charged.get().saturating_mul(sharers));
                         self.local.settle_now(GiveBack, &[charge(paid)], now);
-                        continue;
                     }
-                    Err(error @ (StoreError::Foreign(_) | StoreError::Partly(_))) => error,
+                    // The debt of a key that cannot be charged stays here; other keys are debited.
+                    Err(StoreError::Foreign(_) | StoreError::Partly(_)) => {
+                        let again_at = (now + AGAIN).as_nanos();
+                        self.owes_again_at.store(again_at, Ordering::Relaxed);
+                    }
                     Err(error) => return Err(error),
-                };
-                // The debt of a key that cannot be charged stays here; other keys are debited.
-                let again_at = (now + AGAIN).as_nanos();
-                self.owes_again_at.store(again_at, Ordering::Relaxed);
+                }
             }
         }
         unpaid.is_left = false;
