@@ -99,7 +99,12 @@ fn the_table_adds_up_two_servers_and_names_the_abuser() {
     assert_eq!((&*login[1], &*login[3]), ("enforce", "30"), "{printed}");
     assert!(printed.contains("1 to 2 (mostly one key)"), "{printed}");
     assert_eq!(line("signup ")[1], "shadow");
-    assert!(printed.contains("20 (many keys)"), "{printed}");
+    // The number is an estimate with a seed of the process: of 20 keys, two share a register in one
+    // run of six, and then count as one.
+    let signup = line("signup ");
+    let keys: u32 = signup[6].parse().expect("a number of keys");
+    assert!((17..=20).contains(&keys), "{printed}");
+    assert_eq!(signup[7..], ["(many", "keys)"], "{printed}");
     assert_eq!(
         line("attr:user=mallory")[1..4],
         ["34", "30", "0"],
