@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
-    Active, Cost, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns, Policy, Rule,
-    RuleMode, WallTime,
+    Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
+    Policy, Rule, RuleMode, WallTime,
 };
 
 pub(crate) use self::beside::{candidate, distinct, priority, replaced};
@@ -149,13 +149,13 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
     let count = count.map(|count| format!("only {count} counts: any other gives the charge back"));
     let cost = correction.is_estimate.then(|| {
         let first = "the estimate is charged first, and becomes the actual cost";
-        match &correction.settle {
-            Some(field) => format!(
-                "{first}: the field `{field}` of the response (at the proxy listener and the tower \
-                 layer), or that of the report"
-            ),
-            None => first.to_owned(),
-        }
+        let place = match &correction.settle {
+            Some(CostSource::Header(name)) => format!("the field `{name}` of the response"),
+            Some(CostSource::Body(field)) => format!("`{field}` of the response's body"),
+            None => return first.to_owned(),
+        };
+        let by = "at the proxy listener and the tower layer";
+        format!("{first}: {place} ({by}), or that of the report")
     });
     let reset = correction.reset_on.as_ref();
     let reset = reset.map(|reset| format!("{reset} empties the record of the key"));

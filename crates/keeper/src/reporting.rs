@@ -15,6 +15,8 @@
 
 use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
+#[cfg(feature = "tower")]
+use ratekeeper_policy::{CostSource, Rule};
 use ratekeeper_store::{ActualCost, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -210,38 +212,31 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 }
 
-/// Adds the actual costs that a response states, by the `settle` of each limit, unless the report
-/// has them. Returns also the number of charges that keep their estimate, because the response lacks
-/// the field or has no amount there.
+/// Returns the rule of a charge, and the place of its actual cost in the response; `None` if it was
+/// not made, or if no response settles it.
 #[cfg(feature = "tower")]
-pub(crate) fn with_stated_costs<'a>(
-    policy: &Policy,
-    made: &[MadeCharge],
-    mut report: Report,
-    field: impl Fn(&str) -> Option<&'a str>,
-) -> (Report, usize) {
-    let mut unsettled = 0;
-    for charge in made.iter().filter(|charge| charge.is_made) {
-        let Some((rule, correction)) = policy
-            .rule(charge.rule())
-            .and_then(|rule| Some((rule, rule.correction.as_deref()?)))
-        else {
-            continue;
-        };
-        let stays =
-            correction.correct(charge.rule(), charge.cost, &report) == Corrected::Cost(charge.cost);
-        let Some(name) = correction.settle.as_deref().filter(|_| stays) else {
-            continue; // the result gives the charge back, or the report has the cost
-        };
-        if report.cost_under(charge.rule()).is_some() {
-            continue;
-        }
-        match field(name).and_then(|text| rule.amount(text)) {
-            Some(cost) => report = report.cost_of(charge.rule(), cost.get().into()),
-            None => unsettled += 1,
-        }
-    }
-    (report, unsettled)
+pub(crate) fn settled_by_response<'p>(
+    policy: &'p Policy,
+    charge: &MadeCharge,
+) -> Option<(&'p Rule, &'p CostSource)> {
+    let rule = policy.rule(charge.rule()).filter(|_| charge.is_made)?;
+    let place = rule.correction.as_deref()?.settle.as_ref()?;
+    Some((rule, place))
+}
+
+/// Like [`settled_by_response`]; `None` also if the result gives the charge back, or if the report
+/// has the cost.
+#[cfg(feature = "tower")]
+pub(crate) fn stated_cost<'p>(
+    policy: &'p Policy,
+    charge: &MadeCharge,
+    report: &Report,
+) -> Option<(&'p Rule, &'p CostSource)> {
+    let (rule, place) = settled_by_response(policy, charge)?;
+    let correction = rule.correction.as_deref()?;
+    let corrected = correction.correct(charge.rule(), charge.cost, report);
+    let stays = corrected == Corrected::Cost(charge.cost);
+    (stays && report.cost_under(charge.rule()).is_none()).then_some((rule, place))
 }
 
 /// The charge of a record. It refuses no request.

@@ -1,4 +1,5 @@
-//! Body: values of the body of a request, a form or JSON, that limits count by.
+//! Body: values of the body of a request, a form or JSON, that limits count by; and of a response,
+//! which settle costs.
 //!
 //! ```text
 //!   field            content-type                        body                    value
@@ -21,8 +22,11 @@
 //!   Standard, application/x-www-form-urlencoded parsing.
 
 mod json;
+mod response;
 
 use std::fmt;
+
+pub use response::ResponseReader;
 
 use crate::ValueError;
 use crate::request::{split_once, trim, values_of};
@@ -96,6 +100,8 @@ enum Found {
 enum Syntax {
     Form,
     Json,
+    /// Server-sent events, each of which may be JSON: a response only.
+    Events,
 }
 
 impl BodyField {
@@ -174,7 +180,7 @@ impl<'p> BodyFields<'p> {
         match syntax(headers) {
             Some(Syntax::Form) => read_form(fields, body, &mut values),
             Some(Syntax::Json) => json::read(fields, body, &mut values),
-            None => {}
+            Some(Syntax::Events) | None => {}
         }
         Self { fields, values }
     }
@@ -218,6 +224,7 @@ fn syntax(headers: &[(&str, &[u8])]) -> Option<Syntax> {
     match essence {
         b"application/x-www-form-urlencoded" => Some(Syntax::Form),
         b"application/json" => Some(Syntax::Json),
+        b"text/event-stream" => Some(Syntax::Events),
         _ if essence.starts_with(b"application/") && essence.ends_with(b"+json") => {
             Some(Syntax::Json)
         }

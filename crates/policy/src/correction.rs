@@ -6,7 +6,7 @@
 //!              in `reset_on`? --yes--+--> the key begins anew
 //!              not in `count`? ------+--> the charge is given back
 //!              an estimate? ---------+--> the actual cost, even beyond the limit; the report has
-//!                                    |    it, or a field of the response (`settle`)
+//!                                    |    it, or the response (`settle`)
 //!                                    '--> the charge stays
 //! ```
 //!
@@ -19,6 +19,8 @@ use ratekeeper_core::{
     Error, Limit, LimitId, LimitScope, Nanos, Outage, Permits, Quota, QuotaReset,
 };
 
+use crate::BodyField;
+
 /// How a report corrects the charge of a limit: `count`, `reset_on`, `report_within`, and
 /// `reserve` and `settle` of `cost`.
 #[derive(Clone, Debug)]
@@ -29,8 +31,8 @@ pub struct Correction {
     pub reset_on: Option<ResultSet>,
     /// True if the cost is an estimate, and the report has the actual one.
     pub is_estimate: bool,
-    /// Field of the response with the actual cost, in lower case; `None` if only a report has it.
-    pub settle: Option<Box<str>>,
+    /// Place of the actual cost in the response; `None` if only a report has it.
+    pub settle: Option<CostSource>,
     /// Time within which the report corrects the charge.
     pub within: Nanos,
     /// Records of the requests that may still be reported: see [`Correction::RECORDED`].
@@ -44,6 +46,15 @@ impl Correction {
             && (&self.count, &self.reset_on) == (&other.count, &other.reset_on)
             && self.settle == other.settle
     }
+}
+
+/// The place of the actual cost in a response: `settle` of `cost`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CostSource {
+    /// A header field, by its name in lower case: `response.header:x-tokens-used`.
+    Header(Box<str>),
+    /// A value of the JSON in the body: `response.json:/usage/total_tokens`.
+    Body(BodyField),
 }
 
 /// Results of requests, by status or by the application's own word.
@@ -215,6 +226,16 @@ impl ResultSet {
         status
             .map(|status| format!("status {status}"))
             .or_else(|| Some(format!("outcome \"{}\"", outcome()?)))
+    }
+}
+
+/// `x-tokens-used`, `json:/usage/total_tokens`
+impl fmt::Display for CostSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => f.write_str(name),
+            Self::Body(field) => write!(f, "{field}"),
+        }
     }
 }
 

@@ -57,10 +57,10 @@ mod zone;
 
 pub use active::{Active, WallTime};
 pub use alert::Alert;
-pub use body::{BodyField, BodyFields};
+pub use body::{BodyField, BodyFields, ResponseReader};
 pub use chain::Role;
 pub use claims::Claims;
-pub use correction::{Corrected, Correction, Report, ResultSet};
+pub use correction::{Corrected, Correction, CostSource, Report, ResultSet};
 pub use descriptor::{Descriptor, EntryName, Numbers};
 pub use error::ValueError;
 pub use facts::Facts;

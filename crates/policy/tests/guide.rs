@@ -64,8 +64,15 @@ fn the_policy_of_the_guide_to_bodies_is_right() {
     let fields: Vec<_> = fields.map(ToString::to_string).collect();
     assert_eq!(fields, ["form:username", "json:/model", "json:/max_tokens"]);
     let settled = loaded.policy.rules[1].correction.as_deref().unwrap();
-    assert_eq!(settled.settle.as_deref(), Some("x-tokens-used"));
+    assert_eq!(
+        settled.settle.as_ref().map(ToString::to_string).as_deref(),
+        Some("x-tokens-used")
+    );
     assert_eq!(settled.within.as_secs_ceil(), 120);
+    let block = guide.split("```toml\n").nth(2).unwrap();
+    let text = block.split("```").next().unwrap();
+    let loaded = parse(text, Context::default()).unwrap();
+    assert_eq!(loaded.warnings, [], "{text}");
 }
 
 /// Returns the blocks of a guide in a language.

@@ -44,6 +44,8 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) hold: HoldQueue,
     pub(crate) sink: Sink,
     pub(crate) bodies: Arc<BodyBudget>,
+    /// Responses that may state a cost. A client that reads slowly takes nothing from requests.
+    pub(crate) responses: Arc<BodyBudget>,
     /// Reads the policy file.
     pub(crate) reader: FileReader,
     ready: watch::Sender<bool>,
@@ -94,6 +96,7 @@ impl<C: Clock> ServiceContext<C> {
             hold,
             sink,
             bodies: Arc::default(),
+            responses: Arc::default(),
             reader: FileReader::default(),
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),

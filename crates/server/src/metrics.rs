@@ -122,8 +122,6 @@ pub(crate) struct Metrics {
     reloads: [Counter; 2],
     /// True while the files of that source are refused, by [`ConfigSource`].
     rejected: [AtomicBool; ConfigSource::COUNT],
-    /// Reports of results, by [`ReportResult`].
-    reports: [Counter; ReportResult::ALL.len()],
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: [Counter; OverrideAct::ALL.len()],
     /// Grants of credits, by [`GrantResult`].

@@ -140,7 +140,7 @@ impl Service {
             .metrics
             .process
             .bodies
-            .set(Arc::clone(&shared.bodies)); // it is new
+            .set([&shared.bodies, &shared.responses].map(Arc::clone)); // it is new
         if let Some(log) = &config.log {
             let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
         }

@@ -425,6 +425,12 @@ key    = ["form:user"]
 missing_key = "deny"
 bucket = { size = 100000, refill = "40000/1m" }
 cost   = { reserve = "json:/max_tokens", settle = "response.header:x-used", expire = "5m" }
+
+[[limit]]
+name   = "usage"
+key    = ["all"]
+bucket = { size = 100000, refill = "40000/1m" }
+cost   = { reserve = 100, settle = "response.json:/usage/total_tokens" }
 "#;
 
 #[test]
@@ -443,6 +449,9 @@ fn results_that_are_reported_are_explained() {
          tower layer), or that of the report",
         "reported with POST /v1/report within 5 min",
         "\"settle\":\"x-used\"",
+        "becomes the actual cost: `json:/usage/total_tokens` of the response's body (at the proxy \
+         listener and the tower layer), or that of the report",
+        "\"settle\":\"json:/usage/total_tokens\"",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }

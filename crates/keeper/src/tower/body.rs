@@ -1,4 +1,5 @@
-//! Body: that of a response, which holds the request's loans; or that of a refusal.
+//! Body: that of a response, which holds the request's loans and may settle its costs; or that of a
+//! refusal.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,6 +11,7 @@ use pin_project_lite::pin_project;
 
 use super::hold::RequestHold;
 use super::measured::Measured;
+use super::reporter::ResponseCosts;
 
 pin_project! {
     /// The body of a response. Permits that the request holds (see
@@ -19,6 +21,7 @@ pin_project! {
         #[pin]
         content: Content<B>,
         hold: Option<RequestHold>,
+        costs: Option<Box<ResponseCosts>>,
     }
 }
 
@@ -31,23 +34,34 @@ pin_project! {
 }
 
 impl<B> LimitedBody<B> {
-    pub(super) fn served(body: B, mut hold: Option<RequestHold>) -> Self
+    pub(super) fn served(
+        body: B,
+        mut hold: Option<RequestHold>,
+        mut costs: Option<Box<ResponseCosts>>,
+    ) -> Self
     where
         B: Body,
     {
-        if body.is_end_stream()
-            && let Some(measured) = hold.as_mut().and_then(RequestHold::measured)
-        {
-            measured.whole();
+        if body.is_end_stream() {
+            if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
+                measured.whole();
+            }
+            settle(&mut costs);
         }
-        let content = Content::Served { body };
-        Self { content, hold }
+        Self {
+            content: Content::Served { body },
+            hold,
+            costs,
+        }
     }
 
     pub(super) fn refusal(bytes: Vec<u8>) -> Self {
         let content = Content::Refusal { bytes };
-        let hold = None;
-        Self { content, hold }
+        Self {
+            content,
+            hold: None,
+            costs: None,
+        }
     }
 }
 
@@ -64,6 +78,33 @@ fn see<D: Buf, E>(measured: &mut Measured, frame: Option<&Result<Frame<D>, E>>) 
             }
         }
         Some(Err(_)) => {}
+    }
+}
+
+/// Settles costs at the end of a body.
+fn settle(costs: &mut Option<Box<ResponseCosts>>) {
+    if let Some(costs) = costs.take() {
+        costs.finish();
+    }
+}
+
+/// Reads a frame for the costs that a body settles. After an error, or data in several pieces, the
+/// estimates stay.
+fn read<D: Buf, E>(costs: &mut Option<Box<ResponseCosts>>, frame: Option<&Result<Frame<D>, E>>) {
+    let Some(reading) = costs else {
+        return;
+    };
+    match frame {
+        None => settle(costs),
+        Some(Ok(frame)) => {
+            if let Some(data) = frame.data_ref() {
+                match data.chunk() {
+                    whole if whole.len() == data.remaining() => reading.reader.add(whole),
+                    _ => *costs = None,
+                }
+            }
+        }
+        Some(Err(_)) => *costs = None,
     }
 }
 
@@ -88,6 +129,10 @@ where
                     if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
                         measured.whole();
                     }
+                }
+                read(this.costs, frame.as_ref());
+                if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
+                    settle(this.costs);
                 }
                 frame
             }

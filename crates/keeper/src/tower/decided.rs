@@ -15,7 +15,7 @@ use super::facts::facts;
 use super::grpc;
 use super::hold::RequestHold;
 use super::pass::FieldsToSend;
-use super::policy::Reporter;
+use super::reporter::{Reporter, ResponseCosts};
 use super::settle;
 use crate::Answer;
 
@@ -34,6 +34,8 @@ pub struct Decided {
 pub struct RequestGuard {
     pub(super) hold: Option<RequestHold>,
     pub(super) reporter: Option<Reporter>,
+    /// Charges that the body of the response settles.
+    pub(super) costs: Option<Box<ResponseCosts>>,
 }
 
 impl RequestGuard {
@@ -43,12 +45,46 @@ impl RequestGuard {
         self.report_response(report, &HeaderMap::new());
     }
 
-    /// Like [`report`](Self::report), with the actual costs that the fields of the response state, by
-    /// the `settle` of each limit. Returns the number of charges that keep their estimate, because
-    /// the response lacks the field or has no amount there.
+    /// Like [`report`](Self::report), with the actual costs that the response states, by the `settle`
+    /// of each limit. Costs in its body are found by [`add_part`](Self::add_part) and
+    /// [`end_response`](Self::end_response). Returns the number of charges that keep their estimate,
+    /// because the response lacks the field or has no amount there, or because its body cannot be
+    /// read.
     pub fn report_response(&mut self, report: Report, fields: &HeaderMap) -> usize {
-        let receive = self.reporter.take();
-        receive.map_or(0, |Reporter(receive)| receive(report, fields))
+        let Some(reporter) = self.reporter.take() else {
+            return 0;
+        };
+        let reported = (reporter.receive)(report, fields);
+        self.costs = reported.costs;
+        reported.unsettled
+    }
+
+    /// Returns true if the body of the response may settle a charge. Then ask for a response that is
+    /// not compressed.
+    pub fn reads_response(&self) -> bool {
+        self.costs.is_some() || self.reporter.as_ref().is_some_and(|it| it.reads_body)
+    }
+
+    /// Reads a part of the body of the response, if it may settle a charge. Returns the number of
+    /// bytes that are held of it then, until its end.
+    pub fn add_part(&mut self, part: &[u8]) -> usize {
+        let Some(costs) = &mut self.costs else {
+            return 0;
+        };
+        costs.reader.add(part);
+        costs.reader.held()
+    }
+
+    /// Settles charges by the body of the response, after its last part. Returns the number of those
+    /// that keep their estimate, because the body has no amount there.
+    pub fn end_response(&mut self) -> usize {
+        self.costs.take().map_or(0, |costs| costs.finish())
+    }
+
+    /// Leaves the charges that the body of the response would have settled at their estimate, because
+    /// it broke off or is not read any more. Returns their number.
+    pub fn give_up_response(&mut self) -> usize {
+        self.costs.take().map_or(0, |costs| costs.charges)
     }
 }
 

@@ -19,7 +19,7 @@ use super::body::LimitedBody;
 use super::gate::Boxed;
 use super::hold::RequestHold;
 use super::pass::Pass;
-use super::policy::Reporter;
+use super::reporter::ResponseCosts;
 use super::settle::Settled;
 use crate::Report;
 
@@ -101,14 +101,13 @@ where
                 Projected::Serving { future, pass } => {
                     let mut result = ready!(future.poll(context));
                     let Some(pass) = pass.take() else {
-                        let served = |body| LimitedBody::served(body, None);
+                        let served = |body| LimitedBody::served(body, None, None);
                         return Poll::Ready(result.map(|response| response.map(served)));
                     };
-                    let hold = pass.apply(&mut result);
+                    let (hold, costs) = pass.apply(&mut result);
                     // An error gives back the permits.
-                    return Poll::Ready(
-                        result.map(|response| response.map(|body| LimitedBody::served(body, hold))),
-                    );
+                    let served = |body| LimitedBody::served(body, hold, costs);
+                    return Poll::Ready(result.map(|response| response.map(served)));
                 }
                 Projected::Refused { response } => {
                     let response = response.take().unwrap_or_default(); // polled again: nothing
@@ -121,29 +120,34 @@ where
 }
 
 impl Pass {
-    /// Adds the fields to the response, reports it, and returns the permits that its body holds.
+    /// Adds the fields to the response, reports it, and returns the permits that its body holds, and
+    /// the charges that it settles.
     #[inline(never)]
-    fn apply<R, E>(mut self, result: &mut Result<Response<R>, E>) -> Option<RequestHold> {
+    fn apply<R, E>(mut self, result: &mut Result<Response<R>, E>) -> HeldByBody {
+        let mut costs = None;
         let measured = self.hold.as_mut().and_then(RequestHold::measured);
         match (result, measured) {
             (Ok(response), measured) => {
                 if let Some(measured) = measured {
                     measured.answered(response.status(), response.headers());
                 }
-                if let Some(Reporter(report)) = self.reporter.take() {
+                if let Some(reporter) = self.reporter.take() {
                     let own = response.extensions_mut().remove::<Report>();
                     let own = own.unwrap_or_default();
                     let own = own.or_status(response.status().as_u16());
-                    report(own, response.headers());
+                    costs = (reporter.receive)(own, response.headers()).costs;
                 }
                 self.fields.put_into(response.headers_mut());
             }
             (Err(_), Some(measured)) => measured.failed(),
             (Err(_), None) => {}
         }
-        self.hold
+        (self.hold, costs)
     }
 }
+
+/// Permits to the end of a body, and charges that it settles.
+type HeldByBody = (Option<RequestHold>, Option<Box<ResponseCosts>>);
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where

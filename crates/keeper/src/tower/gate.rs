@@ -14,7 +14,7 @@ use ratekeeper_core::{Nanos, Permits};
 use super::denial::Denial;
 use super::hold::RequestHold;
 use super::pass::{FieldsToSend, Pass};
-use super::policy::Reporter;
+use super::reporter::Reporter;
 
 /// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
 /// Clones share their counts.

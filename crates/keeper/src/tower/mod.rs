@@ -67,6 +67,7 @@ mod no_key;
 mod pass;
 mod peer;
 mod policy;
+mod reporter;
 mod service;
 mod settle;
 mod shown;

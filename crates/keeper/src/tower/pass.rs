@@ -14,7 +14,7 @@ use ratekeeper_core::{Decision, Nanos};
 
 use super::denial::ShownDecision;
 use super::hold::RequestHold;
-use super::policy::Reporter;
+use super::reporter::Reporter;
 use super::shown::{ShownLimit, put};
 use crate::Answer;
 

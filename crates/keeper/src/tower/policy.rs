@@ -11,8 +11,8 @@
 //!   decides, and the error is passed to
 //!   [`on_store_error`](super::RateLimitLayer::on_store_error).
 //! * Limits with `count`, `reset_on` or an estimate are corrected by the status of the response, by
-//!   the field that `settle` names, or by a [`Report`] in its extensions. Without a response the
-//!   charges stay.
+//!   the cost that `settle` names, or by a [`Report`](crate::Report) in its extensions. Without a
+//!   response the charges stay.
 //! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
 //!   behind it.
 
@@ -20,13 +20,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::request::Parts;
 use ratekeeper_core::{Lend, Nanos, Permits, Time};
 use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 
 use super::admit::{Admitted, admit, completed};
 use super::decided::{Decided, RequestGuard};
@@ -34,15 +32,14 @@ use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
-use super::inspected::InspectedBytes;
+use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use super::ledger::{Ledger, Lender, new_lease};
 use super::no_key::counts_without_address;
 use super::pass::{FieldsToSend, Pass};
 use super::peer::PeerSource;
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
-use crate::reporting::with_stated_costs;
-use crate::{Answer, Clock, Keeper, Permit, Report, Scope, SystemClock, Timer};
+use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy). A front end
 /// that renders responses itself asks them by [`decide`](Self::decide).
@@ -64,22 +61,12 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     pub(super) peer: PeerSource,
     pub(super) attributes: Option<Arc<AttributesOf>>,
     pub(super) on_store_error: Option<Arc<OnStoreError>>,
+    /// Maximum number of bytes of a response that are held to find costs.
+    pub(super) max_inspected_response: usize,
     routes: Arc<[Box<str>]>,
     ledger: Ledger<Keeper<S, C>>,
 }
 
-/// Receives the result of a request and the fields of its response, once, and returns the number of
-/// charges that lack their actual cost. Dropped without it (the service failed, or the client went
-/// away), the charges stay.
-pub(super) struct Reporter(pub(super) Box<ReceiveReport>);
-
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
-
-pub(super) type ReceiveReport = dyn FnOnce(Report, &HeaderMap) -> usize + Send;
 pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
 pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
@@ -92,6 +79,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             peer: PeerSource::default(),
             attributes: None,
             on_store_error: None,
+            max_inspected_response: MAX_INSPECTED_BODY,
             routes: Arc::default(),
         }
     }
@@ -101,6 +89,16 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     pub fn with_routes(self, routes: impl IntoIterator<Item = Box<str>>) -> Self {
         let routes = routes.into_iter().collect();
         Self { routes, ..self }
+    }
+
+    /// The same limits, which hold at most `bytes` of a response to find the cost that it states; 64
+    /// KiB unless set.
+    #[must_use]
+    pub fn with_max_inspected_response(self, bytes: usize) -> Self {
+        Self {
+            max_inspected_response: bytes,
+            ..self
+        }
     }
 
     /// Decides about a request whose connection comes from `peer`: charges its rates and takes its
@@ -239,6 +237,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let guard = RequestGuard {
             hold: self.ledger.hold(answer.permits()),
             reporter: self.reporter(&answer),
+            costs: None,
         };
         Decided { answer, guard }
     }
@@ -246,7 +245,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     #[inline]
     fn ruling(&self, asked: StoreQuestion, admitted: Admitted) -> Ruling {
         let Decided { answer, guard } = self.decided(asked, admitted);
-        let RequestGuard { hold, reporter } = guard;
+        let RequestGuard { hold, reporter, .. } = guard;
         let fields = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
@@ -263,33 +262,6 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             hold,
             reporter,
         })
-    }
-
-    /// Returns the receiver of the result, for a request with charges that it corrects.
-    fn reporter(&self, answer: &Answer) -> Option<Reporter> {
-        let made = answer.corrected_charges();
-        if made.is_empty() {
-            return None;
-        }
-        let gate = self.clone();
-        Some(Reporter(Box::new(move |report, fields| {
-            let policy = gate.keeper.policy();
-            let field = |name: &str| one_value(fields, name);
-            let (report, unsettled) = with_stated_costs(&policy, &made, report, field);
-            let at_once = gate.keeper.store().answers_at_once();
-            let settling = async move {
-                let settled = gate.keeper.correct(&made, &report);
-                if let (Err(error), Some(callback)) = (settled.await, &gate.on_store_error) {
-                    callback(&error);
-                }
-            };
-            if at_once {
-                let _ = poll_once(settling);
-            } else if let Ok(runtime) = Handle::try_current() {
-                drop(runtime.spawn(settling));
-            }
-            unsettled
-        })))
     }
 }
 
@@ -322,15 +294,6 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         let keeper = Arc::clone(&self.keeper);
         Box::pin(async move { keeper.clock().sleep_async(span).await })
     }
-}
-
-/// Returns the value of a field, trimmed; `None` if it is absent, repeated or no text.
-fn one_value<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let mut values = fields.get_all(name).iter();
-    let (value, None) = (values.next()?, values.next()) else {
-        return None;
-    };
-    value.to_str().ok().map(str::trim)
 }
 
 /// The question to a store about a request.
@@ -387,6 +350,7 @@ impl<S, C> Clone for ByPolicy<S, C> {
             peer: self.peer.clone(),
             attributes: self.attributes.clone(),
             on_store_error: self.on_store_error.clone(),
+            max_inspected_response: self.max_inspected_response,
             routes: Arc::clone(&self.routes),
             ledger: self.ledger.clone(),
         }

@@ -32,10 +32,10 @@ cost   = "json:/max_tokens"
 
 /// Parts of a body; an `Err` breaks it off, and `None` never comes.
 #[derive(Default)]
-struct Parts(VecDeque<Option<Result<Frame<Bytes>, &'static str>>>);
+pub(crate) struct Parts(VecDeque<Option<Result<Frame<Bytes>, &'static str>>>);
 
 impl Parts {
-    fn of(parts: &[&'static str]) -> Self {
+    pub(crate) fn of(parts: &[&'static str]) -> Self {
         let data = |part: &&'static str| Some(Ok(Frame::data(Bytes::from(*part))));
         Self(parts.iter().map(data).collect())
     }

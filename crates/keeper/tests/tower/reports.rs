@@ -5,10 +5,12 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use ratekeeper::Report;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::bodies::Parts;
 use crate::stage::{Act, Clocked, Policies, Stage, clock, get, now, policy, status};
 
 const LIMITS: &str = r#"
@@ -34,6 +36,13 @@ key    = ["header:x-user"]
 missing_key = "shared"
 bucket = { size = 100, refill = "1/1s" }
 cost   = { reserve = 40, settle = "response.header:X-Used" }
+[[limit]]
+name   = "stated"
+match  = { path = "/complete/json" }
+key    = ["header:x-user"]
+missing_key = "shared"
+bucket = { size = 100, refill = "1/1s" }
+cost   = { reserve = 40, settle = "response.json:/usage/total" }
 "#;
 
 /// A handler that answers with the status, outcome or cost in the query.
@@ -135,6 +144,54 @@ fn a_field_of_the_response_settles_an_estimate() {
         let statuses = statuses(&layer, &[&*target; 10]);
         let passed = statuses.iter().filter(|status| **status == 200).count();
         assert_eq!(passed, passes, "{used}");
+    }
+}
+
+/// A handler whose responses have a body of parts.
+#[derive(Clone)]
+struct Writer(&'static [&'static str]);
+
+impl Service<Request<()>> for Writer {
+    type Response = Response<Parts>;
+    type Error = &'static str;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let response = Response::builder().header("content-type", "application/json");
+        ready(Ok(response.body(Parts::of(self.0)).unwrap()))
+    }
+}
+
+#[test]
+fn the_body_of_a_response_settles_an_estimate_at_its_end() {
+    let parts: &[&str] = &["{\"usage\": {\"to", "tal\": 10}}"];
+    for (parts, read, passes) in [
+        (parts, 9, 7), // 40 must be left: 6 x 10 + 40
+        (parts, 1, 2), // dropped before its end: the estimate stays
+        (&parts[..1], 9, 2),
+        (&["{\"usage\": {\"total\": 100}}"], 9, 1),
+        (&[], 9, 2),
+    ] {
+        let layer = layer(&clock());
+        let mut service = layer.layer(Writer(parts));
+        let mut passed = 0;
+        for _ in 0..10 {
+            let future = service.call(get("/complete/json", &[("x-user", "ann")]));
+            let Poll::Ready(response) = crate::stage::poll(std::pin::pin!(future)) else {
+                panic!("the call is pending");
+            };
+            let response = response.unwrap();
+            passed += u32::from(response.status() == 200);
+            let mut body = response.into_body();
+            for _ in 0..read {
+                let _ = crate::stage::poll(std::pin::pin!(body.frame()));
+            }
+        }
+        assert_eq!(passed, passes, "{parts:?}, {read}");
     }
 }
 

@@ -10,7 +10,7 @@ use super::diagnostic::{Findings, shown};
 use super::read::{self, At, SpannedValue, whole};
 use super::unit::cost_in;
 use crate::pattern::is_token;
-use crate::{BodyField, Cost, Unit};
+use crate::{BodyField, Cost, CostSource, Unit};
 
 /// Maximum number of characters of a field of a response.
 const MAX_FIELD: usize = 128;
@@ -27,8 +27,8 @@ pub(super) struct CostSpec {
 pub(super) struct Estimate {
     /// Place of the table.
     pub(super) at: Range<usize>,
-    /// `settle`: field of the response with the actual cost, in lower case.
-    pub(super) settle: Option<Box<str>>,
+    /// `settle`: place of the actual cost in the response.
+    pub(super) settle: Option<CostSource>,
 }
 
 /// Reads `cost`; `None` means refused.
@@ -45,7 +45,7 @@ pub(super) fn cost(
     if let Some(table) = node.get_ref().as_table() {
         let cost = amount(table.get("reserve")?, "reserve", place, out)?;
         let settle = read::text(table, "settle");
-        let settle = settle.and_then(|text| response_field(&text, out));
+        let settle = settle.and_then(|text| source(&text, out));
         let at = node.span();
         let estimate = Some(Estimate { at, settle });
         return Some(CostSpec { cost, estimate });
@@ -98,22 +98,32 @@ fn amount(
     Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
 }
 
-/// Reads `settle`: the field of a response.
-fn response_field(text: &At<&str>, out: &mut Findings<'_>) -> Option<Box<str>> {
-    let name = text.value.strip_prefix("response.header:");
-    if let Some(name) = name.filter(|name| (1..=MAX_FIELD).contains(&name.len()))
+/// Reads `settle`: a field of a response, or a value of its body.
+fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
+    let of_response = text.value.strip_prefix("response.");
+    if let Some(name) = of_response.and_then(|source| source.strip_prefix("header:"))
+        && (1..=MAX_FIELD).contains(&name.len())
         && name.bytes().all(is_token)
     {
-        return Some(name.to_ascii_lowercase().into());
+        return Some(CostSource::Header(name.to_ascii_lowercase().into()));
     }
-    let message = format!("\"{}\" is not a field of a response", shown(text.value));
-    let help = if name.is_none() && text.value.starts_with("response.") {
-        "let the upstream state the cost in a header: settle = \"response.header:x-tokens-used\""
-    } else {
-        "write settle = \"response.header:x-tokens-used\", or leave it out and send the cost with \
-         POST /v1/report"
-    };
-    let label = "expected \"response.header:NAME\"";
+    let label = "expected \"response.header:NAME\" or \"response.json:/NAME\"";
+    if let Some(source) = of_response.filter(|source| source.starts_with("json:")) {
+        return match BodyField::parse(source) {
+            Ok(field) => Some(CostSource::Body(field)),
+            Err(error) => {
+                let [reason, help] = [error.reason, error.help]
+                    .map(|text| text.replacen("json:", "response.json:", 1));
+                out.error(codes::COST, text.at.clone(), reason, label)
+                    .help(help);
+                None
+            }
+        };
+    }
+    let message = format!("\"{}\" is not a place in a response", shown(text.value));
+    let help = "write settle = \"response.header:x-tokens-used\" or settle = \
+                \"response.json:/usage/total_tokens\", or leave it out and send the cost with \
+                POST /v1/report";
     out.error(codes::COST, text.at.clone(), message, label)
         .help(help);
     None

@@ -7,7 +7,7 @@
 //!                                  |
 //!                                  '--> held back by a queue --> upstream of its route
 //!                                                                   | head: reported, RateLimit
-//!   permits come back <-- end of the body, however it ends <--------'
+//!   permits come back <-- end of the body, however it ends <--------'  body: costs that it states
 //! ```
 //!
 //! A preflight of a browser (CORS) from an origin in `cors` is forwarded and not counted: it carries
@@ -74,15 +74,18 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             ListenerTls::read(Door::Proxy, &files, &[b"h2", b"http/1.1"])
         });
         let upstreams = Upstreams::of(&settings, max_connections, home)?;
-        let limits = ByPolicy::new(Arc::clone(&shared.keeper));
+        let max_inspected_body = settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY);
+        let limits = ByPolicy::new(Arc::clone(&shared.keeper))
+            .with_routes(upstreams.names())
+            .with_max_inspected_response(max_inspected_body);
         Ok(Self {
-            limits: limits.with_routes(upstreams.names()),
+            limits,
             upstreams,
             shared,
             ids: RequestIds::default(),
             tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
             cors: settings.cors,
-            max_inspected_body: settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY),
+            max_inspected_body,
         })
     }
 
@@ -124,6 +127,10 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
                 Err(refusal) => return *refusal,
             }
         };
+        if guard.as_ref().is_some_and(RequestGuard::reads_response) {
+            let plain = HeaderValue::from_static("identity");
+            parts.headers.insert(header::ACCEPT_ENCODING, plain);
+        }
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let forwarded = {
             let _waits = caller.pulse.hold_back();
@@ -135,7 +142,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
                 let unsettled = guard.report_response(report, fields);
-                self.shared.metrics.unsettled(unsettled);
+                self.shared.metrics.process.unsettled(unsettled);
                 guard
             })
         };
@@ -143,7 +150,9 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             Ok(Forwarded::Response(response)) => {
                 let guard = reported(guard, (response.status(), response.headers()));
                 let process = Arc::clone(&self.shared.metrics.process);
+                let held = self.shared.responses.hold();
                 let mut response = response.map(|body| {
+                    let guard = guard.map(|guard| (guard, held));
                     ProxyBody::from(ForwardedBody::new(body, guard, (in_flight, process)))
                 });
                 if let Some(answer) = answer {
@@ -153,7 +162,11 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
                 response
             }
             Ok(Forwarded::Upgraded(response, tunnel)) => {
-                let guard = reported(guard, (response.status(), response.headers()));
+                let mut guard = reported(guard, (response.status(), response.headers()));
+                if let Some(guard) = &mut guard {
+                    let process = &self.shared.metrics.process;
+                    process.unsettled(guard.give_up_response()); // there is no body
+                }
                 set_tunnel(caller, tunnel, (guard, in_flight));
                 response.map(|()| ProxyBody::default())
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use prometheus_client::encoding::DescriptorEncoder;
 use ratekeeper_core::Time;
 
-use super::{Counter, LogGate, table};
+use super::{Counter, LogGate, ReportResult, table};
 use crate::body_budget::BodyBudget;
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
@@ -43,7 +43,8 @@ pub(crate) struct Process {
     /// Counts of the doors http, proxy and grpc together.
     pub(crate) callers: Arc<ConnectionCounts>,
     pub(crate) admin: Arc<ConnectionCounts>,
-    pub(crate) bodies: OnceLock<Arc<BodyBudget>>,
+    /// Of requests, and of responses.
+    pub(crate) bodies: OnceLock<[Arc<BodyBudget>; 2]>,
     /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
@@ -51,6 +52,8 @@ pub(crate) struct Process {
     /// Listeners with certificates.
     pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
     upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
+    /// Reports of results, by [`ReportResult`].
+    pub(super) reports: [Counter; ReportResult::ALL.len()],
     task_failures: Counter,
     wall_clock_jumps: Counter,
 }
@@ -103,7 +106,8 @@ impl Process {
             series.count(&[side, "idle"], counts.closed.count())?;
             series.count(&[side, "new"], counts.refused.count())?;
         }
-        let body_bytes = self.bodies.get().map_or(0, |bodies| bodies.bytes());
+        let bodies = self.bodies.get().into_iter().flatten();
+        let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
         table::HELD_BODY_BYTES.write(encoder, body_bytes as u64)?;
         let mut series = table::ACCEPT_FAILURES.open(encoder)?;
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {

@@ -1,6 +1,6 @@
 //! Reports: the results of reports, as labels.
 
-use super::Metrics;
+use super::{Metrics, Process};
 
 /// The result of a report.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub(crate) enum ReportResult {
     Repeated,
     NotOpen,
     Error,
-    /// The response had no amount in the field that `settle` names.
+    /// The response had no amount where `settle` says.
     Unsettled,
 }
 
@@ -24,14 +24,16 @@ impl ReportResult {
 }
 
 impl Metrics {
+    pub(crate) fn report(&self, result: ReportResult) {
+        self.process.reports[result as usize].add(1);
+    }
+}
+
+impl Process {
     /// Notes the number of charges that a response of the upstream left at their estimate.
     pub(crate) fn unsettled(&self, charges: usize) {
         if charges > 0 {
             self.reports[ReportResult::Unsettled as usize].add(charges as u64);
         }
-    }
-
-    pub(crate) fn report(&self, result: ReportResult) {
-        self.reports[result as usize].add(1);
     }
 }

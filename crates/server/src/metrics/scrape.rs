@@ -54,7 +54,6 @@ impl Metrics {
             files: self.rules.sha(),
             reloads: counts(&self.reloads),
             rejected: self.is_rejected(),
-            reports: counts(&self.reports),
             override_changes: counts(&self.override_changes),
             grants: counts(&self.grants),
             config: self.config.load_full(),
@@ -84,8 +83,6 @@ struct Snapshot {
     files: Option<Arc<str>>,
     reloads: Vec<u64>,
     rejected: bool,
-    /// Reports of results, by [`ReportResult`].
-    reports: Vec<u64>,
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: Vec<u64>,
     grants: Vec<u64>,
@@ -144,8 +141,8 @@ impl Snapshot {
             series.count(&[name], count)?;
         }
         let mut series = table::REPORTS.open(encoder)?;
-        for ((_, name), count) in ReportResult::ALL.iter().zip(&self.reports) {
-            series.count(&[name], *count)?;
+        for ((_, name), count) in ReportResult::ALL.iter().zip(&self.process.reports) {
+            series.count(&[name], count.count())?;
         }
         let mut series = table::OVERRIDE_CHANGES.open(encoder)?;
         for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {

@@ -13,6 +13,7 @@ mod limits;
 mod message;
 mod random;
 mod routes;
+mod settled;
 mod smuggling;
 mod stop;
 mod tls;

@@ -122,7 +122,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
             "count": correction.count.as_ref().map(result_document),
             "reset_on": correction.reset_on.as_ref().map(result_document),
             "cost_is_estimate": correction.is_estimate,
-            "settle": correction.settle,
+            "settle": correction.settle.as_ref().map(ToString::to_string),
             "report_within_ms": correction.within.as_millis_ceil(),
         });
     }

@@ -59,8 +59,9 @@ static ESTIMATE: TableSpec = TableSpec {
             "settle",
             Shape::TEXT,
             "\"response.header:x-tokens-used\"",
-            "Field of the response with the actual cost, which the proxy listener and the tower layer \
-             read; other callers send it with POST /v1/report.",
+            "Place of the actual cost in the response, a header field or a value of its JSON \
+             (response.json:/usage/total_tokens), which the proxy listener and the tower layer read; \
+             other callers send it with POST /v1/report.",
         ),
         optional(
             "expire",

@@ -97,8 +97,8 @@ pub(super) static PROXY: TableSpec = TableSpec {
             "max_inspected_body",
             pattern(BYTES),
             "\"64KiB\"",
-            "Maximum size of a body of a request in which limits find their values, from 1KiB to 1MiB \
-             (default 64KiB); a longer one has none.",
+            "Maximum size of a body, of a request or a response, in which limits find their values, \
+             from 1KiB to 1MiB (default 64KiB); a longer one has none.",
         ),
     ],
     hints: hints! {

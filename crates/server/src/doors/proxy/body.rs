@@ -1,4 +1,7 @@
-//! Body: that of a response, which holds the request's permits to its end.
+//! Body: that of a response, which holds the request's permits to its end, and may settle its costs.
+//!
+//! The parts pass as they come. Those that may state a cost are copied, within a budget of all
+//! responses; beyond it the response passes, and the estimate stays.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{DownloadBody, DownloadError};
 
+use crate::body_budget::HeldBytes;
 use crate::metrics::Process;
 use crate::pulse::{HeldBack, Pulse};
 
@@ -24,8 +28,8 @@ pub(crate) enum ProxyBody {
 #[derive(Debug)]
 pub(crate) struct ForwardedBody {
     body: DownloadBody,
-    /// `None` once the response has ended.
-    guard: Option<RequestGuard>,
+    /// `None` once the response has ended. The bytes are those that its costs are read from.
+    guard: Option<(RequestGuard, HeldBytes)>,
     in_flight: InFlight,
     process: Arc<Process>,
     /// Set while the upstream is waited for, so that a client that leaves is noticed.
@@ -52,16 +56,39 @@ impl Drop for InFlight {
 impl ForwardedBody {
     pub(crate) fn new(
         body: DownloadBody,
-        guard: Option<RequestGuard>,
+        guard: Option<(RequestGuard, HeldBytes)>,
         (in_flight, process): (InFlight, Arc<Process>),
     ) -> Self {
-        let guard = guard.filter(|_| !body.is_end_stream());
-        Self {
+        let mut body = Self {
             body,
             guard,
             in_flight,
             process,
             waits: None,
+        };
+        if body.body.is_end_stream() {
+            body.end(RequestGuard::end_response);
+        }
+        body
+    }
+
+    /// Gives back the permits at the end of the response, after its costs are settled or given up.
+    fn end(&mut self, costs: impl FnOnce(&mut RequestGuard) -> usize) {
+        if let Some((mut guard, _)) = self.guard.take() {
+            self.process.unsettled(costs(&mut guard));
+        }
+    }
+
+    /// Reads a frame for the costs that it may state.
+    fn read(&mut self, frame: &Frame<Bytes>) {
+        if let Some((guard, held)) = &mut self.guard
+            && let Some(data) = frame.data_ref()
+        {
+            let bytes = guard.add_part(data);
+            if !held.resize(bytes) {
+                self.process.unsettled(guard.give_up_response());
+                held.resize(0);
+            }
         }
     }
 
@@ -76,17 +103,31 @@ impl ForwardedBody {
             return Poll::Pending;
         };
         self.waits = None;
-        if let Some(Err(error)) = &frame {
-            self.process.upstream_failed(match error {
-                DownloadError::Idle => "body_timeout",
-                _ => "body_broken",
-            });
-        }
-        // Servers do not ask for more than an announced length.
-        if !matches!(frame, Some(Ok(_))) || self.body.is_end_stream() {
-            self.guard = None;
+        match &frame {
+            Some(Ok(frame)) => {
+                self.read(frame);
+                // Servers do not ask for more than an announced length.
+                if self.body.is_end_stream() {
+                    self.end(RequestGuard::end_response);
+                }
+            }
+            Some(Err(error)) => {
+                self.process.upstream_failed(match error {
+                    DownloadError::Idle => "body_timeout",
+                    _ => "body_broken",
+                });
+                self.end(RequestGuard::give_up_response);
+            }
+            None => self.end(RequestGuard::end_response),
         }
         Poll::Ready(frame)
+    }
+}
+
+impl Drop for ForwardedBody {
+    /// A client that leaves before the end does not lower its cost.
+    fn drop(&mut self) {
+        self.end(RequestGuard::give_up_response);
     }
 }
 

@@ -1,0 +1,156 @@
+//! Costs that the body of a response states.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+use super::upstream::{Next, Upstream};
+use super::{Proxy, eventually};
+
+const TOKENS: &str = r#"
+[[limit]]
+name        = "tokens"
+key         = ["header:x-key"]
+missing_key = "shared"
+bucket      = { size = 1000, refill = "1/1h" }
+count       = { status = "2xx" }
+cost        = { reserve = 600, settle = "response.json:/usage/total" }
+"#;
+const UNSETTLED: &str = "ratekeeper_reports_total{result=\"unsettled\"}";
+/// Metric of the bytes that are held.
+const HELD: &str = "ratekeeper_held_body_bytes";
+
+/// Returns a response with these fields and a body of this length.
+fn response(fields: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}")
+}
+
+/// Returns a response in chunks of one byte.
+fn chunked(fields: &str, body: &str) -> String {
+    let mut text = format!("HTTP/1.1 200 OK\r\n{fields}transfer-encoding: chunked\r\n\r\n");
+    for character in body.chars() {
+        text.push_str(&format!("{:x}\r\n{character}\r\n", character.len_utf8()));
+    }
+    text + "0\r\n\r\n"
+}
+
+/// Returns how many of ten requests pass, each of which is answered with these bytes.
+fn passing(listener: &str, response: &str) -> (usize, u64) {
+    let upstream = Upstream::with(response);
+    let proxy = Proxy::start(&[upstream.address], listener, TOKENS);
+    let mut client = proxy.client();
+    let statuses = (0..10).map(|_| client.get("/").status());
+    let passed = statuses.filter(|status| *status != 429).count();
+    assert_eq!(proxy.metric(HELD), 0);
+    (passed, proxy.metric(UNSETTLED))
+}
+
+#[test]
+fn the_body_of_a_response_settles_the_cost() {
+    const JSON: &str = "content-type: application/json\r\n";
+    const EVENTS: &str = "content-type: text/event-stream\r\n";
+    let usage = r#"{"id": "x", "usage": {"total": 100}}"#;
+    let long = format!(
+        "{{\"x\": \"{}\", \"usage\": {{\"total\": 100}}}}",
+        "y".repeat(1_000)
+    );
+    let events = format!("data: {{\"usage\": null}}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
+    for (response, passed, unsettled) in [
+        // 600 are reserved, 100 stay charged: 4 x 100 + 600.
+        (response(JSON, usage), 5, 0),
+        (chunked(JSON, usage), 5, 0),
+        (response(EVENTS, &events), 5, 0),
+        (chunked(EVENTS, &events), 5, 0),
+        (response(JSON, r#"{"usage": {"total": 0}}"#), 10, 0),
+        // The estimate stays.
+        (response(JSON, "{}"), 1, 1),
+        (response(JSON, r#"{"usage": {"total": "many"}}"#), 1, 1),
+        (response(JSON, ""), 1, 1),
+        (response("", usage), 1, 1),
+        (
+            response(&format!("{JSON}content-encoding: gzip\r\n"), usage),
+            1,
+            1,
+        ),
+        (response(JSON, &long), 1, 1),
+        (response(EVENTS, "data: [DONE]\n\n"), 1, 1),
+        // A result that does not count gives the charge back, whatever the body says.
+        (response(JSON, usage).replace("200 OK", "500 Oops"), 10, 0),
+    ] {
+        let found = passing("max_inspected_body = \"1KiB\"", &response);
+        assert_eq!(found, (passed, unsettled), "{response}");
+    }
+    assert_eq!(passing("", &response(JSON, &long)), (5, 0));
+}
+
+#[test]
+fn a_response_is_streamed_while_it_is_read() {
+    let (send, events) = channel::<&str>();
+    let events = Mutex::new(events);
+    let upstream = Upstream::new(move |visit| {
+        assert_eq!(visit.request.one("accept-encoding"), Some("identity"));
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+        visit.stream.write_all(head.as_bytes()).unwrap();
+        for event in events.lock().unwrap().iter() {
+            visit.stream.write_all(event.as_bytes()).unwrap();
+            if event.ends_with("[DONE]\n\n") {
+                break;
+            }
+        }
+        Next::Close
+    });
+    let proxy = Proxy::start(&[upstream.address], "", TOKENS);
+    let request = "GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\nconnection: close\r\n\r\n";
+    let mut client = proxy.client();
+    client.send(request);
+    let mut line = String::new();
+    for event in [
+        "data: {\"text\": \"hel\"}\n\n",
+        "data: {\"usage\": {\"total\": 100}}\n\n",
+    ] {
+        send.send(event).unwrap();
+        // The client has each event before the next is sent.
+        while !line.contains(event.trim_end()) {
+            client.stream.read_line(&mut line).unwrap();
+        }
+    }
+    let second = || proxy.client().get("/").status();
+    assert_eq!(second(), 429, "the estimate is charged to the end");
+    send.send("data: [DONE]\n\n").unwrap();
+    std::io::Read::read_to_string(&mut client.stream, &mut line).unwrap();
+    send.send("data: [DONE]\n\n").unwrap();
+    eventually("the cost is settled", || second() == 200);
+    assert_eq!(proxy.metric(UNSETTLED), 1, "the last stream stated none");
+}
+
+#[test]
+fn a_response_that_breaks_off_keeps_the_estimate() {
+    let usage = "data: {\"usage\": {\"total\": 1}}\n\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    // The upstream breaks off.
+    let text = format!("{head}content-length: 1000\r\n\r\n{usage}");
+    let upstream = Upstream::new(move |visit| {
+        visit.stream.write_all(text.as_bytes()).unwrap();
+        Next::Close
+    });
+    let proxy = Proxy::start(&[upstream.address], "", TOKENS);
+    let mut client = proxy.client(); // which stays
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("the response is given up", || proxy.metric(UNSETTLED) == 1);
+    assert_eq!(proxy.client().get("/").status(), 429);
+    // The client leaves, so that it would pay for no more than it has read.
+    let text = format!("{head}content-length: 1000\r\n\r\n{usage}");
+    let upstream = Upstream::with(text);
+    let proxy = Proxy::start(&[upstream.address], "", TOKENS);
+    let mut client = proxy.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    let mut line = String::new();
+    while !line.contains("usage") {
+        client.stream.read_line(&mut line).unwrap();
+    }
+    drop(client);
+    eventually("the response is given up", || proxy.metric(UNSETTLED) == 1);
+    assert_eq!(proxy.client().get("/").status(), 429);
+    assert_eq!(proxy.metric(HELD), 0);
+}
