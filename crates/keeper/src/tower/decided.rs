@@ -54,9 +54,9 @@ impl RequestGuard {
         let Some(reporter) = self.reporter.take() else {
             return 0;
         };
-        let reported = (reporter.receive)(report, fields);
-        self.costs = reported.costs;
-        reported.unsettled
+        let head = (reporter.receive)(report, fields);
+        self.costs = head.costs;
+        head.unsettled
     }
 
     /// Returns true if the body of the response may settle a charge. Then ask for a response that is
