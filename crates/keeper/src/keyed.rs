@@ -14,6 +14,7 @@
 //! changes its plan begins anew there, unless its usage is carried over by a settlement: see the
 //! example `keyed_by_plan`.
 
+mod by_hash;
 mod configured;
 mod key;
 mod key_limit;
@@ -37,6 +38,7 @@ use crate::limiter::desk::behind_the_line;
 use crate::limiter::reservation::unique;
 use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
 use crate::{Clock, SystemClock};
+pub use by_hash::ByHash;
 pub use key::LimitKey;
 pub use key_limit::KeyLimit;
 use lines::KeyLines;

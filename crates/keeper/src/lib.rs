@@ -154,7 +154,7 @@ pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use decision_id::{DecisionId, NoDecisionId};
 #[cfg(feature = "policy")]
 pub use keeper::{Keeper, MAX_REPLACED};
-pub use keyed::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
+pub use keyed::{ByHash, KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
 pub use limiter::{Grant, Limiter, OwnedPermits, Refused, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
 pub use limits::SharedStore;

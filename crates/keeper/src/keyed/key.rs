@@ -16,7 +16,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 /// A value that a [`KeyedLimiter`](crate::KeyedLimiter) counts by: a text, bytes, an integer, an
-/// address, a tuple of these, or a type of your own.
+/// address, a tuple of these, or a type of your own: as [`ByHash`](crate::ByHash)`(&value)` if it is
+/// `Hash + Eq`, or by this trait, if it is to have the bytes that you choose.
 ///
 /// Values of one type have the same bytes only if they are equal, tuples too: `("ab", "c")` and
 /// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6 is the IPv4 address.)
@@ -32,15 +33,19 @@ use smallvec::SmallVec;
 /// assert!(limiter.check((address, "/login")).is_err());
 /// assert!(limiter.check((address, "/search")).is_ok());
 ///
-/// struct User { tenant: u32, number: u64 }
+/// struct User { tenant: u32, number: u64 } // numbers are below 2^32
 /// impl LimitKey for User {
 ///     fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-///         (self.tenant, self.number).key_bytes().as_ref().to_vec()
+///         (self.number << 32 | u64::from(self.tenant)).to_le_bytes()
 ///     }
 /// }
 /// assert!(limiter.check(User { tenant: 7, number: 1 }).is_ok());
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key of a limit",
+    note = "if it is `Hash + Eq`, write `ByHash(&key)`"
+)]
 pub trait LimitKey {
     /// Returns the bytes of the key, the same for equal values only.
     fn key_bytes(&self) -> impl AsRef<[u8]> + Send;
