@@ -12,6 +12,7 @@ mod features;
 mod soak;
 mod test;
 mod tidy;
+mod wasm;
 
 /// Name, description, and function. An error is a sentence; the chore has printed its findings by
 /// then.
@@ -35,6 +36,11 @@ const CHORES: &[(&str, &str, Chore)] = &[
         "tidy",
         "fail on files that break the house style (CONTRIBUTING.md)",
         tidy::run,
+    ),
+    (
+        "wasm",
+        "run limits as WebAssembly under node, one without a standard library",
+        wasm::run,
     ),
 ];
 

@@ -158,7 +158,8 @@ fn missing() -> Vec<&'static str> {
         .collect()
 }
 
-fn install(packages: &[&str]) -> Result<(), String> {
+/// Installs Debian packages; on another system, prints their names.
+pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -252,7 +253,7 @@ fn as_root(arguments: &[&str]) -> Command {
 }
 
 /// Runs the command to its end; returns true if it succeeded.
-fn run_command(command: &mut Command) -> Result<bool, String> {
+pub(crate) fn run_command(command: &mut Command) -> Result<bool, String> {
     let status = command.status();
     let status = status
         .map_err(|error| format!("cannot run {}: {error}", command.get_program().display()))?;

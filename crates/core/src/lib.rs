@@ -29,7 +29,10 @@ mod any;
 mod call;
 #[cfg(target_has_atomic = "64")]
 mod cell;
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+mod cell_limiter;
 mod charge;
+mod clock;
 mod decision;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -38,6 +41,7 @@ mod limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracles;
 mod quota;
+mod refused;
 mod share;
 mod stored_form;
 mod time;
@@ -60,11 +64,15 @@ pub use any::{AnyAlgorithm, AnyState, Listed, Reconfigure, Visitor};
 pub use call::{Call, Unsupported};
 #[cfg(target_has_atomic = "64")]
 pub use cell::Cell;
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+pub use cell_limiter::CellLimiter;
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
+pub use clock::Clock;
 pub use decision::{Decision, Verdict};
 pub use error::Error;
 pub use limit::{Limit, LimitId, LimitScope, Outage};
 pub use quota::{Permits, Quota};
+pub use refused::Refused;
 pub use share::Share;
 pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};
 pub use time::{Nanos, Origin, Time};

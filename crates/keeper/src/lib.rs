@@ -101,6 +101,7 @@ mod at_once;
 #[cfg(feature = "policy")]
 mod call;
 mod clock;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod counter;
 #[cfg(feature = "policy")]
 mod decision_id;

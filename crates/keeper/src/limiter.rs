@@ -50,10 +50,11 @@ use crate::{Clock, SystemClock};
 #[cfg(feature = "policy")]
 pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line, never, permits};
-pub use grant::{Grant, Refused};
+pub use grant::Grant;
 use line::WaitLine;
 pub use owned::OwnedPermits;
 pub use place::{LimiterAlgorithm, Locked, StateCell};
+pub use ratekeeper_core::Refused;
 use reservation::Era;
 pub use reservation::Reservation;
 pub use settlement::Settlement;

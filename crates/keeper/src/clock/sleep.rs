@@ -12,11 +12,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 use std::thread;
 
 use ratekeeper_core::Nanos;
 
-use super::{Clock, SystemClock};
+use super::Clock;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+use super::SystemClock;
 
 /// A clock by which a thread can sleep.
 ///
@@ -74,6 +77,7 @@ pub trait Timer: Clock {
     fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send;
 }
 
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 impl Block for SystemClock {
     fn sleep(&self, span: Nanos) {
         thread::sleep(span.into());
@@ -87,7 +91,10 @@ impl Block for SystemClock {
     }
 }
 
-#[cfg(feature = "tokio")]
+#[cfg(all(
+    feature = "tokio",
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
 impl Timer for SystemClock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled, as tokio's timer does.

@@ -1,0 +1,151 @@
+//! Cell limiter: one limit with its state and a clock, for programs without a standard library.
+//!
+//! ```text
+//!   check --> clock.now() --> cell.decide(limit, now, cost) --> passes, or the wait
+//! ```
+//!
+//! It neither allocates nor waits. `Limiter` of the crate `ratekeeper` is the same with a queue of
+//! waiters, reservations, and limits that change.
+
+use core::fmt;
+
+use crate::{Algorithm, Cell, Clock, Decision, Permits, Refund, Refused, WordState};
+
+/// One limit, shared by threads and interrupts: an algorithm with a state of one word, that
+/// state, and a clock of the program's own.
+///
+/// It needs no standard library, only 64-bit atomics, and allocates nothing. (The crate links
+/// `alloc`, because other algorithms use it: a program without a heap needs an allocator that
+/// returns null.)
+///
+/// ```
+/// use core::sync::atomic::{AtomicU64, Ordering};
+/// use core::time::Duration;
+/// use ratekeeper_core::{CellLimiter, Clock, Gcra, Nanos, Origin, Quota, Refused, Time};
+///
+/// /// Milliseconds, counted by an interrupt of a timer.
+/// static MILLIS: AtomicU64 = AtomicU64::new(0);
+///
+/// struct Ticks;
+///
+/// impl Clock for Ticks {
+///     fn now(&self) -> Time {
+///         Time::ZERO + Nanos::from_millis(MILLIS.load(Ordering::Relaxed))
+///     }
+///
+///     fn origin(&self) -> Origin {
+///         Origin::UNIX // not known
+///     }
+/// }
+///
+/// let limiter = CellLimiter::new(Gcra::token_bucket(Quota::per_second(2))?, Ticks);
+/// assert!(limiter.check().is_ok() && limiter.check().is_ok());
+/// assert_eq!(limiter.check(), Err(Refused::Until(Duration::from_millis(500))));
+/// MILLIS.store(500, Ordering::Relaxed);
+/// assert!(limiter.check().is_ok());
+/// # Ok::<(), ratekeeper_core::Error>(())
+/// ```
+pub struct CellLimiter<A, C> {
+    algorithm: A,
+    cell: Cell<A>,
+    clock: C,
+}
+
+impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
+    /// A limiter that has never been asked.
+    pub const fn new(algorithm: A, clock: C) -> Self {
+        Self {
+            algorithm,
+            cell: Cell::new(),
+            clock,
+        }
+    }
+
+    /// Decides about one permit, and takes it if allowed.
+    ///
+    /// # Errors
+    /// [`Refused`], if the limit is used up: nothing is charged.
+    pub fn check(&self) -> Result<Decision, Refused> {
+        self.check_n(Permits::ONE)
+    }
+
+    /// Like [`check`](Self::check), for `cost` permits: all of them or none.
+    ///
+    /// # Errors
+    /// [`Refused`], if fewer are free: nothing is charged.
+    pub fn check_n(&self, cost: Permits) -> Result<Decision, Refused> {
+        let decision = self.cell.decide(&self.algorithm, self.clock.now(), cost);
+        match decision.verdict.refused() {
+            None => Ok(decision),
+            Some(refused) => Err(refused),
+        }
+    }
+
+    /// Returns the decision that [`check_n`](Self::check_n) would make; charges nothing.
+    pub fn peek_n(&self, cost: Permits) -> Decision {
+        self.cell.look(&self.algorithm, self.clock.now(), cost)
+    }
+
+    /// Gives back permits that were taken and not used.
+    pub fn refund(&self, cost: Permits)
+    where
+        A: Refund,
+    {
+        self.cell.refund(&self.algorithm, self.clock.now(), cost);
+    }
+
+    /// Forgets all charges; returns true if there were any.
+    pub fn reset(&self) -> bool {
+        self.cell.reset()
+    }
+}
+
+impl<A: fmt::Debug, C> fmt::Debug for CellLimiter<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CellLimiter")
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use core::time::Duration;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Gcra, Nanos, Origin, Quota, Time};
+
+    struct Ticks(AtomicU64);
+
+    impl Clock for Ticks {
+        fn now(&self) -> Time {
+            Time::ZERO + Nanos::from_millis(self.0.load(Ordering::Relaxed))
+        }
+
+        fn origin(&self) -> Origin {
+            Origin::UNIX
+        }
+    }
+
+    #[test]
+    fn burst_then_pace_then_refund_then_reset() {
+        let ticks = Arc::new(Ticks(AtomicU64::new(0)));
+        let bucket = Gcra::token_bucket(Quota::per_second(4).burst(3)).unwrap();
+        let limiter = CellLimiter::new(bucket, Arc::clone(&ticks));
+        let passes = || (0..9).filter(|_| limiter.check().is_ok()).count();
+        assert_eq!(passes(), 3);
+        let wait = Err(Refused::Until(Duration::from_millis(250)));
+        assert_eq!(limiter.check(), wait);
+        assert_eq!(limiter.check_n(Permits::new(4)), Err(Refused::Never));
+        ticks.0.store(249, Ordering::Relaxed);
+        assert_eq!(passes(), 0);
+        ticks.0.store(250, Ordering::Relaxed);
+        assert_eq!(passes(), 1);
+        limiter.refund(Permits::new(2));
+        assert_eq!(limiter.peek_n(Permits::ZERO).remaining, Permits::new(2));
+        assert!(limiter.reset() && !limiter.reset());
+        assert_eq!(passes(), 3);
+    }
+}
