@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod features;
+mod publish;
 mod soak;
 mod test;
 mod tidy;
@@ -21,6 +22,11 @@ const CHORES: &[(&str, &str, Chore)] = &[
         "features",
         "check that every library compiles with each of its features alone",
         features::run,
+    ),
+    (
+        "publish",
+        "check that every crate could be published, without an upload",
+        publish::run,
     ),
     (
         "soak",
