@@ -140,6 +140,8 @@ mod scope;
 #[cfg(feature = "policy")]
 mod signals;
 mod smooth;
+#[cfg(feature = "tracing")]
+mod spans;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -189,6 +191,8 @@ pub use reporting::Reported;
 #[cfg(feature = "policy")]
 pub use scope::Scope;
 pub use smooth::SmoothRateLimiter;
+#[cfg(feature = "tracing")]
+pub use spans::Traced;
 
 /// The code of the README compiles and runs.
 #[cfg(doctest)]

@@ -20,7 +20,7 @@ use ratekeeper_store::Observer;
 
 /// Returns the name of the charged limit. Numbers of a plan or an override belong to it:
 /// `api=20000/1m` is the limit `api`.
-fn name_of<'a>(charge: &Charge<'a>) -> &'a str {
+pub(crate) fn name_of<'a>(charge: &Charge<'a>) -> &'a str {
     let name = &*charge.limit.name;
     name.split_once('=').map_or(name, |(limit, _)| limit)
 }

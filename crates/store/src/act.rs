@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
-pub(crate) use answer::ActAnswer;
+pub use answer::ActAnswer;
 pub use ban::Ban;
 pub use grant::{Grant, GrantAnswer};
 pub(crate) use item::Correction;

@@ -314,6 +314,23 @@ pub(crate) fn block(
     cost: u64,
     until: Until,
 ) -> Result<Option<Duration>, WaitError> {
+    #[cfg(feature = "tracing")]
+    {
+        let span = crate::spans::wait_span(cost);
+        let result = span.in_scope(|| block_in_turn(desk, clock, cost, until));
+        crate::spans::waited(&span, &result);
+        result
+    }
+    #[cfg(not(feature = "tracing"))]
+    block_in_turn(desk, clock, cost, until)
+}
+
+fn block_in_turn(
+    desk: impl Waitable,
+    clock: &impl Block,
+    cost: u64,
+    until: Until,
+) -> Result<Option<Duration>, WaitError> {
     let mut turn = turn_of(desk, cost, until)?;
     let mut step = turn.step(Waker::noop());
     if !matches!(step, TurnStep::Wait(_)) {
@@ -331,6 +348,18 @@ pub(crate) fn block(
 
 /// Completes when the turn is served or refused.
 pub(crate) async fn wait(
+    desk: impl Waitable,
+    clock: &impl Timer,
+    cost: u64,
+    until: Until,
+) -> Result<Option<Duration>, WaitError> {
+    let wait = wait_in_turn(desk, clock, cost, until);
+    #[cfg(feature = "tracing")]
+    let wait = crate::spans::waiting(cost, wait);
+    wait.await
+}
+
+async fn wait_in_turn(
     desk: impl Waitable,
     clock: &impl Timer,
     cost: u64,

@@ -141,13 +141,40 @@ fn later<G: Gate>(
     asking: Boxed<Ruling>,
     grpc: Option<HeaderValue>,
 ) -> Boxed<Settled> {
-    Box::pin(async move {
+    #[cfg(feature = "tracing")]
+    let (span, own) = {
+        let span = crate::spans::request_span();
+        (span.clone(), span)
+    };
+    let settling = async move {
         let settled = shared.settings.settle(asking.await, || grpc);
+        #[cfg(feature = "tracing")]
+        record(&own, &settled);
         if let Settled::Pass(pass) = &settled
             && delay_of(pass.as_ref()) > Nanos::ZERO
         {
             shared.gate.sleep(delay_of(pass.as_ref())).await;
         }
         settled
-    })
+    };
+    #[cfg(feature = "tracing")]
+    let settling = tracing::Instrument::instrument(settling, span);
+    Box::pin(settling)
+}
+
+/// Records the outcome of a request in its span.
+#[cfg(feature = "tracing")]
+fn record(span: &tracing::Span, settled: &Settled) {
+    match settled {
+        Settled::Pass(pass) => {
+            span.record(
+                "delay_ms",
+                crate::spans::millis(delay_of(pass.as_ref()).into()),
+            );
+            span.record("outcome", "passed");
+        }
+        Settled::Refuse(_) => {
+            span.record("outcome", "refused");
+        }
+    }
 }
