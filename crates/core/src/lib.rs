@@ -42,6 +42,8 @@ mod limit;
 pub mod oracles;
 mod quota;
 mod refused;
+#[cfg(feature = "serde")]
+mod serde_forms;
 mod share;
 mod stored_form;
 mod time;
