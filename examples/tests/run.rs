@@ -156,6 +156,11 @@ fn examples_print_the_expected_output() {
          request 4: HTTP/1.1 429 Too Many Requests\n",
     );
     check(
+        env!("CARGO_BIN_EXE_actix"),
+        "request 1: HTTP/1.1 200 OK\nrequest 2: HTTP/1.1 200 OK\nrequest 3: HTTP/1.1 200 OK\n\
+         request 4: HTTP/1.1 429 Too Many Requests, retry-after: 1200\n",
+    );
+    check(
         env!("CARGO_BIN_EXE_adaptive"),
         "limit near capacity: true\nthe others are refused: true\n",
     );
