@@ -10,7 +10,8 @@
 //! full store denies more, never less; see [`MemoryStore`].
 //!
 //! A limiter has one limit for all its keys. Plans (free, paid) are a table of limiters, one for each
-//! plan: the sum of their budgets bounds the memory. A key counts in each on its own, so that one that
+//! plan, and a function that finds the limiter of a key: the sum of their budgets bounds the memory. (Numbers
+//! of single keys are overrides of a policy.) A key counts in each on its own, so that one that
 //! changes its plan begins anew there, unless its usage is carried over by a settlement: see the
 //! example `keyed_by_plan`.
 
