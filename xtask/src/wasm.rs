@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     for (program, triple, parts) in PROGRAMS {
         let mut build = Command::new(CARGO);
         build
-            .args(["build", "--quiet", "--locked", "--package", program])
+            .args(["build", "--quiet", "--package", program])
             .args(["--target", triple, "-Zbuild-std-features="])
             .arg(format!("-Zbuild-std={parts}"))
             .current_dir(root.join("wasm"))
