@@ -14,6 +14,12 @@ const ROOTS: [&str; 4] = [
     "grpc/reflection/v1alpha/reflection.proto",
 ];
 
+/// Messages that the process sends to others: reflection does not list them.
+const SENT: [&str; 2] = [
+    "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
+    "opentelemetry/proto/collector/logs/v1/logs_service.proto",
+];
+
 fn home(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -30,12 +36,14 @@ fn generate() -> BTreeMap<PathBuf, Vec<u8>> {
     }
     files.insert(home("src/descriptors.bin"), bare.encode_to_vec());
 
+    let sent = protox::compile(SENT, [home("proto")]).expect("the protos compile");
     // The two versions of reflection have the same messages: one of them is code.
     let coded = |name: &str| !name.contains("v1alpha");
     let set = FileDescriptorSet {
         file: set
             .file
             .into_iter()
+            .chain(sent.file)
             .filter(|file| coded(file.name()))
             .collect(),
     };

@@ -41,3 +41,39 @@ pub mod grpc {
         }
     }
 }
+pub mod opentelemetry {
+    pub mod proto {
+        pub mod collector {
+            pub mod logs {
+                pub mod v1 {
+                    include!("opentelemetry.proto.collector.logs.v1.rs");
+                }
+            }
+            pub mod metrics {
+                pub mod v1 {
+                    include!("opentelemetry.proto.collector.metrics.v1.rs");
+                }
+            }
+        }
+        pub mod common {
+            pub mod v1 {
+                include!("opentelemetry.proto.common.v1.rs");
+            }
+        }
+        pub mod logs {
+            pub mod v1 {
+                include!("opentelemetry.proto.logs.v1.rs");
+            }
+        }
+        pub mod metrics {
+            pub mod v1 {
+                include!("opentelemetry.proto.metrics.v1.rs");
+            }
+        }
+        pub mod resource {
+            pub mod v1 {
+                include!("opentelemetry.proto.resource.v1.rs");
+            }
+        }
+    }
+}
