@@ -47,6 +47,7 @@ mod rule;
 mod rules;
 mod settings;
 mod signal;
+mod telemetry;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 mod tokens;
 mod unit;
@@ -85,6 +86,7 @@ pub use settings::{
     RevealKeys, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal};
+pub use telemetry::{OtlpSettings, StatsdSettings};
 pub use tokens::Tokens;
 pub use unit::Unit;
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{Route, UpstreamUrl, envoy};
+use crate::{OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -45,6 +45,12 @@ pub struct Settings {
     pub reveal_keys: RevealKeys,
     /// `log_denials`: the log has lines about refused requests.
     pub log_denials: LogDenials,
+    /// `log_requests`: those lines show method, path and request id.
+    pub log_requests: bool,
+    /// `[otlp]`: receiver of metrics and events; `None` for no such.
+    pub otlp: Option<OtlpSettings>,
+    /// `[statsd]`: receiver of counts; `None` for no such.
+    pub statsd: Option<StatsdSettings>,
     /// `[metrics]`: how much a scrape shows.
     pub metrics: MetricSettings,
 }

@@ -6,13 +6,14 @@
 //!               reveal_keys = true
 //! ```
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use ratekeeper_core::{Algorithm as _, Nanos};
 use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::http_url::{UrlField, http_url};
 use super::limit::Draft;
 use super::read::{self, At};
 use super::secrets::secret;
@@ -20,8 +21,12 @@ use crate::{Alert, AlertSettings, WebhookSettings};
 
 /// `for`: keys are looked at once a second, and a day is longer than an operator waits.
 const HOLDS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
-/// Maximum length of `url`.
-const MAX_URL_BYTES: usize = 2_048;
+const URL: UrlField = UrlField {
+    code: codes::ALERTS,
+    what: "a webhook",
+    example: "write for example url = \"https://hooks.example.com/ratekeeper\"",
+    login: "leave the login out: the receiver checks the signature of each message",
+};
 
 /// Reads `alert` of a limit, if it is written and right.
 pub(super) fn alert(limit: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<Alert>> {
@@ -136,7 +141,7 @@ pub(super) fn alerts(root: &DeTable<'_>, out: &mut Findings<'_>) -> AlertSetting
 }
 
 fn webhook(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
-    let url = read::text(table, "url").and_then(|text| url(&text, out));
+    let url = read::text(table, "url").and_then(|text| http_url(&text, URL, out));
     let secret = secret(table, "secret", (codes::ALERTS, "RATEKEEPER_WEBHOOK"), out);
     let ca = read::text(table, "ca");
     if let (Some(url), Some(ca)) = (&url, &ca)
@@ -157,55 +162,4 @@ fn webhook(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<WebhookSetting
         secret: secret?.ok()?,
         ca: ca.map(|ca| ca.value.into()),
     })
-}
-
-/// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
-fn url(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let refuse = |out: &mut Findings<'_>, label: &str, help: &str| {
-        let message = "this is not the URL of a webhook";
-        let at: Range<usize> = text.at.clone();
-        out.error(codes::ALERTS, at, message, label).help(help);
-        None
-    };
-    let example = "write for example url = \"https://hooks.example.com/ratekeeper\"";
-    let rest = text.value.strip_prefix("https://");
-    let Some(rest) = rest.or_else(|| text.value.strip_prefix("http://")) else {
-        return refuse(out, "expected https:// or http://", example);
-    };
-    if text.value.len() > MAX_URL_BYTES {
-        let label = format!("longer than {MAX_URL_BYTES} bytes");
-        return refuse(out, &label, example);
-    }
-    if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return refuse(
-            out,
-            "expected ASCII without spaces",
-            "percent-encode other characters",
-        );
-    }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    if authority.contains('@') {
-        let help = "leave the login out: the receiver checks the signature of each message";
-        return refuse(out, "the URL holds a login", help);
-    }
-    if path.contains('#') {
-        return refuse(
-            out,
-            "a fragment is not sent",
-            "leave out `#` and what follows",
-        );
-    }
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (authority, "443"),
-    };
-    if host.is_empty() || !matches!(port.parse::<u16>(), Ok(1..)) {
-        return refuse(
-            out,
-            "expected a host, and a port from 1 to 65535 if there is one",
-            example,
-        );
-    }
-    Some(text.value.to_owned())
 }

@@ -74,6 +74,7 @@ codes! {
     OVERRIDES_FILE = "RK0252";
     ALERT = "RK0253";
     ALERTS = "RK0254";
+    TELEMETRY = "RK0255";
     TOKENS = "RK0260";
     GATEWAY = "RK0270";
     ROUTE = "RK0271";

@@ -20,7 +20,7 @@ use super::read;
 use crate::Secret;
 
 /// Parts of the names of fields that hold a secret.
-const NAMES: [&str; 3] = ["pass", "secret", "token"];
+const NAMES: [&str; 5] = ["pass", "secret", "token", "authorization", "api-key"];
 
 /// Reads `env:NAME` or `file:PATH`; an error is reported under `code`. The prefix `owner` begins
 /// the name of a variable that could hold the secret.

@@ -20,6 +20,7 @@ use super::read::{self, At};
 use super::redis;
 use super::shape::NameHint;
 use super::size::{self, BUDGET};
+use super::telemetry;
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, RevealKeys, Settings, ValueError,
     network,
@@ -227,6 +228,9 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
     if read::flag(root, "log_denials") == Some(false) {
         settings.log_denials = LogDenials::Off;
     }
+    settings.log_requests = read::flag(root, "log_requests") == Some(true);
+    settings.otlp = telemetry::otlp(root, out);
+    settings.statsd = telemetry::statsd(root, out);
     let metrics = read::table(root, "metrics");
     let shown = metrics.and_then(|it| read::number(it.value, "max_limits", MAX_SHOWN_LIMITS));
     if let Some(most) = shown.and_then(|most| u32::try_from(most.value).ok()) {

@@ -31,6 +31,7 @@ mod requests;
 mod response;
 mod rollout;
 mod store;
+mod telemetry;
 mod unit;
 
 use self::alert::ALERTS;
@@ -47,6 +48,7 @@ use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
 use self::store::STORE;
+use self::telemetry::{OTLP, STATSD};
 
 /// Maximum number of limits of one policy.
 pub(in crate::config) const MAX_LIMITS: usize = 100_000;
@@ -220,6 +222,24 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Logs refused requests, the first of a key always and then fewer (default true).",
         ),
         optional(
+            "log_requests",
+            Shape::Flag,
+            "true",
+            "Shows method, path and X-Request-Id of refused requests in the log (default false).",
+        ),
+        optional(
+            "otlp",
+            Shape::Table(&OTLP),
+            "{ endpoint = \"http://127.0.0.1:4318\" }",
+            "Receiver of metrics and events by the OpenTelemetry protocol.",
+        ),
+        optional(
+            "statsd",
+            Shape::Table(&STATSD),
+            "{ address = \"127.0.0.1:8125\" }",
+            "Server that receives counts by the protocol of statsd.",
+        ),
+        optional(
             "metrics",
             Shape::Table(&METRICS),
             "{ max_limits = 1000 }",
@@ -306,6 +326,8 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
         "trusted_proxies" => "move it under [client_ip]: trusted_proxies = [\"10.0.0.0/8\"]",
         "ipv6_prefix" => "move it under [client_ip]: ipv6_prefix = 64",
         "events" => "write log_denials = true for lines about refused requests",
+        "opentelemetry" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
+        "otel" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
         "log" => "write log_denials = true for lines about refused requests",
         "tz" => "write timezone = \"UTC\"",
         "budget" => "move it under [store.memory]: budget = \"256MiB\"",

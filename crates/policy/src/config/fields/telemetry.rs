@@ -1,0 +1,104 @@
+//! Fields of `[otlp]` and `[statsd]`: servers that receive metrics and events.
+
+use super::{MAX_NAMES, SECRET, SPAN, optional, pattern, required};
+use crate::config::shape::{Shape, TableSpec};
+
+const SERVICE_NAME: &str = "^[A-Za-z0-9._-]{1,100}$";
+const STATSD_PREFIX: &str = "^[A-Za-z0-9._-]{0,100}$";
+
+pub(super) static OTLP: TableSpec = TableSpec {
+    what: "`[otlp]`",
+    fields: &[
+        required(
+            "endpoint",
+            Shape::TEXT,
+            "\"http://127.0.0.1:4318\"",
+            "URL of the receiver, to which /v1/metrics and /v1/logs are appended; protobuf over \
+             HTTP.",
+        ),
+        optional(
+            "headers",
+            Shape::Map {
+                of: &pattern(SECRET),
+                most: MAX_NAMES,
+            },
+            "{ authorization = \"env:OTLP_AUTHORIZATION\" }",
+            "Header fields of each message, by name, and the source of the value of each: env:NAME \
+             or file:PATH, relative to the policy.",
+        ),
+        optional(
+            "ca",
+            Shape::TEXT,
+            "\"otlp-ca.pem\"",
+            "PEM file of the authorities for the receiver's certificate (default: those that the \
+             system trusts).",
+        ),
+        optional(
+            "interval",
+            pattern(SPAN),
+            "\"15s\"",
+            "Time between two messages with metrics, from 1s to 1h (default 15s).",
+        ),
+        optional(
+            "service_name",
+            pattern(SERVICE_NAME),
+            "\"ratekeeper\"",
+            "Resource attribute service.name, 1 to 100 letters, digits, dots, hyphens or underscores \
+             (default \"ratekeeper\").",
+        ),
+        optional(
+            "metrics",
+            Shape::Flag,
+            "true",
+            "Sends metrics (default true).",
+        ),
+        optional(
+            "events",
+            Shape::Flag,
+            "true",
+            "Sends events, as log records (default true).",
+        ),
+    ],
+    hints: hints! {
+        "url" => "write endpoint = \"http://127.0.0.1:4318\"",
+        "address" => "write endpoint = \"http://127.0.0.1:4318\"",
+        "protocol" => "leave it out: messages are protobuf over HTTP",
+        "compression" => "leave it out: messages are compressed by gzip",
+        "token" => "write headers = { authorization = \"env:OTLP_AUTHORIZATION\" }",
+        "timeout" => "leave it out: an attempt ends after 10 s",
+        "logs" => "write events = true",
+        "traces" => "leave it out: metrics and events are sent, no traces",
+    },
+    ..TableSpec::EMPTY
+};
+
+pub(super) static STATSD: TableSpec = TableSpec {
+    what: "`[statsd]`",
+    fields: &[
+        required(
+            "address",
+            Shape::TEXT,
+            "\"127.0.0.1:8125\"",
+            "Host and port of the server, which is reached by UDP.",
+        ),
+        optional(
+            "prefix",
+            pattern(STATSD_PREFIX),
+            "\"prod.\"",
+            "Beginning of each name, up to 100 letters, digits, dots, hyphens or underscores.",
+        ),
+        optional(
+            "interval",
+            pattern(SPAN),
+            "\"10s\"",
+            "Time between two messages, from 1s to 1h (default 10s).",
+        ),
+    ],
+    hints: hints! {
+        "host" => "write address = \"127.0.0.1:8125\"",
+        "port" => "write address = \"127.0.0.1:8125\"",
+        "protocol" => "leave it out: messages go by UDP",
+        "tags" => "leave it out: labels are parts of the name",
+    },
+    ..TableSpec::EMPTY
+};

@@ -1,0 +1,180 @@
+//! Telemetry: reads where metrics and events go beside the admin listener and the log.
+//!
+//! ```text
+//!   [otlp]     endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
+//!   [statsd]   address = "127.0.0.1:8125"            prefix = "prod."
+//! ```
+
+use std::ops::RangeInclusive;
+
+use ratekeeper_core::Nanos;
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::http_url::{UrlField, http_url};
+use super::read::{self, At};
+use super::secrets::secret;
+use super::settings::{header_name, wait};
+use crate::{OtlpSettings, Secret, StatsdSettings};
+
+/// `interval`: a message holds all metrics, so no more than one a second.
+const INTERVALS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(3_600);
+/// Default `interval` of `[otlp]`.
+const OTLP_INTERVAL: Nanos = Nanos::from_secs(15);
+/// Default `interval` of `[statsd]`: that of Envoy's rate limit service.
+const STATSD_INTERVAL: Nanos = Nanos::from_secs(10);
+/// Maximum length of `service_name` and `prefix`.
+const MAX_PLAIN_BYTES: usize = 100;
+/// Fields that the exporter sets itself.
+const OWN_FIELDS: [&str; 6] = [
+    "host",
+    "connection",
+    "content-type",
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+];
+const ENDPOINT: UrlField = UrlField {
+    code: codes::TELEMETRY,
+    what: "a receiver of OTLP",
+    example: "write for example endpoint = \"http://127.0.0.1:4318\"",
+    login: "write headers = { authorization = \"env:OTLP_AUTHORIZATION\" }",
+};
+
+/// Reads `[otlp]`.
+pub(super) fn otlp(root: &DeTable<'_>, out: &mut Findings<'_>) -> Option<OtlpSettings> {
+    let table = read::table(root, "otlp")?.value;
+    let endpoint = read::text(table, "endpoint").and_then(|text| endpoint(&text, out));
+    let ca = read::text(table, "ca");
+    if let (Some(url), Some(ca)) = (&endpoint, &ca)
+        && url.starts_with("http:")
+    {
+        let message = "`ca` has no effect on an endpoint without TLS";
+        let label = "the endpoint begins with http://";
+        out.error(codes::TELEMETRY, ca.at.clone(), message, label)
+            .help("write endpoint = \"https://..\", or leave `ca` out");
+    }
+    let headers = headers(table, out);
+    let interval = wait(table, "interval", INTERVALS, out);
+    let (metrics, events) = (read::flag(table, "metrics"), read::flag(table, "events"));
+    if (metrics, events) == (Some(false), Some(false)) {
+        let node = root.get("otlp").map(toml::Spanned::span);
+        let message = "[otlp] sends nothing";
+        let label = "`metrics` and `events` are false";
+        out.error(codes::TELEMETRY, node.unwrap_or_default(), message, label)
+            .help("leave one of them out, or leave out [otlp]");
+    }
+    let name = read::text(table, "service_name");
+    let name = name.and_then(|name| plain(&name, ("service_name", 1), out));
+    Some(OtlpSettings {
+        endpoint: endpoint?,
+        headers,
+        ca: ca.map(|ca| ca.value.into()),
+        interval: interval.unwrap_or(OTLP_INTERVAL),
+        service_name: name.unwrap_or_else(|| "ratekeeper".to_owned()),
+        metrics: metrics != Some(false),
+        events: events != Some(false),
+    })
+}
+
+/// Reads the URL that paths of signals are appended to.
+fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let url = http_url(text, ENDPOINT, out)?;
+    let url = url.trim_end_matches('/');
+    let signal = ["/v1/metrics", "/v1/logs"]
+        .into_iter()
+        .find_map(|path| url.strip_suffix(path));
+    if signal.is_some() || url.contains('?') {
+        let message = "the endpoint holds the path of a signal, or a query";
+        let label = "`/v1/metrics` and `/v1/logs` are appended to it";
+        let base = signal.unwrap_or("http://127.0.0.1:4318");
+        out.error(codes::TELEMETRY, text.at.clone(), message, label)
+            .help(format!("write endpoint = \"{}\"", shown(base)));
+        return None;
+    }
+    Some(url.to_owned())
+}
+
+fn headers(table: &DeTable<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
+    let Some(headers) = read::table(table, "headers") else {
+        return Vec::new();
+    };
+    let mut read = Vec::new();
+    for (name, value) in headers.value {
+        let written = At::new(&**name.get_ref(), name.span());
+        let Some(lower) = header_name(&written, out) else {
+            continue;
+        };
+        if OWN_FIELDS.contains(&&*lower) {
+            let message = format!("`{lower}` cannot be a header of [otlp]");
+            let label = "the exporter sets it";
+            out.error(codes::TELEMETRY, value.span(), message, label)
+                .help("leave it out");
+            continue;
+        }
+        let place = secret(
+            headers.value,
+            written.value,
+            (codes::TELEMETRY, "OTLP"),
+            out,
+        );
+        read.extend(place.and_then(Result::ok).map(|place| (lower, place)));
+    }
+    read
+}
+
+/// Reads `[statsd]`.
+pub(super) fn statsd(root: &DeTable<'_>, out: &mut Findings<'_>) -> Option<StatsdSettings> {
+    let table = read::table(root, "statsd")?.value;
+    let address = read::text(table, "address").and_then(|text| address(&text, out));
+    let prefix = read::text(table, "prefix");
+    let prefix = prefix.and_then(|text| plain(&text, ("prefix", 0), out));
+    let interval = wait(table, "interval", INTERVALS, out);
+    Some(StatsdSettings {
+        address: address?,
+        prefix: prefix.unwrap_or_default(),
+        interval: interval.unwrap_or(STATSD_INTERVAL),
+    })
+}
+
+/// Reads a text of letters, digits, dots, hyphens and underscores, of the field with that name and
+/// least length.
+fn plain(text: &At<&str>, (name, least): (&str, usize), out: &mut Findings<'_>) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let value = text.value;
+    if (least..=MAX_PLAIN_BYTES).contains(&value.len()) && value.bytes().all(is_plain) {
+        return Some(value.to_owned());
+    }
+    let message = format!("\"{}\" is not a valid `{name}`", shown(value));
+    let label = format!(
+        "expected {least} to {MAX_PLAIN_BYTES} letters, digits, dots, hyphens or underscores"
+    );
+    out.error(codes::TELEMETRY, text.at.clone(), message, label)
+        .help("replace other characters by hyphens");
+    None
+}
+
+/// Reads `HOST:PORT`.
+fn address(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let parts = text.value.rsplit_once(':');
+    let is_host = |host: &str| {
+        let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        match bare {
+            Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.bytes().all(is_name),
+        }
+    };
+    if parts.is_some_and(|(host, port)| is_host(host) && matches!(port.parse::<u16>(), Ok(1..))) {
+        return Some(text.value.to_owned());
+    }
+    let message = format!(
+        "\"{}\" is not the address of a statsd server",
+        shown(text.value)
+    );
+    let label = "expected HOST:PORT";
+    out.error(codes::TELEMETRY, text.at.clone(), message, label)
+        .help("write for example address = \"127.0.0.1:8125\"");
+    None
+}

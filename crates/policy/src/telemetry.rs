@@ -1,0 +1,50 @@
+//! Telemetry: servers that receive metrics and events of the process.
+
+use std::path::{Path, PathBuf};
+
+use ratekeeper_core::Nanos;
+
+use crate::Secret;
+
+/// `[otlp]`: a receiver of the OpenTelemetry protocol over HTTP. Paths are as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpSettings {
+    /// `http://HOST[:PORT][/PATH]` or `https://`; `/v1/metrics` and `/v1/logs` are appended.
+    pub endpoint: String,
+    /// Header fields of each message, with names in lower case and the places of their values.
+    pub headers: Vec<(String, Secret)>,
+    /// PEM file of the authorities of the receiver's certificate; `None` for those that the
+    /// system trusts.
+    pub ca: Option<PathBuf>,
+    /// Time between two messages with metrics.
+    pub interval: Nanos,
+    /// The value of the resource attribute `service.name`.
+    pub service_name: String,
+    /// True if metrics are sent.
+    pub metrics: bool,
+    /// True if events are sent, as log records.
+    pub events: bool,
+}
+
+impl OtlpSettings {
+    /// Returns the same settings, with files relative to `home`, the directory of the policy.
+    #[must_use]
+    pub fn at_home(mut self, home: &Path) -> Self {
+        self.ca = self.ca.map(|ca| home.join(ca));
+        for (_, secret) in &mut self.headers {
+            *secret = secret.at_home(home);
+        }
+        self
+    }
+}
+
+/// `[statsd]`: a server that receives the counts of each interval by UDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatsdSettings {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The beginning of each name; may be empty.
+    pub prefix: String,
+    /// Time between two messages.
+    pub interval: Nanos,
+}
