@@ -90,6 +90,13 @@ impl Doors<SocketAddr> {
         Ok(doors)
     }
 
+    /// Returns the port of the first open door, which no other process of the machine has.
+    pub(crate) fn instance(&self) -> String {
+        let each = [self.http, self.proxy, self.grpc, self.admin];
+        let first = each.into_iter().flatten().next();
+        first.map_or_else(String::new, |address| address.port().to_string())
+    }
+
     /// Binds the addresses.
     pub(crate) fn bind(self) -> Result<Doors<TcpListener>, StartError> {
         let taken = |door, at: Option<SocketAddr>| at.map(|at| bind(door, at)).transpose();

@@ -15,6 +15,7 @@ mod signals;
 mod top;
 
 pub(crate) use self::dashboard::Snapshot;
+pub(crate) use self::metrics::read as read_metrics;
 pub(crate) use self::overrides::key_as_shown;
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use ratekeeper_policy::config::Diagnostic;
 use ratekeeper_policy::{AdminWrites, ProxySettings, Settings, UpstreamUrl};
 
 use crate::event::Sink;
-use crate::{Event, LogWriter, StoreChoice};
+use crate::{Event, EventExport, LogWriter, StoreChoice};
 
 /// Default address of the check API.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
@@ -126,6 +126,7 @@ pub struct Config {
     pub signals: bool,
     pub(crate) sink: Sink,
     pub(crate) log: Option<LogWriter>,
+    pub(crate) events: Option<EventExport>,
 }
 
 impl Config {
@@ -150,6 +151,7 @@ impl Config {
             signals: false,
             sink: Sink(Arc::new(|_| ())),
             log: None,
+            events: None,
         }
     }
 
@@ -171,6 +173,13 @@ impl Config {
             _ => return Err(wrong()),
         }
         Ok(self)
+    }
+
+    /// Sends the events in `export` to the receiver of `[otlp]`.
+    #[must_use]
+    pub fn export(mut self, export: EventExport) -> Self {
+        self.events = Some(export);
+        self
     }
 
     /// Shows in the metrics how many lines `log` has dropped.
@@ -291,6 +300,9 @@ pub enum StartError {
     /// The certificates of upstreams cannot be verified as the policy says.
     #[error("`upstream_tls` of [listen.proxy]: {0}")]
     UpstreamTls(String),
+    /// The receiver of `[otlp]` cannot be used.
+    #[error("[otlp]: {0}")]
+    Otlp(String),
     /// The webhook of `[alerts]` cannot be used.
     #[error("[alerts]: {0}")]
     Alerts(String),

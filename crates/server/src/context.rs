@@ -119,6 +119,11 @@ impl<C: Clock> ServiceContext<C> {
         self.keeper.wall_origin()
     }
 
+    /// Returns nanoseconds since 1970.
+    pub(crate) fn unix_nanos(&self) -> u64 {
+        self.origin().unix_nanos(self.keeper.clock().now())
+    }
+
     /// Returns whole seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> u64 {
         self.origin().unix_nanos(self.keeper.clock().now()) / NANOS

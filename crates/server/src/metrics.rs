@@ -27,6 +27,9 @@ mod shared_store;
 mod table;
 mod tally;
 
+#[cfg(test)]
+pub(crate) use family::Family;
+pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
 pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
@@ -35,7 +38,7 @@ pub(crate) use process::ConnectionCounts;
 #[cfg(feature = "proxy")]
 pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
-pub(crate) use scrape::{HeldAnswers, Levels};
+pub(crate) use scrape::{HeldAnswers, Levels, MetricsSnapshot};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::Tally;
 
@@ -47,7 +50,7 @@ use ratekeeper::Answer;
 use ratekeeper_core::{LimitId, Mode, Nanos, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, envoy};
 
-use self::family::{DurationsSnapshot, seconds};
+use self::family::seconds;
 use self::limit_row::{EFFECTS, LimitRow};
 use crate::OverrideAct;
 
@@ -262,7 +265,8 @@ impl Metrics {
         self.rejected[source as usize].store(true, Ordering::Relaxed);
     }
 
-    fn is_rejected(&self) -> bool {
+    /// Returns true while the files of the policy, or those of Envoy's service, are refused.
+    pub(crate) fn is_rejected(&self) -> bool {
         let mut each = self.rejected.iter();
         each.any(|rejected| rejected.load(Ordering::Relaxed))
     }

@@ -365,11 +365,19 @@ impl<C: Clock> ServiceContext<C> {
 
 /// Returns the settings that a running service cannot change.
 fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
-    let listen = (before.listen != now.listen).then_some("[listen]");
-    let budget = (before.memory_budget != now.memory_budget).then_some("the memory budget");
-    let redis = (before.redis != now.redis).then_some("[store.redis]");
-    let alerts = (before.alerts != now.alerts).then_some("[alerts]");
-    listen.into_iter().chain(budget).chain(redis).chain(alerts)
+    [
+        (before.listen != now.listen, "[listen]"),
+        (
+            before.memory_budget != now.memory_budget,
+            "the memory budget",
+        ),
+        (before.redis != now.redis, "[store.redis]"),
+        (before.alerts != now.alerts, "[alerts]"),
+        (before.otlp != now.otlp, "[otlp]"),
+        (before.statsd != now.statsd, "[statsd]"),
+    ]
+    .into_iter()
+    .filter_map(|(changed, what)| changed.then_some(what))
 }
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {

@@ -22,7 +22,7 @@ use crate::addresses::Doors;
 use crate::addresses::own_upstream;
 use crate::admin::AdminDoor;
 use crate::alerts::Alerts;
-use crate::alerts::webhook::{self, Delivery, LAST_MESSAGES, Webhook};
+use crate::alerts::webhook::Webhook;
 use crate::background::start_tasks;
 use crate::capacity::Capacity;
 use crate::connections::Connections;
@@ -34,12 +34,14 @@ use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 use crate::doors::proxy::ProxyDoor;
 use crate::doors::{Access, HttpDoor, needs_no_token};
 use crate::envoy_files::ConfigSource;
+use crate::exports::Exports;
 use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
 use crate::opening::{Opening, ServePlace};
+use crate::otlp::Otlp;
 use crate::signals::{Signals, wait_for_the_end};
+use crate::statsd::Statsd;
 use crate::store_secrets::StoreSecrets;
-use crate::tasks::keep;
 use crate::tls::ListenerTls;
 use crate::watch::Watcher;
 use crate::workers::Workers;
@@ -115,7 +117,16 @@ impl Service {
         let webhook = webhook
             .map(|webhook| Webhook::new(webhook, home))
             .transpose()?;
-        let (alerts, delivery) = Alerts::new(&settings.alerts, webhook)?;
+        let (alerts, webhook) = Alerts::new(&settings.alerts, webhook)?;
+        let otlp = settings.otlp.as_ref();
+        let exports = Exports {
+            webhook,
+            otlp: otlp.map(|otlp| Otlp::new(otlp, config, home)).transpose()?,
+            statsd: settings.statsd.as_ref().map(Statsd::new),
+        };
+        if let Some(events) = &config.events {
+            events.close(); // nothing but an exporter takes them
+        }
         let doors = doors.bind()?;
         let proxy = config
             .proxy_settings(settings)
@@ -141,6 +152,7 @@ impl Service {
             .process
             .bodies
             .set([&shared.bodies, &shared.responses].map(Arc::clone)); // it is new
+        shared.metrics.process.show_exports(&exports);
         if let Some(log) = &config.log {
             let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
         }
@@ -165,7 +177,7 @@ impl Service {
             envoy: RateLimitService::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
-            delivery,
+            exports,
             doors,
             capacity,
         };
@@ -262,8 +274,7 @@ impl Drop for Service {
 struct Open<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     store_secrets: Option<StoreSecrets>,
-    /// Messages to the webhook of `[alerts]`.
-    delivery: Option<Delivery>,
+    exports: Exports,
     doors: Doors<StdListener>,
     capacity: Capacity,
     #[cfg(feature = "proxy")]
@@ -301,6 +312,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         let workers = Arc::new(ServePlace::Workers(self.workers));
         let shared = self.open.shared;
         let doors = self.open.doors;
+        let instance = doors.addresses().instance();
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
         let capacity = self.open.capacity;
@@ -330,17 +342,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         let admin = admin.start(doors.admin, door, &here, &admin_closes);
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         start_tasks(&shared);
-        let (close_webhook, webhook_closes) = watch::channel(false);
-        let webhook = self.open.delivery.map(|delivery| {
-            let (kept, delivery) = (Arc::clone(&shared), Arc::new(delivery));
-            keep(&shared, "webhook", move || {
-                webhook::deliver(
-                    Arc::clone(&kept),
-                    Arc::clone(&delivery),
-                    webhook_closes.clone(),
-                )
-            })
-        });
+        let exports = self.open.exports.start(&shared, &instance);
         let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.set_ready(true);
@@ -369,20 +371,8 @@ impl<C: Timer + 'static> ServiceRun<C> {
             watcher.stop();
         }
         shared.end_alerts();
-        close_webhook.send_replace(true);
-        if let Some(webhook) = webhook {
-            let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-            let delivered = tokio::select! {
-                delivered = timeout(LAST_MESSAGES, webhook) => delivered.is_ok(),
-                () = again => false,
-            };
-            if !delivered {
-                tracing::warn!(
-                    event = "webhook.stopped",
-                    "messages to the webhook were not delivered"
-                );
-            }
-        }
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
+        exports.end(again).await;
         close_admin.send_replace(true);
         let drained = async {
             admin.closed().await;

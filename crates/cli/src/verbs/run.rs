@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ratekeeper_policy::UpstreamUrl;
-use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
+use ratekeeper_server::{Config, Door, Event, EventExport, LogWriter, Service};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::client::TOKEN_VARIABLE;
 use crate::source::{self, PolicySource};
@@ -94,14 +96,20 @@ impl Run {
         raise_descriptors();
         let failed = |error| Failure::new(format!("cannot start the log: {error}"));
         let log = LogWriter::to_stderr().map_err(failed)?;
-        self.start_log(&log);
-        let served = self.serve(path, &log);
+        let export = EventExport::new();
+        self.start_log(&log, &export);
+        let served = self.serve(path, (&log, export));
         log.flush_within(LAST_LINES); // lines that are not read by then are lost
         served
     }
 
-    fn serve(&self, path: Option<PathBuf>, log: &LogWriter) -> Result<Exit, Failure> {
-        let service = Service::start(&self.config(path, log)?)?;
+    fn serve(
+        &self,
+        path: Option<PathBuf>,
+        (log, export): (&LogWriter, EventExport),
+    ) -> Result<Exit, Failure> {
+        let config = self.config(path, log)?.export(export);
+        let service = Service::start(&config)?;
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
             talk(log, &first_question(&http.to_string()));
         }
@@ -164,19 +172,15 @@ impl Run {
         Ok(config.on_event(move |event| show(event, json, log, &talk)))
     }
 
-    fn start_log(&self, writer: &LogWriter) {
+    fn start_log(&self, writer: &LogWriter, export: &EventExport) {
         let filter = EnvFilter::try_from_env(LOG_VARIABLE);
         let filter = filter.unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
         let writer = writer.clone();
-        let log = tracing_subscriber::fmt()
+        let log = tracing_subscriber::fmt::layer()
             .with_writer(move || writer.clone())
             .log_internal_errors(false);
-        match self.log_format {
-            LogFormat::Json => log
-                .json()
-                .flatten_event(true)
-                .with_env_filter(filter)
-                .init(),
+        let log = match self.log_format {
+            LogFormat::Json => log.json().flatten_event(true).with_filter(filter).boxed(),
             LogFormat::Text => {
                 // Events are already shown in words: see `show`.
                 let quiet = "ratekeeper_server::event=off".parse();
@@ -185,10 +189,13 @@ impl Run {
                 let ansi = colour != anstream::ColorChoice::Never;
                 log.with_target(false)
                     .with_ansi(ansi)
-                    .with_env_filter(filter)
-                    .init();
+                    .with_filter(filter)
+                    .boxed()
             }
-        }
+        };
+        // The filter is that of the log: events are exported whatever it leaves out.
+        let subscriber = tracing_subscriber::registry().with(log);
+        subscriber.with(export.layer()).init();
         // The standard hook would wait for the reader of standard error.
         std::panic::set_hook(Box::new(|panic| {
             let thread = std::thread::current();

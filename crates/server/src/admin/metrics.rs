@@ -16,7 +16,9 @@ use super::{text, top};
 use crate::alerts::webhook::WebhookQueue;
 use crate::context::ServiceContext;
 use crate::listener::Reply;
-use crate::metrics::{Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, SharedStore};
+use crate::metrics::{
+    Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricsSnapshot, SharedStore,
+};
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
 pub(super) async fn metrics<C: Clock + 'static>(
@@ -27,7 +29,7 @@ pub(super) async fn metrics<C: Clock + 'static>(
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(format.written(scrape(&shared)));
+    let write = move || coding.written(format.written(read(&shared).text()));
     match tokio::task::spawn_blocking(write).await {
         Ok(body) => response(format, coding, body),
         Err(_) => text(
@@ -48,7 +50,8 @@ fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
     response
 }
 
-fn scrape<C: Clock>(shared: &ServiceContext<C>) -> String {
+/// Reads all metrics of the service.
+pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
     let policy = shared.keeper.policy();
     let rules: HashMap<LimitId, &Rule> = policy
@@ -98,7 +101,7 @@ fn scrape<C: Clock>(shared: &ServiceContext<C>) -> String {
         shared: of_shared,
         webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
     };
-    shared.metrics.scrape(levels, &sources)
+    shared.metrics.read(levels, &sources)
 }
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.

@@ -10,46 +10,34 @@
 //! worst that takes 91 s. A message may arrive twice, if its answer was lost: its `webhook-id` is
 //! the same then.
 //!
-//! The receiver cannot make this process do anything: redirects are not followed, no body of an
-//! answer is read, and its head is at most 16 KiB long. The URL is the operator's own, from the
-//! policy; nothing of a request is in it.
+//! No body of an answer is read.
 //!
 //! Source: "Standard Webhooks" (2023), for the headers and the signature.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::Scheme;
-use http::{Request, StatusCode, Uri, header};
+use http::{Request, header};
 use http_body_util::Full;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use ratekeeper::{Clock, read_secret};
 use ratekeeper_core::Time;
 use ratekeeper_policy::WebhookSettings;
 use ratekeeper_resilience::{Backoff, Jitter, SplitMix};
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, watch};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
+use tokio::time::sleep;
 
 use super::AlertNotice;
 use super::message::{Message, signature, signing_key};
 use crate::StartError;
 use crate::context::ServiceContext;
+use crate::http_receiver::{HttpReceiver, ReceiverError};
 use crate::metrics::Counter;
-use crate::tls::trusting;
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
-/// Maximum time of one attempt: connecting, sending, and the head of the answer.
-const ATTEMPT: Duration = Duration::from_secs(10);
 /// Six attempts, up to 1, 2, 4, 8 and 16 s apart: a receiver that restarts misses nothing.
 const BACKOFF: Backoff = Backoff {
     base: Duration::from_secs(1),
@@ -57,10 +45,6 @@ const BACKOFF: Backoff = Backoff {
     attempts_max: 6,
     jitter: Jitter::Full,
 };
-/// Maximum time for which a service that stops delivers messages that wait.
-pub(crate) const LAST_MESSAGES: Duration = Duration::from_secs(5);
-/// Maximum size of the head of an answer.
-const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Results of messages, as in the metric.
 pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
@@ -72,11 +56,7 @@ pub(crate) struct WebhookCounts(pub(crate) [Counter; RESULTS.len()]);
 
 /// Where messages are sent, and how they are signed.
 pub(crate) struct Webhook {
-    uri: Uri,
-    host: String,
-    port: u16,
-    /// `None` without TLS.
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    receiver: HttpReceiver,
     secret: Vec<u8>,
     key: aws_lc_rs::hmac::Key,
 }
@@ -85,7 +65,7 @@ pub(crate) struct Webhook {
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook")
-            .field("uri", &self.uri)
+            .field("receiver", &self.receiver)
             .finish_non_exhaustive()
     }
 }
@@ -106,34 +86,17 @@ impl Webhook {
                     .into(),
             )
         })?;
-        let wrong = |why: String| StartError::Alerts(format!("`webhook.url`: {why}"));
-        let uri: Uri = settings
-            .url
-            .parse()
-            .map_err(|why| wrong(format!("{why}")))?;
-        let encrypted = uri.scheme() == Some(&Scheme::HTTPS);
-        let host = uri.host().unwrap_or_default();
-        let host = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
-        let tls = if encrypted {
-            let name = ServerName::try_from(host.clone());
-            let name = name.map_err(|why| wrong(why.to_string()))?;
-            let ca = settings.ca.as_deref().map(|ca| home.join(ca));
-            let config = trusting(ca.as_deref())
-                .map_err(|why| StartError::Alerts(format!("`webhook.ca`: {why}")))?;
-            Some((TlsConnector::from(Arc::new(config)), name))
-        } else {
-            None
-        };
+        let ca = settings.ca.as_deref().map(|ca| home.join(ca));
+        let receiver = HttpReceiver::new(&settings.url, ca.as_deref());
+        let receiver = receiver.map_err(|why| {
+            StartError::Alerts(match why {
+                ReceiverError::Url(why) => format!("`webhook.url`: {why}"),
+                ReceiverError::Ca(why) => format!("`webhook.ca`: {why}"),
+            })
+        })?;
         let key = signing_key(&secret);
         Ok(Self {
-            uri,
-            host,
-            port,
-            tls,
+            receiver,
             secret,
             key,
         })
@@ -148,65 +111,23 @@ impl Webhook {
         let request = self
             .request(message, seconds)
             .map_err(|why| why.to_string())?;
-        let sent = async {
-            let stream = TcpStream::connect((&*self.host, self.port)).await?;
-            match &self.tls {
-                None => exchange(stream, request).await,
-                Some((client, name)) => {
-                    let handshake = client.connect(name.clone(), stream).await;
-                    exchange(handshake?, request).await
-                }
-            }
-        };
-        match timeout(ATTEMPT, sent).await {
-            Ok(Ok(status)) if status.is_success() => Ok(()),
-            Ok(Ok(status)) => Err(format!("answered {status}")),
-            Ok(Err(why)) => Err(why.to_string()),
-            Err(_) => Err(format!("no answer within {} s", ATTEMPT.as_secs())),
+        let status = self.receiver.send(request, 0).await?.status();
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(format!("answered {status}"))
         }
     }
 
     fn request(&self, message: &Message, seconds: u64) -> http::Result<Request<Full<Bytes>>> {
-        let authority = self
-            .uri
-            .authority()
-            .map_or("", |authority| authority.as_str());
-        let target = self
-            .uri
-            .path_and_query()
-            .map_or("/", |target| target.as_str());
-        Request::post(target)
-            .header(header::HOST, authority)
+        self.receiver
+            .post("")
             .header(header::CONTENT_TYPE, "application/json")
-            .header(
-                header::USER_AGENT,
-                concat!("ratekeeper/", env!("CARGO_PKG_VERSION")),
-            )
             .header("webhook-id", &*message.id)
             .header("webhook-timestamp", seconds)
             .header("webhook-signature", signature(&self.key, message, seconds))
             .body(Full::new(message.body.clone()))
     }
-}
-
-/// Sends one request, and returns the status of its answer; the connection ends then.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> io::Result<StatusCode>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD_BYTES);
-    let (mut sender, connection) = builder
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    let mut answer = std::pin::pin!(sender.send_request(request));
-    let answer = tokio::select! {
-        answer = &mut answer => answer,
-        // A receiver may close the connection in the moment of its answer, which is there then.
-        _ = connection => answer.await,
-    };
-    Ok(answer.map_err(io::Error::other)?.status())
 }
 
 /// The end of the queue that takes messages.

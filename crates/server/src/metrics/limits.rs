@@ -11,11 +11,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::encoding::DescriptorEncoder;
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::RuleMode;
 use ratekeeper_store::{LimitUsage, Loans};
 
+use super::family::MetricSink;
 use super::limit_row::{EFFECTS, LimitRow};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
@@ -111,7 +111,7 @@ impl LimitsSnapshot {
     }
 
     /// Writes the decisions of limits.
-    pub(super) fn encode_decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode_decisions(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         for (family, counted) in [
             (&table::DECISIONS, LimitCounts::decisions as Counted),
             (&table::UNITS, LimitCounts::units),
@@ -151,7 +151,7 @@ impl LimitsSnapshot {
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
-    pub(super) fn encode_levels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode_levels(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::DENIED_KEYS.open(encoder)?;
         for limit in &self.each {
             series.level(&[&limit.name], limit.denied.keys)?;
@@ -201,7 +201,7 @@ impl LimitsSnapshot {
     }
 
     /// Writes the keys of limits.
-    pub(super) fn encode_keys(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode_keys(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::KEYS.open(encoder)?;
         for limit in self.all() {
             series.level(&[&limit.name], limit.levels.usage.keys as u64)?;

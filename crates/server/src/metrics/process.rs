@@ -4,11 +4,14 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use prometheus_client::encoding::DescriptorEncoder;
 use ratekeeper_core::Time;
 
+use super::family::MetricSink;
 use super::{Counter, LogGate, ReportResult, table};
 use crate::body_budget::BodyBudget;
+use crate::exports::Exports;
+use crate::otlp::{EXPORT_RESULTS, OtlpCounts};
+use crate::statsd::{PACKET_RESULTS, StatsdCounts};
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
@@ -56,6 +59,8 @@ pub(crate) struct Process {
     pub(super) reports: [Counter; ReportResult::ALL.len()],
     task_failures: Counter,
     wall_clock_jumps: Counter,
+    otlp: OnceLock<Arc<OtlpCounts>>,
+    statsd: OnceLock<Arc<StatsdCounts>>,
 }
 
 impl Process {
@@ -85,6 +90,16 @@ impl Process {
         }
     }
 
+    /// Shows the counts of exports.
+    pub(crate) fn show_exports(&self, exports: &Exports) {
+        if let Some(otlp) = &exports.otlp {
+            let _ = self.otlp.set(otlp.counts()); // it is new
+        }
+        if let Some(statsd) = &exports.statsd {
+            let _ = self.statsd.set(Arc::clone(&statsd.counts)); // it is new
+        }
+    }
+
     /// Counts a panic of a task that must go on.
     pub(crate) fn task_failed(&self) {
         self.task_failures.add(1);
@@ -95,7 +110,7 @@ impl Process {
         self.wall_clock_jumps.add(1);
     }
 
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
         let mut series = table::CONNECTIONS.open(encoder)?;
         for (side, counts) in sides {
@@ -121,12 +136,32 @@ impl Process {
         table::TASK_FAILURES.write(encoder, self.task_failures.count())?;
         table::WALL_CLOCK_JUMPS.write(encoder, self.wall_clock_jumps.count())?;
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
-        table::LOG_LINES_DROPPED.write(encoder, dropped)
+        table::LOG_LINES_DROPPED.write(encoder, dropped)?;
+        self.encode_exports(encoder)
+    }
+
+    fn encode_exports(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+        if let Some(otlp) = self.otlp.get() {
+            let mut series = table::OTLP_EXPORTS.open(encoder)?;
+            for (signal, counts) in otlp.by_signal() {
+                for (result, count) in EXPORT_RESULTS.iter().zip(counts) {
+                    series.count(&[signal, result], count)?;
+                }
+            }
+            table::OTLP_EVENTS_DROPPED.write(encoder, otlp.dropped_events.count())?;
+        }
+        if let Some(statsd) = self.statsd.get() {
+            let mut series = table::STATSD_PACKETS.open(encoder)?;
+            for (result, count) in PACKET_RESULTS.iter().zip(statsd.counts()) {
+                series.count(&[result], count)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl Process {
-    fn encode_tls(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode_tls(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use ratekeeper_store::Usage;
 
-use super::family::DurationsSnapshot;
+use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
 use super::rules::KINDS;
@@ -40,11 +40,11 @@ pub(crate) struct Levels {
 }
 
 impl Metrics {
-    /// Returns all metrics in the `OpenMetrics` format.
-    pub(crate) fn scrape(&self, levels: Levels, sources: &LimitSources<'_>) -> String {
+    /// Reads all metrics.
+    pub(crate) fn read(&self, levels: Levels, sources: &LimitSources<'_>) -> MetricsSnapshot {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let durations = self.durations.iter();
-        let snapshot = Snapshot {
+        MetricsSnapshot {
             limits: LimitsSnapshot::new(&self.rows.load(), sources),
             requests: self.requests.iter().map(|each| counts(each)).collect(),
             unlimited: counts(&self.unlimited),
@@ -59,18 +59,13 @@ impl Metrics {
             config: self.config.load_full(),
             levels,
             process: Arc::clone(&self.process),
-        };
-        let mut registry = Registry::with_prefix("ratekeeper");
-        registry.register_collector(Box::new(snapshot));
-        let mut text = String::new();
-        // Writing to a string cannot fail, and every label is plain text.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-        text
+        }
     }
 }
 
+/// All metrics at one moment.
 #[derive(Debug)]
-struct Snapshot {
+pub(crate) struct MetricsSnapshot {
     limits: LimitsSnapshot,
     /// Counts by protocol.
     requests: Vec<Vec<u64>>,
@@ -91,9 +86,34 @@ struct Snapshot {
     process: Arc<Process>,
 }
 
-impl Collector for Snapshot {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let encoder = &mut encoder;
+impl Collector for MetricsSnapshot {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        self.write(&mut MetricSink::Text(encoder))
+    }
+}
+
+impl MetricsSnapshot {
+    /// Returns them in the `OpenMetrics` format.
+    pub(crate) fn text(self) -> String {
+        let mut registry = Registry::with_prefix("ratekeeper");
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        // Writing to a string cannot fail, and every label is plain text.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+
+    /// Returns them as values, in the order of the text.
+    pub(crate) fn list(&self) -> Vec<MetricValues> {
+        let mut sink = MetricSink::List(Vec::new());
+        let _ = self.write(&mut sink); // writing to a list cannot fail
+        match sink {
+            MetricSink::List(metrics) => metrics,
+            MetricSink::Text(_) => Vec::new(),
+        }
+    }
+
+    fn write(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         self.requests(encoder)?;
         self.limits.encode_decisions(encoder)?;
         self.limits.encode_levels(encoder)?;
@@ -105,10 +125,8 @@ impl Collector for Snapshot {
         self.process.encode(encoder)?;
         self.config(encoder)
     }
-}
 
-impl Snapshot {
-    fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn requests(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::REQUESTS.open(encoder)?;
         for (protocol, counts) in Protocol::ALL.iter().zip(&self.requests) {
             for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
@@ -127,7 +145,7 @@ impl Snapshot {
     }
 
     /// Writes the counts of reports, holds and other work beside decisions, by result.
-    fn results(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn results(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         if let Some(messages) = &self.levels.webhook {
             let mut series = table::WEBHOOK_MESSAGES.open(encoder)?;
             for (result, count) in RESULTS.iter().zip(messages) {
@@ -161,14 +179,14 @@ impl Snapshot {
         Ok(())
     }
 
-    fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn store(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         self.limits.encode_keys(encoder)?;
         let usage = &self.levels.usage;
         table::MEMORY_BYTES.write(encoder, usage.bytes as u64)?;
         table::MEMORY_BUDGET_BYTES.write(encoder, usage.budget_bytes as u64)
     }
 
-    fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn config(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         if let Some(config) = &self.config {
             let mut series = table::CONFIG_INFO.open(encoder)?;
             series.level(&[&config.sha, &config.version.to_string()], 1)?;

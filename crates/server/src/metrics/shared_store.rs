@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
 use ratekeeper_store::{BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
 
+use super::family::MetricSink;
 use super::table;
 
 /// The value of the label `store`.
@@ -23,7 +23,7 @@ pub(crate) struct SharedStore {
 }
 
 impl SharedStore {
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let health = &self.health;
         self.times(encoder)?;
         self.servers(encoder)?;
@@ -48,7 +48,7 @@ impl SharedStore {
         series.count(&[STORE], health.debited)
     }
 
-    fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn servers(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let (well, troubled): (Vec<_>, Vec<_>) = self
             .servers
             .iter()
@@ -61,7 +61,7 @@ impl SharedStore {
         Ok(())
     }
 
-    fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn times(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::STORE_DURATION.open(encoder)?;
         let CallTimes { ok, error, timeout } = self.times.clone();
         for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {

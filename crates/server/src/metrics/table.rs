@@ -107,6 +107,11 @@ families! {
         "Number of times that the wall clock was set by more than 2 s";
     LOG_LINES_DROPPED: Counter "log_lines_dropped" []
         "Log lines lost because they were not read or could not be written";
+    OTLP_EXPORTS: Counter "otlp_exports" ["signal" "result"]
+        "Messages to the receiver of [otlp], by what they hold";
+    OTLP_EVENTS_DROPPED: Counter "otlp_events_dropped" []
+        "Events that the receiver of [otlp] did not get";
+    STATSD_PACKETS: Counter "statsd_packets" ["result"] "Packets to the server of [statsd]";
     CONFIG_INFO: Gauge "config_info" ["sha" "version"] "The policy in force";
     ENVOY_CONFIG_INFO: Gauge "envoy_config_info" ["sha"]
         "The files of Envoy's rate limit service in force";

@@ -1,21 +1,25 @@
-//! The guide's page of metrics and log events, against the program.
+//! The guide's page of metrics, against the program.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::Fixture;
 use super::alerts::with_secret;
 
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
-/// A shared store that is not there, a limit of concurrency, and a webhook: every metric is shown
-/// but those below.
+/// A shared store that is not there, a limit of concurrency, a webhook and receivers of metrics:
+/// every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
 url = "redis://127.0.0.1:1"
 [alerts]
 webhook = { url = "http://127.0.0.1:1/", secret = "file:SECRET" }
+[otlp]
+endpoint = "http://127.0.0.1:1"
+metrics = false
+[statsd]
+address = "127.0.0.1:1"
 [[limit]]
 name = "busy"
 key = ["all"]
@@ -72,38 +76,4 @@ fn every_metric_is_documented() {
         "not in docs/guide/metrics.md: {missing:?}"
     );
     assert!(stale.is_empty(), "only in docs/guide/metrics.md: {stale:?}");
-}
-
-#[test]
-fn every_log_event_is_documented() {
-    let mut written = BTreeSet::new();
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for name in ["server", "store", "keeper", "cli"] {
-        events_in(&crates.join(name).join("src"), &mut written);
-    }
-    let named: BTreeSet<String> = named_in_tables()
-        .into_iter()
-        .filter(|name| !name.starts_with("ratekeeper_"))
-        .collect();
-    assert_eq!(
-        written, named,
-        "the events in the sources and in docs/guide/metrics.md differ"
-    );
-}
-
-/// Collects the names of the events that the sources of a directory log.
-fn events_in(directory: &Path, events: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            events_in(&path, events);
-            continue;
-        }
-        if path.extension().is_none_or(|kind| kind != "rs") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        let named = text.split("event = \"").skip(1);
-        events.extend(named.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
-    }
 }

@@ -1,0 +1,99 @@
+//! Exports: messages to other servers. Their tasks end after the listeners.
+//!
+//! ```text
+//!   stop: listeners closed --> last messages, at most 5 s --> the admin listener closes
+//! ```
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::alerts::webhook::{self, Delivery};
+use crate::context::ServiceContext;
+use crate::otlp::Otlp;
+use crate::statsd::Statsd;
+use crate::tasks::keep;
+
+/// Maximum time for which a service that stops sends messages that wait.
+const LAST_MESSAGES: Duration = Duration::from_secs(5);
+
+/// Receivers that the policy names.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    /// Messages to the webhook of `[alerts]`.
+    pub(crate) webhook: Option<Delivery>,
+    pub(crate) otlp: Option<Otlp>,
+    pub(crate) statsd: Option<Statsd>,
+}
+
+/// Tasks that send messages.
+#[derive(Debug)]
+pub(crate) struct RunningExports {
+    close: watch::Sender<bool>,
+    tasks: Vec<(&'static str, JoinHandle<()>)>,
+}
+
+impl Exports {
+    /// Starts a task for each receiver; `instance` names this process on its machine.
+    pub(crate) fn start<C: Clock + 'static>(
+        self,
+        shared: &Arc<ServiceContext<C>>,
+        instance: &str,
+    ) -> RunningExports {
+        let (close, closes) = watch::channel(false);
+        let mut tasks = Vec::new();
+        if let Some(delivery) = self.webhook {
+            let (kept, delivery) = (Arc::clone(shared), Arc::new(delivery));
+            let closes = closes.clone();
+            let deliver =
+                move || webhook::deliver(Arc::clone(&kept), Arc::clone(&delivery), closes.clone());
+            tasks.push(("webhook", keep(shared, "webhook", deliver)));
+        }
+        if let Some(otlp) = self.otlp {
+            let sends_metrics = otlp.sends_metrics();
+            let exporter = Arc::new(otlp.start(shared, instance));
+            if sends_metrics {
+                let (kept, exporter) = (Arc::clone(shared), Arc::clone(&exporter));
+                let closes = closes.clone();
+                let send =
+                    move || Arc::clone(&exporter).send_metrics(Arc::clone(&kept), closes.clone());
+                tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));
+            }
+            let closes = closes.clone();
+            let send = move || Arc::clone(&exporter).send_events(closes.clone());
+            tasks.push(("otlp events", keep(shared, "otlp events", send)));
+        }
+        if let Some(statsd) = self.statsd {
+            let (kept, statsd) = (Arc::clone(shared), Arc::new(statsd));
+            let send = move || Arc::clone(&statsd).run(Arc::clone(&kept), closes.clone());
+            tasks.push(("statsd", keep(shared, "statsd", send)));
+        }
+        RunningExports { close, tasks }
+    }
+}
+
+impl RunningExports {
+    /// Sends the messages that wait, until all are sent, 5 s have passed or `again` ends.
+    pub(crate) async fn end(self, again: impl Future<Output = ()>) {
+        self.close.send_replace(true);
+        let mut unsent: Vec<_> = self.tasks.iter().map(|(name, _)| *name).collect();
+        let all = async {
+            for (_, task) in self.tasks {
+                let _ = task.await; // an error: it panicked, which is logged
+                unsent.remove(0);
+            }
+        };
+        tokio::select! {
+            _ = timeout(LAST_MESSAGES, all) => {}
+            () = again => {}
+        }
+        for task in unsent {
+            tracing::warn!(event = "export.stopped", task, "messages were not sent");
+        }
+    }
+}
