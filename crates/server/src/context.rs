@@ -14,7 +14,7 @@ use crate::admin::Snapshot;
 use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
 use crate::changes::Changes;
-use crate::denial_log::DenialLog;
+use crate::denial_log::{DenialLog, LoggedRequest};
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
 use crate::envoy_files;
@@ -126,18 +126,23 @@ impl<C: Clock> ServiceContext<C> {
 
     /// Returns whole seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> u64 {
-        self.origin().unix_nanos(self.keeper.clock().now()) / NANOS
+        self.unix_nanos() / NANOS
     }
 
     /// Counts a decided request.
-    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer) {
+    pub(crate) fn record(
+        &self,
+        (protocol, request): (Protocol, LoggedRequest<'_>),
+        answer: &Answer,
+    ) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
         self.metrics.record(protocol, answer, took);
         self.alerts.note(answer);
         self.top_keys.note(answer, |denial, limit| {
             let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
-            self.denial_log.log(answer, (denial, limit), reveal);
+            let asked = (answer, request);
+            self.denial_log.log(asked, (denial, limit), reveal);
         });
     }
 

@@ -7,7 +7,7 @@
 //!
 //! The first denial of a key in a minute has a line, then the second, the fourth, the eighth. A flood
 //! of keys is bounded by [`MAX_LINES`]. Denials without a line are counted in `suppressed` of the next
-//! one of their limit. Keys are shown as `reveal_keys` says.
+//! one of their limit. Keys are shown as `reveal_keys` says, and the request with `log_requests`.
 //!
 //! Events: `decision.denied`, `decision.shadow_denied`, `decision.soft`, `ban.began`.
 
@@ -23,6 +23,31 @@ use crate::top_keys::KeyReveal;
 
 /// Maximum number of lines a second, of all limits.
 const MAX_LINES: u64 = 50;
+/// Maximum number of bytes of a path in a line.
+const MAX_PATH_BYTES: usize = 256;
+/// Maximum number of bytes of a method or an id in a line; longer ones are left out.
+const MAX_WORD_BYTES: usize = 128;
+/// The header field of the id of a request.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+
+/// The request of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoggedRequest<'a> {
+    /// Empty if unknown, as the path is.
+    pub(crate) method: &'a str,
+    /// Without the query.
+    pub(crate) path: &'a str,
+    /// Names in lower case.
+    pub(crate) headers: &'a [(&'a str, &'a [u8])],
+}
+
+/// The fields of a line about a request; `None` if unknown, or if the policy does not show them.
+#[derive(Default)]
+struct RequestFields<'a> {
+    method: Option<&'a str>,
+    path: Option<&'a str>,
+    id: Option<&'a str>,
+}
 
 /// Bounds the lines of all limits.
 #[derive(Debug, Default)]
@@ -48,11 +73,29 @@ pub(crate) struct LoggedDenial<'a> {
     pub(crate) count: Option<u64>,
 }
 
+impl<'a> LoggedRequest<'a> {
+    fn fields(&self) -> RequestFields<'a> {
+        let mut end = self.path.len().min(MAX_PATH_BYTES);
+        while !self.path.is_char_boundary(end) {
+            end -= 1;
+        }
+        let path = &self.path[..end];
+        let id = self.headers.iter().find(|(name, _)| *name == REQUEST_ID);
+        let id = id.and_then(|(_, value)| std::str::from_utf8(value).ok());
+        let is_word = |text: &&str| (1..=MAX_WORD_BYTES).contains(&text.len());
+        RequestFields {
+            method: Some(self.method).filter(is_word),
+            path: Some(path).filter(|path| !path.is_empty()),
+            id: id.filter(is_word),
+        }
+    }
+}
+
 impl DenialLog {
     /// Writes a line about a denial, or counts it.
     pub(crate) fn log(
         &self,
-        answer: &Answer,
+        (answer, request): (&Answer, LoggedRequest<'_>),
         (denial, limit): (LoggedDenial<'_>, &LimitLog),
         reveal: KeyReveal<'_>,
     ) {
@@ -60,10 +103,13 @@ impl DenialLog {
         let (rule, now) = (outcome.rule, answer.decided_at());
         let retry_after_ms = outcome.decision.verdict.retry_after();
         let retry_after_ms = retry_after_ms.map(Nanos::as_millis_ceil);
+        let settings = &answer.policy().settings;
+        let shown = || settings.log_requests.then(|| request.fields());
         if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
             let Some(suppressed) = limit.bans.opens(now) else {
                 return;
             };
+            let shown = shown().unwrap_or_default();
             tracing::warn!(
                 event = "ban.began",
                 limit = &*rule.limit.name,
@@ -71,10 +117,13 @@ impl DenialLog {
                 key = reveal.text(rule, outcome.key),
                 retry_after_ms,
                 suppressed,
+                method = shown.method,
+                path = shown.path,
+                request_id = shown.id,
             );
             return;
         }
-        if answer.policy().settings.log_denials == LogDenials::Off {
+        if settings.log_denials == LogDenials::Off {
             return;
         }
         let opens = match count {
@@ -88,26 +137,26 @@ impl DenialLog {
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
         let (limit, mode) = (&*rule.limit.name, mode(shown_mode(outcome)));
-        macro_rules! line {
-            (event = $event:literal) => {
-                tracing::info!(
-                    event = $event,
-                    limit,
-                    mode,
-                    key,
-                    retry_after_ms,
-                    count,
-                    suppressed
-                )
-            };
-        }
-        if outcome.is_soft() {
-            line!(event = "decision.soft");
+        let shown = shown().unwrap_or_default();
+        let event = if outcome.is_soft() {
+            "decision.soft"
         } else if outcome.shadow_denies() {
-            line!(event = "decision.shadow_denied");
+            "decision.shadow_denied"
         } else {
-            line!(event = "decision.denied");
-        }
+            "decision.denied"
+        };
+        tracing::info!(
+            event,
+            limit,
+            mode,
+            key,
+            retry_after_ms,
+            count,
+            suppressed,
+            method = shown.method,
+            path = shown.path,
+            request_id = shown.id,
+        );
     }
 
     /// Takes one of the lines of this second.
@@ -127,6 +176,32 @@ impl DenialLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_shown_within_bounds() {
+        let long = format!("/{}", "\u{e9}".repeat(200));
+        let id = [(REQUEST_ID, &b"id-1"[..])];
+        let too_long = "x".repeat(MAX_WORD_BYTES + 1);
+        let bytes = [(REQUEST_ID, too_long.as_bytes())];
+        let fields = |method, path, headers| {
+            let shown = LoggedRequest {
+                method,
+                path,
+                headers,
+            }
+            .fields();
+            (shown.method, shown.path, shown.id)
+        };
+        assert_eq!(
+            fields("GET", "/a", &id[..]),
+            (Some("GET"), Some("/a"), Some("id-1"))
+        );
+        assert_eq!(fields("", "", &[]), (None, None, None));
+        let (method, path, none) = fields(&too_long, &long, &bytes[..]);
+        assert_eq!((method, none), (None, None));
+        assert_eq!(path, Some(&long[..255]), "whole characters only");
+        assert_eq!(fields("", "", &[(REQUEST_ID, b"\xff")]).2, None);
+    }
 
     #[test]
     fn lines_of_all_limits_are_bounded_in_each_second() {

@@ -183,7 +183,14 @@ async fn set<C: Clock>(
         "freed of its ban"
     };
     let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
-    let text = format!("key {parts} of limit {} {did}", rule.limit.name);
+    let (limit, shown) = (&*rule.limit.name, reveal.text(rule, key));
+    if span > Nanos::ZERO {
+        let for_ms = span.as_millis_ceil();
+        tracing::warn!(event = "ban.set", limit, key = shown, for_ms);
+    } else {
+        tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
+    }
+    let text = format!("key {parts} of limit {limit} {did}");
     let at = shared.unix_millis(now);
     shared.changes.note(at, ChangeKind::Change, &text);
     Ok(reply(&json!({

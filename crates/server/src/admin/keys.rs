@@ -129,7 +129,9 @@ pub(super) async fn reset<C: Clock>(
     let had = had.map_err(|error| doors::store_down(&error))?;
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let shown = reveal.key(rule, key).join(", ");
-    let text = format!("reset: {} ({})", rule.limit.name, shown.escape_debug());
+    let limit = &*rule.limit.name;
+    tracing::warn!(event = "key.reset", limit, key = reveal.text(rule, key));
+    let text = format!("reset: {limit} ({})", shown.escape_debug());
     let at = shared.unix_millis(now);
     shared.changes.note(at, ChangeKind::Change, &text);
     Ok(reply(&json!({

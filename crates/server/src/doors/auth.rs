@@ -32,6 +32,7 @@ use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::{Reply, empty, put_fields, put_shadow};
 use crate::Event;
 use crate::context::ServiceContext;
+use crate::denial_log::LoggedRequest;
 use crate::listener::Caller;
 use crate::metrics::Protocol;
 
@@ -103,11 +104,17 @@ pub(super) async fn auth<C: Clock + 'static>(
         .await;
     let answer = answer.map_err(|error| store_down(&error))?;
     drop(policy);
+    let request = LoggedRequest {
+        method: &original.method,
+        path: &original.path,
+        headers: &headers,
+    };
+    let asked = (Protocol::Http, request);
     if options.unheld {
-        shared.record(Protocol::Http, &answer);
+        shared.record(asked, &answer);
         return Ok(respond(&answer, options));
     }
-    let answer = hold::answer(shared, (caller, Protocol::Http), answer).await;
+    let answer = hold::answer(shared, (caller, asked), answer).await;
     Ok(respond(&answer, options))
 }
 

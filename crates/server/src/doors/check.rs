@@ -100,7 +100,9 @@ pub(super) async fn check<C: Clock + 'static>(
     let check = request::check(&body)?;
     let answer = if options.held {
         let answer = ask(shared, &check, CheckCall::Check).await?;
-        hold::answer(shared, (caller, Protocol::Http), answer).await
+        let id = check.request_id();
+        let asked = (Protocol::Http, check.logged(&id));
+        hold::answer(shared, (caller, asked), answer).await
     } else {
         decide(shared, &check).await?
     };
@@ -170,6 +172,13 @@ pub(crate) async fn reset<C: Clock>(
 /// Keeps a reset for the dashboard, with the limits and their keys.
 fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
     let reveal = shared.key_reveal(answer.policy().settings.reveal_keys);
+    for outcome in answer.outcomes() {
+        let (limit, key) = (
+            &*outcome.rule.limit.name,
+            reveal.text(outcome.rule, outcome.key),
+        );
+        tracing::warn!(event = "key.reset", limit, key);
+    }
     let each = answer.outcomes().take(MAX_NOTED).map(|outcome| {
         let key = reveal.key(outcome.rule, outcome.key).join(", ");
         format!("{} ({})", outcome.rule.limit.name, key.escape_debug())
@@ -222,7 +231,8 @@ async fn decide<C: Clock>(
     check: &Check<'_>,
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
-    shared.record(Protocol::Http, &answer);
+    let id = check.request_id();
+    shared.record((Protocol::Http, check.logged(&id)), &answer);
     Ok(answer)
 }
 

@@ -33,6 +33,7 @@ use tokio::time::sleep;
 use charges::charges_of;
 
 use crate::context::ServiceContext;
+use crate::denial_log::LoggedRequest;
 use crate::listener::Caller;
 use crate::metrics::{HeldAnswers, Protocol};
 
@@ -198,16 +199,16 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
 /// Counts a decided request, and holds its answer back until the moment that its limits grant.
 pub(super) async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
-    (caller, protocol): (Caller<'_>, Protocol),
+    (caller, asked): (Caller<'_>, (Protocol, LoggedRequest<'_>)),
     answer: Answer,
 ) -> Answer {
     match join(shared, answer).await {
         Joined::No(answer) => {
-            shared.record(protocol, &answer);
+            shared.record(asked, &answer);
             answer
         }
         Joined::Yes(place) => {
-            shared.record(protocol, &place.answer);
+            shared.record(asked, &place.answer);
             // Boxed apart from the connection, because most requests need no wait.
             Box::pin(place.wait(caller)).await
         }

@@ -23,7 +23,8 @@ pub(super) async fn acquire<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
-    shared.record(Protocol::Http, &answer);
+    let id = check.request_id();
+    shared.record((Protocol::Http, check.logged(&id)), &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(response.headers_mut(), &answer);
     Ok(response)

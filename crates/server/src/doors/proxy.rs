@@ -43,6 +43,7 @@ use super::problem::{
 };
 use super::{put_fields, put_shadow};
 use crate::context::ServiceContext;
+use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
 use crate::tls::ListenerTls;
@@ -187,7 +188,14 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         id: &HeaderValue,
     ) -> Result<(Answer, RequestGuard), Box<Response<ProxyBody>>> {
         let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
-        let answer = hold::answer(&self.shared, (caller, Protocol::Proxy), answer).await;
+        let headers = [(REQUEST_ID, id.as_bytes())];
+        let request = LoggedRequest {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            headers: &headers,
+        };
+        let asked = (Protocol::Proxy, request);
+        let answer = hold::answer(&self.shared, (caller, asked), answer).await;
         if answer.allowed() {
             return Ok((answer, guard));
         }

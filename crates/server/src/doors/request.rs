@@ -11,6 +11,7 @@ use ratekeeper_core::Permits;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
+use super::facts::target;
 use super::problem::{
     NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
 };
@@ -18,6 +19,7 @@ use super::values::{
     BodyText, BoundedList, Costs, JsonObject, Pairs, address, attributes, cost, costs, decision,
     entry_key, headers, null_as_default, permit, status,
 };
+use crate::denial_log::{LoggedRequest, REQUEST_ID};
 
 /// Maximum number of checks in a batch.
 const MAX_CHECKS: usize = 1000;
@@ -123,6 +125,22 @@ impl<'a> Check<'a> {
     /// Returns the names in `limits`.
     pub(super) fn names(&self) -> impl Iterator<Item = &BodyText<'a>> {
         self.limits.iter().flat_map(|limits| &limits.0)
+    }
+
+    /// Returns the request for the log; `id` is [`request_id`](Self::request_id).
+    pub(super) fn logged<'s>(&'s self, id: &'s Option<(&'s str, &'s [u8])>) -> LoggedRequest<'s> {
+        LoggedRequest {
+            method: &self.request.method,
+            path: target(&self.request.path, &self.request.query).0,
+            headers: id.as_slice(),
+        }
+    }
+
+    /// Returns the header field with the id of the request.
+    pub(super) fn request_id(&self) -> Option<(&str, &[u8])> {
+        let mut headers = self.request.headers.iter();
+        let found = headers.find(|(name, _)| **name == *REQUEST_ID);
+        found.map(|(_, value)| (REQUEST_ID, value.as_bytes()))
     }
 
     /// Refuses a check that has both a descriptor and a request, or an empty list of limits.

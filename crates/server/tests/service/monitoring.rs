@@ -5,17 +5,15 @@
 //!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
 //! ```
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::Fixture;
 use super::client::Client;
+use super::promtool::{Scrape, monitoring, prove, staged};
 use ratekeeper_server::Door;
 
 const POLICY: &str = r#"
@@ -47,43 +45,6 @@ key    = ["header:x-device"]
 missing_key = "use:ip"
 limit  = "1000/1m"
 "#;
-
-fn monitoring(file: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/monitoring");
-    folder.join(file).canonicalize().unwrap()
-}
-
-/// Runs `promtool` with `input`; returns its words and its success, `None` if it is not installed.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn promtool(arguments: &[&str], input: &str) -> Option<(String, bool)> {
-    let started = Command::new("promtool")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = started else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "promtool is not installed"
-        );
-        eprintln!("skipped: promtool is not installed");
-        return None;
-    };
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    let words = [output.stdout, output.stderr].concat();
-    let words = String::from_utf8_lossy(&words).into_owned();
-    Some((words, output.status.success()))
-}
-
-fn prove(arguments: &[&str], input: &str) {
-    if let Some((words, success)) = promtool(arguments, input) {
-        assert!(success, "promtool {arguments:?}: {words}\n{input}");
-    }
-}
 
 fn check(http: &mut Client, attribute: &str, value: &str) {
     let body = format!(r#"{{"attributes":{{"{attribute}":"{value}"}}}}"#);
@@ -255,58 +216,8 @@ fn calls_of_the_guide_are_answered() {
     }
 }
 
-/// The values of a scrape by series, and the names of metrics that are gauges.
-#[derive(Default)]
-struct Scrape {
-    samples: BTreeMap<String, String>,
-    gauges: Vec<String>,
-}
-
 fn scrape(fixture: &Fixture) -> Scrape {
-    let mut scrape = Scrape::default();
-    for line in fixture.admin().get("/metrics").body.lines() {
-        if let Some(name) = line
-            .strip_prefix("# TYPE ")
-            .and_then(|described| described.strip_suffix(" gauge"))
-        {
-            scrape.gauges.push(name.to_owned());
-        } else if !line.starts_with('#') {
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            scrape.samples.insert(series.to_owned(), value.to_owned());
-        }
-    }
-    scrape
-}
-
-/// Writes a test of `promtool test rules`: `before` for five minutes, then the change to `after`
-/// in each minute.
-fn staged(name: &str, (before, after): (&Scrape, &Scrape), fires: &str) -> String {
-    let mut text = format!("  - name: {name}\n    interval: 1m\n    input_series:\n");
-    for (series, last) in &after.samples {
-        let (metric, labels) = series.split_once('{').unwrap_or((series, "}"));
-        let comma = if labels == "}" { "" } else { "," };
-        let first = before.samples.get(series).map_or("0", String::as_str);
-        let number = |text: &str| text.parse::<f64>().unwrap();
-        let values = if after.gauges.iter().any(|gauge| gauge == metric) {
-            format!("{first}x4 {last}x60")
-        } else {
-            let step = number(last) - number(first);
-            format!("{first}x4 {first}+{step:.9}x60")
-        };
-        let series = format!(r#"{metric}{{job="ratekeeper",instance="a"{comma}{labels}"#);
-        writeln!(text, "      - {{ series: '{series}', values: '{values}' }}").unwrap();
-    }
-    let expected = match fires {
-        "" => String::new(),
-        fires => format!(r#"{{ labels: '{{alertname="{fires}"}}', value: 1 }}"#),
-    };
-    let only = match fires {
-        "" => String::new(),
-        fires => format!(r#",alertname="{fires}""#),
-    };
-    let query = format!(r#"count by (alertname) (ALERTS{{alertstate="firing"{only}}})"#);
-    let queried = format!("      - expr: {query}\n        eval_time: 50m\n");
-    text + "    promql_expr_test:\n" + &queried + &format!("        exp_samples: [{expected}]\n")
+    Scrape::read(&fixture.admin().get("/metrics").body)
 }
 
 #[test]

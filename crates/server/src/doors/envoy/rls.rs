@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use super::refusal::{store_down, wrong};
 use super::{answer, configured};
 use crate::context::ServiceContext;
+use crate::denial_log::LoggedRequest;
 use crate::grpc::{Code, GrpcStatus};
 use crate::metrics::Protocol;
 
@@ -73,7 +74,8 @@ pub(super) async fn decide<C: Clock>(
     }
     let answers = shared.keeper.call(&asked).await;
     let answers = answers.map_err(|error| store_down(&error))?;
-    shared.record(Protocol::Rls, answers.whole());
+    // A call has descriptors, and no request line.
+    shared.record((Protocol::Rls, LoggedRequest::default()), answers.whole());
     Ok(answer::response(&answers))
 }
 
