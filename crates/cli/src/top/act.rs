@@ -9,8 +9,20 @@ const BAN: &str = "1h";
 /// A change of a key, in all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    Reset { limit: String, key: Vec<String> },
-    Ban { limit: String, key: Vec<String> },
+    Reset {
+        limit: String,
+        key: Vec<String>,
+    },
+    Ban {
+        limit: String,
+        key: Vec<String>,
+    },
+    /// Other numbers for the key, as the file of overrides has them: `20/1m`, `unlimited`.
+    Override {
+        limit: String,
+        key: Vec<String>,
+        set: String,
+    },
 }
 
 impl Act {
@@ -30,11 +42,25 @@ impl Act {
                 client.post_query("/v1/bans", &query)?;
                 Ok(format!("{} is banned for {BAN}", key.join(", ")))
             }
+            Self::Override { limit, key, set } => {
+                let subject = match values(key).as_slice() {
+                    [(_, value)] => (*value).to_owned(),
+                    _ => key.join(";"),
+                };
+                let query = [("limit", &**limit), ("key", &*subject), ("set", &**set)];
+                client.put("/v1/overrides", &query)?;
+                Ok(format!("{} has {set}", key.join(", ")))
+            }
         }
     }
 
     pub(super) fn question(&self) -> String {
         let (does, limit, key) = match self {
+            Self::Override { limit, key, set } => {
+                let key = key.join(", ");
+                let key = key.escape_debug();
+                return format!("numbers of {key} under {limit}, such as 20/1m: {set}");
+            }
             Self::Reset { limit, key } => ("reset", limit, key),
             Self::Ban { limit, key } => ("ban for 1 h", limit, key),
         };

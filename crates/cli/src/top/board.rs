@@ -33,6 +33,8 @@ pub(crate) struct Board {
     pub(crate) answered: Vec<String>,
     /// Time of the latest answer, in milliseconds since 1970.
     pub(crate) at_ms: u64,
+    /// Faults and warnings of the servers.
+    pub(crate) notes: Vec<String>,
     /// Servers that did not answer, and why.
     pub(crate) failed: Vec<String>,
     pub(crate) limits: Vec<LimitRow>,
@@ -140,6 +142,12 @@ impl Board {
                     ));
                     board.at_ms = board.at_ms.max(millis(&answer));
                     board.more = board.more.max(number(&answer, "more"));
+                    let notes = list(&answer, "notes").iter().filter_map(Value::as_str);
+                    let notes = notes.map(|note| match clients.len() {
+                        1 => note.to_owned(),
+                        _ => format!("{server}: {note}"),
+                    });
+                    board.notes.extend(notes);
                     for limit in list(&answer, "limits") {
                         let name = text(limit, "limit");
                         let row = limits.entry(name.clone()).or_insert_with(|| {
@@ -259,6 +267,7 @@ impl Board {
         json!({
             "servers": self.answered,
             "failed": self.failed,
+            "notes": self.notes,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "more": self.more,
             "limit": self.limit,

@@ -17,7 +17,7 @@ use ratatui::widgets::Paragraph;
 
 use super::act::Act;
 use super::board::{Board, KeyRow, LimitRow, TopRequest};
-use super::table::{LIMIT_HEAD, key_head, key_line, limit_line};
+use super::table::{LIMIT_HEAD, key_head, key_line, limit_line, note_line};
 use super::trend::Trend;
 use crate::client::Client;
 use crate::{Failure, words};
@@ -26,6 +26,10 @@ use crate::{Failure, words};
 const POLL: Duration = Duration::from_secs(1);
 /// Maximum time for which the keyboard waits for a new board.
 const TICK: Duration = Duration::from_millis(100);
+/// Maximum length of the numbers of an override.
+const MAX_TYPED: usize = 40;
+/// Maximum number of notes.
+const MAX_NOTES: usize = 3;
 /// The table that the arrows move in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Focus {
@@ -67,6 +71,8 @@ pub(crate) struct Screen {
     key: usize,
     /// The act that waits for `y`.
     asked: Option<Act>,
+    /// The override that is being typed.
+    typed: Option<Act>,
     message: String,
     rates: BTreeMap<String, Trend>,
 }
@@ -171,6 +177,7 @@ impl Screen {
             limit: 0,
             key: 0,
             asked: None,
+            typed: None,
             message: "asking ..".into(),
             rates: BTreeMap::new(),
         }
@@ -207,7 +214,14 @@ impl Screen {
 
     fn press(&mut self, key: KeyEvent) -> Press {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if key.code == KeyCode::Char('q') || control && key.code == KeyCode::Char('c') {
+        if control && key.code == KeyCode::Char('c') {
+            return Press::Quit;
+        }
+        if let Some(act) = self.typed.take() {
+            self.type_override(act, key.code);
+            return Press::Nothing;
+        }
+        if key.code == KeyCode::Char('q') {
             return Press::Quit;
         }
         if let Some(act) = self.asked.take() {
@@ -223,6 +237,11 @@ impl Screen {
             KeyCode::Char('k') => self.focus = Focus::Keys,
             KeyCode::Char('r') => self.ask(|limit, key| Act::Reset { limit, key }),
             KeyCode::Char('b') => self.ask(|limit, key| Act::Ban { limit, key }),
+            KeyCode::Char('o') => {
+                let set = String::new();
+                self.ask(|limit, key| Act::Override { limit, key, set });
+                self.typed = self.asked.take();
+            }
             KeyCode::Up => return self.select(|place| place.saturating_sub(1)),
             KeyCode::Down => return self.select(|place| place + 1),
             _ => {}
@@ -245,8 +264,26 @@ impl Screen {
         Press::List
     }
 
+    /// Takes one key press of the numbers of an override.
+    fn type_override(&mut self, mut act: Act, pressed: KeyCode) {
+        if let Act::Override { set, .. } = &mut act {
+            match pressed {
+                KeyCode::Char(c) if set.len() < MAX_TYPED => set.push(c),
+                KeyCode::Backspace => drop(set.pop()),
+                KeyCode::Esc => return self.message.clear(),
+                KeyCode::Enter if !set.is_empty() => {
+                    self.message = format!("{} [y/n]", act.question());
+                    return self.asked = Some(act);
+                }
+                _ => {}
+            }
+        }
+        self.message = act.question();
+        self.typed = Some(act);
+    }
+
     /// Asks for the confirmation of an act on the selected key.
-    fn ask(&mut self, act: impl Fn(String, Vec<String>) -> Act) {
+    fn ask(&mut self, act: impl FnOnce(String, Vec<String>) -> Act) {
         let selected = self.board.keys.get(self.key);
         let (Some(limit), Some(row)) = (&self.board.limit, selected) else {
             self.message = "no key is selected".into();
@@ -265,6 +302,8 @@ impl Screen {
     fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
+        let notes = self.board.notes.iter().take(MAX_NOTES);
+        lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
         let limits = self.board.limits.len().clamp(1, (height / 3).max(1));
         lines.push(Line::styled(
             format!("{LIMIT_HEAD:TREND_COLUMN$}  TREND (60 s)"),
@@ -297,7 +336,7 @@ impl Screen {
         lines.resize(height.saturating_sub(2), Line::raw(""));
         lines.push(Line::raw(self.message.clone()));
         lines.push(Line::styled(
-            "l limits  k keys  arrows select  r reset  b ban  q quit",
+            "l limits  k keys  arrows select  r reset  b ban  o override  q quit",
             Style::new().add_modifier(Modifier::DIM),
         ));
         lines
@@ -356,5 +395,57 @@ fn since(row: &KeyRow, width: usize) -> String {
     match &row.since {
         Some(since) if width >= WIDE => format!("   refused since {since}"),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_is_typed_and_confirmed() {
+        let request = TopRequest {
+            limit: None,
+            by: "denied".into(),
+            window: "1m".into(),
+            count: 20,
+        };
+        let mut screen = Screen::new(request);
+        screen.board.limit = Some("login".into());
+        screen.board.reveal_keys = "raw".into();
+        screen.board.keys = vec![KeyRow {
+            key: vec!["ip=192.0.2.1".into()],
+            ..KeyRow::default()
+        }];
+        let press = |screen: &mut Screen, code| screen.press(KeyEvent::from(code));
+        let typed = |screen: &mut Screen, text: &str| {
+            for c in text.chars() {
+                assert!(matches!(press(screen, KeyCode::Char(c)), Press::Nothing));
+            }
+        };
+        typed(&mut screen, "oq9");
+        press(&mut screen, KeyCode::Backspace);
+        press(&mut screen, KeyCode::Backspace);
+        press(&mut screen, KeyCode::Enter); // nothing is typed yet
+        typed(&mut screen, "20/1m");
+        press(&mut screen, KeyCode::Enter);
+        let question = "numbers of ip=192.0.2.1 under login, such as 20/1m: 20/1m [y/n]";
+        assert_eq!(screen.message, question);
+        let Press::Act(act) = press(&mut screen, KeyCode::Char('y')) else {
+            panic!("it is confirmed");
+        };
+        let expected = Act::Override {
+            limit: "login".into(),
+            key: vec!["ip=192.0.2.1".into()],
+            set: "20/1m".into(),
+        };
+        assert_eq!(act, expected);
+        typed(&mut screen, "o2");
+        press(&mut screen, KeyCode::Esc);
+        assert!(screen.typed.is_none() && screen.message.is_empty());
+        assert!(matches!(
+            press(&mut screen, KeyCode::Char('q')),
+            Press::Quit
+        ));
     }
 }

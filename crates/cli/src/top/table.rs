@@ -7,6 +7,8 @@ use crate::words;
 
 /// Maximum width of the text of a key.
 const KEY_WIDTH: usize = 33;
+/// Maximum width of a note; JSON has all of it.
+const NOTE_WIDTH: usize = 80;
 
 /// Returns the limits and the keys, as `--once` prints them.
 pub(crate) fn table(board: &Board) -> Vec<String> {
@@ -27,7 +29,17 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
             lines.push(format!("no other key has more than {most}"));
         }
     }
+    if !board.notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(board.notes.iter().map(|note| note_line(note)));
+    }
     lines
+}
+
+/// Returns a note on one line. It may have text of a policy: no escapes of a terminal.
+pub(super) fn note_line(note: &str) -> String {
+    let shown: String = note.chars().filter(|c| !c.is_control()).collect();
+    clipped(&format!("note: {shown}"), NOTE_WIDTH)
 }
 
 pub(super) const LIMIT_HEAD: &str =

@@ -4,16 +4,23 @@ use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Key, LimitId, Time};
 use ratekeeper_policy::{Policy, RevealKeys, Rule};
+use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
 use crate::alerts::message::rfc3339;
+use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors::answer::mode;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::listener::Reply;
 use crate::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
+
+/// Maximum number of warnings in the notes.
+const MAX_CHANGES: usize = 5;
+/// Time for which a warning is in the notes, in milliseconds.
+const NOTED: u64 = 15 * 60 * 1_000;
 
 /// The parameters: `limit=NAME&by=denied&window=1m&count=20`.
 struct TopQuery {
@@ -154,7 +161,28 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "at": rfc3339(shared.unix_millis(now)),
         "limits": limits,
         "more": more,
+        "notes": notes(shared, shared.unix_millis(now)),
     })
+}
+
+/// Returns the faults of the service, and the last warnings of [`NOTED`]: those of the dashboard.
+fn notes<C: Clock>(shared: &ServiceContext<C>, now_millis: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    let store = shared.keeper.store().shared();
+    if store.is_some_and(|store| store.health().state != BreakerState::Closed) {
+        notes.push("the store does not answer: limits follow their `on_store_error`".to_owned());
+    }
+    if shared.metrics.is_rejected() {
+        notes.push("the files of the policy are refused: the old policy stays in force".to_owned());
+    }
+    let changes = shared.changes.latest().into_iter();
+    let changes = changes.filter(|it| it.kind != ChangeKind::Change);
+    let changes = changes.filter(|it| it.unix_millis + NOTED >= now_millis);
+    notes.extend(changes.take(MAX_CHANGES).map(|change| {
+        let line = change.text.lines().next().unwrap_or_default();
+        format!("{} {line}", rfc3339(change.unix_millis))
+    }));
+    notes
 }
 
 fn found<C: Clock>(
