@@ -4,7 +4,8 @@
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
 //! missing ones, and the tests that need them say so and are skipped. Envoy, an older Redis and two
 //! Valkeys come in Python packages that carry the binary of a server; Express and Flask, which
-//! route paths behind a proxy, and gRPC of two languages are installed into `target`.
+//! route paths behind a proxy, gRPC of two languages, and receivers of metrics are installed into
+//! `target`.
 
 use std::env;
 use std::path::Path;
@@ -67,9 +68,9 @@ struct Carried {
     program: &'static str,
 }
 
-/// Web frameworks, and gRPC of two languages: the program that installs each, its arguments, and a file that exists
+/// Web frameworks, gRPC of two languages, a decoder of OTLP and a statsd daemon: the program that installs each, its arguments, and a file that exists
 /// afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 4] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
     (
         "npm",
         &[
@@ -113,6 +114,28 @@ const FRAMEWORKS: [(&str, &[&str], &str); 4] = [
             "@grpc/grpc-js@1.14.1",
         ],
         "target/grpc-js-1.14.1/node_modules/@grpc/grpc-js/package.json",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/opentelemetry-proto-1.45.2",
+            "opentelemetry-proto==1.45.2",
+        ],
+        "target/opentelemetry-proto-1.45.2/opentelemetry/proto/metrics/v1/metrics_pb2.py",
+    ),
+    (
+        "npm",
+        &[
+            "install",
+            "--prefix=target/statsd-0.9.0",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "statsd@0.9.0",
+        ],
+        "target/statsd-0.9.0/node_modules/statsd/stats.js",
     ),
 ];
 

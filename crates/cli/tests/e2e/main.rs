@@ -23,6 +23,7 @@ mod geo;
 mod guide;
 mod harness;
 mod imports;
+mod incidents;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
 mod outage;
@@ -30,6 +31,8 @@ mod password;
 mod paths;
 mod permits;
 mod phases;
+#[path = "../../../server/tests/service/promtool.rs"]
+mod promtool;
 mod readme;
 mod recipes;
 mod reload;
@@ -38,6 +41,7 @@ mod sentinel;
 mod soak;
 mod store;
 mod store_faults;
+mod telemetry;
 mod tls;
 mod tokens;
 mod top;

@@ -1,0 +1,297 @@
+//! Five incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use ratekeeper::{Clock, ManualClock, Timer};
+use ratekeeper_core::{Nanos, Origin, Time};
+use ratekeeper_server::{Config, Door, Event, Service};
+use serde_json::{Value, json};
+
+use crate::harness::visitor::{Caller, Visitor};
+use crate::promtool::{Scrape, monitoring, prove, staged};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const GUIDE: &str = include_str!("../../../../docs/guide/is-it-effective.md");
+
+const POLICY: &str = r#"
+version = 1
+reveal_keys = "raw"
+STORE
+[[limit]]
+name  = "login"
+key   = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name  = "api"
+key   = ["attr:customer"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+"#;
+const DEAD_STORE: &str = "[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
+
+/// A clock that stands still, with a wall clock that the test sets.
+struct SetClock {
+    clock: ManualClock,
+    ahead_seconds: AtomicI64,
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn origin(&self) -> Origin {
+        self.clock.origin()
+    }
+
+    fn wall(&self) -> u64 {
+        let ahead = self.ahead_seconds.load(Ordering::Relaxed) * 1_000_000_000;
+        let unix = self.origin().unix_nanos(self.now());
+        unix.saturating_add_signed(ahead)
+    }
+}
+
+impl Timer for SetClock {
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+        self.clock.sleep_async(span)
+    }
+}
+
+struct Stage {
+    service: Service,
+    clock: Arc<SetClock>,
+    events: Receiver<Event>,
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new(store: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let path = dir.path().join("ratekeeper.toml");
+        std::fs::write(&path, POLICY.replace("STORE", store)).expect("it is writable");
+        let (sink, events) = channel();
+        let mut config = Config::new(path);
+        config.watch = false;
+        config.admin_writes = Some(ratekeeper_policy::AdminWrites::Open);
+        let doors = ["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
+        let config = doors.iter().fold(config, |config, door| {
+            config.listen(door).expect("it is right")
+        });
+        let config = config.on_event(move |event| {
+            let _ = sink.send(event.clone()); // the test may be over
+        });
+        let clock = Arc::new(SetClock {
+            clock: ManualClock::at(Origin::from_unix_nanos(1_767_225_600_000_000_000)),
+            ahead_seconds: AtomicI64::new(0),
+        });
+        let service = Service::start_with(&config, Arc::clone(&clock)).expect("it starts");
+        Self {
+            service,
+            clock,
+            events,
+            dir,
+        }
+    }
+
+    fn door(&self, door: Door) -> SocketAddr {
+        self.service.address(door).expect("it is open")
+    }
+
+    fn get(&self, target: &str) -> String {
+        Visitor::at(1).get(self.door(Door::Admin), target).body
+    }
+
+    fn ask(&self, attribute: &str, values: impl IntoIterator<Item = String>) {
+        let mut caller = Caller::connect(self.door(Door::Http));
+        for value in values {
+            let body = json!({ "attributes": { (attribute): value } }).to_string();
+            caller.post_json("/v1/check", &body);
+        }
+    }
+
+    /// Waits for an event.
+    fn wait(&self, wanted: impl Fn(&Event) -> bool) {
+        let next = || self.events.recv_timeout(PATIENCE).expect("the event comes");
+        while !wanted(&next()) {}
+    }
+
+    fn scrape(&self) -> Scrape {
+        Scrape::read(&self.get("/metrics"))
+    }
+
+    /// Returns what the page asks for; it is made once a second.
+    fn dashboard(&self) -> Value {
+        self.clock.clock.advance(Nanos::SECOND);
+        serde_json::from_str(&self.get("/v1/dashboard")).expect("JSON")
+    }
+
+    /// Returns the document and the table of `ratekeeper top --once`.
+    fn top(&self) -> (Value, String) {
+        let run = |json: &[&str]| {
+            let server = format!("http://{}", self.door(Door::Admin));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+            command
+                .args(["top", "--once", "--server", &server])
+                .args(json);
+            let ran = command.env("NO_COLOR", "1").output().expect("it runs");
+            String::from_utf8(ran.stdout).expect("text")
+        };
+        let document = serde_json::from_str(&run(&["--json"])).expect("JSON");
+        (document, run(&[]))
+    }
+}
+
+fn stage_abuser(stage: &Stage) {
+    stage.ask("user", (0..200).map(|_| "mallory".to_owned()));
+}
+
+fn stage_low_number(stage: &Stage) {
+    stage.ask("customer", (0..600).map(|it| (it % 150).to_string()));
+}
+
+fn stage_store(stage: &Stage) {
+    stage.ask("user", (0..30).map(|_| "ada".to_owned()));
+    stage.wait(|event| matches!(event, Event::StoreDown { .. }));
+}
+
+fn stage_refused_policy(stage: &Stage) {
+    let path: &Path = stage.dir.path();
+    std::fs::write(path.join("ratekeeper.toml"), "version = 7").expect("it is writable");
+    let reloaded = Visitor::at(1).post(stage.door(Door::Admin), "/v1/reload");
+    assert_eq!(reloaded.status, 422, "{}", reloaded.body);
+}
+
+fn stage_clock_step(stage: &Stage) {
+    stage.clock.ahead_seconds.store(3_600, Ordering::Relaxed);
+    stage.wait(|event| matches!(event, Event::Reloaded { .. }));
+}
+
+/// Returns the entry of a list that has that value in a field.
+fn entry(list: &Value, field: &str, value: &str) -> Value {
+    let mut entries = list.as_array().into_iter().flatten();
+    entries
+        .find(|it| it[field] == value)
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// Returns true if a text of a list, or of the field `text` of its entries, has these words.
+fn mentions(list: &Value, words: &str) -> bool {
+    let mut entries = list.as_array().into_iter().flatten();
+    let text = |it: &Value| it["text"].as_str().or(it.as_str()).map(str::to_owned);
+    entries.any(|it| text(it).is_some_and(|text| text.contains(words)))
+}
+
+struct Incident {
+    /// As in the guide.
+    name: &'static str,
+    store: &'static str,
+    stage: fn(&Stage),
+    dashboard: fn(&Value) -> bool,
+    top: fn(&Value) -> bool,
+    /// In the table of `top`.
+    printed: &'static str,
+    alert: &'static str,
+}
+
+const INCIDENTS: [Incident; 5] = [
+    Incident {
+        name: "an abuser",
+        store: "",
+        stage: stage_abuser,
+        dashboard: |it| {
+            let login = entry(&it["limits"], "name", "login");
+            login["distinct_denied"] == 1 && login["busiest"] == login["denied"]
+        },
+        top: |it| {
+            let login = entry(&it["limits"], "limit", "login");
+            login["distinct_denied"] == 1 && it["keys"][0]["key"][0] == "attr:user=mallory"
+        },
+        printed: "1 (one key)",
+        alert: "RatekeeperOneKeyDenied",
+    },
+    Incident {
+        name: "a number that is too low",
+        store: "",
+        stage: stage_low_number,
+        dashboard: |it| {
+            let api = entry(&it["limits"], "name", "api");
+            api["distinct_denied"].as_u64() > Some(100) && api["busiest"].as_u64() < Some(10)
+        },
+        top: |it| {
+            let api = entry(&it["limits"], "limit", "api");
+            api["distinct_denied"].as_u64() > Some(100) && api["busiest"].as_u64() < Some(10)
+        },
+        printed: "(many keys)",
+        alert: "RatekeeperManyKeysDenied",
+    },
+    Incident {
+        name: "a store that fails",
+        store: DEAD_STORE,
+        stage: stage_store,
+        dashboard: |it| it["store"]["state"] != "up" && mentions(&it["changes"], "store down"),
+        top: |it| mentions(&it["notes"], "the store does not answer"),
+        printed: "note: the store does not answer",
+        alert: "RatekeeperStoreFails",
+    },
+    Incident {
+        name: "a policy that is refused",
+        store: "",
+        stage: stage_refused_policy,
+        dashboard: |it| mentions(&it["changes"], "policy refused"),
+        top: |it| mentions(&it["notes"], "the files of the policy are refused"),
+        printed: "note: the files of the policy are refused",
+        alert: "RatekeeperReloadRejected",
+    },
+    Incident {
+        name: "a clock that is set",
+        store: "",
+        stage: stage_clock_step,
+        dashboard: |it| mentions(&it["changes"], "the wall clock was set by +3600 s"),
+        top: |it| mentions(&it["notes"], "the wall clock was set by +3600 s"),
+        printed: "the wall clock was set by +3600 s",
+        alert: "RatekeeperWallClockSet",
+    },
+];
+
+#[test]
+fn each_incident_is_found_in_each_view_alone() {
+    let rules = monitoring("ratekeeper.rules.yml").display().to_string();
+    let mut tests = format!("rule_files: ['{rules}']\nevaluation_interval: 1m\ntests:\n");
+    for incident in INCIDENTS {
+        let Incident { name, alert, .. } = incident;
+        let row = GUIDE
+            .lines()
+            .find(|line| line.starts_with(&format!("| {name} |")));
+        let row = row.unwrap_or_else(|| panic!("no row of {name}"));
+        assert!(row.contains(&format!("[{alert}]")), "{row}");
+
+        let stage = Stage::new(incident.store);
+        let quiet = |document: &Value| !(incident.dashboard)(document);
+        if incident.store.is_empty() {
+            assert!(quiet(&stage.dashboard()), "{name} before it happens");
+            assert!(!(incident.top)(&stage.top().0), "{name} before it happens");
+        }
+        let before = stage.scrape();
+        (incident.stage)(&stage);
+        let dashboard = stage.dashboard();
+        assert!(!quiet(&dashboard), "{name}: {dashboard:#}");
+        let (document, printed) = stage.top();
+        assert!((incident.top)(&document), "{name}: {document:#}");
+        assert!(printed.contains(incident.printed), "{name}: {printed}");
+        tests += &staged(name, (&before, &stage.scrape()), alert);
+    }
+    let directory = tempfile::tempdir().expect("a directory of its own");
+    let file = directory.path().join("incidents.yml");
+    std::fs::write(&file, &tests).expect("it is writable");
+    prove(&["test", "rules", &file.display().to_string()], "");
+}
