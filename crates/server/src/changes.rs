@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ratekeeper::{Clock, Keeper};
+use ratekeeper_core::Time;
 use ratekeeper_store::AnyStore;
 
 use crate::Event;
@@ -28,6 +29,9 @@ pub(crate) struct Changes(Mutex<VecDeque<Change>>);
 /// Something that happened to the service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
+    /// By the clock that is never set.
+    pub(crate) at: Time,
+    /// By the wall clock, as it was then.
     pub(crate) unix_millis: u64,
     pub(crate) kind: ChangeKind,
     pub(crate) text: String,
@@ -78,19 +82,22 @@ impl Changes {
         let changes = Arc::clone(self);
         Sink(Arc::new(move |event| {
             if let Some(kind) = ChangeKind::of(event) {
-                let now = keeper.wall_origin().unix_nanos(keeper.clock().now());
-                changes.note(now / 1_000_000, kind, &event.to_string());
+                let now = keeper.clock().now();
+                let unix = keeper.wall_origin().unix_nanos(now);
+                changes.note((now, unix / 1_000_000), kind, &event.to_string());
             }
             (sink.0)(event);
         }))
     }
 
-    pub(crate) fn note(&self, unix_millis: u64, kind: ChangeKind, text: &str) {
+    /// Keeps a change, with its time by the clock and by the wall clock.
+    pub(crate) fn note(&self, (at, unix_millis): (Time, u64), kind: ChangeKind, text: &str) {
         let mut changes = self.0.lock();
         if changes.len() == MAX_CHANGES {
             changes.pop_front();
         }
         changes.push_back(Change {
+            at,
             unix_millis,
             kind,
             text: text.chars().take(MAX_TEXT_CHARS).collect(),
@@ -111,7 +118,11 @@ mod tests {
     fn the_last_changes_are_kept_and_long_texts_are_cut() {
         let changes = Changes::default();
         for at in 0..250 {
-            changes.note(at, ChangeKind::Change, &"\u{e9}".repeat(1_000));
+            changes.note(
+                (Time::ZERO, at),
+                ChangeKind::Change,
+                &"\u{e9}".repeat(1_000),
+            );
         }
         let kept = changes.latest();
         assert_eq!(kept.len(), MAX_CHANGES);

@@ -123,14 +123,16 @@ impl Statsd {
 /// Returns a socket to the server, whose name is resolved each time, because it may move.
 async fn connect(address: &str) -> Option<UdpSocket> {
     let found = timeout(RESOLVE, tokio::net::lookup_host(address)).await;
-    let to = found.ok()?.ok()?.next()?;
+    let found: Vec<SocketAddr> = found.ok()?.ok()?.collect();
+    // `localhost` is both, and the servers of this protocol mostly listen on IPv4 alone.
+    let to = found.iter().find(|to| to.is_ipv4()).or(found.first())?;
     let any: SocketAddr = if to.is_ipv4() {
         ([0, 0, 0, 0], 0).into()
     } else {
         ([0_u16; 8], 0).into()
     };
     let socket = UdpSocket::bind(any).await.ok()?;
-    socket.connect(to).await.ok()?;
+    socket.connect(*to).await.ok()?;
     Some(socket)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,7 +127,7 @@ fn a_receiver_of_otlp_gets_all_metrics_and_events() {
          service_name = \"edge\"\nheaders = {{ Authorization = \"file:token\" }}\n{LIMIT}"
     );
     let path = written(dir, &otlp);
-    let service = Service::start(dir, &path);
+    let mut service = Service::start(dir, &path);
     let (http, admin) = (service.http(), service.admin());
     ask(http, 12);
     let wanted = clock::poll("metrics with the refusals, and events", PATIENCE, || {
@@ -145,7 +146,11 @@ fn a_receiver_of_otlp_gets_all_metrics_and_events() {
     });
     wanted.unwrap_or_else(|error| panic!("{error}\n{:#?}", received(&receiver)));
     let scraped = Visitor::at(1).get(admin, "/metrics").body;
-    drop(service); // it sends what is left
+    service.process.signal("TERM");
+    service
+        .process
+        .end()
+        .expect("it sends what is left, and ends");
 
     let messages = received(&receiver);
     for message in &messages {
@@ -338,10 +343,10 @@ fn a_statsd_daemon_counts_what_envoys_rules_and_limits_did() {
     }
     let counters = |word: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", management)).ok()?;
-        std::io::Write::write_all(&mut stream, format!("{word}\nquit\n").as_bytes()).ok()?;
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut text).ok()?;
-        Some(text)
+        stream.write_all(format!("{word}\n").as_bytes()).ok()?;
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let lines: Vec<_> = lines.take_while(|line| line != "END").collect();
+        Some(lines.join("\n"))
     };
     let expected = [
         "'ratelimit.service.rate_limit.edge.path_/api_v1.total_hits': 5",

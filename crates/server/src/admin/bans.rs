@@ -191,7 +191,7 @@ async fn set<C: Clock>(
         tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
     }
     let text = format!("key {parts} of limit {limit} {did}");
-    let at = shared.unix_millis(now);
+    let at = (now, shared.unix_millis(now));
     shared.changes.note(at, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,

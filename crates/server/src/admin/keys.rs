@@ -132,7 +132,7 @@ pub(super) async fn reset<C: Clock>(
     let limit = &*rule.limit.name;
     tracing::warn!(event = "key.reset", limit, key = reveal.text(rule, key));
     let text = format!("reset: {limit} ({})", shown.escape_debug());
-    let at = shared.unix_millis(now);
+    let at = (now, shared.unix_millis(now));
     shared.changes.note(at, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,

@@ -2,7 +2,7 @@
 
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{Key, LimitId, Time};
+use ratekeeper_core::{Key, LimitId, Nanos, Time};
 use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ use crate::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow
 
 /// Maximum number of warnings in the notes.
 const MAX_CHANGES: usize = 5;
-/// Time for which a warning is in the notes, in milliseconds.
-const NOTED: u64 = 15 * 60 * 1_000;
+/// Time for which a warning is in the notes.
+const NOTED: Nanos = Nanos::from_secs(15 * 60);
 
 /// The parameters: `limit=NAME&by=denied&window=1m&count=20`.
 struct TopQuery {
@@ -161,12 +161,12 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "at": rfc3339(shared.unix_millis(now)),
         "limits": limits,
         "more": more,
-        "notes": notes(shared, shared.unix_millis(now)),
+        "notes": notes(shared, now),
     })
 }
 
 /// Returns the faults of the service, and the last warnings of [`NOTED`]: those of the dashboard.
-fn notes<C: Clock>(shared: &ServiceContext<C>, now_millis: u64) -> Vec<String> {
+fn notes<C: Clock>(shared: &ServiceContext<C>, now: Time) -> Vec<String> {
     let mut notes = Vec::new();
     let store = shared.keeper.store().shared();
     if store.is_some_and(|store| store.health().state != BreakerState::Closed) {
@@ -177,7 +177,7 @@ fn notes<C: Clock>(shared: &ServiceContext<C>, now_millis: u64) -> Vec<String> {
     }
     let changes = shared.changes.latest().into_iter();
     let changes = changes.filter(|it| it.kind != ChangeKind::Change);
-    let changes = changes.filter(|it| it.unix_millis + NOTED >= now_millis);
+    let changes = changes.filter(|it| now.since(it.at) <= NOTED);
     notes.extend(changes.take(MAX_CHANGES).map(|change| {
         let line = change.text.lines().next().unwrap_or_default();
         format!("{} {line}", rfc3339(change.unix_millis))

@@ -187,7 +187,8 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
     if each.is_empty() {
         return;
     }
-    let at = shared.unix_millis(answer.decided_at());
+    let at = answer.decided_at();
+    let at = (at, shared.unix_millis(at));
     let text = format!("reset: {}", each.join(", "));
     shared.changes.note(at, ChangeKind::Change, &text);
 }
