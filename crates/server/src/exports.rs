@@ -5,19 +5,23 @@
 //! ```
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
+use ratekeeper_policy::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::alerts::webhook::{self, Delivery};
+use crate::alerts::Alerts;
+use crate::alerts::webhook::{self, Delivery, Webhook};
 use crate::context::ServiceContext;
 use crate::otlp::Otlp;
 use crate::statsd::Statsd;
 use crate::tasks::keep;
+use crate::{Config, StartError};
 
 /// Maximum time for which a service that stops sends messages that wait.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
@@ -39,6 +43,32 @@ pub(crate) struct RunningExports {
 }
 
 impl Exports {
+    /// Reads the receivers of a policy in the folder `home`, and creates the alerts that go to one.
+    ///
+    /// # Errors
+    /// [`StartError::Alerts`] or [`StartError::Otlp`] if a secret or certificate is missing.
+    pub(crate) fn new(
+        config: &Config,
+        settings: &Settings,
+        home: &Path,
+    ) -> Result<(Alerts, Self), StartError> {
+        let webhook = settings.alerts.webhook.as_ref();
+        let webhook = webhook.map(|webhook| Webhook::new(webhook, home));
+        let (alerts, webhook) = Alerts::new(&settings.alerts, webhook.transpose()?)?;
+        let otlp = settings.otlp.as_ref();
+        let otlp = otlp.map(|otlp| Otlp::new(otlp, config, home)).transpose()?;
+        if let Some(events) = &config.events {
+            events.close(); // nothing but an exporter takes them
+        }
+        let statsd = settings.statsd.as_ref().map(Statsd::new);
+        let exports = Self {
+            webhook,
+            otlp,
+            statsd,
+        };
+        Ok((alerts, exports))
+    }
+
     /// Starts a task for each receiver; `instance` names this process on its machine.
     pub(crate) fn start<C: Clock + 'static>(
         self,

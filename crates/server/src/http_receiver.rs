@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{Request, Response, Uri, header, request};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -154,7 +154,7 @@ where
             0 => None,
             most => Limited::new(body, most).collect().await.ok(),
         };
-        let body = read.map(|read| read.to_bytes()).unwrap_or_default();
+        let body = read.map(Collected::to_bytes).unwrap_or_default();
         Ok(Response::from_parts(head, body))
     });
     tokio::select! {

@@ -21,8 +21,6 @@ use crate::addresses::Doors;
 #[cfg(feature = "proxy")]
 use crate::addresses::own_upstream;
 use crate::admin::AdminDoor;
-use crate::alerts::Alerts;
-use crate::alerts::webhook::Webhook;
 use crate::background::start_tasks;
 use crate::capacity::Capacity;
 use crate::connections::Connections;
@@ -38,9 +36,7 @@ use crate::exports::Exports;
 use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
 use crate::opening::{Opening, ServePlace};
-use crate::otlp::Otlp;
 use crate::signals::{Signals, wait_for_the_end};
-use crate::statsd::Statsd;
 use crate::store_secrets::StoreSecrets;
 use crate::tls::ListenerTls;
 use crate::watch::Watcher;
@@ -113,20 +109,7 @@ impl Service {
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
-        let webhook = settings.alerts.webhook.as_ref();
-        let webhook = webhook
-            .map(|webhook| Webhook::new(webhook, home))
-            .transpose()?;
-        let (alerts, webhook) = Alerts::new(&settings.alerts, webhook)?;
-        let otlp = settings.otlp.as_ref();
-        let exports = Exports {
-            webhook,
-            otlp: otlp.map(|otlp| Otlp::new(otlp, config, home)).transpose()?,
-            statsd: settings.statsd.as_ref().map(Statsd::new),
-        };
-        if let Some(events) = &config.events {
-            events.close(); // nothing but an exporter takes them
-        }
+        let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind()?;
         let proxy = config
             .proxy_settings(settings)

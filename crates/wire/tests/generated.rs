@@ -36,14 +36,14 @@ fn generate() -> BTreeMap<PathBuf, Vec<u8>> {
     }
     files.insert(home("src/descriptors.bin"), bare.encode_to_vec());
 
-    let sent = protox::compile(SENT, [home("proto")]).expect("the protos compile");
+    let exported = protox::compile(SENT, [home("proto")]).expect("the protos compile");
     // The two versions of reflection have the same messages: one of them is code.
     let coded = |name: &str| !name.contains("v1alpha");
     let set = FileDescriptorSet {
         file: set
             .file
             .into_iter()
-            .chain(sent.file)
+            .chain(exported.file)
             .filter(|file| coded(file.name()))
             .collect(),
     };

@@ -359,7 +359,7 @@ fn a_statsd_daemon_counts_what_envoys_rules_and_limits_did() {
         let text = counters("counters")?;
         // Slashes of names are hyphens to this daemon.
         let has = |line: &&str| text.contains(&line.replace("_/", "_-"));
-        expected.iter().all(|line| has(&line)).then_some(())
+        expected.iter().all(&has).then_some(())
     });
     all.unwrap_or_else(|error| panic!("{error}\n{:?}\n{}", counters("counters"), daemon.log()));
     let gauges = counters("gauges").expect("the daemon answers");

@@ -101,7 +101,7 @@ pub(super) async fn check<C: Clock + 'static>(
     let answer = if options.held {
         let answer = ask(shared, &check, CheckCall::Check).await?;
         let id = check.request_id();
-        let asked = (Protocol::Http, check.logged(&id));
+        let asked = (Protocol::Http, check.logged(id.as_ref()));
         hold::answer(shared, (caller, asked), answer).await
     } else {
         decide(shared, &check).await?
@@ -233,7 +233,7 @@ async fn decide<C: Clock>(
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    shared.record((Protocol::Http, check.logged(&id)), &answer);
+    shared.record((Protocol::Http, check.logged(id.as_ref())), &answer);
     Ok(answer)
 }
 

@@ -128,11 +128,11 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the request for the log; `id` is [`request_id`](Self::request_id).
-    pub(super) fn logged<'s>(&'s self, id: &'s Option<(&'s str, &'s [u8])>) -> LoggedRequest<'s> {
+    pub(super) fn logged<'s>(&'s self, id: Option<&'s (&'s str, &'s [u8])>) -> LoggedRequest<'s> {
         LoggedRequest {
             method: &self.request.method,
             path: target(&self.request.path, &self.request.query).0,
-            headers: id.as_slice(),
+            headers: id.map(std::slice::from_ref).unwrap_or_default(),
         }
     }
 
