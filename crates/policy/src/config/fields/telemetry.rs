@@ -12,7 +12,7 @@ pub(super) static OTLP: TableSpec = TableSpec {
         required(
             "endpoint",
             Shape::TEXT,
-            "\"http://127.0.0.1:4318\"",
+            "\"https://otlp.example.com\"",
             "URL of the receiver, to which /v1/metrics and /v1/logs are appended; protobuf over \
              HTTP.",
         ),
@@ -36,26 +36,26 @@ pub(super) static OTLP: TableSpec = TableSpec {
         optional(
             "interval",
             pattern(SPAN),
-            "\"15s\"",
+            "\"30s\"",
             "Time between two messages with metrics, from 1s to 1h (default 15s).",
         ),
         optional(
             "service_name",
             pattern(SERVICE_NAME),
-            "\"ratekeeper\"",
+            "\"edge\"",
             "Resource attribute service.name, 1 to 100 letters, digits, dots, hyphens or underscores \
              (default \"ratekeeper\").",
         ),
         optional(
             "metrics",
             Shape::Flag,
-            "true",
+            "false",
             "Sends metrics (default true).",
         ),
         optional(
             "events",
             Shape::Flag,
-            "true",
+            "false",
             "Sends events, as log records (default true).",
         ),
     ],
@@ -90,7 +90,7 @@ pub(super) static STATSD: TableSpec = TableSpec {
         optional(
             "interval",
             pattern(SPAN),
-            "\"10s\"",
+            "\"5s\"",
             "Time between two messages, from 1s to 1h (default 10s).",
         ),
     ],
