@@ -386,3 +386,34 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
     let ended = || (!terminal.screen().contains("q quit")).then_some(());
     clock::poll("end of the screen", Duration::from_secs(10), ended).expect("q ends it");
 }
+
+#[test]
+fn an_override_is_typed_on_the_screen_and_in_force() {
+    let Some(tmux) = find("tmux") else { return };
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let overrides = dir.path().join("overrides.csv");
+    std::fs::write(&overrides, "limit,key,set\n").expect("the directory is writable");
+    let path = dir.path().join("policy.toml");
+    let text = "version = 1\nreveal_keys = \"raw\"\noverrides = \"overrides.csv\"\n\
+                [listen]\nadmin_writes = \"open\"\n\
+                [[limit]]\nname = \"login\"\nkey = [\"attr:user\"]\nlimit = \"2/1h\"\n";
+    std::fs::write(&path, text).expect("the directory is writable");
+    let service = Service::start_with(dir.path(), &path, &[]);
+    ask(service.http(), ("user", "ada"), 3);
+    let program = env!("CARGO_BIN_EXE_ratekeeper");
+    let command = format!("{program} top --server {}; sleep 60", url(&service));
+    let terminal = Terminal::open(&tmux, dir.path().join("tmux"), (100, 24), &command);
+    terminal.shows(&["KEY OF login", "attr:user=ada"]);
+    terminal.press("o");
+    terminal.shows(&["numbers of attr:user=ada under login, such as 20/1m:"]);
+    terminal.press("9/1h");
+    terminal.press("Enter");
+    terminal.shows(&["such as 20/1m: 9/1h [y/n]"]);
+    terminal.press("y");
+    terminal.shows(&["attr:user=ada has 9/1h"]);
+    let written = std::fs::read_to_string(&overrides).expect("it is there");
+    assert!(written.contains("login,ada,9/1h"), "{written}");
+    let body = json!({ "attributes": { "user": "ada" } }).to_string();
+    let answer = Visitor::at(2).post_json(service.http(), "/v1/check", &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
