@@ -362,6 +362,10 @@ fn a_statsd_daemon_counts_what_envoys_rules_and_limits_did() {
         expected.iter().all(&has).then_some(())
     });
     all.unwrap_or_else(|error| panic!("{error}\n{:?}\n{}", counters("counters"), daemon.log()));
+    ask(service.http(), 1);
+    let one_more = "'ratekeeper.decisions.login.denied.enforce': 4";
+    let grown = || counters("counters")?.contains(one_more).then_some(());
+    clock::poll("what the counter has grown", PATIENCE, grown).expect("one more, not all again");
     let gauges = counters("gauges").expect("the daemon answers");
     assert!(
         gauges.contains("'ratekeeper.limit_quota.login': 2"),
