@@ -4,8 +4,8 @@
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
 //! missing ones, and the tests that need them say so and are skipped. Envoy, an older Redis and two
 //! Valkeys come in Python packages that carry the binary of a server; Express and Flask, which
-//! route paths behind a proxy, gRPC of two languages, and receivers of metrics are installed into
-//! `target`.
+//! route paths behind a proxy, gRPC of two languages, receivers of metrics and a suite for WebSocket
+//! are installed into `target`.
 
 use std::env;
 use std::path::Path;
@@ -68,9 +68,9 @@ struct Carried {
     program: &'static str,
 }
 
-/// Web frameworks, gRPC of two languages, a decoder of OTLP and a statsd daemon: the program that installs each, its arguments, and a file that exists
-/// afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
+/// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
+/// that installs each, its arguments, and a file that exists afterwards.
+const FRAMEWORKS: [(&str, &[&str], &str); 7] = [
     (
         "npm",
         &[
@@ -136,6 +136,17 @@ const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
             "statsd@0.9.0",
         ],
         "target/statsd-0.9.0/node_modules/statsd/stats.js",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/kosoku-0.1.0",
+            "websockets==15.0.1",
+            "kosoku==0.1.0",
+        ],
+        "target/kosoku-0.1.0/kosoku/__init__.py",
     ),
 ];
 

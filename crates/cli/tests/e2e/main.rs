@@ -20,6 +20,7 @@ mod founding;
 mod gateway;
 mod gateway_random;
 mod gateway_tls;
+mod gateway_websocket;
 mod geo;
 mod guide;
 mod harness;
