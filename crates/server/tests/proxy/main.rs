@@ -8,8 +8,10 @@ mod bodies;
 mod faults;
 mod forwarding;
 mod h2;
+mod h2_frames;
 mod h2_upstream;
 mod limits;
+mod load;
 mod message;
 mod random;
 mod routes;
@@ -24,6 +26,7 @@ use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use ratekeeper_policy::AdminWrites;
 use ratekeeper_server::{Config, Door, Service, StartError};
 use tempfile::TempDir;
 
@@ -76,6 +79,7 @@ impl Proxy {
         std::fs::write(&path, text).unwrap();
         let mut config = Config::new(&path);
         config.watch = false;
+        config.admin_writes = Some(AdminWrites::Open);
         let config = config.listen("admin=127.0.0.1:0").unwrap();
         Service::start(&config)
     }
@@ -90,6 +94,15 @@ impl Proxy {
 
     fn client(&self) -> Client {
         Client::new(self.address())
+    }
+
+    /// Reads the policy again.
+    fn reload(&self) {
+        let mut admin = Client::new(self.service.address(Door::Admin).unwrap());
+        let request = "POST /v1/reload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
+        let response = admin.ask(request);
+        let is_new = response.text().contains("\"reloaded\":true");
+        assert!(is_new, "{}", response.text());
     }
 
     /// Returns the value of a metric, by its name and labels.

@@ -14,9 +14,13 @@ const REQUESTS: u32 = 3_000;
 const SEED: u64 = 0x5eed_0016;
 
 /// Numbers of a seed (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -29,7 +33,7 @@ impl Random {
         usize::try_from(self.next() % most as u64).unwrap()
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
@@ -140,7 +144,7 @@ fn what_one_side_sends_the_other_receives() {
         Next::Request
     });
     let proxy = Proxy::in_front_of(&upstream);
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut client = Client::new(proxy.address());
     for number in 0..REQUESTS {
         if random.below(50) == 0 {
