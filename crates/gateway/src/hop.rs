@@ -112,11 +112,11 @@ fn is(token: &str, word: &str) -> bool {
     token.eq_ignore_ascii_case(word)
 }
 
-/// Returns the elements of a field that is a list, without parameters that are not text.
+/// Returns the elements of a field that is a list, without those that are not text.
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let tokens = texts.flat_map(|text| text.split(','));
+    let elements = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let tokens = elements.filter_map(|element| std::str::from_utf8(element).ok());
     tokens.map(str::trim).filter(|token| !token.is_empty())
 }
 
@@ -204,6 +204,16 @@ mod tests {
             put(hop, &mut headers);
             assert_eq!(headers, map(after), "{before:?}");
         }
+    }
+
+    #[test]
+    fn bytes_beside_a_name_do_not_hide_it() {
+        let mut headers = map(&[("x-a", "1")]);
+        let value = HeaderValue::from_bytes(b"\xe9, X-A, \xe9, host").unwrap();
+        headers.insert(header::CONNECTION, value);
+        assert_eq!(wrong_connection(&headers).as_deref(), Some("host"));
+        remove(&mut headers);
+        assert!(headers.is_empty(), "{headers:?}");
     }
 
     #[test]
