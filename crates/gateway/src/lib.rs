@@ -26,6 +26,8 @@ mod download;
 mod error;
 mod examine;
 mod forwarded;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod gateway;
 mod hop;
 mod outgoing;
@@ -38,6 +40,8 @@ pub use download::{DownloadBody, DownloadError};
 pub use error::{ForwardError, UpstreamFailure};
 pub use examine::{Malformed, examine};
 pub use forwarded::{Client, ClientScheme, Trust};
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::check_head;
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, MAX_BYTES, Severity, parse, render};
+use ratekeeper_policy::{UpstreamUrl, normal_path};
 
 /// Parses, checks the invariants of every text, and returns the findings.
 fn check(text: &str) -> Vec<Diagnostic> {
@@ -88,6 +89,40 @@ fn the_corpus_of_the_fuzzer_is_read() {
         files += 1;
     }
     assert!(files >= 10, "{files}");
+}
+
+/// Checks the text as the fuzz target `upstream` does.
+fn check_upstream(text: &str) {
+    if let Ok(url) = text.parse::<UpstreamUrl>() {
+        assert_eq!(url.to_string().parse(), Ok(url.clone()));
+        let address = url.address();
+        let (host, port) = address.rsplit_once(':').unwrap();
+        assert_eq!((host, port), (&*url.host, &*url.port.to_string()));
+    }
+    let normal = normal_path(text);
+    let normal = std::str::from_utf8(normal.as_ref()).unwrap();
+    assert!(normal.starts_with('/'), "{normal}");
+    assert_eq!(normal_path(normal).as_ref(), normal.as_bytes());
+}
+
+#[test]
+fn the_corpus_of_upstreams_is_read_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/upstream");
+    let mut files = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        check_upstream(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files >= 6, "{files}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_an_upstream_or_an_error(
+        text in "(http|https|h2c|ftp)?(:|://)?[\\[\\]:@a-c0-9./?#-]{0,30}|\\PC{0,40}",
+    ) {
+        check_upstream(&text);
+    }
 }
 
 /// Returns a policy of `count` limits; `line` is added to each.

@@ -1,0 +1,266 @@
+//! Fuzzing: a head of a request or a response made of any bytes, and what must hold of it on the
+//! other side. Compiled for the fuzzer and for tests alone.
+//!
+//! ```text
+//!   bytes                 the first names the version and the trust in the peer
+//!     0/p?q=1             the target
+//!     Connection: x-a     a field in each line
+//! ```
+
+#![expect(clippy::unwrap_used, reason = "a failure of the fuzzer is a panic")]
+
+use std::net::Ipv4Addr;
+
+use http::header::{CONNECTION, COOKIE, FORWARDED, HOST, TE, UPGRADE, VIA};
+use http::request::Parts;
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
+
+use crate::outgoing::{Form, fit, prepare, prepare_response};
+use crate::{Client, ClientScheme, Trust, X_REQUEST_ID, examine};
+
+/// Fields of a connection that are never passed on.
+const OF_A_CONNECTION: [&str; 5] = [
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "transfer-encoding",
+];
+/// Fields that the gateway writes, whatever came.
+const WRITTEN: [&str; 12] = [
+    "connection",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "te",
+    "upgrade",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-request-id",
+];
+
+/// Checks the request, and the response with the same fields.
+///
+/// # Panics
+/// If the upstream would see a field that it must not see, or miss one; likewise the client.
+pub fn check_head(bytes: &[u8]) {
+    let Some((parts, trust)) = head(bytes) else {
+        return; // no parser of HTTP returns such a head
+    };
+    check_response(&parts.headers);
+    if examine(&parts).is_err() {
+        return;
+    }
+    let client = Client {
+        peer: Ipv4Addr::new(192, 0, 2, 1).into(),
+        trust,
+        address_field: Some(HeaderName::from_static("cf-connecting-ip")),
+        scheme: ClientScheme::Https,
+    };
+    let mut sent = parts.clone();
+    let hop = prepare(&mut sent, &client, HeaderValue::from_static("id-1"));
+    let mut request = Request::from_parts(sent, String::new());
+    let own = || Some(Authority::from_static("app.internal:443"));
+    for form in [Form::Http1, Form::Http2(Scheme::HTTPS, own()), Form::Http1] {
+        fit(&mut request, &form, hop);
+        let headers = request.headers();
+        check_connection(&form, headers);
+        check_fields_about_the_client(trust, headers);
+        check_other_fields(&parts, headers);
+        let hosts = headers.get_all(HOST).iter().count();
+        if form == Form::Http1 {
+            let path = request.uri().path();
+            assert!(request.uri().authority().is_none());
+            assert!(path.starts_with('/') || path == "*", "{path}");
+            assert!(hosts == 1 || parts.version != Version::HTTP_11);
+        } else {
+            assert!(hosts == 0 && request.uri().authority().is_some());
+        }
+        if parts.version == Version::HTTP_2 {
+            assert!(headers.get_all(COOKIE).iter().count() <= 1);
+        }
+    }
+}
+
+fn head(bytes: &[u8]) -> Option<(Parts, Trust)> {
+    let (first, rest) = bytes.split_first()?;
+    let mut lines = rest.split(|byte| *byte == b'\n');
+    let version = match first & 3 {
+        1 => Version::HTTP_10,
+        2 => Version::HTTP_2,
+        _ => Version::HTTP_11,
+    };
+    let trust = match first & 4 {
+        0 => Trust::Nothing,
+        _ => Trust::Proxy,
+    };
+    let mut request = Request::builder().version(version).uri(lines.next()?);
+    for line in lines {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
+        request = request.header(name, value);
+    }
+    let (parts, ()) = request.body(()).ok()?.into_parts();
+    Some((parts, trust))
+}
+
+fn check_connection(form: &Form, headers: &HeaderMap) {
+    for name in OF_A_CONNECTION {
+        assert!(!headers.contains_key(name), "{name}: {headers:?}");
+    }
+    let words = [CONNECTION, UPGRADE, TE].map(|name| {
+        let mut values = headers.get_all(name).iter();
+        let first = values.next().map(HeaderValue::as_bytes);
+        assert_eq!(values.next(), None);
+        first
+    });
+    let is_right = match (form, words) {
+        (Form::Http1, [Some(b"te"), None, Some(b"trailers")])
+        | (Form::Http1, [Some(b"upgrade"), Some(b"websocket"), None])
+        | (Form::Http2(..), [None, None, Some(b"trailers")])
+        | (_, [None, None, None]) => true,
+        _ => false,
+    };
+    assert!(is_right, "{form:?}: {headers:?}");
+}
+
+fn check_fields_about_the_client(trust: Trust, headers: &HeaderMap) {
+    let only = |name: HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        let first = values.next().unwrap();
+        assert_eq!(values.next(), None);
+        first.as_bytes()
+    };
+    let (address, element) = (only("x-forwarded-for".parse().unwrap()), only(FORWARDED));
+    let own = "for=192.0.2.1";
+    assert!(address.ends_with(b"192.0.2.1") && element.ends_with(b";proto=https"));
+    assert!(only(VIA).ends_with(b" ratekeeper"));
+    assert_eq!(only(X_REQUEST_ID), b"id-1");
+    for name in headers.keys() {
+        let plain = name.as_str().replace('_', "-");
+        assert!(!plain.starts_with("x-ratekeeper-"), "{name}");
+        if trust == Trust::Proxy {
+            continue;
+        }
+        let is_invented = plain.starts_with("x-forwarded-")
+            || ["x-real-ip", "x-request-id", "forwarded", "cf-connecting-ip"].contains(&&*plain);
+        assert!(!is_invented || WRITTEN.contains(&name.as_str()), "{name}");
+    }
+    if trust == Trust::Nothing {
+        assert_eq!(address, b"192.0.2.1");
+        assert!(element.starts_with(own.as_bytes()));
+        assert_eq!(only("x-forwarded-proto".parse().unwrap()), b"https");
+    }
+}
+
+/// Fields that `Connection` names are gone; all others are as they were.
+fn check_other_fields(came: &Parts, headers: &HeaderMap) {
+    let named = named(&came.headers);
+    for name in came.headers.keys() {
+        let text = name.as_str();
+        let plain = text.replace('_', "-");
+        let is_about = ["x-forwarded-", "x-ratekeeper-"]
+            .iter()
+            .any(|start| plain.starts_with(start));
+        let others = ["x-real-ip", "x-request-id", "forwarded", "cf-connecting-ip"];
+        if named.iter().any(|it| it.eq_ignore_ascii_case(text)) {
+            assert!(
+                !headers.contains_key(name) || WRITTEN.contains(&text),
+                "{name}"
+            );
+        } else if !is_about
+            && !WRITTEN.contains(&text)
+            && !OF_A_CONNECTION.contains(&text)
+            && !others.contains(&&*plain)
+        {
+            let (before, after) = (came.headers.get_all(name), headers.get_all(name));
+            assert!(before.iter().eq(after.iter()), "{name}");
+        }
+    }
+}
+
+fn check_response(headers: &HeaderMap) {
+    let mut sent = headers.clone();
+    prepare_response(&mut sent);
+    let own = [CONNECTION, UPGRADE, TE];
+    let own = own.iter().map(HeaderName::as_str);
+    for name in own.chain(OF_A_CONNECTION) {
+        assert!(!sent.contains_key(name), "{name}");
+    }
+}
+
+/// Returns the names in `Connection`.
+fn named(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONNECTION).into_iter();
+    let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    words
+        .map(|word| String::from_utf8_lossy(word).trim().to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn corpus() -> Vec<Vec<u8>> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/gateway");
+        let files = std::fs::read_dir(folder).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .collect()
+    }
+
+    /// Lines of the corpus, and others, in any order.
+    fn heads() -> impl Strategy<Value = Vec<u8>> {
+        let mut lines: Vec<Vec<u8>> = Vec::new();
+        for file in corpus() {
+            lines.extend(
+                file.split(|byte| *byte == b'\n')
+                    .skip(1)
+                    .map(<[u8]>::to_vec),
+            );
+        }
+        lines.sort();
+        let line = prop_oneof![
+            6 => prop::sample::select(lines),
+            2 => "(connection|te|upgrade|via|forwarded|cookie|x-[a-b]): [a-bx,\\- \"=;]{0,12}"
+                .prop_map(String::into_bytes),
+            1 => prop::collection::vec(any::<u8>(), 0..20),
+        ];
+        let first = (
+            "[0-7]",
+            "(/[ -~]{0,8}|\\*|http://[a-z@:]{1,6}(/[a-z]{0,3})?)",
+        );
+        (first, prop::collection::vec(line, 0..12)).prop_map(|((kind, target), lines)| {
+            let mut bytes = [kind, target].concat().into_bytes();
+            for line in lines {
+                bytes.push(b'\n');
+                bytes.extend(line);
+            }
+            bytes
+        })
+    }
+
+    #[test]
+    fn the_corpus_of_the_fuzzer_holds() {
+        let files = corpus();
+        let accepted = files.iter().filter_map(|bytes| head(bytes));
+        let accepted = accepted.filter(|(parts, _)| examine(parts).is_ok()).count();
+        assert!(accepted >= 6 && accepted < files.len(), "{accepted}");
+        for bytes in files {
+            check_head(&bytes);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_head_is_refused_or_made_fit(bytes in heads()) {
+            check_head(&bytes);
+        }
+    }
+}
