@@ -363,6 +363,28 @@ fn a_request_that_may_have_been_processed_is_not_sent_again() {
 }
 
 #[test]
+fn interim_responses_are_not_the_response() {
+    let hints = serve(|_, mut respond: SendResponse<Bytes>| async move {
+        for _ in 0..20 {
+            let hint = Response::builder().status(103).header("link", "</a.css>");
+            let hint = hint.body(()).unwrap();
+            respond.send_informational(hint).unwrap();
+        }
+        let _ = respond.send_response(Response::new(()), true);
+    });
+    let upstream = Http2Upstream::start(None, Builder::new(), hints);
+    let proxy = Proxy::start_at(&[upstream.url("h2c")], "", OPEN);
+    runtime().block_on(async {
+        let client = client(&proxy).await;
+        for _ in 0..3 {
+            assert_eq!(status(&client, "GET").await, 200);
+        }
+    });
+    let response = proxy.client().get("/");
+    assert_eq!((response.status(), response.one("link")), (200, None));
+}
+
+#[test]
 fn a_reset_after_the_head_reaches_the_client() {
     let was_read = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&was_read);
