@@ -18,6 +18,7 @@ mod every_proxy;
 mod ext_authz;
 mod founding;
 mod gateway;
+mod gateway_idle;
 mod gateway_random;
 mod gateway_tls;
 mod gateway_websocket;
