@@ -33,16 +33,19 @@ pub enum UpstreamFailure {
     ResponseTimeout,
     /// It switched to a protocol that the client has not asked for.
     Switched,
+    /// As many requests as it can bear wait for it.
+    Busy,
 }
 
 impl UpstreamFailure {
     /// All failures, in the order of their discriminants.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Refused,
         Self::ConnectTimeout,
         Self::Broken,
         Self::ResponseTimeout,
         Self::Switched,
+        Self::Busy,
     ];
 
     /// Returns a word for metrics.
@@ -53,6 +56,7 @@ impl UpstreamFailure {
             Self::Broken => "broken",
             Self::ResponseTimeout => "response_timeout",
             Self::Switched => "switched",
+            Self::Busy => "busy",
         }
     }
 
@@ -70,6 +74,7 @@ impl fmt::Display for UpstreamFailure {
             Self::Broken => "the upstream closed the connection without a valid response",
             Self::ResponseTimeout => "the upstream did not respond in time",
             Self::Switched => "the upstream switched to a protocol that was not asked for",
+            Self::Busy => "as many requests as the upstream can bear wait for it",
         })
     }
 }

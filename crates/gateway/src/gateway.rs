@@ -9,7 +9,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
-use ratekeeper_resilience::{Budget, BudgetSettings};
+use ratekeeper_resilience::{
+    AdaptiveConcurrency, AdaptiveSettings, Bounds, Budget, BudgetSettings, End, SplitMix,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::address::{Address, Lease, Origin};
@@ -43,6 +45,9 @@ pub struct GatewaySettings {
     pub body: Duration,
     /// Maximum time without a byte after an upgrade.
     pub upgrade: Duration,
+    /// Bounds of the number of requests that wait for a response at a time, which follows the
+    /// times of responses; `None` for no such number.
+    pub concurrency: Option<Bounds>,
 }
 
 /// Forwards requests to one upstream. Shared by all connections of clients.
@@ -52,6 +57,7 @@ pub struct Gateway {
     addresses: Vec<Arc<Address>>,
     turn: AtomicUsize,
     retries: Budget,
+    concurrency: Option<Arc<AdaptiveConcurrency>>,
     start: Instant,
 }
 
@@ -68,7 +74,7 @@ type UpstreamRequest = Request<UploadBody>;
 
 impl Gateway {
     /// Creates a gateway; there is no connection until a request needs one. `None` if there is no
-    /// address, or more than [`MAX_ADDRESSES`].
+    /// address, or more than [`MAX_ADDRESSES`], or the bounds are not in order.
     pub fn new(settings: GatewaySettings) -> Option<Self> {
         if !(1..=MAX_ADDRESSES).contains(&settings.addresses.len()) {
             return None;
@@ -79,7 +85,16 @@ impl Gateway {
             ratio_percent: RETRY_PERCENT,
             ..BudgetSettings::default()
         });
+        let adaptive = |bounds| {
+            let settings = AdaptiveSettings {
+                bounds,
+                ..AdaptiveSettings::default()
+            };
+            AdaptiveConcurrency::new(settings, SplitMix::seeded()).map(Arc::new)
+        };
+        let concurrency = settings.concurrency.map(adaptive).transpose();
         Some(Self {
+            concurrency: concurrency.ok()?,
             addresses: addresses.map(|at| Address::new(at, most)).collect(),
             settings,
             turn: AtomicUsize::new(0),
@@ -88,23 +103,52 @@ impl Gateway {
         })
     }
 
+    /// Returns the limit of requests that wait for a response, if there is one.
+    pub const fn concurrency(&self) -> Option<&Arc<AdaptiveConcurrency>> {
+        self.concurrency.as_ref()
+    }
+
     /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the
     /// response. `id` names the request in `X-Request-Id`. Dropping the future gives the request up.
     ///
     /// # Errors
-    /// When no upstream responds, or when the client does not send the body of the request.
+    /// When no upstream responds or may be asked, or when the client does not send the body of the
+    /// request.
     pub async fn forward(
         &self,
         client: Client,
         request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
         id: HeaderValue,
     ) -> Result<Forwarded, ForwardError> {
+        let limit = self.concurrency.as_ref();
+        let permit = limit.map(|limit| limit.try_acquire(self.now()).ok_or(UpstreamFailure::Busy));
+        let permit = permit.transpose()?;
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id);
         let (body, upload) = UploadBody::new(body, client.address_field);
+        let request = Request::from_parts(parts, body);
+        let Some(mut permit) = permit else {
+            return self.exchange(request, hop, upload).await;
+        };
+        let result = self.exchange(request, hop, upload.clone()).await;
+        let sent = upload.as_ref().map(|upload| upload.sent());
+        if let Some(Some(sent)) = sent {
+            permit.begin(self.time_of(sent));
+        }
+        // The time of a request whose body is not sent yet is that of its client.
+        permit.end(end(&result, sent == Some(None)), self.now());
+        result
+    }
+
+    /// Sends a request, again if that is safe, until a response comes.
+    async fn exchange(
+        &self,
+        mut request: UpstreamRequest,
+        hop: Hop,
+        upload: Option<Arc<Upload>>,
+    ) -> Result<Forwarded, ForwardError> {
         let has_no_copy = upload.is_some() || hop.websocket;
-        let is_repeatable = !has_no_copy && is_idempotent(&parts.method);
-        let mut request = Request::from_parts(parts, body);
+        let is_repeatable = !has_no_copy && is_idempotent(request.method());
         self.retries.deposit(self.now());
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, Origin::Idle);
@@ -240,8 +284,26 @@ impl Gateway {
     }
 
     fn now(&self) -> Time {
-        Time::ZERO + Nanos::from(self.start.elapsed())
+        self.time_of(Instant::now())
     }
+
+    fn time_of(&self, moment: Instant) -> Time {
+        Time::ZERO + Nanos::from(moment.saturating_duration_since(self.start))
+    }
+}
+
+/// Returns what the end of a request says about the capacity of the upstream.
+fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
+    let end = match result {
+        Ok(Forwarded::Response(response)) => End::of_http(response.status().as_u16()),
+        Ok(Forwarded::Upgraded(..)) => End::Done,
+        Err(ForwardError::Upstream(failure)) if failure.is_timeout() => End::Dropped,
+        Err(_) => End::Ignored,
+    };
+    if end == End::Done && is_sending {
+        return End::Ignored;
+    }
+    end
 }
 
 /// Why a request has no response.

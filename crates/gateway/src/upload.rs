@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::connection::Stream;
 use crate::forwarded;
@@ -29,6 +30,8 @@ pub(crate) struct Upload {
     stage: AtomicU8,
     /// A field that is removed from trailers, with those that no client may send.
     address_field: Option<HeaderName>,
+    /// When the last byte went by.
+    sent: OnceLock<Instant>,
     /// Its place on an HTTP/2 connection, if the response has ended before the request.
     place: Mutex<Option<(Stream, OwnedSemaphorePermit)>>,
 }
@@ -83,12 +86,20 @@ impl Upload {
         found.unwrap_or(Stage::Broken)
     }
 
+    /// Returns when the last byte went by.
+    pub(crate) fn sent(&self) -> Option<Instant> {
+        self.sent.get().copied()
+    }
+
     /// Keeps the place of a request until its body is sent or given up.
     pub(crate) fn keep(&self, place: (Stream, OwnedSemaphorePermit)) {
         *self.place.lock() = Some(place);
     }
 
     fn set(&self, stage: Stage) {
+        if stage == Stage::Sent {
+            let _ = self.sent.set(Instant::now()); // the first time counts
+        }
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 }

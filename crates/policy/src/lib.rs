@@ -9,6 +9,7 @@
 //! Pure: no I/O, no clock.
 
 mod active;
+mod adaptive_bounds;
 mod alert;
 mod body;
 pub mod calendar;
@@ -57,6 +58,7 @@ mod variants;
 mod zone;
 
 pub use active::{Active, WallTime};
+pub use adaptive_bounds::AdaptiveBounds;
 pub use alert::Alert;
 pub use body::{BodyField, BodyFields, ResponseReader};
 pub use chain::Role;

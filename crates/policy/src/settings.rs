@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
+use crate::{AdaptiveBounds, OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -263,8 +263,7 @@ pub struct Listen {
     pub max_held: Option<u32>,
     /// `max_connections`: at the listeners http, proxy and grpc together; `None` for the default.
     pub max_connections: Option<u32>,
-    /// `idle_timeout`: how long a connection may be kept without a request; `None` for the
-    /// defaults of the listeners.
+    /// `idle_timeout`: maximum time of a connection without a request; `None` for the defaults.
     pub idle_timeout: Option<Nanos>,
     /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
@@ -279,8 +278,7 @@ pub struct Listen {
 pub struct ProxySettings {
     /// `address`: where it listens; `Some("off")` means off.
     pub address: Option<String>,
-    /// `tls`: certificates of the listener, chosen by the name that a client asks for; none for
-    /// plain HTTP.
+    /// `tls`: certificates, chosen by the name that a client asks for; none for plain HTTP.
     pub tls: Vec<Tls>,
     /// `upstream`: the addresses, at least one.
     pub upstream: Vec<UpstreamUrl>,
@@ -300,6 +298,8 @@ pub struct ProxySettings {
     pub upgrade_timeout: Option<Nanos>,
     /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
     pub max_inspected_body: Option<usize>,
+    /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
+    pub adaptive_concurrency: Option<AdaptiveBounds>,
 }
 
 /// `upstream_tls` of `[listen.proxy]`. Paths are as written.

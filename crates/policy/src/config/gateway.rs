@@ -7,14 +7,14 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_CERTIFICATES, MAX_UPSTREAMS};
+use super::fields::{MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_UPSTREAMS};
 use super::policy_files::PolicyFiles;
 use super::read::{self, At, SpannedValue};
 use super::routes::routes;
 use super::settings::{door, wait};
 use super::size::{SizeField, bytes};
 use crate::upstream_url::is_server_name;
-use crate::{ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
+use crate::{AdaptiveBounds, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
 
 /// `connect_timeout`
 const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(60);
@@ -66,6 +66,7 @@ pub(super) fn proxy(
         body_timeout: body,
         upgrade_timeout: upgrade,
         max_inspected_body: inspected,
+        adaptive_concurrency: adaptive_concurrency(table, out),
     })
 }
 
@@ -76,6 +77,28 @@ pub(super) fn upstream(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Ve
     let read: Vec<Option<UpstreamUrl>> = read.collect();
     let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
     urls.filter(|urls| !urls.is_empty())
+}
+
+/// Reads `adaptive_concurrency`.
+fn adaptive_concurrency(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
+    let bounds = read::table(table, "adaptive_concurrency")?;
+    let bound = |name| {
+        let number = read::number(bounds.value, name, MAX_ADAPTIVE)?;
+        u32::try_from(number.value).ok()
+    };
+    let (min, max) = (bound("min")?, bound("max")?);
+    if min > max {
+        let message = format!("min {min} is larger than max {max}");
+        out.error(
+            codes::GATEWAY,
+            bounds.at,
+            message,
+            "no number is within these bounds",
+        )
+        .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
+        return None;
+    }
+    Some(AdaptiveBounds { min, max })
 }
 
 /// Reads `tls`: a table, or a list of them.

@@ -25,6 +25,23 @@ impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
         self.began
     }
 
+    /// Measures the work from `now` on: what it has waited for until then, for example its input,
+    /// says nothing about the capacity.
+    ///
+    /// ```
+    /// # use ratekeeper_core::{Nanos, Time};
+    /// # use ratekeeper_resilience::*;
+    /// # let settings = AdaptiveSettings::default();
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// let mut permit = limit.try_acquire(Time::ZERO).unwrap();
+    /// let input_came = Time::ZERO + Nanos::from_millis(700);
+    /// permit.begin(input_came);
+    /// assert_eq!(permit.began(), input_came);
+    /// ```
+    pub const fn begin(&mut self, now: Time) {
+        self.began = now;
+    }
+
     /// Reports that the work was done, whatever the result, and took until `now`.
     pub fn success(self, now: Time) {
         self.end(End::Done, now);

@@ -59,6 +59,7 @@ problems! {
     MALFORMED = "RK0523" 400 "the request is malformed";
     BAD_GATEWAY = "RK0524" 502 "the upstream did not answer";
     GATEWAY_TIMEOUT = "RK0525" 504 "the upstream did not answer in time";
+    UPSTREAM_BUSY = "RK0526" 503 "the upstream is busy";
     NO_OVERRIDES_FILE = "RK0530" 409 "the policy names no file of overrides";
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";
@@ -122,7 +123,7 @@ impl Problem {
             let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");
             headers.insert(header::WWW_AUTHENTICATE, scheme);
         }
-        if self.kind == TOO_BUSY {
+        if [TOO_BUSY, UPSTREAM_BUSY].contains(&self.kind) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

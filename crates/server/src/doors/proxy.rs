@@ -39,7 +39,8 @@ use self::body::{ForwardedBody, InFlight, ProxyBody};
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
-    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, WRONG_METHOD,
+    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, UPSTREAM_BUSY,
+    WRONG_METHOD,
 };
 use super::{put_fields, put_shadow};
 use crate::context::ServiceContext;
@@ -79,6 +80,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let limits = ByPolicy::new(Arc::clone(&shared.keeper))
             .with_routes(upstreams.names())
             .with_max_inspected_response(max_inspected_body);
+        let _ = shared.metrics.process.adaptive.set(upstreams.adaptive()); // set once, here
         Ok(Self {
             limits,
             upstreams,
@@ -282,10 +284,10 @@ impl<C: Timer + 'static> ProxyDoor<C> {
 }
 
 const fn upstream_problem(failure: UpstreamFailure) -> super::problem::ProblemKind {
-    if failure.is_timeout() {
-        GATEWAY_TIMEOUT
-    } else {
-        BAD_GATEWAY
+    match failure {
+        UpstreamFailure::Busy => UPSTREAM_BUSY,
+        _ if failure.is_timeout() => GATEWAY_TIMEOUT,
+        _ => BAD_GATEWAY,
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use ratekeeper_core::Time;
+use ratekeeper_resilience::AdaptiveConcurrency;
 
 use super::family::MetricSink;
 use super::{Counter, LogGate, ReportResult, table};
@@ -17,13 +18,14 @@ use crate::{Door, LogWriter};
 
 const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
 /// Failures of the upstream of the proxy listener.
-const UPSTREAM_ERRORS: [&str; 8] = [
+const UPSTREAM_ERRORS: [&str; 9] = [
     "refused",
     "tls",
     "connect_timeout",
     "broken",
     "response_timeout",
     "switched",
+    "busy",
     "body_broken",
     "body_timeout",
 ];
@@ -57,6 +59,8 @@ pub(crate) struct Process {
     upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
     /// Reports of results, by [`ReportResult`].
     pub(super) reports: [Counter; ReportResult::ALL.len()],
+    /// Limits of the requests that wait for an upstream, by the names of routes.
+    pub(crate) adaptive: OnceLock<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
     task_failures: Counter,
     wall_clock_jumps: Counter,
     otlp: OnceLock<Arc<OtlpCounts>>,
@@ -131,6 +135,12 @@ impl Process {
         let mut series = table::UPSTREAM_ERRORS.open(encoder)?;
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
             series.count(&[kind], count.count())?;
+        }
+        if let Some(limits) = self.adaptive.get().filter(|limits| !limits.is_empty()) {
+            let mut series = table::UPSTREAM_LIMIT.open(encoder)?;
+            for (route, limit) in limits {
+                series.level(&[route], u64::from(limit.limit()))?;
+            }
         }
         self.encode_tls(encoder)?;
         table::TASK_FAILURES.write(encoder, self.task_failures.count())?;

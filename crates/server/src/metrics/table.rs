@@ -96,6 +96,8 @@ families! {
         "Connections that the system failed to accept";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
         "Requests of the proxy listener that failed at the upstream";
+    UPSTREAM_LIMIT: Gauge "upstream_concurrency_limit" ["route"]
+        "Requests that may wait for an upstream at a time, by adaptive_concurrency";
     CERTIFICATE_EXPIRY: Gauge "certificate_expiry_timestamp_seconds" ["door" "certificate"]
         "Seconds since 1970 at which a certificate expires, by its place in the policy";
     CERTIFICATE_RELOADS: Counter "certificate_reloads" ["door" "result"]

@@ -12,6 +12,9 @@ pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
 /// Maximum number of routes: each may be compared with a request.
 pub(in crate::config) const MAX_ROUTES: usize = 64;
 
+/// Highest bound of `adaptive_concurrency`.
+pub(in crate::config) const MAX_ADAPTIVE: u64 = 1_000_000;
+
 const WAIT: Shape = Shape::Text {
     pattern: Some(SPAN),
 };
@@ -100,6 +103,13 @@ pub(super) static PROXY: TableSpec = TableSpec {
             "Maximum size of a body, of a request or a response, in which limits find their values, \
              from 1KiB to 1MiB (default 64KiB); a longer one has none.",
         ),
+        optional(
+            "adaptive_concurrency",
+            Shape::Table(&ADAPTIVE),
+            "{ min = 10, max = 500 }",
+            "Bounds of the number of requests that wait for each upstream at a time, which follows \
+             the times of its responses (default: no such number).",
+        ),
     ],
     hints: hints! {
         "upstreams" => "write upstream = [\"http://10.0.0.1:3000\", \"http://10.0.0.2:3000\"]",
@@ -120,10 +130,43 @@ pub(super) static PROXY: TableSpec = TableSpec {
         "ca" => "it belongs under upstream_tls: upstream_tls = { ca = \"internal-ca.pem\" }",
         "routes" => "write [[listen.proxy.route]]",
         "upstreams" => "write [[listen.proxy.route]] for each other receiver",
+        "concurrency" => "write adaptive_concurrency = { min = 10, max = 500 }; a fixed number is \
+            a limit: concurrency = { max = 100, lease = \"60s\" }",
+        "max_requests" => "write adaptive_concurrency = { min = 10, max = 500 }",
         "retries" => "leave it out: requests that are safe to repeat are, up to 20% of them",
         "health_check" => "leave it out: an address that refuses connections is left out for 10 s",
         "http2" => "clients may speak HTTP/2; for the upstream write upstream = \"https://HOST\", \
             or \"h2c://HOST\" without TLS",
+    },
+    ..TableSpec::EMPTY
+};
+
+static ADAPTIVE: TableSpec = TableSpec {
+    what: "`adaptive_concurrency`",
+    fields: &[
+        required(
+            "min",
+            Shape::Whole {
+                least: 1,
+                most: MAX_ADAPTIVE,
+            },
+            "10",
+            "Lower bound, from which the number begins.",
+        ),
+        required(
+            "max",
+            Shape::Whole {
+                least: 1,
+                most: MAX_ADAPTIVE,
+            },
+            "500",
+            "Upper bound.",
+        ),
+    ],
+    hints: hints! {
+        "least" => "write min = 10",
+        "most" => "write max = 500",
+        "initial" => "leave it out: the number begins at min",
     },
     ..TableSpec::EMPTY
 };

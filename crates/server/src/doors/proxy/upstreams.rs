@@ -7,6 +7,7 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use http::request::Parts;
 use ratekeeper::Answer;
@@ -14,6 +15,7 @@ use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
 use ratekeeper_policy::{Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl};
+use ratekeeper_resilience::{AdaptiveConcurrency, Bounds};
 use rustls::pki_types::ServerName;
 
 use crate::StartError;
@@ -57,6 +59,11 @@ impl Upstreams {
                 response: settings.response_timeout.unwrap_or(RESPONSE).into(),
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
+                concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
+                    least: bounds.min,
+                    most: bounds.max,
+                    initial: bounds.min,
+                }),
             });
             gateway.ok_or(StartError::Upstreams(urls.len()))
         };
@@ -76,6 +83,18 @@ impl Upstreams {
     /// Returns the names of the routes.
     pub(super) fn names(&self) -> impl Iterator<Item = Box<str>> {
         self.routes.iter().map(|route| route.name.clone())
+    }
+
+    /// Returns the limits of requests that wait for an upstream, by the names of routes; that of all
+    /// other requests has none.
+    pub(super) fn adaptive(&self) -> Vec<(Box<str>, Arc<AdaptiveConcurrency>)> {
+        let usual = std::iter::once(("".into(), &self.usual));
+        let routes = self.routes.iter();
+        let routes = routes.map(|route| (route.name.clone(), &route.gateway));
+        let named = usual.chain(routes);
+        named
+            .filter_map(|(name, gateway)| Some((name, Arc::clone(gateway.concurrency()?))))
+            .collect()
     }
 
     /// Returns the receiver of a request with this answer of its limits.
