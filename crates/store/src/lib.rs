@@ -26,7 +26,8 @@ pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, Remote};
 #[doc(hidden)]
 pub use lock::{Lock, LockGuard};
 pub use memory::{
-    EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Reserved, Usage,
+    EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Reserved, Restored,
+    Usage,
 };
 pub use observed::{Observed, Observer};
 #[cfg(feature = "redis")]

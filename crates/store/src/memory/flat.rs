@@ -23,6 +23,7 @@
 //! ```
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 
 /// The smallest array that holds anything.
 const MIN_SLOTS: usize = 5;
@@ -32,6 +33,9 @@ const GROUP: usize = size_of::<u64>();
 const LOW: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each tag of a group.
 const HIGH: u64 = LOW << 7;
+
+/// A part of all hashes.
+pub(super) type HashSpan = RangeInclusive<u64>;
 
 #[derive(Debug)]
 pub(super) struct Flat<T> {
@@ -72,6 +76,26 @@ impl<T> Flat<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
+    }
+
+    /// Calls `each` with the entries that have a hash in `span`: the slots from the home of its
+    /// start to the first empty one behind the home of its end are read. An entry is in one span,
+    /// wherever it moves.
+    pub(super) fn each_in(
+        &self,
+        span: &HashSpan,
+        hash_of: impl Fn(&T) -> u64,
+        mut each: impl FnMut(&T),
+    ) {
+        let slots = self.slots.len();
+        let (start, end) = (home(*span.start(), slots), home(*span.end(), slots));
+        for at in start..start + slots {
+            match &self.slots[wrap(at, slots)] {
+                Some(entry) if span.contains(&hash_of(entry)) => each(entry),
+                None if at >= end => return,
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -308,6 +332,14 @@ mod tests {
                     prop_assert!(flat.find(of, |entry| entry.1 == it).is_some());
                 }
                 prop_assert_eq!(flat.find(hash, |_| false), None);
+                let mut seen = Vec::new();
+                for span in [0..=hash / 2, hash / 2 + 1..=u64::MAX] {
+                    flat.each_in(&span, hash_of, |entry| seen.push(entry.1));
+                }
+                seen.sort_unstable();
+                let mut all: Vec<_> = model.keys().copied().collect();
+                all.sort_unstable();
+                prop_assert_eq!(seen, all);
             }
         }
 

@@ -24,6 +24,7 @@ const MAX_EVICTED: usize = 16;
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
 mod promise;
+mod saved;
 
 #[derive(Debug)]
 pub(super) struct Shard {

@@ -11,7 +11,9 @@ use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos,
 
 use super::LimitUsage;
 use super::budget::MemoryBudget;
+use super::flat::HashSpan;
 use super::key::{LongKey, ShortKey, SizeClass, StoredKey, WordKey};
+use super::saved::{SavedState, SectionWriter};
 use super::table::{History, Made, Table, TableAsk};
 
 /// Bytes that a slot counts for, the same for every algorithm, so that a limit that changes its
@@ -128,6 +130,20 @@ pub(super) trait AnySlot: fmt::Debug + Send {
     fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget);
     /// See [`Table::carry`].
     fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget);
+
+    /// Number of slots of its tables.
+    fn slots(&self) -> usize;
+    /// See [`Table::save`].
+    fn save(&self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>);
+    /// See [`Table::restore`].
+    fn restore(
+        &mut self,
+        ask: &TableAsk<'_>,
+        saved: &SavedState<'_>,
+        budget: &MemoryBudget,
+    ) -> Option<Decision>;
+    /// See [`Table::restore_floor`].
+    fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time);
 }
 
 impl<A: Listed> Slot<A> {
@@ -352,6 +368,33 @@ impl<A: Listed> AnySlot for Slot<A> {
             AnyKey::Word(key) => self.word.carry(key, used, now, budget),
             AnyKey::Short(key) => self.short.carry(key, used, now, budget),
             AnyKey::Long(key) => self.long.carry(key, used, now, budget),
+        }
+    }
+
+    fn slots(&self) -> usize {
+        self.word.slots() + self.short.slots() + self.long.slots()
+    }
+
+    fn save(&self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
+        self.word.save(span, (SizeClass::Word, now), to);
+        self.short.save(span, (SizeClass::Short, now), to);
+        self.long.save(span, (SizeClass::Long, now), to);
+    }
+
+    fn restore(
+        &mut self,
+        ask: &TableAsk<'_>,
+        saved: &SavedState<'_>,
+        budget: &MemoryBudget,
+    ) -> Option<Decision> {
+        with_table!(self, ask, table => table.restore(ask, saved, budget))
+    }
+
+    fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time) {
+        match size {
+            SizeClass::Word => self.word.restore_floor(saved, now),
+            SizeClass::Short => self.short.restore_floor(saved, now),
+            SizeClass::Long => self.long.restore_floor(saved, now),
         }
     }
 }

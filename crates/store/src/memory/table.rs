@@ -26,6 +26,7 @@
 mod loans;
 mod promise;
 mod room;
+mod saved;
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Time};

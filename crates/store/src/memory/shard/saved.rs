@@ -1,0 +1,58 @@
+//! Saving and restoring the states of a shard.
+
+use ratekeeper_core::{Limit, Time};
+
+use super::super::flat::HashSpan;
+use super::super::key::SizeClass;
+use super::super::saved::{SavedState, SectionWriter};
+use super::super::table::TableAsk;
+use super::Shard;
+
+impl Shard {
+    /// Returns the number of slots in which the keys of a limit are.
+    pub(in crate::memory) fn slots_of(&mut self, limit: &Limit, now: Time) -> usize {
+        self.known(limit, now).map_or(0, |slot| slot.slots())
+    }
+
+    /// Appends the states of keys of a limit in `span` that are in debt.
+    pub(in crate::memory) fn save(
+        &mut self,
+        limit: &Limit,
+        (span, now): (&HashSpan, Time),
+        to: &mut SectionWriter<'_>,
+    ) {
+        if let Some(slot) = self.known(limit, now) {
+            slot.save(span, now, to);
+        }
+    }
+
+    /// Puts a saved state under a key. Without room, keys are pushed out as for a new key.
+    pub(in crate::memory) fn restore(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        saved: &SavedState<'_>,
+    ) {
+        let restore = |shard: &mut Self| {
+            let id = shard.prepare(limit, ask.now)?;
+            let slot = shard.slots.get_mut(id)?.as_deref_mut()?;
+            slot.restore(ask, saved, &shard.budget)
+        };
+        if restore(self).is_none() {
+            let _ = self.when_full(limit, ask, &restore); // without room it is forgotten
+        }
+    }
+
+    /// Raises the floor of keys of a size to a saved one.
+    pub(in crate::memory) fn restore_floor(
+        &mut self,
+        limit: &Limit,
+        size: SizeClass,
+        saved: &SavedState<'_>,
+        now: Time,
+    ) {
+        if let Some(slot) = self.prepare(limit, now).and_then(|id| self.slot(id)) {
+            slot.restore_floor(size, saved, now);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Saving and restoring the states of a table.
+
+use ratekeeper_core::{Decision, Listed, Permits, Time};
+
+use super::super::budget::MemoryBudget;
+use super::super::flat::HashSpan;
+use super::super::key::{SizeClass, StoredKey};
+use super::super::saved::{SavedState, SectionWriter};
+use super::{Table, TableAsk, TableEntry};
+
+impl<A: Listed, K: StoredKey> Table<A, K> {
+    /// Number of slots, including empty ones.
+    pub(in crate::memory) fn slots(&self) -> usize {
+        self.entries.slots()
+    }
+
+    /// Appends the states of keys in `span` that are in debt, and with the first span the floor.
+    pub(in crate::memory) fn save(
+        &self,
+        span: &HashSpan,
+        (size, now): (SizeClass, Time),
+        to: &mut SectionWriter<'_>,
+    ) {
+        if *span.start() == 0 && self.is_live(&self.floor, now) {
+            to.floor(&self.algorithm, &self.floor, (size, now));
+        }
+        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(&self.hasher);
+        self.entries.each_in(span, hash, |entry| {
+            if self.is_live(&entry.state, now) {
+                let (algorithm, state) = (&self.algorithm, &entry.state);
+                entry.key.show(|key| to.key(algorithm, state, (key, now)));
+            }
+        });
+    }
+
+    /// Puts a saved state under a key that is not in debt, unless it has expired meanwhile.
+    /// Returns `None` if there is no room: then nothing was done.
+    pub(in crate::memory) fn restore(
+        &mut self,
+        ask: &TableAsk<'_>,
+        saved: &SavedState<'_>,
+        budget: &MemoryBudget,
+    ) -> Option<Decision> {
+        let state = saved.under(&self.algorithm);
+        let decision = self.algorithm.look(&state, ask.now, Permits::ZERO);
+        if !self.is_live(&state, ask.now) {
+            return Some(decision);
+        }
+        if let Some((algorithm, here)) = self.here(ask) {
+            algorithm.stricter(here, &state);
+        } else if self.make_room(ask.key.len(), budget) {
+            self.insert(K::new(ask.key), ask.hash, state);
+        } else {
+            return None;
+        }
+        Some(decision)
+    }
+
+    /// Raises the floor to a saved one.
+    pub(in crate::memory) fn restore_floor(&mut self, saved: &SavedState<'_>, now: Time) {
+        let floor = saved.under(&self.algorithm);
+        if self.is_live(&floor, now) {
+            self.algorithm.stricter(&mut self.floor, &floor);
+        }
+    }
+
+    fn is_live(&self, state: &A::State, now: Time) -> bool {
+        *state != A::State::default() && self.algorithm.expires_at(state, now) > now
+    }
+}
