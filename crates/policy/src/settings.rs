@@ -36,6 +36,11 @@ pub struct Settings {
     pub envoy: EnvoyDoor,
     /// `[store.memory] budget`: bytes the store may use; `None` for the default.
     pub memory_budget: Option<usize>,
+    /// `[store.memory] state`: folder, relative to the policy file, where the counters in memory
+    /// and the history outlive the process; `None` for none.
+    pub state: Option<String>,
+    /// `[store.memory] state_every`: time between two snapshots; `None` for a minute.
+    pub state_every: Option<Nanos>,
     /// `[store.redis]`: store of the counters that several processes share; `None` to keep them
     /// in the memory of this one.
     pub redis: Option<RedisSettings>,

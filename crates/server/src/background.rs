@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, store, tls, top_keys, wall_clock};
+use crate::{alerts, history, machine_load, memory, state, store, tls, top_keys, wall_clock};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -43,6 +43,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "history", move || {
         history::record(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "state", move || {
+        state::save_regularly(Arc::clone(&kept))
     });
     for listener in shared.metrics.process.tls.get().into_iter().flatten() {
         let (kept, listener) = (again(), Arc::clone(listener));

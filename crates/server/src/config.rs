@@ -303,6 +303,9 @@ pub enum StartError {
     /// The receiver of `[otlp]` cannot be used.
     #[error("[otlp]: {0}")]
     Otlp(String),
+    /// The folder of `state` cannot be used.
+    #[error("`state` of [store.memory]: {0}")]
+    State(String),
     /// The webhook of `[alerts]` cannot be used.
     #[error("[alerts]: {0}")]
     Alerts(String),

@@ -23,6 +23,7 @@ use crate::history::History;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
 use crate::regular_file::FileReader;
+use crate::state::StateFolder;
 use crate::top_keys::{KeyReveal, TopKeys};
 
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) alerts: Alerts,
     pub(crate) top_keys: TopKeys,
     pub(crate) history: History,
+    /// The folder for the next process, if the policy names one.
+    pub(crate) state: Option<Arc<StateFolder>>,
     pub(crate) changes: Arc<Changes>,
     /// The last answer for the dashboard.
     pub(crate) snapshot: Snapshot,
@@ -63,7 +66,7 @@ impl<C: Clock> ServiceContext<C> {
     pub(crate) fn new(
         keeper: Keeper<AnyStore, C>,
         (path, envoy_files): (Option<PathBuf>, envoy_files::ConfigSource),
-        last_seen: LastSeen,
+        (last_seen, state): (LastSeen, Option<Arc<StateFolder>>),
         (access, hold): (Access, HoldQueue),
         (alerts, sink): (Alerts, Sink),
     ) -> Self
@@ -86,6 +89,7 @@ impl<C: Clock> ServiceContext<C> {
             alerts,
             top_keys,
             history: History::default(),
+            state,
             changes,
             snapshot: Snapshot::default(),
             denial_log: DenialLog::default(),

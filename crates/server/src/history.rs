@@ -8,6 +8,8 @@
 //! A limit takes [`LIMIT_BYTES`] and at most [`MAX_LIMITS`] limits, the first of the policy, have
 //! a history, so that a policy of 100,000 limits takes no more than one of 256.
 
+mod saved;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,6 +186,7 @@ fn add(to: &mut Cell, cell: Cell) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_core::{Gcra, Limit, LimitScope, Outage};
 
     const API: LimitId = LimitId::new(0);
 
@@ -223,6 +226,32 @@ mod tests {
         note(&history, 1_000_000, tally(10, 0));
         assert_eq!(history.seconds(API).unwrap().len(), SECONDS);
         assert_eq!(history.minutes(API).unwrap().len(), MINUTES + 1);
+    }
+
+    #[test]
+    fn a_restart_leaves_empty_minutes() {
+        let limit = Limit {
+            name: "api".into(),
+            id: API,
+            version: 1,
+            outage: Outage::Local,
+            scope: LimitScope::Cluster,
+            algorithm: Gcra::token_bucket("1/1s".parse().unwrap()).unwrap().into(),
+        };
+        let before = History::default();
+        note(&before, 0, tally(0, 0));
+        note(&before, 70, tally(5, 1));
+        note(&before, 130, tally(6, 2));
+        let saved = before.saved(600, [&limit].into_iter());
+        let after = History::default();
+        after.restore(saved.clone(), 725, [&limit].into_iter());
+        note(&after, 0, tally(3, 0));
+        let expected = [[0; 3], [5, 1, 0], [1, 1, 0], [0; 3], [3, 0, 0]];
+        assert_eq!(after.minutes(API).unwrap(), expected);
+        after.restore(saved, u64::MAX, [&limit].into_iter());
+        let minutes = after.minutes(API).unwrap();
+        assert_eq!(minutes.len(), MINUTES);
+        assert!(minutes.iter().all(|minute| *minute == [0; 3]));
     }
 
     #[test]

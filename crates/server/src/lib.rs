@@ -88,6 +88,7 @@ mod reload;
 mod replace_file;
 mod service;
 mod signals;
+mod state;
 mod statsd;
 mod store;
 mod store_choice;

@@ -32,20 +32,26 @@ const NEARLY_FULL: usize = 80;
 /// and below which the next warning may be given.
 const EASED: usize = 70;
 
-/// The budget where neither the policy nor the command line names one.
+/// The budget of the store.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DefaultBudget {
+pub(crate) struct StoreBudget {
     pub(crate) bytes: usize,
-    /// Why the budget is less than usual.
+    /// Why the budget is less than usual, though no operator asked for that.
     pub(crate) reason: Option<String>,
 }
 
-/// The default budget on this machine.
-pub(crate) fn default_budget() -> DefaultBudget {
-    budget_under(Path::new("/"))
+/// Returns the budget that the policy or the command line names, else the default on this machine.
+pub(crate) fn budget(named: Option<usize>) -> StoreBudget {
+    match named {
+        Some(bytes) => StoreBudget {
+            bytes,
+            reason: None,
+        },
+        None => budget_under(Path::new("/")),
+    }
 }
 
-fn budget_under(root: &Path) -> DefaultBudget {
+fn budget_under(root: &Path) -> StoreBudget {
     let usual = MemoryConfig::default().budget_bytes;
     let bounds = [
         ("the machine's memory", machine(root)),
@@ -64,10 +70,10 @@ fn budget_under(root: &Path) -> DefaultBudget {
     });
     let Some((bytes, of, bound)) = smallest else {
         let (bytes, reason) = (usual, None);
-        return DefaultBudget { bytes, reason };
+        return StoreBudget { bytes, reason };
     };
     let (shown, bound) = (Mebibytes(bytes as u64), Mebibytes(bound));
-    DefaultBudget {
+    StoreBudget {
         bytes,
         reason: Some(format!(
             "counters may take {shown} of memory: a quarter of {of} ({bound}); \

@@ -38,7 +38,7 @@ pub(crate) use process::ConnectionCounts;
 #[cfg(feature = "proxy")]
 pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
-pub(crate) use scrape::{HeldAnswers, Levels, MetricsSnapshot};
+pub(crate) use scrape::{HeldAnswers, Levels, MetricsSnapshot, StateLevels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::Tally;
 

@@ -365,12 +365,14 @@ impl<C: Clock> ServiceContext<C> {
 
 /// Returns the settings that a running service cannot change.
 fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
+    let state = before.state != now.state || before.state_every != now.state_every;
     [
         (before.listen != now.listen, "[listen]"),
         (
             before.memory_budget != now.memory_budget,
             "the memory budget",
         ),
+        (state, "the folder of the state"),
         (before.redis != now.redis, "[store.redis]"),
         (before.alerts != now.alerts, "[alerts]"),
         (before.otlp != now.otlp, "[otlp]"),

@@ -3,45 +3,42 @@
 //! ```text
 //!   start: policy -> keeper -> doors open -> ready
 //!   stop:  not ready -> drain: http, grpc accept and answer -> grace: in flight finish
-//!                    -> admin closes
+//!                    -> admin closes -> counters written, if there is a folder for them
 //! ```
+
+mod run;
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
 use std::sync::Arc;
 
 use ratekeeper::{Clock, Keeper, SystemClock, Timer};
-use ratekeeper_core::Nanos;
 use ratekeeper_store::MemoryConfig;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
 
 use crate::addresses::Doors;
 #[cfg(feature = "proxy")]
 use crate::addresses::own_upstream;
-use crate::admin::AdminDoor;
-use crate::background::start_tasks;
 use crate::capacity::Capacity;
-use crate::connections::Connections;
 use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
 use crate::doors::envoy::{self, RateLimitService};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyDoor;
-use crate::doors::{Access, HttpDoor, needs_no_token};
+use crate::doors::{Access, needs_no_token};
 use crate::envoy_files::ConfigSource;
 use crate::exports::Exports;
-use crate::listener::Http;
-use crate::memory::{self, DefaultBudget};
-use crate::opening::{Opening, ServePlace};
-use crate::signals::{Signals, wait_for_the_end};
+use crate::memory::{self, StoreBudget};
+use crate::signals::Signals;
+use crate::state::{SavedClock, StateFolder};
 use crate::store_secrets::StoreSecrets;
 use crate::tls::ListenerTls;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, StoreSettings, reload, store, store_secrets};
+use crate::{Config, Door, Event, StartError, StoreSettings, reload, state, store};
+use run::ServiceRun;
 
 /// A running service. Dropping it stops it.
 ///
@@ -62,20 +59,43 @@ impl Service {
     /// # Errors
     /// When the policy has errors, an address is taken, or the system refuses something.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_with(config, SystemClock::new())
+        Self::start_after(config, SystemClock::new(), |clock, saved| {
+            saved.map_or(clock, |it| SystemClock::continuing(it.zero, it.reading))
+        })
     }
 
-    /// Starts the service on another clock: tests run in virtual time.
+    /// Starts the service on another clock: tests run in virtual time. Counters of a state folder
+    /// are restored if the clock continues that of the process that wrote them: it has the same
+    /// origin, and does not read an earlier time.
     ///
     /// # Errors
     /// As [`Service::start`].
     pub fn start_with<C: Timer + 'static>(config: &Config, clock: C) -> Result<Self, StartError> {
+        Self::start_after(config, clock, |clock, _| clock)
+    }
+
+    /// Starts the service; `continued` returns the clock that goes on with the one of the last
+    /// process, if that has left its state.
+    fn start_after<C: Timer + 'static>(
+        config: &Config,
+        clock: C,
+        continued: impl FnOnce(C, Option<SavedClock>) -> C,
+    ) -> Result<Self, StartError> {
         let token = match &config.admin_token {
             Some(text) => Some(Token::new(text).ok_or(StartError::Token)?),
             None => None,
         };
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
+        let home = config.policy.as_deref().and_then(Path::parent);
+        let home = home.unwrap_or(Path::new(""));
+        let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
+        let redis = redis.map(|redis| redis.at_home(home));
+        let folder = StateFolder::open(settings, home)?;
+        let mut notices = loaded.notices;
+        let own = folder.as_deref().filter(|_| redis.is_none());
+        let counters = own.and_then(|folder| folder.counters(&mut notices));
+        let clock = continued(clock, counters.as_ref().map(|it| it.clock));
         let policy = config.policy.clone();
         let envoy_files = ConfigSource::new(
             config.envoy_config.clone(),
@@ -97,17 +117,11 @@ impl Service {
             return Err(StartError::AdminExposed(address));
         }
         let budget = config.memory_budget.or(settings.memory_budget);
-        let DefaultBudget { bytes, reason } = memory::default_budget();
-        let memory = MemoryConfig {
-            budget_bytes: budget.unwrap_or(bytes),
-        };
-        let fitted = reason.filter(|_| budget.is_none());
+        let StoreBudget { bytes, reason } = memory::budget(budget);
+        let budget_bytes = bytes;
+        let memory = MemoryConfig { budget_bytes };
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
-        let home = config.policy.as_deref().and_then(Path::parent);
-        let home = home.unwrap_or(Path::new(""));
-        let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
-        let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind()?;
@@ -126,7 +140,7 @@ impl Service {
         let shared = Arc::new(ServiceContext::new(
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
-            last_seen,
+            (last_seen, folder),
             (access, hold),
             (alerts, config.sink.clone()),
         ));
@@ -139,13 +153,13 @@ impl Service {
         if let Some(log) = &config.log {
             let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
         }
-        let mut notices = loaded.notices;
-        notices.extend(fitted);
+        notices.extend(reason);
         notices.extend(capacity.notice());
         if let Some((files, warnings)) = files {
             shared.install_envoy(files);
             notices.extend(warnings);
         }
+        state::restore(&shared, counters, &mut notices);
         for warning in notices {
             shared.sink.emit(&Event::Notice(warning));
         }
@@ -275,96 +289,5 @@ impl<C: Timer + 'static> Open<C> {
         #[cfg(feature = "proxy")]
         tls.extend(self.proxy.as_ref().and_then(ProxyDoor::listener_tls));
         tls
-    }
-}
-
-/// The state that the main thread needs.
-struct ServiceRun<C: Clock + 'static> {
-    open: Open<C>,
-    workers: Workers,
-    signals: Option<Signals>,
-    stopped: mpsc::Receiver<()>,
-    watcher: Option<Watcher>,
-}
-
-impl<C: Timer + 'static> ServiceRun<C> {
-    async fn run(mut self) {
-        let (close, closes) = watch::channel(false);
-        let (close_admin, admin_closes) = watch::channel(false);
-        let here = Arc::new(ServePlace::Here(Handle::current()));
-        let workers = Arc::new(ServePlace::Workers(self.workers));
-        let shared = self.open.shared;
-        let doors = self.open.doors;
-        let instance = doors.addresses().instance();
-
-        let door = Http(HttpDoor(Arc::clone(&shared)));
-        let capacity = self.open.capacity;
-        let process = &shared.metrics.process;
-        let callers = Connections::new(capacity.callers, Arc::clone(&process.callers));
-        let operators = Connections::new(capacity.admin, Arc::clone(&process.admin));
-        let opening = |door, connections: &Arc<Connections>| Opening {
-            shared: Arc::clone(&shared),
-            door,
-            connections: Arc::clone(connections),
-            spans: capacity.spans(door),
-        };
-        let http = opening(Door::Http, &callers);
-        let http = http.start(doors.http, door, &workers, &closes);
-        #[cfg(feature = "proxy")]
-        let proxy = {
-            let proxy = opening(Door::Proxy, &callers);
-            proxy.start_some(doors.proxy, self.open.proxy.map(Http), (&workers, &closes))
-        };
-        #[cfg(feature = "grpc")]
-        let grpc = {
-            let grpc = opening(Door::Grpc, &callers);
-            grpc.start(doors.grpc, self.open.envoy, &workers, &closes)
-        };
-        let door = Http(AdminDoor(Arc::clone(&shared)));
-        let admin = opening(Door::Admin, &operators);
-        let admin = admin.start(doors.admin, door, &here, &admin_closes);
-        store::tend_once(&shared).await; // whether it is there decides whether this is ready
-        start_tasks(&shared);
-        let exports = self.open.exports.start(&shared, &instance);
-        let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
-        tokio::spawn(secrets);
-        shared.set_ready(true);
-
-        wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
-        shared.set_ready(false);
-        let grace = Nanos::from(capacity.grace);
-        shared.hold.close(shared.keeper.clock().now() + grace);
-        close.send_replace(true);
-        shared.sink.emit(&Event::Stopping);
-        let drained = async {
-            http.closed().await;
-            #[cfg(feature = "proxy")]
-            proxy.closed().await;
-            #[cfg(feature = "grpc")]
-            grpc.closed().await;
-            callers.ended().await;
-        };
-        let patience = capacity.drain + capacity.grace;
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-        tokio::select! {
-            _ = timeout(patience, drained) => {}
-            () = again => {} // asked twice: stop waiting
-        }
-        if let Some(watcher) = self.watcher.take() {
-            watcher.stop();
-        }
-        shared.end_alerts();
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-        exports.end(again).await;
-        close_admin.send_replace(true);
-        let drained = async {
-            admin.closed().await;
-            operators.ended().await;
-        };
-        let _ = timeout(patience, drained).await;
-        if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
-            workers.stop();
-        }
-        shared.sink.emit(&Event::Stopped);
     }
 }

@@ -42,6 +42,7 @@ mod reload;
 mod reports;
 mod sentinel;
 mod soak;
+mod state;
 mod store;
 mod store_faults;
 mod telemetry;

@@ -24,6 +24,8 @@ use crate::counter::{CounterOffset, CounterStep};
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     start: Instant,
+    /// Its reading at the start.
+    begun: Nanos,
     counter: quanta::Clock,
     step: CounterStep,
     offset: CounterOffset,
@@ -39,10 +41,39 @@ impl SystemClock {
         let step = CounterStep::new(|steps| counter.delta_as_nanos(0, steps));
         Self {
             start,
+            begun: Nanos::ZERO,
             offset: CounterOffset::new(step.nanos(counter.raw())),
             step,
             counter,
             origin,
+        }
+    }
+
+    /// A clock that goes on where the clock of an earlier process ended: `zero` was its origin, and
+    /// `reading` its last reading. It reads the wall clock's distance from that zero; if the wall
+    /// clock has been set back meanwhile, it goes on from `reading`, as if no time had passed.
+    ///
+    /// Not on wasm32-unknown-unknown.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Origin, Time};
+    /// use ratekeeper::{Clock, SystemClock};
+    ///
+    /// let before = SystemClock::new();
+    /// let next = SystemClock::continuing(before.origin(), before.now());
+    /// assert_eq!(next.origin(), before.origin());
+    /// assert!(next.now().since(before.now()) < Nanos::from_secs(60));
+    /// let ahead = Time::ZERO + Nanos::from_secs(3_600);
+    /// assert!(SystemClock::continuing(before.origin(), ahead).now() >= ahead);
+    /// ```
+    pub fn continuing(zero: Origin, reading: Time) -> Self {
+        let clock = Self::new();
+        let (now, zero_at) = (clock.origin.as_unix_nanos(), zero.as_unix_nanos());
+        let since_zero = Time::from_nanos(now.saturating_sub(zero_at));
+        Self {
+            begun: since_zero.max(reading).since(Time::ZERO),
+            origin: zero,
+            ..clock
         }
     }
 
@@ -62,7 +93,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Time {
-        let ask = || Nanos::from(self.start.elapsed()).as_nanos();
+        let ask = || (self.begun + Nanos::from(self.start.elapsed())).as_nanos();
         Time::from_nanos(self.offset.nanos(self.counted(), || self.counted(), ask))
     }
 

@@ -120,7 +120,8 @@ pub(super) fn forgotten(drafts: &[Draft], settings: &Settings, out: &mut Finding
     let is_balance =
         |draft: &&Draft| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
     for draft in drafts.iter().filter(is_balance) {
-        if settings.redis.is_some() || draft.rule.mode == RuleMode::Off {
+        let is_kept = settings.redis.is_some() || settings.state.is_some();
+        if is_kept || draft.rule.mode == RuleMode::Off {
             continue;
         }
         let name = &draft.rule.limit.name;
@@ -128,6 +129,9 @@ pub(super) fn forgotten(drafts: &[Draft], settings: &Settings, out: &mut Finding
         let label = "a restart gives every key its start anew, and forgets all grants";
         let at = draft.places.quantity.clone();
         out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
-            .help("keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"");
+            .help(
+                "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
+                 folder: [store.memory] with state = \"state\"",
+            );
     }
 }

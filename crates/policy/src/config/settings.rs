@@ -36,6 +36,9 @@ const DRAINS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 /// `grace`
 const GRACES: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 
+/// `state_every`
+const SNAPSHOTS: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(3_600);
+
 /// Proxies that people try.
 const MISTAKEN_PROXIES: &[NameHint] = &[
     (
@@ -213,8 +216,13 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
         settings.envoy = envoy::envoy_door(envoy.value, out);
     }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
-    if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
-        settings.memory_budget = size::bytes(&budget, &BUDGET, out);
+    if let Some(memory) = memory {
+        if let Some(budget) = read::text(memory.value, "budget") {
+            settings.memory_budget = size::bytes(&budget, &BUDGET, out);
+        }
+        let folder = read::text(memory.value, "state");
+        settings.state = folder.map(|folder| folder.value.to_owned());
+        settings.state_every = wait(memory.value, "state_every", SNAPSHOTS, out);
     }
     let store = read::table(root, "store");
     let redis = store.and_then(|store| read::table(store.value, "redis"));
@@ -300,7 +308,7 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
     }
 }
 
-/// Reads a duration of `[listen]` within `range`.
+/// Reads a duration of a table within `range`.
 pub(super) fn wait(
     listen: &DeTable<'_>,
     name: &str,

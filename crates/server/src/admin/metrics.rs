@@ -19,6 +19,7 @@ use crate::listener::Reply;
 use crate::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricsSnapshot, SharedStore,
 };
+use crate::state::StateFolder;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
 pub(super) async fn metrics<C: Clock + 'static>(
@@ -99,6 +100,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,
+        state: shared.state.as_deref().map(StateFolder::levels),
         webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
     };
     shared.metrics.read(levels, &sources)

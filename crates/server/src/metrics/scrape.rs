@@ -28,6 +28,15 @@ pub(crate) struct HeldAnswers {
     pub(crate) ended: [u64; HoldEnd::ALL.len()],
 }
 
+/// Snapshots of the counters in the state folder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateLevels {
+    pub(crate) saved: u64,
+    pub(crate) failed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) at_seconds: u64,
+}
+
 /// Values that are read at a scrape, beside those of limits.
 #[derive(Debug)]
 pub(crate) struct Levels {
@@ -35,6 +44,8 @@ pub(crate) struct Levels {
     pub(crate) held: HeldAnswers,
     /// `None` if counters are in memory.
     pub(crate) shared: Option<SharedStore>,
+    /// Snapshots of the counters; `None` without a state folder.
+    pub(crate) state: Option<StateLevels>,
     /// Number of messages of alerts by result; `None` without a webhook.
     pub(crate) webhook: Option<[u64; RESULTS.len()]>,
 }
@@ -183,7 +194,15 @@ impl MetricsSnapshot {
         self.limits.encode_keys(encoder)?;
         let usage = &self.levels.usage;
         table::MEMORY_BYTES.write(encoder, usage.bytes as u64)?;
-        table::MEMORY_BUDGET_BYTES.write(encoder, usage.budget_bytes as u64)
+        table::MEMORY_BUDGET_BYTES.write(encoder, usage.budget_bytes as u64)?;
+        let Some(state) = self.levels.state else {
+            return Ok(());
+        };
+        let mut series = table::STATE_SAVES.open(encoder)?;
+        series.count(&["ok"], state.saved)?;
+        series.count(&["failed"], state.failed)?;
+        table::STATE_BYTES.write(encoder, state.bytes)?;
+        table::STATE_LAST_SUCCESS.write(encoder, state.at_seconds)
     }
 
     fn config(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {

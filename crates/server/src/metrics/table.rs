@@ -71,6 +71,11 @@ families! {
         "Keys removed from a limit: idle ones, and those evicted by the memory budget";
     MEMORY_BYTES: Gauge "memory_bytes" [] "Bytes the store uses";
     MEMORY_BUDGET_BYTES: Gauge "memory_budget_bytes" [] "Bytes the store may use";
+    STATE_SAVES: Counter "state_saves" ["result"]
+        "Snapshots of the counters in the state folder, by result";
+    STATE_BYTES: Gauge "state_bytes" [] "Size of the last snapshot of the counters";
+    STATE_LAST_SUCCESS: Gauge "state_last_success_timestamp_seconds" []
+        "Time at which the last snapshot of the counters was written";
     STORE_DURATION: Histogram "store_duration_seconds" ["store" "outcome"]
         "Duration of calls to the shared store";
     STORE_CLOCK_OFFSET: Gauge "store_clock_offset_seconds" ["store"]

@@ -21,6 +21,7 @@ mod overrides;
 mod permits;
 mod promtool;
 mod reload;
+mod state;
 mod stop;
 mod tasks;
 mod top;

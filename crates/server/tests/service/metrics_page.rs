@@ -7,12 +7,15 @@ use super::alerts::with_secret;
 
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
-/// A shared store that is not there, a limit of concurrency, a webhook and receivers of metrics:
+/// A shared store that is not there, a folder for the state, a limit of concurrency, a webhook and
+/// receivers of metrics:
 /// every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
 url = "redis://127.0.0.1:1"
+[store.memory]
+state = "state"
 [alerts]
 webhook = { url = "http://127.0.0.1:1/", secret = "file:SECRET" }
 [otlp]

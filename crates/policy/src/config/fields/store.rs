@@ -203,13 +203,31 @@ static STORE_TLS: TableSpec = TableSpec {
 
 static MEMORY: TableSpec = TableSpec {
     what: "`[store.memory]`",
-    fields: &[optional(
-        "budget",
-        pattern(BYTES),
-        "\"256MiB\"",
-        "Maximum memory of the counters, as in \"256MiB\".",
-    )],
+    fields: &[
+        optional(
+            "budget",
+            pattern(BYTES),
+            "\"256MiB\"",
+            "Maximum memory of the counters, as in \"256MiB\".",
+        ),
+        optional(
+            "state",
+            Shape::TEXT,
+            "\"state\"",
+            "Folder, relative to the policy, in which the counters and the history of the dashboard \
+             outlive the process; created if it is not there (default: no folder).",
+        ),
+        optional(
+            "state_every",
+            pattern(SPAN),
+            "\"60s\"",
+            "Time between two snapshots of the counters, from 1s to 1h (default 60s): a crash \
+             forgives the charges since the last one.",
+        ),
+    ],
     hints: hints! {
+        "snapshot" => "name a folder: state = \"state\"",
+        "path" => "name a folder: state = \"state\"",
         "max_keys" => "set the maximum memory in bytes: budget = \"256MiB\"",
         "size" => "write budget = \"256MiB\"",
         "limit" => "write budget = \"256MiB\"",

@@ -1,0 +1,115 @@
+//! Run: the main thread of a service, from open doors to the last snapshot.
+
+use std::sync::Arc;
+
+use ratekeeper::{Clock, Timer};
+use ratekeeper_core::Nanos;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::Open;
+use crate::admin::AdminDoor;
+use crate::background::start_tasks;
+use crate::connections::Connections;
+use crate::doors::HttpDoor;
+use crate::listener::Http;
+use crate::opening::{Opening, ServePlace};
+use crate::signals::{Signals, wait_for_the_end};
+use crate::watch::Watcher;
+use crate::workers::Workers;
+use crate::{Door, Event, state, store, store_secrets};
+
+/// The state that the main thread needs.
+pub(super) struct ServiceRun<C: Clock + 'static> {
+    pub(super) open: Open<C>,
+    pub(super) workers: Workers,
+    pub(super) signals: Option<Signals>,
+    pub(super) stopped: mpsc::Receiver<()>,
+    pub(super) watcher: Option<Watcher>,
+}
+
+impl<C: Timer + 'static> ServiceRun<C> {
+    /// Serves until the end: see the [module above](super).
+    pub(super) async fn run(mut self) {
+        let (close, closes) = watch::channel(false);
+        let (close_admin, admin_closes) = watch::channel(false);
+        let here = Arc::new(ServePlace::Here(Handle::current()));
+        let workers = Arc::new(ServePlace::Workers(self.workers));
+        let shared = self.open.shared;
+        let doors = self.open.doors;
+        let instance = doors.addresses().instance();
+
+        let door = Http(HttpDoor(Arc::clone(&shared)));
+        let capacity = self.open.capacity;
+        let process = &shared.metrics.process;
+        let callers = Connections::new(capacity.callers, Arc::clone(&process.callers));
+        let operators = Connections::new(capacity.admin, Arc::clone(&process.admin));
+        let opening = |door, connections: &Arc<Connections>| Opening {
+            shared: Arc::clone(&shared),
+            door,
+            connections: Arc::clone(connections),
+            spans: capacity.spans(door),
+        };
+        let http = opening(Door::Http, &callers);
+        let http = http.start(doors.http, door, &workers, &closes);
+        #[cfg(feature = "proxy")]
+        let proxy = {
+            let proxy = opening(Door::Proxy, &callers);
+            proxy.start_some(doors.proxy, self.open.proxy.map(Http), (&workers, &closes))
+        };
+        #[cfg(feature = "grpc")]
+        let grpc = {
+            let grpc = opening(Door::Grpc, &callers);
+            grpc.start(doors.grpc, self.open.envoy, &workers, &closes)
+        };
+        let door = Http(AdminDoor(Arc::clone(&shared)));
+        let admin = opening(Door::Admin, &operators);
+        let admin = admin.start(doors.admin, door, &here, &admin_closes);
+        store::tend_once(&shared).await; // whether it is there decides whether this is ready
+        start_tasks(&shared);
+        let exports = self.open.exports.start(&shared, &instance);
+        let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
+        tokio::spawn(secrets);
+        shared.set_ready(true);
+
+        wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
+        shared.set_ready(false);
+        let grace = Nanos::from(capacity.grace);
+        shared.hold.close(shared.keeper.clock().now() + grace);
+        close.send_replace(true);
+        shared.sink.emit(&Event::Stopping);
+        let drained = async {
+            http.closed().await;
+            #[cfg(feature = "proxy")]
+            proxy.closed().await;
+            #[cfg(feature = "grpc")]
+            grpc.closed().await;
+            callers.ended().await;
+        };
+        let patience = capacity.drain + capacity.grace;
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
+        tokio::select! {
+            _ = timeout(patience, drained) => {}
+            () = again => {} // asked twice: stop waiting
+        }
+        if let Some(watcher) = self.watcher.take() {
+            watcher.stop();
+        }
+        shared.end_alerts();
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
+        exports.end(again).await;
+        close_admin.send_replace(true);
+        let drained = async {
+            admin.closed().await;
+            operators.ended().await;
+        };
+        let _ = timeout(patience, drained).await;
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
+        state::save_at_the_end(&shared, again).await;
+        if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
+            workers.stop();
+        }
+        shared.sink.emit(&Event::Stopped);
+    }
+}
