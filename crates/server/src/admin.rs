@@ -13,6 +13,7 @@ mod metrics;
 mod overrides;
 mod signals;
 mod top;
+mod whatif;
 
 pub(crate) use self::dashboard::Snapshot;
 pub(crate) use self::metrics::read as read_metrics;
@@ -65,19 +66,7 @@ async fn answer<C: Clock + 'static>(
         return get(&request).map(|()| file);
     }
     if !matches!(path, "/healthz" | "/readyz") {
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let writes = matches!(
-            path,
-            "/v1/reload" | "/v1/reset" | "/v1/refund" | "/v1/grant"
-        ) || path.starts_with(SIGNALS)
-            || matches!(path, "/v1/bans" | "/v1/overrides") && !reads
-            || path.starts_with(KEYS) && request.method() == Method::DELETE;
-        let act = if writes {
-            AccessAct::Write
-        } else {
-            AccessAct::Read
-        };
-        shared.access.admin(act, request.headers())?;
+        shared.access.admin(act(&request), request.headers())?;
     }
     match path {
         "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
@@ -97,6 +86,10 @@ async fn answer<C: Clock + 'static>(
         }
         "/v1/history" => get(&request).and_then(|()| dashboard::day(shared, query)),
         "/v1/top" => get(&request).and_then(|()| top::answer(shared, query)),
+        "/v1/whatif" => {
+            get(&request)?;
+            whatif::answer(shared, query).await
+        }
         "/v1/bans" => match *request.method() {
             Method::GET | Method::HEAD => bans::list(shared, query),
             Method::POST => bans::add(shared, query).await,
@@ -154,6 +147,23 @@ async fn answer<C: Clock + 'static>(
                 _ => Err(Problem::wrong_method("GET, HEAD, DELETE")),
             }
         }
+    }
+}
+
+/// Returns what a request does, for the rights that it needs.
+fn act(request: &Request<Incoming>) -> AccessAct {
+    let path = request.uri().path();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let writes = matches!(
+        path,
+        "/v1/reload" | "/v1/reset" | "/v1/refund" | "/v1/grant"
+    ) || path.starts_with(SIGNALS)
+        || matches!(path, "/v1/bans" | "/v1/overrides") && !reads
+        || path.starts_with(KEYS) && request.method() == Method::DELETE;
+    if writes {
+        AccessAct::Write
+    } else {
+        AccessAct::Read
     }
 }
 

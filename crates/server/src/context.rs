@@ -22,6 +22,7 @@ use crate::event::Sink;
 use crate::history::History;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
+use crate::recorder::Recorder;
 use crate::regular_file::FileReader;
 use crate::state::StateFolder;
 use crate::top_keys::{KeyReveal, TopKeys};
@@ -32,6 +33,9 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
     pub(crate) top_keys: TopKeys,
+    pub(crate) recorder: Recorder,
+    /// Held while records are decided again: one call at a time.
+    pub(crate) whatif: tokio::sync::Mutex<()>,
     pub(crate) history: History,
     /// The folder for the next process, if the policy names one.
     pub(crate) state: Option<Arc<StateFolder>>,
@@ -80,6 +84,8 @@ impl<C: Clock> ServiceContext<C> {
         alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
         let top_keys = TopKeys::default();
         top_keys.install(&keeper.policy());
+        let recorder = Recorder::default();
+        recorder.install(&keeper.policy());
         let keeper = Arc::new(keeper);
         let changes = Arc::<Changes>::default();
         let sink = changes.listening(sink, Arc::clone(&keeper));
@@ -88,6 +94,8 @@ impl<C: Clock> ServiceContext<C> {
             metrics,
             alerts,
             top_keys,
+            recorder,
+            whatif: tokio::sync::Mutex::default(),
             history: History::default(),
             state,
             changes,
@@ -143,6 +151,7 @@ impl<C: Clock> ServiceContext<C> {
         let took = now.since(answer.decided_at());
         self.metrics.record(protocol, answer, took);
         self.alerts.note(answer);
+        self.recorder.note(answer);
         self.top_keys.note(answer, |denial, limit| {
             let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
             let asked = (answer, request);

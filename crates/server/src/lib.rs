@@ -82,6 +82,7 @@ mod override_change;
 mod policy_file;
 mod policy_text;
 mod pulse;
+mod recorder;
 mod redis_config;
 mod regular_file;
 mod reload;

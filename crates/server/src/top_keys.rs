@@ -200,7 +200,9 @@ pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        shared.top_keys.sweep(shared.keeper.clock().now());
+        let now = shared.keeper.clock().now();
+        shared.top_keys.sweep(now);
+        shared.recorder.sweep(now);
     }
 }
 

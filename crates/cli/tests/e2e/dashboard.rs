@@ -14,6 +14,7 @@ use crate::harness::visitor::{Caller, Visitor};
 const POLICY: &str = r#"
 version = 1
 reveal_keys = "raw"
+overrides = "overrides.csv"
 
 [listen]
 admin_writes = "open"
@@ -45,6 +46,8 @@ const PICTURES: &str = "RATEKEEPER_PICTURES";
 fn policy(dir: &Path) -> PathBuf {
     let path = dir.join("policy.toml");
     std::fs::write(&path, POLICY).expect("the directory is writable");
+    let overrides = "limit,key,set,until,reason\n";
+    std::fs::write(dir.join("overrides.csv"), overrides).expect("the directory is writable");
     path
 }
 
@@ -151,6 +154,119 @@ fn fill(service: &Service, pause: Duration) {
         ask(service.http(), ("user", "mallory"), 6 + round % 5);
         crate::harness::clock::wait(pause);
     }
+}
+
+#[test]
+fn it_tries_another_number_and_sets_and_removes_an_override() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    ask(service.http(), ("user", "mallory"), 5);
+    ask(service.http(), ("user", "ada"), 3);
+    browser.wait(&format!("{}.includes('mallory')", text("#keys")));
+    let enter = |browser: &mut Chromium, field: &str, value: &str| {
+        browser.run(&format!(
+            "document.querySelector('{field}').value = '{value}'"
+        ));
+    };
+    enter(&mut browser, "#whatif-number", "4/1h");
+    browser.run("document.querySelector('#whatif').requestSubmit()");
+    let told = text("#whatif-result");
+    browser.wait(&format!("{told}.includes('Of 8 requests of 2 keys')"));
+    browser.wait(&format!("{told}.includes('refuses 4 requests of 2 keys')"));
+    browser.wait(&format!(
+        "{told}.includes('4/1h refuses 1 requests of 1 keys')"
+    ));
+    enter(&mut browser, "#whatif-number", "many");
+    browser.run("document.querySelector('#whatif').requestSubmit()");
+    browser.wait(&format!("{told}.includes('is not a number')"));
+
+    click(&mut browser, "#keys button");
+    browser.wait(&format!("{}.includes('0 of 2 remain')", text("#found")));
+    browser.wait("!document.querySelector('#override').hidden");
+    assert_eq!(
+        browser.run("document.querySelector('#override-remove').hidden"),
+        true
+    );
+    let file = || std::fs::read_to_string(dir.path().join("overrides.csv")).expect("readable");
+    enter(&mut browser, "#override-set", "50/1h");
+    enter(&mut browser, "#override-reason", "a good customer");
+    browser.run("document.querySelector('#override').requestSubmit()");
+    browser.wait("document.querySelector('#confirm').open");
+    browser.wait(&format!("{}.includes('50/1h')", text("#question")));
+    click(&mut browser, "#confirm button[value=no]");
+    browser.wait("!document.querySelector('#confirm').open");
+    // The page hears of a closed question in its next turn.
+    browser.run("new Promise((done) => setTimeout(done))");
+    assert!(!file().contains("mallory"), "declined: nothing is changed");
+    browser.run("document.querySelector('#override').requestSubmit()");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('override is set')", text("#found")));
+    browser.wait(&format!("{}.includes('Override: 50/1h')", text("#found")));
+    assert!(file().contains("login,mallory,50/1h,,a good customer"));
+    ask(service.http(), ("user", "mallory"), 1);
+    browser.wait(&format!("{}.includes('override')", text("#changes")));
+    click(&mut browser, "#override-remove");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!(
+        "{}.includes('override is removed')",
+        text("#found")
+    ));
+    assert!(!file().contains("mallory"));
+    browser.wait("document.querySelector('#override-remove').hidden");
+}
+
+/// Presses Tab until the focus is on an element.
+fn tab_to(browser: &mut Chromium, selector: &str) {
+    let is_there = format!("document.activeElement?.matches('{selector}') ?? false");
+    for _ in 0..40 {
+        browser.press("Tab");
+        if browser.run(&is_there) == true {
+            return;
+        }
+    }
+    panic!("the keyboard does not reach {selector}");
+}
+
+#[test]
+fn the_keyboard_alone_resets_a_key() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    ask(service.http(), ("customer", "ada"), 60);
+    browser.wait(&format!("{} === 'live'", text("#connection")));
+    tab_to(&mut browser, "#limits tr:nth-child(3) button");
+    browser.press("Enter");
+    browser.wait(&format!("{}.startsWith('api')", text("#detail-title")));
+    tab_to(&mut browser, "#parts input");
+    browser.type_text("ada");
+    browser.press("Enter");
+    browser.wait(&format!("{}.includes('ada: ')", text("#found")));
+    tab_to(&mut browser, "#reset");
+    browser.press("Enter");
+    browser.wait("document.querySelector('#confirm').open");
+    let focused = "document.activeElement.textContent";
+    assert_eq!(
+        browser.run(focused),
+        "Cancel",
+        "the safe answer comes first"
+    );
+    browser.press("Escape");
+    browser.wait("!document.querySelector('#confirm').open");
+    assert_eq!(browser.run("document.activeElement.id"), "reset");
+    assert_eq!(
+        browser.run(&format!("{}.includes('is reset')", text("#found"))),
+        false
+    );
+    browser.press("Enter");
+    browser.wait("document.querySelector('#confirm').open");
+    tab_to(&mut browser, "#confirm button[value=yes]");
+    browser.press("Enter");
+    browser.wait(&format!("{}.includes('is reset')", text("#found")));
 }
 
 #[test]

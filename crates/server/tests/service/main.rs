@@ -26,6 +26,7 @@ mod stop;
 mod tasks;
 mod top;
 mod wall_clock;
+mod whatif;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

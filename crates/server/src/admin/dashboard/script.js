@@ -180,8 +180,9 @@ function choose(name, scroll) {
   const limit = view.state.limits.find((limit) => limit.name === name);
   text("detail-title", `${name}: ${limit.limit}`);
   at("detail").hidden = false;
-  at("acts").hidden = true;
+  at("acts").hidden = at("override").hidden = true;
   text("found", "");
+  text("whatif-result", "");
   at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.bans;
   at("parts").replaceChildren(...limit.key.map((part) => {
     const label = document.createElement("label");
@@ -298,12 +299,34 @@ const values = () => [...at("parts").querySelectorAll("input")].map((input) => i
 async function lookUp(said = "", limit = view.limit, parts = values()) {
   view.lookUps += 1;
   const mine = view.lookUps;
-  at("acts").hidden = true;
+  at("acts").hidden = at("override").hidden = true;
   const words = await balance(limit, parts);
+  const override = await overrideOf(limit, parts);
   if (mine !== view.lookUps || view.limit !== limit) return;
-  text("found", (parts.length ? `${parts.join(", ")}: ` : "") + said + words);
+  text("found", (parts.length ? `${parts.join(", ")}: ` : "") + said + words + (override?.words ?? ""));
   view.found = { limit, parts };
   at("acts").hidden = false;
+  at("override").hidden = override === null;
+  at("override-remove").hidden = !override?.words;
+}
+
+/** Returns the pairs that name a key in the file of overrides. */
+function overridePairs(limit, parts) {
+  const names = view.state.limits.find(({ name }) => name === limit)?.key ?? [];
+  const key = parts.length === 1 ? parts[0] : parts.map((part, index) => `${names[index]}=${part}`).join(";");
+  return [["limit", limit], ["key", key]];
+}
+
+/** Returns the override of a key in words, empty if it has none; null where keys have no overrides. */
+async function overrideOf(limit, parts) {
+  if (!parts.length) return null;
+  try {
+    const { overrides } = await call(`v1/overrides?${query(overridePairs(limit, parts))}`);
+    const found = overrides.find((one) => one.in_force);
+    return { words: found ? ` Override: ${found.set}${found.until ? `, until ${found.until}` : ""}.` : "" };
+  } catch {
+    return null; // the policy names no file
+  }
 }
 
 const keyPath = (limit, parts) => `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
@@ -361,6 +384,37 @@ async function lift(limit, parts) {
   return "The ban is lifted.";
 }
 
+async function setOverride(limit, parts) {
+  const fields = ["set", "until", "reason"].map((name) => [name, at(`override-${name}`).value.trim()]);
+  const stated = fields.filter(([, value]) => value);
+  await call(`v1/overrides?${query([...overridePairs(limit, parts), ...stated])}`, { method: "PUT" });
+  for (const [name] of fields) at(`override-${name}`).value = "";
+  return "The override is set.";
+}
+
+async function removeOverride(limit, parts) {
+  await call(`v1/overrides?${query(overridePairs(limit, parts))}`, { method: "DELETE" });
+  return "The override is removed.";
+}
+
+// What if ------------------------------------------------------------------------------------
+
+async function whatIf() {
+  const limit = view.limit;
+  const wanted = at("whatif-number").value.trim();
+  let words;
+  try {
+    const found = await call(`v1/whatif?${query({ limit, number: wanted })}`);
+    const refusals = (one) => `${one.limit} refuses ${number(one.denied)} requests of ${number(one.distinct_denied)} keys`;
+    const sample = found.sampled_keys_percent < 100 ? `, a sample of ${number(found.sampled_keys_percent)} % of the keys` : "";
+    words = `Of ${number(found.requests)} requests of ${number(found.keys)} keys in ${span(found.covers_ms)}${sample}: `
+      + `${[found.present, ...found.numbers].map(refusals).join("; ")}.`;
+  } catch (error) {
+    words = error.message;
+  }
+  if (view.limit === limit) text("whatif-result", words);
+}
+
 // Drawing ------------------------------------------------------------------------------------
 
 /** Writes one row for each item, in rows that stay. */
@@ -414,6 +468,12 @@ at("token-form").addEventListener("submit", (event) => {
   refresh();
 });
 at("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(); });
+at("whatif").addEventListener("submit", (event) => { event.preventDefault(); whatIf(); });
+at("override").addEventListener("submit", (event) => {
+  event.preventDefault();
+  act(`Set the override ${at("override-set").value.trim()} for the key`, setOverride);
+});
+at("override-remove").addEventListener("click", () => act("Remove the override of the key", removeOverride));
 at("reset").addEventListener("click", () => act("Reset the key", reset));
 at("ban").addEventListener("click", () => act("Ban the key for 1 h", ban));
 at("lift").addEventListener("click", () => act("Lift the ban of the key", lift));

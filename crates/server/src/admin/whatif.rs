@@ -1,0 +1,170 @@
+//! What if: the last hour of a limit, decided again with other numbers.
+//!
+//! ```text
+//!   record --sorted by key--> one key after the other, from a fresh state, in its own time
+//! ```
+//!
+//! The algorithm is the limit's own, so a number decides here as it would have decided there, for
+//! keys that were fresh at the start of the record and clients that would have asked the same.
+
+use std::sync::Arc;
+
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Permits, Quota, Time};
+use ratekeeper_policy::{Role, Rule};
+use serde_json::{Value, json};
+
+use super::keys::{find, parameters, unknown};
+use super::reply;
+use crate::context::ServiceContext;
+use crate::doors::problem::{Problem, WRONG_QUERY, shown};
+use crate::listener::Reply;
+use crate::recorder::{Recorded, RecordedRequest};
+
+/// Maximum number of numbers of a call.
+const MAX_NUMBERS: usize = 4;
+
+/// The refusals of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Refusals {
+    requests: u64,
+    /// Number of keys with at least one.
+    keys: u64,
+}
+
+/// `GET /v1/whatif?limit=NAME&number=80/1m`, with up to four numbers.
+pub(super) async fn answer<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let (mut name, mut texts) = (None, Vec::new());
+    for (parameter, value) in parameters(query)? {
+        match parameter {
+            "limit" => name = Some(value),
+            "number" => texts.push(value),
+            other => return Err(unknown(other, "`limit` or `number`")),
+        }
+    }
+    let wrong = |detail: String| Problem::new(WRONG_QUERY, detail);
+    let name = name.ok_or_else(|| wrong("the limit is missing; add `?limit=NAME`".into()))?;
+    if texts.is_empty() || texts.len() > MAX_NUMBERS {
+        let detail = format!("expected `number` once, and {MAX_NUMBERS} times at most");
+        return Err(wrong(detail));
+    }
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, &name)?;
+    if let Some(why) = unsuitable(rule) {
+        let detail = format!("limit `{name}` cannot be decided again: {why}");
+        return Err(wrong(detail));
+    }
+    let mut algorithms = vec![rule.limit.algorithm.clone()];
+    for text in &texts {
+        let quota = text.trim().parse::<Quota>();
+        let other = quota.and_then(|quota| {
+            let algorithm = &rule.limit.algorithm;
+            algorithm.with_quota(quota, shared.origin())
+        });
+        algorithms.push(other.map_err(|error| {
+            let text = shown(text);
+            wrong(format!(
+                "`number={text}` is not a number of this limit ({error}); write for example \
+                 `80/1m` or `50/1s burst 100`"
+            ))
+        })?);
+    }
+    let now = shared.keeper.clock().now();
+    let one = shared.whatif.lock().await;
+    let context = Arc::clone(shared);
+    let id = rule.limit.id;
+    // Up to half a million decisions: not on the thread that accepts connections.
+    let work = tokio::task::spawn_blocking(move || {
+        let recorded = context.recorder.recorded(id, now)?;
+        Some(decided_again(recorded, &algorithms, now))
+    });
+    let decided = work.await;
+    drop(one);
+    let Ok(Some((mut answer, refusals))) = decided else {
+        return Err(wrong(format!("limit `{name}` has no record")));
+    };
+    let texts = std::iter::once(&rule.text).chain(&texts);
+    let each = texts.zip(refusals).map(|(text, refusals)| {
+        json!({
+            "limit": text,
+            "denied": refusals.requests,
+            "distinct_denied": refusals.keys,
+        })
+    });
+    let mut each: Vec<Value> = each.collect();
+    answer["limit"] = json!(&*rule.limit.name);
+    answer["present"] = each.remove(0);
+    answer["numbers"] = json!(each);
+    Ok(reply(&answer))
+}
+
+/// Returns why a limit depends on more than its requests; `None` if it does not.
+fn unsuitable(rule: &Rule) -> Option<&'static str> {
+    let algorithm = &rule.limit.algorithm;
+    let is_chained = !rule.otherwise.is_empty() || !matches!(rule.role, Role::Limit);
+    let queues = algorithm
+        .queue()
+        .is_some_and(|(permits, _)| permits > Permits::ZERO);
+    let balance = matches!(algorithm, AnyAlgorithm::Balance(_));
+    if is_chained {
+        Some("other limits act in its place, or it in theirs")
+    } else if algorithm.concurrency().is_some() || balance {
+        Some("it counts permits on loan or credits")
+    } else if queues {
+        Some("requests wait in its queue")
+    } else if rule.correction.is_some() {
+        Some("reports correct its charges")
+    } else if rule.distinct.is_some() || rule.priority.is_some() {
+        Some("it counts values, or keeps a part for some requests")
+    } else if rule.unit.is_some() || rule.window.is_none() {
+        Some("it has a unit, or windows of the calendar")
+    } else {
+        None
+    }
+}
+
+/// Decides the requests of a record by each algorithm.
+fn decided_again(
+    Recorded {
+        mut requests,
+        since,
+        halvings,
+    }: Recorded,
+    algorithms: &[AnyAlgorithm],
+    now: Time,
+) -> (Value, Vec<Refusals>) {
+    requests.sort_by_key(|request| (request.key, request.at(now)));
+    let keys = || requests.chunk_by(|a, b| a.key == b.key);
+    let refusals = algorithms.iter().map(|algorithm| {
+        keys().fold(Refusals::default(), |all, one| {
+            let denied = denied(algorithm, one, now);
+            Refusals {
+                requests: all.requests + denied,
+                keys: all.keys + u64::from(denied > 0),
+            }
+        })
+    });
+    let sampled = 100.0 * 0.5_f64.powi(i32::try_from(halvings).unwrap_or(i32::MAX));
+    let answer = json!({
+        "covers_ms": now.since(since).as_millis_ceil(),
+        "sampled_keys_percent": sampled,
+        "requests": requests.len(),
+        "keys": keys().count(),
+    });
+    (answer, refusals.collect())
+}
+
+/// Returns the number of refused requests of one key.
+fn denied(algorithm: &AnyAlgorithm, requests: &[RecordedRequest], now: Time) -> u64 {
+    let mut state = AnyState::default();
+    let denies = |request: &&RecordedRequest| {
+        let cost = Permits::saturating_from(request.cost.into());
+        let decision = algorithm.decide(&mut state, request.at(now), cost);
+        !decision.verdict.allows()
+    };
+    requests.iter().filter(denies).count() as u64
+}
