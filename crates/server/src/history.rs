@@ -76,16 +76,21 @@ pub(crate) async fn record<C: Clock>(shared: Arc<ServiceContext<C>>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tick.tick().await;
-        let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
-        let policy = shared.keeper.policy();
-        let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
-            let id = rule.limit.id;
-            (id, shared.metrics.tally(id))
-        });
-        shared
-            .history
-            .note(second, shared.metrics.total(), limits.collect());
+        record_now(&shared);
     }
+}
+
+/// Reads the counters.
+pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
+    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
+    let policy = shared.keeper.policy();
+    let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
+        let id = rule.limit.id;
+        (id, shared.metrics.tally(id))
+    });
+    shared
+        .history
+        .note(second, shared.metrics.total(), limits.collect());
 }
 
 impl History {

@@ -32,6 +32,7 @@ use rustix::io::Errno;
 
 use crate::StartError;
 use crate::context::ServiceContext;
+use crate::history::record_now;
 use crate::metrics::StateLevels;
 use file::SavedFile;
 
@@ -259,6 +260,7 @@ impl StateFolder {
             zero: shared.origin(),
             reading: shared.keeper.clock().now(),
         };
+        record_now(shared);
         let history = file::write(&self.path, HISTORY, clock(), |to| {
             let policy = shared.keeper.policy();
             let limits = policy.rules.iter().map(|rule| &rule.limit);
