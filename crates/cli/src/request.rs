@@ -27,7 +27,7 @@ pub(crate) struct CliRequest {
     /// Names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) attributes: Vec<(String, String)>,
-    pub(crate) cost: Option<u32>,
+    pub(crate) cost: Option<u64>,
     /// Replaces all but the cost.
     pub(crate) descriptor: Option<DescriptorEntries>,
 }
@@ -257,7 +257,7 @@ pub(crate) struct RequestArgs {
     attr: Vec<String>,
     /// Cost of the request
     #[arg(long, value_name = "PERMITS")]
-    cost: Option<u32>,
+    cost: Option<u64>,
     #[command(flatten)]
     descriptor: DescriptorArgs,
 }

@@ -122,7 +122,7 @@ pub(crate) fn near<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Op
 }
 
 /// Returns `third`, `10th`, `21st`.
-pub(crate) fn ordinal(number: u32) -> String {
+pub(crate) fn ordinal(number: u64) -> String {
     const FIRST: [&str; 9] = [
         "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
     ];

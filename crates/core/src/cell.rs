@@ -193,20 +193,20 @@ mod tests {
 
     #[test]
     fn threads_admit_exactly_the_burst() {
-        const THREADS: u32 = 8;
+        const THREADS: u64 = 8;
         let gcra = bucket("1000/1s");
         for cost in [1, 3] {
             let cell = Cell::new();
-            let admitted: u32 = std::thread::scope(|scope| {
+            let admitted: u64 = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..THREADS)
                     .map(|_| {
                         scope.spawn(|| {
-                            let decide = |_: &u32| {
+                            let decide = |_: &u64| {
                                 cell.decide(&gcra, Time::ZERO, Permits::new(cost))
                                     .verdict
                                     .allows()
                             };
-                            u32::try_from((0..1000).filter(decide).count()).unwrap()
+                            u64::try_from((0..1000).filter(decide).count()).unwrap()
                         })
                     })
                     .collect();
@@ -237,7 +237,7 @@ mod schedules {
 
     /// `threads` threads, each asking for `each` permits one by one: exactly as many pass
     /// as the burst holds.
-    fn admits_exactly(burst: u32, threads: u32, each: u32) {
+    fn admits_exactly(burst: u64, threads: u64, each: u64) {
         loom::model(move || {
             let gcra = bucket(&format!("{burst}/1s"));
             let cell = Arc::new(Cell::new());
@@ -245,7 +245,7 @@ mod schedules {
                 let mut allowed = 0;
                 for _ in 0..each {
                     let decision = cell.decide(&gcra, Time::ZERO, Permits::ONE);
-                    allowed += u32::from(decision.verdict.allows());
+                    allowed += u64::from(decision.verdict.allows());
                 }
                 allowed
             };
@@ -289,7 +289,7 @@ mod schedules {
             let decision = cell.decide(&gcra, Time::ZERO, Permits::ONE);
             other.join().unwrap();
             let left = cell.look(&gcra, Time::ZERO, Permits::ZERO).remaining.get();
-            assert_eq!(left, u32::from(!decision.verdict.allows()));
+            assert_eq!(left, u64::from(!decision.verdict.allows()));
         });
     }
 

@@ -14,7 +14,7 @@ pub enum Error {
     Quota,
     /// A quota of zero permits.
     NoPermits,
-    /// More permits than a limit can count (4,294,967,295).
+    /// More permits than a limit can count (9,007,199,254,740,991).
     TooManyPermits,
     /// A quota over a span of zero.
     NoSpan,
@@ -30,6 +30,8 @@ pub enum Error {
     RefillTooLong,
     /// A sliding window log of more than 10,000 permits.
     LogTooLarge,
+    /// An exponential counter of more than 8,796,093,022,207 permits.
+    LevelTooLarge,
     /// A counter that takes more than 4.5 years to fade to a third.
     DecayTooLong,
     /// A rate, cold factor or burst time that is not a number in its range.
@@ -49,7 +51,7 @@ impl fmt::Display for Error {
             Self::SpanTooLong => "duration is longer than 584 years",
             Self::Quota => "not a quota: write permits and period, as in `100/1m`",
             Self::NoPermits => "a quota of `0` permits nothing",
-            Self::TooManyPermits => "more than 4,294,967,295 permits cannot be counted",
+            Self::TooManyPermits => "more than 9,007,199,254,740,991 permits cannot be counted",
             Self::NoSpan => "a period must be longer than zero",
             Self::TooFast => "more than 64 permits a nanosecond",
             Self::TooLong => "the time to refill the whole burst exceeds the maximum of 1.1 years",
@@ -57,6 +59,7 @@ impl fmt::Display for Error {
             Self::WindowTooLong => "window is longer than 73 years",
             Self::RefillTooLong => "the time to refill the empty bucket exceeds 146 years",
             Self::LogTooLarge => "a sliding window log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
+            Self::LevelTooLarge => "an exponential limit holds at most 8,796,093,022,207 permits",
             Self::DecayTooLong => "the time in which the quota grants its burst exceeds 4.5 years",
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
             Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",

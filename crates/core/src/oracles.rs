@@ -70,7 +70,7 @@ impl Reach {
 
     /// The costs to ask about; `edges` are those where an answer changes.
     pub fn costs(self, capacity: Permits, edges: &[Permits]) -> Vec<Permits> {
-        let costs: Vec<u32> = match self {
+        let costs: Vec<u64> = match self {
             Self::Every { .. } => (0..=capacity.get().saturating_add(1)).collect(),
             Self::Edges => {
                 let beside = |edge: &Permits| {
@@ -87,7 +87,7 @@ impl Reach {
                     .iter()
                     .flat_map(beside)
                     .chain(capacity)
-                    .chain([0, 1, u32::MAX])
+                    .chain([0, 1, 1 << 32, u64::MAX])
                     .collect()
             }
         };

@@ -2,7 +2,7 @@
 //! counts the time of a permit in its own units (`algorithms/gcra/grid.rs` for the bucket).
 
 use core::fmt;
-use core::num::NonZeroU32;
+use core::num::NonZeroU64;
 use core::ops::{Add, Sub};
 use core::str::FromStr;
 
@@ -13,38 +13,50 @@ use crate::{Error, Nanos};
 /// ```
 /// use ratekeeper_core::Permits;
 /// assert_eq!(Permits::new(3) - Permits::new(5), Permits::ZERO, "saturating");
+/// assert_eq!(Permits::new(u64::MAX), Permits::MAX, "saturating");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Permits(u32);
+pub struct Permits(u64);
 
 impl Permits {
     /// Zero: a request of this cost only looks.
     pub const ZERO: Self = Self(0);
     /// The default cost of a request.
     pub const ONE: Self = Self(1);
-    /// The largest number.
-    pub const MAX: Self = Self(u32::MAX);
-
-    /// `count` permits.
-    pub const fn new(count: u32) -> Self {
-        Self(count)
-    }
+    /// The largest number, 2^53 (9.0e15). A larger one counts as this one.
+    ///
+    /// No quota holds so many: the largest has one permit less, [`Quota::MAX_PERMITS`]. So a cost
+    /// that was cut to this number never fits, and a quota that was cut to it is refused.
+    ///
+    /// Scripts of a shared store and many readers of JSON count in doubles, which hold every whole
+    /// number up to 2^53.
+    pub const MAX: Self = Self(1 << 53);
 
     /// `count` permits, or [`Permits::MAX`] if `count` is larger.
-    pub fn saturating_from(count: u64) -> Self {
-        Self(u32::try_from(count).unwrap_or(u32::MAX))
+    pub const fn new(count: u64) -> Self {
+        if count > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(count)
+        }
     }
 
     /// The number.
-    pub const fn get(self) -> u32 {
+    pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The number as a double, which is exact.
+    #[expect(clippy::cast_precision_loss, reason = "at most 2^53")]
+    pub const fn as_f64(self) -> f64 {
+        self.0 as f64
     }
 }
 
 impl Add for Permits {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
+        Self::new(self.0 + other.0) // at most 2^54
     }
 }
 
@@ -57,13 +69,7 @@ impl Sub for Permits {
 
 impl From<u32> for Permits {
     fn from(count: u32) -> Self {
-        Self(count)
-    }
-}
-
-impl From<NonZeroU32> for Permits {
-    fn from(count: NonZeroU32) -> Self {
-        Self(count.get())
+        Self(count.into())
     }
 }
 
@@ -89,18 +95,23 @@ impl fmt::Debug for Permits {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quota {
-    permits: NonZeroU32,
+    permits: NonZeroU64,
     per: Nanos,
-    burst: NonZeroU32,
+    burst: NonZeroU64,
 }
 
 impl Quota {
+    /// Maximum number of permits of a quota, and of a burst: 2^53 - 1, one below
+    /// [`Permits::MAX`].
+    pub const MAX_PERMITS: u64 = Permits::MAX.get() - 1;
+
     /// `permits` every `per`, all of them at once if they were saved up.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros.
+    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros, [`Error::TooManyPermits`] for more
+    /// than [`Quota::MAX_PERMITS`].
     pub fn new(permits: Permits, per: Nanos) -> Result<Self, Error> {
-        let permits = NonZeroU32::new(permits.get()).ok_or(Error::NoPermits)?;
+        let permits = countable(permits)?;
         if per == Nanos::ZERO {
             return Err(Error::NoSpan);
         }
@@ -120,37 +131,40 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// If `permits` is zero; [`Quota::new`] returns an error.
-    pub const fn per_second(permits: u32) -> Self {
+    /// If `permits` is zero, or above [`Quota::MAX_PERMITS`]; [`Quota::new`] returns an error.
+    pub const fn per_second(permits: u64) -> Self {
         Self::every(permits, Nanos::SECOND)
     }
 
     /// `permits` a minute.
     ///
     /// # Panics
-    /// If `permits` is zero.
-    pub const fn per_minute(permits: u32) -> Self {
+    /// As [`Quota::per_second`].
+    pub const fn per_minute(permits: u64) -> Self {
         Self::every(permits, Nanos::from_secs(60))
     }
 
     /// `permits` an hour.
     ///
     /// # Panics
-    /// If `permits` is zero.
-    pub const fn per_hour(permits: u32) -> Self {
+    /// As [`Quota::per_second`].
+    pub const fn per_hour(permits: u64) -> Self {
         Self::every(permits, Nanos::from_secs(3_600))
     }
 
     /// `permits` in 24 hours.
     ///
     /// # Panics
-    /// If `permits` is zero.
-    pub const fn per_day(permits: u32) -> Self {
+    /// As [`Quota::per_second`].
+    pub const fn per_day(permits: u64) -> Self {
         Self::every(permits, Nanos::from_secs(86_400))
     }
 
-    const fn every(permits: u32, per: Nanos) -> Self {
-        let permits = NonZeroU32::new(permits).expect("a quota has at least one permit");
+    const fn every(permits: u64, per: Nanos) -> Self {
+        let permits = match countable(Permits::new(permits)) {
+            Ok(permits) => permits,
+            Err(_) => panic!("a quota has 1 to 2^53 - 1 permits"),
+        };
         Self {
             permits,
             per,
@@ -161,25 +175,29 @@ impl Quota {
     /// The same rate with another burst: the number of permits that may be saved up.
     ///
     /// # Panics
-    /// If `permits` is zero; [`Quota::with_burst`] returns an error.
+    /// If `permits` is zero, or above [`Quota::MAX_PERMITS`]; [`Quota::with_burst`] returns an
+    /// error.
     #[must_use]
-    pub const fn burst(self, permits: u32) -> Self {
-        let burst = NonZeroU32::new(permits).expect("a burst has at least one permit");
-        Self { burst, ..self }
+    pub const fn burst(self, permits: u64) -> Self {
+        Self {
+            burst: Self::every(permits, self.per).burst,
+            ..self
+        }
     }
 
     /// The same rate with another burst: the number of permits that may be saved up.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] for a burst of zero.
+    /// [`Error::NoPermits`] for a burst of zero, [`Error::TooManyPermits`] for more than
+    /// [`Quota::MAX_PERMITS`].
     pub fn with_burst(self, burst: Permits) -> Result<Self, Error> {
-        let burst = NonZeroU32::new(burst.get()).ok_or(Error::NoPermits)?;
+        let burst = countable(burst)?;
         Ok(Self { burst, ..self })
     }
 
     /// Permits per span.
     pub fn permits(self) -> Permits {
-        self.permits.into()
+        Permits::new(self.permits.get())
     }
 
     /// The span.
@@ -189,12 +207,12 @@ impl Quota {
 
     /// Permits that may be saved up.
     pub fn burst_size(self) -> Permits {
-        self.burst.into()
+        Permits::new(self.burst.get())
     }
 
     /// Permits in a second, to the nearest float.
     pub fn permits_per_second(self) -> f64 {
-        f64::from(self.permits.get()) / self.per.as_secs_f64()
+        self.permits().as_f64() / self.per.as_secs_f64()
     }
 
     /// How long the quota takes to grant `cost`, rounded up; saturating.
@@ -231,6 +249,15 @@ impl FromStr for Quota {
     }
 }
 
+/// The number, unless it is zero or too large for a quota.
+pub(crate) const fn countable(permits: Permits) -> Result<NonZeroU64, Error> {
+    match NonZeroU64::new(permits.get()) {
+        None => Err(Error::NoPermits),
+        Some(count) if count.get() > Quota::MAX_PERMITS => Err(Error::TooManyPermits),
+        Some(count) => Ok(count),
+    }
+}
+
 fn count(digits: &str) -> Result<Permits, Error> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Error::Quota);
@@ -250,7 +277,13 @@ mod tests {
 
     #[test]
     fn quotas_read_and_write() {
-        for text in ["100/1m", "50/1s burst 100", "1/24h burst 2"] {
+        for text in [
+            "100/1m",
+            "50/1s burst 100",
+            "1/24h burst 2",
+            "10000000000/1d",
+            "9007199254740991/1s burst 9007199254740991",
+        ] {
             let quota = quota(text).unwrap();
             assert_eq!(quota.to_string().parse(), Ok(quota), "{text}");
         }
@@ -260,7 +293,9 @@ mod tests {
             ("/1m", Error::Quota),
             ("-1/1m", Error::Quota),
             ("0/1m", Error::NoPermits),
-            ("5000000000/1m", Error::TooManyPermits),
+            ("9007199254740992/1m", Error::TooManyPermits),
+            ("18446744073709551616/1m", Error::TooManyPermits),
+            ("5/1m burst 9007199254740992", Error::TooManyPermits),
             ("5/0s", Error::NoSpan),
             ("5/minute", Error::Span),
             ("5/1m burst", Error::Span),
@@ -269,5 +304,18 @@ mod tests {
         ] {
             assert_eq!(quota(text), Err(error), "{text}");
         }
+    }
+    #[test]
+    fn a_number_that_is_too_large_is_above_every_quota() {
+        let most = Quota::per_day(Quota::MAX_PERMITS);
+        assert!(Permits::new(Quota::MAX_PERMITS) < Permits::MAX);
+        assert_eq!(Permits::new(u64::MAX), Permits::MAX);
+        assert_eq!(most.permits() + most.burst_size(), Permits::MAX);
+        assert_eq!(
+            Quota::new(Permits::MAX, Nanos::SECOND),
+            Err(Error::TooManyPermits)
+        );
+        assert_eq!(most.with_burst(Permits::MAX), Err(Error::TooManyPermits));
+        assert_eq!(most.time_for(most.permits()), most.per());
     }
 }

@@ -88,10 +88,7 @@ impl Share {
     pub(crate) fn one_in(gap: Nanos, kept: Quota) -> Self {
         match gap.as_nanos().div_ceil(kept.per().as_nanos()) {
             0 => Self::ALL,
-            spans => {
-                let permits = u64::from(kept.permits().get());
-                Self::new(1, permits.saturating_mul(spans))
-            }
+            spans => Self::new(1, kept.permits().get().saturating_mul(spans)),
         }
     }
 

@@ -82,20 +82,58 @@ pub trait StoredForm: Algorithm {
 
     /// A cost as the twin reads it.
     fn price(&self, cost: Permits) -> [f64; 4] {
-        [f64::from(cost.get()), 0.0, 0.0, 0.0]
+        [cost.as_f64(), 0.0, 0.0, 0.0]
     }
 }
 
-/// The whole number as a double; exact below 2^53, which the caller ensures.
-#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+/// The whole number as a double; exact up to 2^53, which the caller ensures.
+#[expect(clippy::cast_precision_loss, reason = "at most 2^53")]
 pub(crate) fn double(number: u64) -> f64 {
-    debug_assert!(number < 1 << 53, "{number} is not exact as a double");
+    debug_assert!(number <= 1 << 53, "{number} is not exact as a double");
     number as f64
 }
 
 /// A span of nanoseconds as twins read it: whole microseconds, and nanoseconds below 1,000.
 pub(crate) fn micros_and_nanos(nanos: u64) -> [f64; 2] {
     [double(nanos / 1_000), double(nanos % 1_000)]
+}
+
+/// Bytes of each count of permits in a state: 4, or 8 if one of the counts needs them.
+///
+/// So the states of most limits stay short, and can be read by versions that counted in 32 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CountWidth {
+    Four,
+    Eight,
+}
+
+impl CountWidth {
+    /// The least width that holds each of `counts`.
+    pub(crate) fn of(counts: &[u64]) -> Self {
+        if counts.iter().all(|&count| u32::try_from(count).is_ok()) {
+            Self::Four
+        } else {
+            Self::Eight
+        }
+    }
+
+    /// The width of `counts` counts that fill `bytes` bytes.
+    pub(crate) fn filling(bytes: usize, counts: usize) -> Option<Self> {
+        let mut widths = [Self::Four, Self::Eight].into_iter();
+        widths.find(|width| width.bytes() * counts == bytes)
+    }
+
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+
+    /// Appends a count.
+    pub(crate) fn write(self, count: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&count.to_le_bytes()[..self.bytes()]);
+    }
 }
 
 /// The shortest step of a grid that twins count: the number of a step times the nanoseconds
@@ -132,6 +170,15 @@ impl<'a> StateReader<'a> {
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
+    }
+
+    /// A count of permits; `None` also if it is above [`Permits::MAX`].
+    pub(crate) fn count(&mut self, width: CountWidth) -> Option<u64> {
+        let count = match width {
+            CountWidth::Four => self.u32()?.into(),
+            CountWidth::Eight => self.u64()?,
+        };
+        (count <= Permits::MAX.get()).then_some(count)
     }
 
     pub(crate) fn u64(&mut self) -> Option<u64> {

@@ -19,7 +19,7 @@ const UNIX: [u64; 3] = [
 ];
 
 fn quota(permits: u64, nanos: u64) -> Quota {
-    Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(nanos)).unwrap()
+    Quota::new(Permits::new(permits), Nanos::from_nanos(nanos)).unwrap()
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -112,11 +112,7 @@ fn a_client_that_keeps_to_the_quota_is_never_refused() {
         let mut tat = Tat::default();
         for request in 0..200 {
             let (now, cost) = client.next(step, &mut random);
-            let decision = gcra.decide(
-                &mut tat,
-                Time::from_nanos(now),
-                Permits::saturating_from(cost),
-            );
+            let decision = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
             assert_eq!(
                 decision.verdict,
                 Verdict::Allow,
@@ -221,7 +217,7 @@ fn decisions_agree_with_exact_fractions() {
             now = (now + wait).next_multiple_of(step);
             let cost = 1 + random.below(2) * random.below(3);
             let at = Time::from_nanos(now);
-            let decision = gcra.decide(&mut tat, at, Permits::saturating_from(cost));
+            let decision = gcra.decide(&mut tat, at, Permits::new(cost));
             let exact = oracle.decide(now, cost);
             assert_eq!(
                 decision.verdict.allows(),
@@ -249,7 +245,7 @@ fn life(limit: &AnyAlgorithm, zero: u64, step: u64, scale: u64, seed: u64) -> Ve
                 .max(zero),
             _ => now,
         };
-        let cost = Permits::saturating_from(random.below(4));
+        let cost = Permits::new(random.below(4));
         let at = Time::from_nanos(now);
         if random.below(8) == 0 {
             let _ = limit.try_refund(&mut state, at, cost);

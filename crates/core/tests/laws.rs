@@ -18,7 +18,7 @@ use ratekeeper_core::{
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
 const DENIALS: [Denials; 2] = [Denials::Free, Denials::Counted];
 
-fn quota(permits: u32, nanos: u64) -> Quota {
+fn quota(permits: u64, nanos: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(nanos)).unwrap()
 }
 
@@ -218,7 +218,7 @@ fn loans_keep_the_laws_everywhere() {
     }
 }
 
-fn ban_terms(after: u32, within: u64, first: u64, longest: u64) -> BanTerms {
+fn ban_terms(after: u64, within: u64, first: u64, longest: u64) -> BanTerms {
     BanTerms {
         strikes: quota(after, within),
         first: nanos(first),
@@ -286,7 +286,7 @@ fn stricter<A: Algorithm + Debug>(algorithm: &A, seed: u64) {
     for now in (0..40).map(Time::from_nanos) {
         for state in &mut states {
             if random.below(2) == 0 {
-                let cost = Permits::saturating_from(random.below(4));
+                let cost = Permits::new(random.below(4));
                 let _ = algorithm.decide(state, now, cost);
             }
         }
@@ -342,7 +342,7 @@ fn less_history<A: Algorithm + Debug>(algorithm: &A, seed: u64) {
     let mut admitted = Vec::new();
     for now in (0..30).map(Time::from_nanos) {
         for _ in 0..random.below(3) {
-            let cost = Permits::saturating_from(1 + random.below(3));
+            let cost = Permits::new(1 + random.below(3));
             if algorithm.decide(&mut state, now, cost).verdict.allows() {
                 admitted.push((now, cost));
             }
@@ -378,6 +378,9 @@ fn every_algorithm_keeps_the_laws_through_long_lives() {
             (10, 1_000_000_000),
             (1000, 3_600_000_000_000),
             (3, 25_000_000_000),
+            (10_000_000_000, 86_400_000_000_000),
+            (1 << 42, 2_592_000_000_000_000),
+            (Quota::MAX_PERMITS, 2_592_000_000_000_000),
         ] {
             let quota = quota(permits, per);
             for denials in DENIALS {
@@ -518,7 +521,7 @@ fn any_size(most: u64) -> impl Strategy<Value = u64> {
     (0..64_u32, any::<u64>()).prop_map(move |(bits, random)| (random >> bits).clamp(1, most))
 }
 
-fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<LifeEvent>> {
+fn any_life(per: u64, permits: u64) -> impl Strategy<Value = Vec<LifeEvent>> {
     /// Beyond this step back a debt may be cut, and bounds are the clock's own.
     const STEP: u64 = 10_000_000_000;
     let wait = prop_oneof![
@@ -532,11 +535,11 @@ fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<LifeEvent>> {
     ];
     let cost = prop_oneof![
         4 => Just(1),
-        2 => any_size(u64::from(permits)),
-        1 => Just(u64::from(permits)),
-        1 => any_size(u64::from(u32::MAX)),
+        2 => any_size(permits),
+        1 => Just(permits),
+        1 => any_size(u64::MAX),
     ];
-    let cost = cost.prop_map(Permits::saturating_from).boxed();
+    let cost = cost.prop_map(Permits::new).boxed();
     let event = prop_oneof![
         4 => wait.prop_map(|span| LifeEvent::Wait(nanos(span))),
         1 => any_size(STEP).prop_map(|span| LifeEvent::StepBack(nanos(span))),
@@ -548,13 +551,12 @@ fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<LifeEvent>> {
 
 fn any_case() -> impl Strategy<Value = (Quota, Denials, Time, Vec<LifeEvent>)> {
     (
-        any_size(u64::from(u32::MAX)),
+        any_size(Quota::MAX_PERMITS),
         any_size(u64::MAX),
         any_size(u64::MAX),
         any::<bool>(),
     )
         .prop_flat_map(|(permits, per, start, counted)| {
-            let permits = u32::try_from(permits).unwrap();
             let quota = quota(permits, per);
             let denials = DENIALS[usize::from(counted)];
             any_life(per, permits)
@@ -565,7 +567,7 @@ fn any_case() -> impl Strategy<Value = (Quota, Denials, Time, Vec<LifeEvent>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// From one permit to 2^32, from a nanosecond to 584 years, from the clock's zero to
+    /// From one permit to the largest quota, from a nanosecond to 584 years, from the clock's zero to
     /// its end.
     #[test]
     fn every_algorithm_keeps_the_laws_at_any_size((quota, denials, start, events) in any_case()) {
@@ -575,7 +577,7 @@ proptest! {
     /// Callers that wait and callers that do not share one debt, and no clock makes it shorter.
     #[test]
     fn reservations_and_decisions_stay_within_one_bound(
-        steps in proptest::collection::vec((0_u64..400, 0_u64..3, 1_u32..4, 0_u64..900), 1..80)
+        steps in proptest::collection::vec((0_u64..400, 0_u64..3, 1_u64..4, 0_u64..900), 1..80)
     ) {
         let gcra = Gcra::token_bucket(quota(3, 300)).unwrap().with_patience(nanos(700));
         let mut tat = Tat::default();

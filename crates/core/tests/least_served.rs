@@ -18,7 +18,7 @@ use ratekeeper_core::{
     Permits, Quota, QuotaReset, Share, SubBuckets, Time, WarmUp, Window,
 };
 
-fn quota(permits: u32, ticks: u64) -> Quota {
+fn quota(permits: u64, ticks: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(ticks)).unwrap()
 }
 
@@ -95,7 +95,7 @@ where
     share
 }
 
-const NUMBERS: [(u32, u64); 6] = [(1, 4), (2, 4), (2, 6), (3, 3), (3, 6), (4, 4)];
+const NUMBERS: [(u64, u64); 6] = [(1, 4), (2, 4), (2, 6), (3, 3), (3, 6), (4, 4)];
 
 #[test]
 fn a_client_that_keeps_to_a_token_bucket_or_a_window_is_served_always() {

@@ -13,12 +13,12 @@ use ratekeeper_core::{
 };
 use seeds::seeds;
 
-fn quota(permits: u32, nanos: u64) -> Quota {
+fn quota(permits: u64, nanos: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(nanos)).unwrap()
 }
 
 fn decision(verdict: Verdict, remaining: u64, [reset, more]: [u64; 2]) -> Decision {
-    let remaining = Permits::saturating_from(remaining);
+    let remaining = Permits::new(remaining);
     Decision {
         verdict,
         remaining,
@@ -62,7 +62,7 @@ impl BigGcra {
     const SLACK: i128 = 10_000_000_000 * 64;
 
     /// See the table in `gcra/grid.rs`.
-    fn new(quota: Quota, queue: u32, counted: bool) -> Self {
+    fn new(quota: Quota, queue: u64, counted: bool) -> Self {
         let [mut n, mut p] = [quota.permits().get().into(), quota.per().as_nanos().into()];
         let common = gcd(n, p);
         (n, p) = (n / common, p / common);
@@ -137,7 +137,6 @@ impl BigGcra {
         };
         let tat = self.tat.unwrap_or(at).max(at);
         let remaining = u64::try_from((limit - (tat - at)).max(0) / self.interval).unwrap();
-        let remaining = remaining.min(u64::from(u32::MAX));
         let more = match (i128::from(remaining) + 1) * self.interval {
             larger if larger <= limit => self.until(tat + larger - limit, now),
             _ => 0,
@@ -171,7 +170,7 @@ struct NaiveWindow {
 }
 
 impl NaiveWindow {
-    fn new(quota: Quota, buckets: u32, edge: Edge, phase: Option<u64>, counted: bool) -> Self {
+    fn new(quota: Quota, buckets: u64, edge: Edge, phase: Option<u64>, counted: bool) -> Self {
         let (per, buckets) = (i128::from(quota.per().as_nanos()), i128::from(buckets));
         Self {
             permits: i128::from(quota.permits().get()),
@@ -326,7 +325,7 @@ fn beside<A: Refund + std::fmt::Debug>(
 fn windows_decide_as_a_list_of_all_events_does() {
     for seed in seeds(400) {
         let per = 1 + seed % 23;
-        let permits = 1 + u32::try_from(seed % 7).unwrap();
+        let permits = 1 + u64::try_from(seed % 7).unwrap();
         let (quota, phase) = (quota(permits, per), seed % per);
         let events = laws::random_life(seed, 60, Nanos::from_nanos(2 * per), Permits::new(permits));
         let start = 200; // before that a clock that steps back would reach its zero
@@ -351,7 +350,12 @@ fn windows_decide_as_a_list_of_all_events_does() {
                 for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
                     if let Ok(window) = SubBuckets::sub_buckets(quota, buckets, edge, nanos) {
                         let window = window.with_denials(denials);
-                        beside(&window, model(buckets, edge, Some(phase)), start, &events);
+                        beside(
+                            &window,
+                            model(buckets.into(), edge, Some(phase)),
+                            start,
+                            &events,
+                        );
                     }
                 }
             }
@@ -367,9 +371,11 @@ fn gcra_decides_as_big_integers_do() {
         let per = 1 + (random.next() >> (13 + random.below(51)));
         let round = [1, 1_000, 1_000_000_000][usize::try_from(random.below(3)).unwrap()];
         let per = per.next_multiple_of(round);
-        let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
-        let queue = Permits::saturating_from(random.below(5));
-        let burst = Permits::saturating_from(1 + random.below(2 * u64::from(permits.get())));
+        let most = Quota::MAX_PERMITS >> random.below(53);
+        let permits = Permits::new(1 + random.below(most));
+        let queue = Permits::new(random.below(5));
+        let most = 2 * permits.get();
+        let burst = Permits::new(1 + random.below(most.min(Quota::MAX_PERMITS)));
         let quota = quota(permits.get(), per).with_burst(burst).unwrap();
         let Ok(gcra) = Gcra::new(quota, queue) else {
             continue;
@@ -418,14 +424,14 @@ fn gcra_decides_as_big_integers_do() {
 }
 
 /// A life of waits and costs, without steps back.
-fn any_steps() -> impl Strategy<Value = Vec<(u64, u32)>> {
-    proptest::collection::vec((0_u64..4_000, 0_u32..9), 1..100)
+fn any_steps() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    proptest::collection::vec((0_u64..4_000, 0_u64..9), 1..100)
 }
 
 proptest! {
     /// Tokens drip into a bucket, exactly: in fractions of `per`.
     #[test]
-    fn a_token_bucket_is_gcra(steps in any_steps(), permits in 1_u32..9, burst in 1_u32..9) {
+    fn a_token_bucket_is_gcra(steps in any_steps(), permits in 1_u64..9, burst in 1_u64..9) {
         // Spans that divide: GCRA's interval is then exact.
         let per = 840 * u64::from(permits);
         let quota = quota(permits, per).with_burst(Permits::new(burst)).unwrap();
@@ -459,7 +465,7 @@ proptest! {
 
     /// A level rises with each request and leaks away; a queue is a level of 1 that waits.
     #[test]
-    fn a_leaky_bucket_is_gcra(steps in any_steps(), permits in 1_u32..9, size in 1_u32..9) {
+    fn a_leaky_bucket_is_gcra(steps in any_steps(), permits in 1_u64..9, size in 1_u64..9) {
         let per = 840 * u64::from(permits);
         let quota = quota(permits, per).with_burst(Permits::new(size)).unwrap();
         let meter = Gcra::leaky_meter(quota).unwrap();
@@ -496,14 +502,14 @@ proptest! {
 
     /// A caller that may wait for ever receives the moment at which a token will be there.
     #[test]
-    fn a_reservation_is_a_token_of_the_future(steps in any_steps(), burst in 1_u32..9) {
+    fn a_reservation_is_a_token_of_the_future(steps in any_steps(), burst in 1_u64..9) {
         let quota = quota(1, 840).with_burst(Permits::new(burst)).unwrap();
         let gcra = Gcra::token_bucket(quota).unwrap().with_patience(Nanos::from_secs(1));
-        let (mut tat, mut tokens, mut now) = (Tat::default(), i64::from(burst) * 840, 0);
+        let (mut tat, mut tokens, mut now) = (Tat::default(), i64::try_from(burst).unwrap() * 840, 0);
         for (wait, cost) in steps {
             now += wait;
-            tokens = (tokens + i64::try_from(wait).unwrap()).min(i64::from(burst) * 840);
-            tokens -= i64::from(cost) * 840;
+            tokens = (tokens + i64::try_from(wait).unwrap()).min(i64::try_from(burst).unwrap() * 840);
+            tokens -= i64::try_from(cost).unwrap() * 840;
             let time = Time::from_nanos(now);
             let decided = gcra.reserve(&mut tat, time, Permits::new(cost), Nanos::MAX);
             let expected = match u64::try_from(-tokens) {
@@ -516,7 +522,7 @@ proptest! {
 
     /// One sub-bucket is a window.
     #[test]
-    fn one_sub_bucket_is_a_window(steps in any_steps(), permits in 1_u32..9, phase in 0_u64..840) {
+    fn one_sub_bucket_is_a_window(steps in any_steps(), permits in 1_u64..9, phase in 0_u64..840) {
         let (quota, phase) = (quota(permits, 840), Nanos::from_nanos(phase));
         let fixed = Window::fixed(quota, phase).unwrap();
         let two_window = Window::two_window(quota, phase).unwrap();

@@ -28,7 +28,7 @@ fn life(seed: u64, scale: u64, most: u64) -> Vec<(u64, u64)> {
 
 /// Decides, and returns whether it was allowed, and the remaining permits.
 fn ask<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64) -> (bool, u64) {
-    let cost = Permits::saturating_from(cost);
+    let cost = Permits::new(cost);
     let decision = algorithm.decide(state, Time::from_nanos(now), cost);
     (decision.verdict.allows(), decision.remaining.get().into())
 }
@@ -40,7 +40,7 @@ fn interval_buckets_are_refilled_step_by_step() {
         let (most, every) = (1 + random.below(9), 1 + random.below(30));
         let refill = 1 + random.below(most);
         let phase = random.below(every);
-        let permits = Permits::saturating_from;
+        let permits = Permits::new;
         let nanos = Nanos::from_nanos;
         let on_grid =
             Interval::on_grid(permits(most), permits(refill), nanos(every), nanos(phase)).unwrap();
@@ -87,7 +87,7 @@ fn hybrids_keep_their_bucket_exactly() {
         let mut random = Random::new(seed ^ 0x2_0000);
         let permits = 1 + random.below(9);
         let per = 1 + (random.next() >> (20 + random.below(44)));
-        let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
+        let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per));
         let hybrid = Hybrid::quota_linear(quota.unwrap()).unwrap();
         let (n, p) = (i128::from(permits), i128::from(per));
         let mut state = HybridState::default();
@@ -142,7 +142,7 @@ fn exponential_levels_decay_as_the_standard_library_computes() {
         let mut random = Random::new(seed ^ 0x3_0000);
         let permits = 1 + random.below(40);
         let per = 1_000 + (random.next() >> (20 + random.below(30)));
-        let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
+        let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per));
         let limit = Exponential::new(quota.unwrap()).unwrap();
         let mut state = ExponentialState::default();
         let (mut level, mut at) = (0.0_f64, 0);
@@ -249,7 +249,7 @@ fn post_paid_limits_charge_the_area_under_the_price_line() {
                 continue;
             }
             let now_us = Time::ZERO + Nanos::from_micros(now);
-            let permits = Permits::saturating_from(cost);
+            let permits = Permits::new(cost);
             let verdict = limit
                 .reserve(&mut state, now_us, permits, Nanos::MAX)
                 .verdict;

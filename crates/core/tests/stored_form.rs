@@ -6,9 +6,9 @@ use std::fmt::Debug;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Denials, Edge, Exponential, Gcra,
-    Hybrid, Interval, LeaseId, Lend, Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm,
-    SubBuckets, Time, UnixMicros, WarmUp, Window,
+    Algorithm as _, AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Denials, Edge,
+    Exponential, Gcra, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Origin, Permits, Quota,
+    QuotaReset, StoredForm, SubBuckets, Time, UnixMicros, WarmUp, Window,
 };
 
 /// 2026, in microseconds since 1970.
@@ -16,6 +16,11 @@ const NOW: u64 = 1_767_225_600_000_000;
 
 /// A life of charges of all sizes; after each, the state comes back from its bytes.
 fn check<A: StoredForm + Debug>(algorithm: &A) {
+    check_in(algorithm, 1);
+}
+
+/// As [`check`], with charges of up to three times `unit`.
+fn check_in<A: StoredForm + Debug>(algorithm: &A, unit: u64) {
     let mut random = Random::new(9);
     let mut now = UnixMicros::new(NOW);
     let mut state = A::State::default();
@@ -24,7 +29,7 @@ fn check<A: StoredForm + Debug>(algorithm: &A) {
     assert!(bytes.is_empty(), "a fresh state takes no bytes");
     for number in 0..2_000_u32 {
         now = UnixMicros::new(now.get() + random.below(1 << 20));
-        let cost = Permits::saturating_from(1 + random.below(3));
+        let cost = Permits::new(unit * (1 + random.below(3)) - random.below(unit));
         let lend = match random.below(2) {
             0 => Lend::Unnamed,
             _ => Lend::To(LeaseId::from_bytes(u128::from(number).to_le_bytes())),
@@ -122,6 +127,88 @@ fn stored_states_are_read_back_bit_for_bit() {
     check(&Hybrid::quota_linear(quota("9/2s")).unwrap());
     check(&WarmUp::bursty(5.0, 2.0).unwrap());
     check(&WarmUp::warming_up(5.0, Nanos::from_secs(3)).unwrap());
+}
+
+#[test]
+fn states_of_large_limits_are_read_back_bit_for_bit() {
+    const UNIT: u64 = Quota::MAX_PERMITS / 9;
+    let phase = Nanos::from_millis(37);
+    let most = Permits::new(Quota::MAX_PERMITS);
+    for unit in [3, UNIT >> 20, UNIT] {
+        let quota = Quota::new(Permits::new(9 * unit), Nanos::from_secs(200_000)).unwrap();
+        for denials in [Denials::Free, Denials::Counted] {
+            let bucket = Gcra::token_bucket(quota).unwrap().with_denials(denials);
+            check_in(&bucket, unit);
+            if let Ok(exponential) = Exponential::new(quota) {
+                check_in(&exponential.with_denials(denials), unit);
+            }
+            let quota = Quota::new(quota.permits(), Nanos::from_secs(2)).unwrap();
+            for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+                let window = SubBuckets::sub_buckets(quota, 5, edge, phase).unwrap();
+                check_in(&window.with_denials(denials), unit);
+            }
+            let reset = QuotaReset::new(quota).unwrap();
+            check_in(&reset.with_denials(denials), unit);
+            let window = Window::two_window(quota, phase).unwrap();
+            check_in(&window.with_denials(denials), unit);
+        }
+        check_in(&Hybrid::quota_linear(quota).unwrap(), unit);
+        let refill = Permits::new(2 * unit);
+        check_in(
+            &Interval::from_first(quota.permits(), refill, Nanos::SECOND).unwrap(),
+            unit,
+        );
+        check_in(&Balance::new(most, most).unwrap(), unit >> 6);
+    }
+}
+
+/// Counts take four bytes each while all of them fit, so that versions that counted in 32 bits
+/// read them, and eight otherwise.
+#[test]
+fn small_counts_take_four_bytes_and_large_ones_eight() {
+    let now = UnixMicros::new(NOW);
+    let day = Quota::per_day(Quota::MAX_PERMITS);
+    let widest = Permits::from(u32::MAX);
+    // Of permits used, and of permits left.
+    let used = [widest, Permits::new(1 << 32)];
+    let left = [day.permits() - widest, Permits::ONE];
+    let reset = QuotaReset::new(day).unwrap();
+    assert_eq!(lengths(&reset, used, now), [13, 17]);
+    let window = Window::fixed(day, Nanos::ZERO).unwrap();
+    assert_eq!(lengths(&window, used, now), [17, 25]);
+    let buckets = SubBuckets::sub_buckets(day, 5, Edge::Drop, Nanos::ZERO).unwrap();
+    assert_eq!(lengths(&buckets, used, now), [33, 57]);
+    let interval = Interval::from_first(day.permits(), Permits::ONE, Nanos::from_nanos(1));
+    assert_eq!(lengths(&interval.unwrap(), used, now), [13, 17]);
+    let balance = Balance::new(day.permits(), day.permits()).unwrap();
+    assert_eq!(lengths(&balance, left, now), [5, 9]);
+    let hybrid = Hybrid::quota_linear(day).unwrap();
+    assert_eq!(lengths(&hybrid, left, now), [14, 18]);
+    // A state of a version that counted in 32 bits.
+    let mut old = vec![b'q'];
+    old.extend_from_slice(&NOW.to_le_bytes());
+    old.extend_from_slice(&7_u32.to_le_bytes());
+    let state = reset.read(&old, now).unwrap();
+    let left = reset.look(&state, now.time(), Permits::ZERO).remaining;
+    assert_eq!(left, day.permits() - Permits::new(7));
+    // No count is above the maximum.
+    let mut beyond = vec![b'q'];
+    beyond.extend_from_slice(&NOW.to_le_bytes());
+    beyond.extend_from_slice(&(Permits::MAX.get() + 1).to_le_bytes());
+    assert_eq!(reset.read(&beyond, now), None);
+}
+
+/// The bytes that a state takes after each of two first costs.
+fn lengths<A: StoredForm>(algorithm: &A, costs: [Permits; 2], now: UnixMicros) -> [usize; 2] {
+    costs.map(|cost| {
+        let mut state = A::State::default();
+        let decision = algorithm.decide(&mut state, now.time(), cost);
+        assert!(decision.verdict.allows());
+        let mut bytes = Vec::new();
+        algorithm.write(&state, now, &mut bytes);
+        assert_eq!(algorithm.read(&bytes, now), Some(state));
+        bytes.len()
+    })
 }
 
 /// Two processes that were started at different times see the same windows.

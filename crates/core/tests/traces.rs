@@ -34,7 +34,7 @@ fn number(value: &Value) -> u64 {
 }
 
 fn permits(value: &Value) -> Permits {
-    Permits::saturating_from(number(value))
+    Permits::new(number(value))
 }
 
 #[expect(
@@ -401,7 +401,7 @@ fn direct(line: &Value) -> usize {
         Window::two_window(quota, Nanos::ZERO).unwrap()
     };
     let mut state = WindowState::default();
-    let unlimited = counter(Permits::MAX); // the counts are given, not the requests behind them
+    let unlimited = counter(Permits::new(Quota::MAX_PERMITS)); // the counts are given, not the requests behind them
     let begin = Time::ZERO + WINDOW;
     let mut count = |now, count: &Value| unlimited.decide(&mut state, now, permits(count));
     let _: [Decision; 2] = [

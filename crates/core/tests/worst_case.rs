@@ -24,6 +24,32 @@ use ratekeeper_core::{
 /// Each state, with the maximum number of permits admitted on a way to it.
 type Most<S> = HashMap<S, u64, BuildHasherDefault<DefaultHasher>>;
 
+/// The moments and the costs of a search.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    /// In nanoseconds.
+    tick: u64,
+    /// Every cost is tried if it is 1; otherwise the multiples of it, one permit, and one less
+    /// than all.
+    unit: u64,
+}
+
+impl Steps {
+    const EVERY: Self = Self { tick: 1, unit: 1 };
+
+    fn costs(self, capacity: u64) -> Vec<u64> {
+        let multiples = (0..=capacity / self.unit).map(|times| times * self.unit);
+        let others = [1, capacity - 1, capacity];
+        let others = others.into_iter().filter(|_| self.unit > 1);
+        multiples.chain(others).collect()
+    }
+
+    /// The shortest half-open span that holds `ticks` ticks.
+    fn span_of(self, ticks: u64) -> Nanos {
+        Nanos::from_nanos((ticks - 1) * self.tick + 1)
+    }
+}
+
 /// Maximum number of permits admitted in any half-open span of 1, 2, .. `spans` ticks.
 ///
 /// Every behaviour of the algorithm repeats after `period` ticks.
@@ -33,24 +59,24 @@ where
     A::State: Hash + Eq,
 {
     // From the second period on, every state occurs that ever will: none remembers more.
-    worst_from(algorithm, 2 * period..3 * period, spans)
+    worst_from(algorithm, Steps::EVERY, 2 * period..3 * period, spans)
 }
 
 /// As [`worst`], of spans that start at one of the `starts`.
-fn worst_from<A>(algorithm: &A, starts: Range<u64>, spans: u64) -> Vec<u64>
+fn worst_from<A>(algorithm: &A, steps: Steps, starts: Range<u64>, spans: u64) -> Vec<u64>
 where
     A: Algorithm + Debug,
     A::State: Hash + Eq,
 {
-    let capacity = u64::from(algorithm.capacity().get());
+    let costs = steps.costs(algorithm.capacity().get());
     // One tick: every cost that is allowed, from every state.
     let tick = |states: &Most<A::State>, now: u64| {
         let mut after: Most<A::State> = HashMap::default();
         for (state, &most) in states {
-            for cost in 0..=capacity {
+            for &cost in &costs {
                 let mut next = state.clone();
-                let permits = Permits::saturating_from(cost);
-                let decision = algorithm.decide(&mut next, Time::from_nanos(now), permits);
+                let at = Time::from_nanos(now * steps.tick);
+                let decision = algorithm.decide(&mut next, at, Permits::new(cost));
                 let admitted = if decision.verdict.allows() { cost } else { 0 };
                 let best = after.entry(next).or_default();
                 *best = (*best).max(most + admitted);
@@ -95,7 +121,7 @@ where
     A::State: Hash + Eq,
 {
     let worst = worst(algorithm, period, spans);
-    hold(algorithm, &worst, period, bound);
+    hold(algorithm, Steps::EVERY, &worst, period, bound);
     worst
 }
 
@@ -106,15 +132,21 @@ where
     A: Algorithm + Debug,
     A::State: Hash + Eq,
 {
-    let worst = worst_from(algorithm, remembers..remembers + 1, spans);
-    hold(algorithm, &worst, spans, bound);
+    let worst = worst_from(algorithm, Steps::EVERY, remembers..remembers + 1, spans);
+    hold(algorithm, Steps::EVERY, &worst, spans, bound);
     worst
 }
 
 /// Holds `bound` against the worst case in 1, 2, .. ticks.
-fn hold<A: Algorithm + Debug>(algorithm: &A, worst: &[u64], period: u64, bound: Bound) {
+fn hold<A: Algorithm + Debug>(
+    algorithm: &A,
+    steps: Steps,
+    worst: &[u64],
+    period: u64,
+    bound: Bound,
+) {
     for (span, &most) in (1..).zip(worst) {
-        let limit = algorithm.bound(Nanos::from_nanos(span));
+        let limit = algorithm.bound(steps.span_of(span));
         assert!(
             most <= limit,
             "{span} ticks: {most} admitted, bound {limit}\n{algorithm:?}"
@@ -132,11 +164,11 @@ fn hold<A: Algorithm + Debug>(algorithm: &A, worst: &[u64], period: u64, bound: 
     assert_eq!(algorithm.bound(Nanos::ZERO), 0);
 }
 
-fn quota(permits: u32, ticks: u64) -> Quota {
+fn quota(permits: u64, ticks: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(ticks)).unwrap()
 }
 
-fn bucket(permits: u32, ticks: u64, burst: u32) -> Gcra {
+fn bucket(permits: u64, ticks: u64, burst: u64) -> Gcra {
     Gcra::token_bucket(
         quota(permits, ticks)
             .with_burst(Permits::new(burst))
@@ -145,16 +177,16 @@ fn bucket(permits: u32, ticks: u64, burst: u32) -> Gcra {
     .unwrap()
 }
 
-fn sub_buckets(permits: u32, ticks: u64, count: u32, edge: Edge) -> SubBuckets {
+fn sub_buckets(permits: u64, ticks: u64, count: u32, edge: Edge) -> SubBuckets {
     SubBuckets::sub_buckets(quota(permits, ticks), count, edge, Nanos::ZERO).unwrap()
 }
 
-fn interval(most: u32, refill: u32, ticks: u64) -> Interval {
+fn interval(most: u64, refill: u64, ticks: u64) -> Interval {
     let (most, refill) = (Permits::new(most), Permits::new(refill));
     Interval::on_grid(most, refill, Nanos::from_nanos(ticks), Nanos::ZERO).unwrap()
 }
 
-fn hybrid(permits: u32, ticks: u64) -> Hybrid {
+fn hybrid(permits: u64, ticks: u64) -> Hybrid {
     Hybrid::quota_linear(quota(permits, ticks)).unwrap()
 }
 
@@ -325,6 +357,48 @@ fn bounds_hold_for_all_small_parameters() {
     }
 }
 
+/// Six units of 2^39 permits in six ticks, of which a token bucket refills one in each.
+#[test]
+fn bounds_hold_for_large_quotas_too() {
+    let steps = Steps {
+        tick: 1 << 34,
+        unit: 1 << 39,
+    };
+    let (n, p, zero) = (6 * steps.unit, 6 * steps.tick, Nanos::ZERO);
+    let buckets = |edge| SubBuckets::sub_buckets(quota(n, p), 2, edge, zero).unwrap();
+    large(&bucket(n, p, n), steps, Bound::Exact);
+    large(&bucket(n, p, 1), steps, Bound::Holds);
+    let counted = bucket(n, p, n).with_denials(Denials::Counted);
+    large(&counted, steps, Bound::Holds);
+    let fixed = Window::fixed(quota(n, p), zero).unwrap();
+    large(&fixed, steps, Bound::Exact);
+    large(&fixed.with_denials(Denials::Counted), steps, Bound::Holds);
+    let two_window = Window::two_window(quota(n, p), zero).unwrap();
+    large(&two_window, steps, Bound::Holds);
+    large(&QuotaReset::new(quota(n, p)).unwrap(), steps, Bound::Exact);
+    large(&buckets(Edge::Drop), steps, Bound::Exact);
+    large(&buckets(Edge::Weighted), steps, Bound::Holds);
+    large(&buckets(Edge::Full), steps, Bound::Exact);
+    large(&interval(n, n, p), steps, Bound::Exact);
+    large(
+        &interval(n, 2 * steps.unit, 2 * steps.tick),
+        steps,
+        Bound::Exact,
+    );
+    large(&hybrid(n, p), steps, Bound::Holds);
+}
+
+/// As [`check`], for a limit of six ticks.
+fn large<A>(algorithm: &A, steps: Steps, bound: Bound)
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    let worst = worst_from(algorithm, steps, 12..18, 13);
+    hold(algorithm, steps, &worst, 6, bound);
+    assert!(worst[12] > u64::from(u32::MAX) || algorithm.capacity() == Permits::ONE);
+}
+
 #[test]
 fn one_permit_cannot_be_shared() {
     for p in [1, 2, 6, 7] {
@@ -375,7 +449,7 @@ fn counting_denials_admits_no_more() {
 fn a_hybrid_is_no_more_generous_than_a_quota_reset() {
     for n in 2..=6 {
         for p in [6, 7, 12] {
-            let hybrid = worst_from(&hybrid(n, p), 2 * p..2 * p + 1, 4 * p);
+            let hybrid = worst_from(&hybrid(n, p), Steps::EVERY, 2 * p..2 * p + 1, 4 * p);
             let reset = worst(&QuotaReset::new(quota(n, p)).unwrap(), p, 4 * p);
             assert!(
                 hybrid

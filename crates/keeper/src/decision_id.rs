@@ -1,15 +1,15 @@
 //! Decision id: the charges of a request that a report may correct, as a text.
 //!
 //! ```text
-//!   base64url:  | 1 | nonce 16 | time 4 | made 1, length 1, limit, cost 4, length 2, key | ...
-//!                                       '----------- one for each charge ---------------'
+//!   base64url:  | 1 | nonce 16 | time 4 | flags 1, length 1, limit, cost 4 or 8, length 2, key | ...
+//!                                       '-------------- one for each charge ------------------'
 //! ```
 //!
 //! The text contains all that is needed to correct the charges, so any node that shares the store
 //! can do it, and a restart loses nothing. It cannot be forged: the store keeps a record under its
 //! hash, which was made together with the charges, and an id without a record corrects nothing.
-//! `made` is no part of the hash, because it is known after the decision only: a charge that a
-//! limit in shadow mode denied was not made. The id holds the keys, readable by its holder.
+//! Of the flags, `MADE` is no part of the hash, because it is known after the decision only: a
+//! charge that a limit in shadow mode denied was not made. `WIDE` marks a cost of 8 bytes. The id holds the keys, readable by its holder.
 //!
 //! * Source of the encoding: as of [`Permit`](crate::Permit).
 
@@ -24,6 +24,8 @@ use crate::permit::{decoded, encoded, is_whole};
 
 /// Version of the layout.
 const VERSION: u8 = 1;
+const MADE: u8 = 1;
+const WIDE: u8 = 2;
 /// Maximum number of bytes. Charges of further limits are left out, so they stay.
 const MAX_BYTES: usize = 3_072;
 /// Maximum number of characters: fits into a header field.
@@ -148,11 +150,17 @@ impl DecisionId {
         let millis = u32::try_from(self.within.as_millis_ceil()).unwrap_or(u32::MAX);
         bytes.extend_from_slice(&millis.to_le_bytes());
         for charge in &self.charges {
-            bytes.push(u8::from(charge.is_made && with_made));
+            let cost = charge.cost.get().to_le_bytes();
+            let (cost, wide) = match u32::try_from(charge.cost.get()) {
+                Ok(_) => (&cost[..4], 0),
+                Err(_) => (&cost[..], WIDE),
+            };
+            let made = if charge.is_made && with_made { MADE } else { 0 };
+            bytes.push(made | wide);
             // The name of a variant and a key are far shorter.
             bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(charge.limit.as_bytes());
-            bytes.extend_from_slice(&charge.cost.get().to_le_bytes());
+            bytes.extend_from_slice(cost);
             let length = u16::try_from(charge.key.len()).unwrap_or(u16::MAX);
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(&charge.key);
@@ -213,24 +221,30 @@ impl MadeCharge {
 
     /// Returns its number of bytes.
     fn length(&self) -> usize {
-        1 + 1 + self.limit.len() + 4 + 2 + self.key.len()
+        let cost = u32::try_from(self.cost.get()).map_or(8, |_| 4);
+        1 + 1 + self.limit.len() + cost + 2 + self.key.len()
     }
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (&made, rest) = bytes.split_first()?;
+        let (&flags, rest) = bytes.split_first()?;
         let (&length, rest) = rest.split_first()?;
         let (limit, rest) = rest.split_at_checked(length.into())?;
-        let (cost, rest) = rest.split_first_chunk::<4>()?;
+        let (cost, rest) = match flags & WIDE {
+            0 => rest.split_at_checked(4)?,
+            _ => rest.split_at_checked(8)?,
+        };
+        let cost = cost.iter().rev();
+        let cost = cost.fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-        if made > 1 || limit.is_empty() || !limit.is_ascii() || !is_whole(key) {
+        if flags > MADE | WIDE || limit.is_empty() || !limit.is_ascii() || !is_whole(key) {
             return None;
         }
         let charge = Self {
             limit: String::from_utf8_lossy(limit).into(),
             key: key.into(),
-            cost: Permits::new(u32::from_le_bytes(*cost)),
-            is_made: made == 1,
+            cost: Permits::new(cost),
+            is_made: flags & MADE > 0,
         };
         Some((charge, rest))
     }
@@ -257,7 +271,7 @@ impl FromStr for DecisionId {
 mod tests {
     use super::*;
 
-    fn id(charges: &[(&str, u32, &[u8])]) -> DecisionId {
+    fn id(charges: &[(&str, u64, &[u8])]) -> DecisionId {
         let charges = charges.iter().map(|&(limit, cost, value)| {
             let mut key = Vec::new();
             KeyBuilder::new(&mut key).part(value);
@@ -280,7 +294,15 @@ mod tests {
         for id in [
             id(&[]),
             id(&[("a", 1, b"192.0.2.1")]),
-            id(&[("a", 9, b""), ("api=20/1m+burst+40", u32::MAX, &[7; 300])]),
+            id(&[
+                ("a", 9, b""),
+                ("api=20/1m+burst+40", u32::MAX.into(), &[7; 300]),
+            ]),
+            id(&[
+                ("a", 1 << 32, b""),
+                ("b", 1, b""),
+                ("c", Permits::MAX.get(), b""),
+            ]),
         ] {
             let text = id.to_string();
             assert_eq!(text.parse(), Ok(id.clone()));

@@ -58,7 +58,7 @@ pub use ratekeeper_core::Refused;
 use reservation::Era;
 pub use reservation::Reservation;
 pub use settlement::Settlement;
-pub(crate) use settlement::{debt, settles};
+pub(crate) use settlement::settles;
 pub use wait::WaitError;
 
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
@@ -262,7 +262,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
     }
 
-    /// Denies a cost above [`Permits::MAX`], which no limit can hold.
+    /// Denies a cost that no limit can hold.
     #[cold]
     fn deny_forever(&self) -> Decision {
         if self.with(A::capacity) < Permits::MAX {

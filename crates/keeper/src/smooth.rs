@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Error, Nanos, Reserve, Verdict, WarmUp, WarmUpState};
+use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpState};
 use ratekeeper_store::Lock;
 
 use crate::{Block, Clock, SystemClock};
@@ -114,7 +114,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
     /// assert_eq!(limiter.reserve(100), Duration::ZERO, "the next one pays");
     /// assert!(limiter.reserve(1) > Duration::from_secs(99));
     /// ```
-    pub fn reserve(&self, permits: u32) -> Duration {
+    pub fn reserve(&self, permits: u64) -> Duration {
         self.ask(permits, Nanos::MAX).unwrap_or(Nanos::MAX).into() // patience is endless
     }
 
@@ -161,11 +161,14 @@ impl<C: Clock> SmoothRateLimiter<C> {
     }
 
     /// Returns the wait; `None` if it is above `patience`, and nothing was taken.
-    fn ask(&self, permits: u32, patience: Nanos) -> Option<Nanos> {
+    fn ask(&self, permits: u64, patience: Nanos) -> Option<Nanos> {
         let inner = &mut *self.inner.lock();
         let now = self.clock.now(); // under the lock: in the order of the callers
         let (limit, state) = (&inner.limit, &mut inner.state);
-        match limit.reserve(state, now, permits.into(), patience).verdict {
+        match limit
+            .reserve(state, now, Permits::new(permits), patience)
+            .verdict
+        {
             Verdict::Allow => Some(Nanos::ZERO),
             Verdict::AllowAfter(wait) => Some(wait),
             _ => None,
@@ -183,7 +186,7 @@ impl<C: Block> SmoothRateLimiter<C> {
     /// assert_eq!(limiter.acquire(1), Duration::ZERO);
     /// assert!(limiter.acquire(1) <= Duration::from_millis(10));
     /// ```
-    pub fn acquire(&self, permits: u32) -> Duration {
+    pub fn acquire(&self, permits: u64) -> Duration {
         let wait = self.reserve(permits);
         self.pass(wait);
         wait
@@ -199,7 +202,7 @@ impl<C: Block> SmoothRateLimiter<C> {
     /// assert!(limiter.try_acquire(1, Duration::ZERO));
     /// assert!(!limiter.try_acquire(1, Duration::from_millis(10)));
     /// ```
-    pub fn try_acquire(&self, permits: u32, timeout: Duration) -> bool {
+    pub fn try_acquire(&self, permits: u64, timeout: Duration) -> bool {
         let wait = self.ask(permits, timeout.into());
         if let Some(wait) = wait {
             self.pass(wait.into());

@@ -38,7 +38,7 @@ fn facts() -> Facts<'static> {
 }
 
 /// Returns the limits of the next request, with the permits that remain under each.
-fn shown(keeper: &TestKeeper) -> Vec<(String, u32)> {
+fn shown(keeper: &TestKeeper) -> Vec<(String, u64)> {
     let answer = at_once(keeper.peek(&facts(), Scope::All)).expect("the memory store answers");
     let outcomes = answer.outcomes();
     let each = outcomes.map(|one| {
@@ -62,7 +62,7 @@ fn go_to(keeper: &TestKeeper, hour: u64) {
     keeper.clock().advance(moment.since(keeper.clock().now()));
 }
 
-fn only(name: &str, remaining: u32) -> Vec<(String, u32)> {
+fn only(name: &str, remaining: u64) -> Vec<(String, u64)> {
     vec![(name.to_owned(), remaining)]
 }
 

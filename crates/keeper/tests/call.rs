@@ -22,7 +22,7 @@ fn keeper(text: &str) -> TestKeeper {
 }
 
 /// Entries, cost, act.
-type Row<'a> = (&'a [(&'a str, &'a str)], u32, Act);
+type Row<'a> = (&'a [(&'a str, &'a str)], u64, Act);
 
 fn asked((entries, cost, act): Row<'_>) -> Asked<'_> {
     let descriptor = Descriptor {

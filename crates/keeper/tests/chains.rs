@@ -345,7 +345,7 @@ fn modes_are_those_of_the_limit_that_asks() {
 #[test]
 fn large_costs_many_keys_and_long_values_are_bounded_as_ever() {
     let keeper = keeper(&limit("mails", "limit = \"10/1m\"\nsoft = { extra = 5 }"));
-    let cost = |user: &str, cost: u32| {
+    let cost = |user: &str, cost: u64| {
         let attributes = [("user", user)];
         let facts = Facts {
             cost: Some(Permits::new(cost)),
@@ -356,7 +356,7 @@ fn large_costs_many_keys_and_long_values_are_bounded_as_ever() {
     };
     // A charge is made to one limit: 15 permits are never together.
     assert_eq!(cost("ada", 15), (false, None));
-    assert_eq!(cost("ada", u32::MAX), (false, None));
+    assert_eq!(cost("ada", u64::MAX), (false, None));
     assert_eq!(cost("ada", 10), (true, None));
     assert_eq!(cost("ada", 5), (true, None));
     assert_eq!(cost("ada", 0), (true, None));

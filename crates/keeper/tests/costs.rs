@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Verdict};
+use ratekeeper::core::{Gcra, Nanos, Quota, Verdict};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{
     Clock, KeyedLimiter, Limiter, ManualClock, Refused, Reservation, Settlement, WaitError,
@@ -15,8 +15,8 @@ type Clocked = Arc<ManualClock>;
 type Change = fn(&Limiter<Gcra, Clocked>, Gcra);
 
 /// The largest burst of all: nothing above it may pass by being cut to it.
-const LARGEST: Quota = Quota::per_hour(u32::MAX);
-const TOO_LARGE: [u64; 3] = [1 << 32, (1 << 32) + 1, u64::MAX];
+const LARGEST: Quota = Quota::per_second(2_000_000_000).burst(Quota::MAX_PERMITS);
+const TOO_LARGE: [u64; 3] = [Quota::MAX_PERMITS + 1, Quota::MAX_PERMITS + 2, u64::MAX];
 
 fn bucket(quota: Quota) -> Gcra {
     Gcra::token_bucket(quota).unwrap().with_patience(Nanos::MAX)
@@ -34,7 +34,7 @@ fn keyed(quota: Quota) -> KeyedLimiter<Gcra, Clocked> {
 macro_rules! no_limit_holds {
     ($limit:expr) => {
         let limit = $limit;
-        let capacity = u64::from(u32::MAX);
+        let capacity = Quota::MAX_PERMITS;
         for cost in TOO_LARGE {
             assert_eq!(limit.check_n(cost), Err(Refused::Never), "{cost}");
             assert_eq!(limit.decide(cost).verdict, Verdict::DenyForever, "{cost}");
@@ -42,13 +42,13 @@ macro_rules! no_limit_holds {
             let never = Err(WaitError::TooLarge { cost, capacity });
             assert_eq!(limit.acquire_n_blocking(cost), never, "{cost}");
             assert_eq!(limit.reserve(cost, Duration::MAX).wait(), None, "{cost}");
-            assert_eq!(limit.peek().remaining, Permits::MAX, "nothing is charged");
+            assert_eq!(limit.peek().remaining.get(), capacity, "nothing is charged");
         }
         assert_eq!(limit.check_n(capacity).unwrap().remaining(), 0);
         limit.refund(u64::MAX);
         assert_eq!(
-            limit.peek().remaining,
-            Permits::MAX,
+            limit.peek().remaining.get(),
+            capacity,
             "no more than it holds"
         );
     };
@@ -60,11 +60,11 @@ fn a_cost_that_no_limit_can_hold_is_never_granted() {
     let limiter = keyed(LARGEST);
     no_limit_holds!(limiter.key("ann"));
     assert_eq!(
-        one(Quota::per_hour(5)).check_n(1 << 32),
+        one(Quota::per_hour(5)).check_n(1 << 53),
         Err(Refused::Never)
     );
     assert_eq!(
-        keyed(Quota::per_hour(5)).check_n("ann", 1 << 32),
+        keyed(Quota::per_hour(5)).check_n("ann", 1 << 53),
         Err(Refused::Never)
     );
 }
@@ -86,7 +86,7 @@ fn a_cost_that_no_limit_can_hold_counts_as_a_denial() {
 
 #[test]
 fn a_debt_of_many_permits_is_owed_whole() {
-    // 10^9 a second. The whole debt is 10 s and more, more than two numbers of the core.
+    // 10^9 a second, and a debt of more than 2^32 permits.
     let settlement = Settlement {
         taken: 0,
         used: 12_000_000_000,

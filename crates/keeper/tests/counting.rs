@@ -63,7 +63,7 @@ fn sign_in(keeper: &TestKeeper, device: &str, account: &str) -> Answer {
     keeper.check_now(&facts("/", &attributes), Scope::All)
 }
 
-fn remaining(answer: &Answer) -> Vec<u32> {
+fn remaining(answer: &Answer) -> Vec<u64> {
     let outcomes = answer.outcomes();
     outcomes.map(|it| it.remaining().get()).collect()
 }
@@ -119,7 +119,7 @@ fn at_most_so_many_values_pass_in_a_window() {
         let mut random = Random::new(7);
         let mut seconds: u64 = 20_000 * 86_400 + 20 * 3_600;
         let mut met: HashMap<(u64, u64), HashSet<u64>> = HashMap::new();
-        let mut beside: HashMap<u64, u32> = HashMap::new();
+        let mut beside: HashMap<u64, u64> = HashMap::new();
         let mut refused = [0, 0];
         for _ in 0..20_000 {
             if random.below(4) == 0 {
@@ -144,12 +144,12 @@ fn at_most_so_many_values_pass_in_a_window() {
             assert_eq!(answer.allowed(), room && other_room, "{values:?} {account}");
             if answer.allowed() {
                 values.insert(account);
-                *other += u32::from(path == "/both");
+                *other += u64::from(path == "/both");
             }
             let left = most - values.len();
             assert_eq!(remaining(&answer)[0] as usize, left, "{values:?}");
-            refused[0] += u32::from(!room);
-            refused[1] += u32::from(room && !other_room);
+            refused[0] += u64::from(!room);
+            refused[1] += u64::from(room && !other_room);
         }
         assert!(refused.iter().all(|count| *count > 100), "{refused:?}");
     }
@@ -171,7 +171,7 @@ fn a_missing_value_follows_missing_key() {
         });
         assert_eq!(passes, expected, "{missing}");
         // Without a value, all requests together are one value, or none.
-        let counted = u32::from(missing == "\"shared\"");
+        let counted = u64::from(missing == "\"shared\"");
         assert_eq!(remaining(&sign_in(&keeper, "phone", "ada")), [2 - counted]);
     }
 }
@@ -282,7 +282,7 @@ fn requests_without_priority_never_take_the_last_part() {
         for _ in 0..5_000 {
             let step = random.below(500);
             keeper.clock().advance(Nanos::from_millis(step));
-            let cost = Permits::new(1 + u32::try_from(random.below(4)).unwrap());
+            let cost = Permits::new(1 + u64::try_from(random.below(4)).unwrap());
             let with = |path, cost| Facts {
                 cost: Some(cost),
                 ..facts(path, &[])
@@ -294,7 +294,7 @@ fn requests_without_priority_never_take_the_last_part() {
             let answer = keeper.check_now(&with(path, cost), Scope::All);
             if path == "/health" {
                 assert_eq!(answer.allowed(), plain.allowed(), "{lines}");
-                preferred += u32::from(answer.allowed());
+                preferred += u64::from(answer.allowed());
                 continue;
             }
             assert_eq!(answer.allowed(), room.allowed(), "{lines}");
@@ -304,7 +304,7 @@ fn requests_without_priority_never_take_the_last_part() {
             } else {
                 assert_eq!(answer.retry_after(), room.retry_after(), "{lines}");
             }
-            shed += u32::from(!answer.allowed() && plain.allowed());
+            shed += u64::from(!answer.allowed() && plain.allowed());
         }
         assert!(shed > 50 && preferred > 50, "{lines}: {shed} {preferred}");
     }

@@ -47,14 +47,14 @@ struct Life {
     limit: &'static str,
     keeper: Keeper<MemoryStore, ManualClock>,
     /// The largest cost that a fresh key may spend.
-    most: u32,
+    most: u64,
     random: u64,
 }
 
 /// Values in the header fields of one answer.
 #[derive(Debug)]
 struct Promise {
-    left: u32,
+    left: u64,
     more_after: Option<u64>,
     retry_after: Option<u64>,
     reset_after: u64,
@@ -90,7 +90,7 @@ impl Life {
         (self.random >> 33) % end
     }
 
-    fn ask(&self, cost: u32) -> Answer {
+    fn ask(&self, cost: u64) -> Answer {
         let facts = Facts {
             cost: Some(Permits::new(cost)),
             ..Facts::default()
@@ -98,7 +98,7 @@ impl Life {
         self.keeper.check_now(&facts, Scope::All)
     }
 
-    fn would_pass(&self, cost: u32) -> bool {
+    fn would_pass(&self, cost: u64) -> bool {
         let facts = Facts {
             cost: Some(Permits::new(cost)),
             ..Facts::default()
@@ -109,7 +109,7 @@ impl Life {
     }
 
     /// Returns true if `cost` would pass `seconds` from now.
-    fn would_pass_in(&self, seconds: u64, cost: u32) -> bool {
+    fn would_pass_in(&self, seconds: u64, cost: u64) -> bool {
         let now = self.keeper.clock().now();
         self.keeper.clock().set(now + Nanos::from_secs(seconds));
         let passes = self.would_pass(cost);
@@ -118,7 +118,7 @@ impl Life {
     }
 
     /// A client's reading of the answer to a request of `cost`, which must come true.
-    fn check_promise(&self, answer: &Answer, cost: u32) -> Promise {
+    fn check_promise(&self, answer: &Answer, cost: u64) -> Promise {
         let promise = read(answer);
         let claim = |claim: &str, holds: bool| {
             assert!(holds, "{claim}\n{}\ncost {cost}: {promise:?}", self.limit);
@@ -164,7 +164,7 @@ impl Life {
         } else {
             1 + self.below(most)
         };
-        let cost = u32::try_from(cost).unwrap();
+        let cost = u64::try_from(cost).unwrap();
         let answer = self.ask(cost);
         let promise = self.check_promise(&answer, cost);
         if let Some(seconds) = promise.retry_after
@@ -195,7 +195,7 @@ fn read(answer: &Answer) -> Promise {
     };
     Promise {
         left: parameter("r")
-            .and_then(|left: u64| u32::try_from(left).ok())
+            .and_then(|left: u64| u64::try_from(left).ok())
             .unwrap(),
         more_after: parameter("t"),
         retry_after: field("retry-after").map(|seconds| seconds.parse().unwrap()),

@@ -81,8 +81,8 @@ fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
-fn permits(value: &Value) -> u32 {
-    u32::try_from(number(value)).unwrap()
+fn permits(value: &Value) -> u64 {
+    u64::try_from(number(value)).unwrap()
 }
 
 fn timeout(micros: i64) -> Duration {

@@ -21,7 +21,7 @@ fn limiter(limit: Gcra) -> (Limiter, Clocked) {
     (limiter, clock)
 }
 
-fn bucket(quota: &str, burst: u32) -> Gcra {
+fn bucket(quota: &str, burst: u64) -> Gcra {
     let quota: ratekeeper::core::Quota = quota.parse().unwrap();
     Gcra::token_bucket(quota.with_burst(Permits::new(burst)).unwrap()).unwrap()
 }

@@ -20,7 +20,7 @@ fn limiter<A: LimiterAlgorithm>(algorithm: A) -> (Limiter<A, Clocked>, Clocked) 
     (Limiter::with_clock(algorithm, Arc::clone(&clock)), clock)
 }
 
-fn bucket(quota: &str, burst: u32) -> Gcra {
+fn bucket(quota: &str, burst: u64) -> Gcra {
     let quota: ratekeeper::core::Quota = quota.parse().unwrap();
     Gcra::token_bucket(quota.with_burst(Permits::new(burst)).unwrap()).unwrap()
 }

@@ -61,7 +61,7 @@ const ANN: Facts<'static> = Facts {
     descriptor: None,
 };
 
-fn acquire(keeper: &TestKeeper, name: u8, cost: u32) -> Answer {
+fn acquire(keeper: &TestKeeper, name: u8, cost: u64) -> Answer {
     let facts = Facts {
         cost: Some(Permits::new(cost)),
         ..ANN
@@ -73,7 +73,7 @@ fn permits(answer: &Answer) -> Vec<Permit> {
     answer.permits().map(|(permit, _)| permit).collect()
 }
 
-fn left(answer: &Answer) -> Vec<u32> {
+fn left(answer: &Answer) -> Vec<u64> {
     let outcomes = answer.outcomes();
     outcomes
         .map(|outcome| outcome.decision.remaining.get())

@@ -18,11 +18,11 @@ type Clocked = Arc<ManualClock>;
 type One = Arc<Limiter<Concurrency, Clocked>>;
 type Keyed = Arc<KeyedLimiter<Concurrency, Clocked>>;
 
-fn jobs(permits: u32) -> Concurrency {
+fn jobs(permits: u64) -> Concurrency {
     Concurrency::new(Permits::new(permits), LEASE).unwrap()
 }
 
-fn limiters(permits: u32) -> (One, Keyed, Clocked) {
+fn limiters(permits: u64) -> (One, Keyed, Clocked) {
     let clock = Clocked::default();
     let memory = MemoryConfig::default();
     let keyed = KeyedLimiter::with_clock(jobs(permits), memory, Arc::clone(&clock));
@@ -31,7 +31,7 @@ fn limiters(permits: u32) -> (One, Keyed, Clocked) {
 }
 
 /// Free permits of both; they are alike.
-fn free(one: &One, keyed: &Keyed) -> u32 {
+fn free(one: &One, keyed: &Keyed) -> u64 {
     let [one, key] = [one.peek(), keyed.key("ann").peek()].map(|it| it.remaining.get());
     assert_eq!(one, key);
     one

@@ -247,7 +247,7 @@ fn scope_narrows_peek_looks_refund_returns_permits_and_reset_erases() {
     };
     let only = Scope::Only(&["per-day"]);
     assert_eq!(keeper.check_now(&facts, only).outcomes().count(), 1);
-    let remaining = || -> Vec<u32> {
+    let remaining = || -> Vec<u64> {
         let free = Facts {
             cost: Some(ratekeeper::core::Permits::ZERO),
             ..facts

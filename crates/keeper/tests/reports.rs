@@ -66,7 +66,7 @@ fn login(keeper: &TestKeeper, user: &str) -> Answer {
 }
 
 /// Returns the remaining permits of each limit.
-fn left(keeper: &TestKeeper, user: &str) -> Vec<u32> {
+fn left(keeper: &TestKeeper, user: &str) -> Vec<u64> {
     let facts = Facts {
         attributes: &[("user", user)],
         ..Facts::default()

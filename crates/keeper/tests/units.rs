@@ -49,7 +49,7 @@ fn buy(keeper: &TestKeeper, amount: &str) -> Answer {
 }
 
 /// Returns whether the purchase passes, and the cents that remain.
-fn bought(keeper: &TestKeeper, amount: &str) -> (bool, u32) {
+fn bought(keeper: &TestKeeper, amount: &str) -> (bool, u64) {
     let answer = buy(keeper, amount);
     let remaining = answer.outcomes().next().map(|it| it.decision.remaining);
     (answer.allowed(), remaining.map_or(0, Permits::get))

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::{Nanos, Quota};
+use ratekeeper_core::{Nanos, Permits, Quota};
 
 use crate::random::WorkloadRandom;
 
@@ -27,7 +27,7 @@ pub enum ArrivalPattern {
 /// Number of checks per span: `50/s`, `100/1m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    checks: u32,
+    checks: u64,
     per: Nanos,
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Rate {
 
 impl Rate {
     /// `checks` every `per`; `None` if either is zero.
-    pub fn new(checks: u32, per: Nanos) -> Option<Self> {
+    pub fn new(checks: u64, per: Nanos) -> Option<Self> {
         (checks > 0 && per > Nanos::ZERO).then_some(Self { checks, per })
     }
 
@@ -74,11 +74,11 @@ impl Rate {
 
     /// Checks per second, for display.
     pub fn per_second(self) -> f64 {
-        f64::from(self.checks) / self.per.as_secs_f64()
+        Permits::new(self.checks).as_f64() / self.per.as_secs_f64()
     }
 
     /// Number of checks per span.
-    pub const fn checks(self) -> u32 {
+    pub const fn checks(self) -> u64 {
         self.checks
     }
 

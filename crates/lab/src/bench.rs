@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_changed_limit_carries_what_was_used() {
-        let rows: [(AnyAlgorithm, u32); 3] = [
+        let rows: [(AnyAlgorithm, u64); 3] = [
             (bucket("20/2s").into(), 13), // the debt is kept: 0.7 s of 2 s
             (fixed("10/1s").into(), 3),   // 7 were used
             (fixed("5/1s").into(), 0),

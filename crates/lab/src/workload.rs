@@ -97,7 +97,7 @@ pub enum ReportRows {
 }
 
 /// Requests per second, and number of requests, of the eight phases (founding document 0).
-const EIGHT: [(u32, u64); 8] = [
+const EIGHT: [(u64, u64); 8] = [
     (1, 10),
     (2, 20),
     (5, 50),

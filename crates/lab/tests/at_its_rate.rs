@@ -7,12 +7,12 @@ use ratekeeper_lab::{Bench, VirtualTime, Workload, play};
 
 #[test]
 fn requests_at_the_rate_of_a_bucket_pass() {
-    for permits in [1_u32, 2, 3, 5, 7, 11, 60, 100, 333, 1_000_000] {
+    for permits in [1_u64, 2, 3, 5, 7, 11, 60, 100, 333, 1_000_000] {
         for seconds in [1, 7, 60, 3_600, 86_400] {
             let per = Nanos::from_secs(seconds);
             let quota = Quota::new(Permits::new(permits), per).expect("a quota");
             let rate = Rate::new(permits, per).expect("a rate");
-            let spans = (1_000 / u64::from(permits)).max(1);
+            let spans = (1_000 / permits).max(1);
             let span = Nanos::from_secs(seconds * spans);
             assert!(rate.within(span) <= MAX_REQUESTS);
             for pattern in [ArrivalPattern::Steady, ArrivalPattern::Burst] {

@@ -72,7 +72,7 @@ impl Alert {
         }
         let (first, all) = (decision.more_after, decision.reset_after);
         let rest = u128::from(all.saturating_sub(first).as_nanos());
-        // The product is below 2^96, and the quotient at most `rest`. Rounded up: a key is above
+        // The product is below 2^117, and the quotient at most `rest`. Rounded up: a key is above
         // until it has surely fallen.
         let even = (rest * u128::from(excess - 1)).div_ceil(u128::from(used - 1).max(1));
         let even = Nanos::from_nanos(u64::try_from(even).unwrap_or(u64::MAX));
@@ -85,15 +85,14 @@ impl Alert {
         if matches!(decision.verdict, Verdict::Deny { .. }) {
             return 100;
         }
-        let used = u64::from(quota.get().saturating_sub(decision.remaining.get()));
-        let percent = (used * 100).checked_div(quota.get().into()).unwrap_or(100);
+        let used = quota.get().saturating_sub(decision.remaining.get());
+        let percent = (used * 100).checked_div(quota.get()).unwrap_or(100);
         u8::try_from(percent).unwrap_or(100)
     }
 
     /// Returns the largest usage that is not above. Rounded down: usage is in whole permits.
     pub fn level(&self, quota: Permits) -> Permits {
-        let level = u64::from(quota.get()) * u64::from(self.above_percent) / 100;
-        Permits::new(u32::try_from(level).unwrap_or(u32::MAX))
+        Permits::new(quota.get() * u64::from(self.above_percent) / 100)
     }
 }
 
@@ -135,7 +134,7 @@ mod tests {
 
     /// Spends `costs` at time zero, and compares the predicted moment with the usage that looks at
     /// the state find before and after it.
-    fn check(quantity: &str, percent: u8, costs: &[u32], expected: Nanos) {
+    fn check(quantity: &str, percent: u8, costs: &[u64], expected: Nanos) {
         let (algorithm, quota) = limit(quantity);
         let mut state = AnyState::default();
         let mut last = None;

@@ -189,6 +189,6 @@ fn extra(index: u32, rule: &Rule, head: &Entry) -> Option<Entry> {
 }
 
 /// Returns a percentage of a number, rounded down.
-pub(crate) fn percent_of(number: u32, percent: u32) -> Permits {
-    Permits::saturating_from(u64::from(number) * u64::from(percent) / 100)
+pub(crate) fn percent_of(number: u64, percent: u32) -> Permits {
+    Permits::new(number * u64::from(percent) / 100)
 }

@@ -107,16 +107,15 @@ impl Report {
     }
 
     /// The same report, with the actual cost under all limits that charged an estimate. A cost
-    /// above 4,294,967,295 counts as that.
+    /// above [`Permits::MAX`] counts as that.
     pub fn cost(self, cost: u64) -> Self {
-        let cost = Some(Permits::saturating_from(cost));
+        let cost = Some(Permits::new(cost));
         Self { cost, ..self }
     }
 
     /// The same report, with the actual cost under one limit.
     pub fn cost_of(mut self, limit: &str, cost: u64) -> Self {
-        self.costs
-            .push((limit.into(), Permits::saturating_from(cost)));
+        self.costs.push((limit.into(), Permits::new(cost)));
         self
     }
 
@@ -307,7 +306,7 @@ mod tests {
             (says().cost(9).cost_of("a", 2), cost(2)),
             (says().cost_of("b", 2), cost(5)),
             (says().cost(0), cost(0)),
-            (says().cost(u64::MAX), cost(u32::MAX)),
+            (says().cost(u64::MAX), cost(u64::MAX)),
         ] {
             let corrected = failures(true).correct("a", Permits::new(5), &report);
             assert_eq!(corrected, expected, "{report:?}");

@@ -29,8 +29,8 @@ impl Priority {
     /// Returns the permits of a limit with this capacity that are for requests with priority:
     /// rounded up, to let no other request take a part of them.
     pub fn headroom(&self, capacity: Permits) -> Permits {
-        let part = u64::from(capacity.get()) * u64::from(self.last_percent);
-        Permits::saturating_from(part.div_ceil(100))
+        let part = capacity.get() * u64::from(self.last_percent);
+        Permits::new(part.div_ceil(100))
     }
 
     /// Returns true if the request has priority: in every reading of its path, because in doubt it
@@ -51,7 +51,7 @@ mod tests {
             (101, 20, 21),
             (1, 1, 1),
             (0, 50, 0),
-            (u32::MAX, 99, 4_252_017_623),
+            (10_000_000_000, 99, 9_900_000_000),
         ] {
             let priority = Priority {
                 last_percent: percent,

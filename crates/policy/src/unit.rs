@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use ratekeeper_core::Permits;
+use ratekeeper_core::{Permits, Quota};
 
-/// Maximum number of decimals of a unit: more leave no room before the point in 32 bits.
+/// Maximum number of decimals of a unit: 9,000,000,000 whole ones can be counted even then.
 pub(crate) const MAX_DECIMALS: u8 = 6;
 
 /// The unit of the quantities of a limit. Permits are whole numbers of the smallest part.
@@ -23,9 +23,9 @@ pub struct Unit {
 /// A decimal number in the smallest part of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decimal {
-    Exact(u32),
+    Exact(u64),
     /// It has more decimals than the unit; rounded up.
-    TooFine(u32),
+    TooFine(u64),
     TooLarge,
     /// It is no decimal number.
     None,
@@ -51,8 +51,8 @@ impl Unit {
     }
 
     /// Returns the permits in the unit: `12.50 USD`.
-    pub fn show(&self, permits: u32) -> impl fmt::Display + use<> {
-        let parts = 10_u32.pow(self.decimals.into());
+    pub fn show(&self, permits: u64) -> impl fmt::Display + use<> {
+        let parts = 10_u64.pow(self.decimals.into());
         let (whole, rest) = (permits / parts, permits % parts);
         match usize::from(self.decimals) {
             0 => format!("{whole} {}", self.name),
@@ -81,7 +81,7 @@ impl Unit {
 
     /// Returns one whole of the unit.
     pub const fn one(&self) -> Permits {
-        Permits::new(10_u32.pow(self.decimals as u32))
+        Permits::new(10_u64.pow(self.decimals as u32))
     }
 
     /// Reads `12`, `12.5` or `12.50`. A request's text may have any length: it is read once, and no
@@ -97,21 +97,21 @@ impl Unit {
         let zeros = usize::from(self.decimals) - kept.len();
         let all = whole.bytes().chain(kept.bytes());
         let all = all.chain(std::iter::repeat_n(b'0', zeros));
-        let mut permits: u32 = 0;
+        let mut permits = 0;
         for digit in all {
-            let next = permits.checked_mul(10);
-            let Some(next) = next.and_then(|next| next.checked_add(u32::from(digit - b'0'))) else {
+            permits = permits * 10 + u64::from(digit - b'0');
+            if permits > Quota::MAX_PERMITS {
                 return Decimal::TooLarge;
-            };
-            permits = next;
+            }
         }
         if beyond.bytes().all(|digit| digit == b'0') {
             return Decimal::Exact(permits);
         }
         // Up: against the client.
-        permits
-            .checked_add(1)
-            .map_or(Decimal::TooLarge, Decimal::TooFine)
+        match permits {
+            Quota::MAX_PERMITS => Decimal::TooLarge,
+            permits => Decimal::TooFine(permits + 1),
+        }
     }
 }
 
@@ -129,9 +129,10 @@ mod tests {
             (2, "0.10000", Decimal::Exact(10)),
             (2, "12.501", Decimal::TooFine(1_251)),
             (2, "0.0000001", Decimal::TooFine(1)),
-            (2, "42949672.95", Decimal::Exact(u32::MAX)),
-            (2, "42949672.96", Decimal::TooLarge),
-            (2, "42949672.951", Decimal::TooLarge),
+            (2, "90071992547409.91", Decimal::Exact(Quota::MAX_PERMITS)),
+            (2, "90071992547409.92", Decimal::TooLarge),
+            (2, "90071992547409.911", Decimal::TooLarge),
+            (2, "99999999999999999999999999", Decimal::TooLarge),
             (0, "7", Decimal::Exact(7)),
             (0, "7.1", Decimal::TooFine(8)),
             (6, "1.000001", Decimal::Exact(1_000_001)),
@@ -154,7 +155,7 @@ mod tests {
             (2, 5, "0.05 USD"),
             (2, 1_250, "12.50 USD"),
             (0, 7, "7 USD"),
-            (6, u32::MAX, "4294.967295 USD"),
+            (6, Quota::MAX_PERMITS, "9007199254.740991 USD"),
         ] {
             let unit = Unit::new("USD", decimals);
             assert_eq!(unit.show(permits).to_string(), text);

@@ -266,7 +266,7 @@ fn the_caller_sets_costs_and_quotas() {
         "match = { domain = \"e\" }\nkey = [\"all\"]",
     ]);
     let numbers = |permits| Numbers::new(Permits::new(permits), Nanos::from_secs(60)).unwrap();
-    let ask = |cost: Option<u32>, instead| {
+    let ask = |cost: Option<u64>, instead| {
         let mut facts = facts("e", &[("user", "ada")]);
         facts.cost = cost.map(Permits::new);
         if let Some(descriptor) = &mut facts.descriptor {

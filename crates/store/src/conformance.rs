@@ -179,7 +179,7 @@ enum StoryAct {
     Look,
     Refund,
     /// Corrects each charge to this cost.
-    Settle(&'static [Option<u32>]),
+    Settle(&'static [Option<u64>]),
     Reset,
     /// Lends to the lease of this name.
     Acquire(u8),
@@ -192,7 +192,7 @@ enum StoryAct {
 }
 
 /// A charge: index into the story's limits, key, cost, mode.
-type StoryCharge = (usize, &'static str, u32, Mode);
+type StoryCharge = (usize, &'static str, u64, Mode);
 
 #[derive(PartialEq, Eq, Debug)]
 enum StoryAnswer {
@@ -204,11 +204,11 @@ enum StoryAnswer {
     Refunded,
     WereThere(Vec<bool>),
     /// Number of permits that each charge returned.
-    Released(Vec<u32>),
+    Released(Vec<u64>),
     /// Time left of each renewed lease, in ms.
     Renewed(Vec<Option<u64>>),
     /// Credits added, `None` if the grant was repeated, and the balance.
-    Granted(Vec<(Option<u32>, u32)>),
+    Granted(Vec<(Option<u64>, u64)>),
 }
 
 impl fmt::Display for StoryAnswer {
@@ -230,15 +230,15 @@ impl fmt::Display for StoryAnswer {
 /// The outcome of a charge: the verdict, and the remaining quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StoryOutcome {
-    Allow(u32),
-    AllowAfter(u64, u32),
+    Allow(u64),
+    AllowAfter(u64, u64),
     /// Milliseconds until a retry, and the remaining quota.
-    Deny(u64, u32),
+    Deny(u64, u64),
     /// As `Deny`, and a ban of the key begins.
     Ban(u64),
     /// As `Deny`, because the key is banned.
     Banned(u64),
-    Never(u32),
+    Never(u64),
 }
 
 impl From<Decision> for StoryOutcome {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Limit, LimitId, LimitScope, Log, Mode,
@@ -22,7 +22,7 @@ struct Distant {
     /// Debits are not answered.
     stalls: AtomicBool,
     /// Calls that reached the wire.
-    calls: AtomicU32,
+    calls: AtomicU64,
 }
 
 impl Distant {
@@ -75,7 +75,7 @@ fn fallback(nodes: u32) -> Fallback<Distant> {
         cut: AtomicBool::new(false),
         foreign: AtomicBool::new(true),
         stalls: AtomicBool::new(false),
-        calls: AtomicU32::new(0),
+        calls: AtomicU64::new(0),
     };
     Fallback::new(distant, memory(), NonZeroU32::new(nodes).unwrap())
 }
@@ -107,7 +107,7 @@ fn tokens(id: u32, outage: Outage, quota: &str) -> Limit {
     )
 }
 
-fn charge(limit: &Limit, cost: u32) -> Charge<'_> {
+fn charge(limit: &Limit, cost: u64) -> Charge<'_> {
     Charge {
         limit,
         key: Key::from_bytes(b"ada"),
@@ -294,7 +294,7 @@ fn a_debt_is_owed_here_until_the_store_is_back() {
         tokens(1, Outage::Deny, "10/1h"),
     ];
     let store = fallback(1);
-    let settle = |taken, used: &[u32]| {
+    let settle = |taken, used: &[u64]| {
         let settled: Vec<_> = limits
             .iter()
             .zip(used)

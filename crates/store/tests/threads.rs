@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread;
 
 use ratekeeper_core::{
@@ -12,7 +12,7 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{GiveBack, Look, MemoryConfig, MemoryStore, Reset};
 
-const THREADS: u32 = 64;
+const THREADS: u64 = 64;
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
 fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
@@ -42,7 +42,7 @@ fn sub_buckets(quota: &str) -> AnyAlgorithm {
         .into()
 }
 
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
@@ -52,7 +52,7 @@ fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
 }
 
 /// Runs `work` on 64 threads at once.
-fn on_threads(work: impl Fn(u32) + Sync) {
+fn on_threads(work: impl Fn(u64) + Sync) {
     thread::scope(|scope| {
         for number in 0..THREADS {
             let work = &work;
@@ -61,7 +61,7 @@ fn on_threads(work: impl Fn(u32) + Sync) {
     });
 }
 
-fn used(store: &MemoryStore, limit: &Limit, key: &[u8]) -> u32 {
+fn used(store: &MemoryStore, limit: &Limit, key: &[u8]) -> u64 {
     let left = store.settle_now(Look, &[charge(limit, key, 0)], NOW).each[0].remaining;
     (limit.algorithm.capacity() - left).get()
 }
@@ -86,7 +86,7 @@ fn one_key_admits_exactly_the_bound() {
             // The answers are those of the same requests one after the other.
             let mut left = left.into_inner().unwrap();
             left.sort_unstable_by(|a, b| b.cmp(a));
-            let expected: Vec<u32> = (1..=1000 / cost).map(|done| 1000 - done * cost).collect();
+            let expected: Vec<u64> = (1..=1000 / cost).map(|done| 1000 - done * cost).collect();
             assert_eq!(left, expected, "{limit:?}");
             assert_eq!(used(&store, &limit, b"key"), 1000 / cost * cost);
         }
@@ -95,18 +95,18 @@ fn one_key_admits_exactly_the_bound() {
 
 #[test]
 fn many_keys_admit_exactly_the_bound_each() {
-    const KEYS: u32 = 500;
+    const KEYS: u64 = 500;
     for algorithm in [gcra("40/1h"), window("40/1h")] {
         let (store, limit) = (
             MemoryStore::new(MemoryConfig::default()),
             limit(0, algorithm),
         );
-        let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+        let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         on_threads(|thread| {
             for turn in 0..KEYS {
                 let key = (turn + thread * 7) % KEYS;
                 let decisions = store.decide_now(&[charge(&limit, &key.to_le_bytes(), 1)], NOW);
-                admitted[key as usize].fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+                admitted[key as usize].fetch_add(u64::from(decisions.admitted), Ordering::Relaxed);
             }
         });
         assert!(
@@ -120,15 +120,15 @@ fn many_keys_admit_exactly_the_bound_each() {
 /// A total, a limit per group and one per user, charged together.
 #[test]
 fn several_limits_admit_exactly_the_tightest_and_are_all_charged_alike() {
-    const USERS: u32 = 30;
+    const USERS: u64 = 30;
     let store = MemoryStore::new(MemoryConfig::default());
     let (total, group, user) = (
         limit(0, gcra("100000/1h")),
         limit(1, window("300/1h")),
         limit(2, sub_buckets("25/1h")),
     );
-    let by_group: Vec<_> = (0..3).map(|_| AtomicU32::new(0)).collect();
-    let by_user: Vec<_> = (0..USERS).map(|_| AtomicU32::new(0)).collect();
+    let by_group: Vec<_> = (0..3).map(|_| AtomicU64::new(0)).collect();
+    let by_user: Vec<_> = (0..USERS).map(|_| AtomicU64::new(0)).collect();
     on_threads(|thread| {
         for turn in 0..USERS * 2 {
             let name = (turn + thread) % USERS;
@@ -179,7 +179,7 @@ fn evictions_and_sweeps_never_admit_more() {
                 .decide_now(&[charge(&limit, b"key", 50)], NOW)
                 .admitted
         );
-        let admitted = AtomicU32::new(50);
+        let admitted = AtomicU64::new(50);
         on_threads(|thread| match thread {
             0 => (0..2000).for_each(|_| store.sweep(NOW)),
             flooder if flooder % 2 == 0 => {
@@ -191,7 +191,7 @@ fn evictions_and_sweeps_never_admit_more() {
             _ => {
                 for _ in 0..200 {
                     let decisions = store.decide_now(&[charge(&limit, b"key", 1)], NOW);
-                    admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+                    admitted.fetch_add(u64::from(decisions.admitted), Ordering::Relaxed);
                 }
             }
         });
@@ -236,19 +236,19 @@ fn refunds_race_with_charges() {
 /// Every reset grants one more burst at most.
 #[test]
 fn resets_race_with_charges() {
-    const RESETS: u32 = 20;
+    const RESETS: u64 = 20;
     let (store, limit) = (
         MemoryStore::new(MemoryConfig::default()),
         limit(0, gcra("10/1h")),
     );
-    let admitted = AtomicU32::new(0);
+    let admitted = AtomicU64::new(0);
     on_threads(|thread| {
         for turn in 0..200 {
             if thread == 0 && turn % 10 == 0 {
                 store.settle_now(Reset, &[charge(&limit, b"key", 1)], NOW);
             }
             let decisions = store.decide_now(&[charge(&limit, b"key", 1)], NOW);
-            admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+            admitted.fetch_add(u64::from(decisions.admitted), Ordering::Relaxed);
         }
     });
     let admitted = admitted.into_inner();
@@ -258,7 +258,7 @@ fn resets_race_with_charges() {
 /// A reload every few requests, each to another algorithm; older policies still in flight.
 #[test]
 fn reloads_race_with_charges() {
-    const KEYS: u32 = 50;
+    const KEYS: u64 = 50;
     let algorithms = [gcra("40/1h"), window("40/1h"), sub_buckets("40/1h")];
     let versions: Vec<Limit> = (0_u32..12)
         .map(|version| Limit {
@@ -267,14 +267,14 @@ fn reloads_race_with_charges() {
         })
         .collect();
     let store = MemoryStore::new(MemoryConfig::default());
-    let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+    let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     on_threads(|thread| {
         for turn in 0..KEYS * 4 {
             let key = (turn + thread * 7) % KEYS;
             let version = (turn / 16).saturating_sub(thread % 3) as usize;
             let limit = &versions[version.min(versions.len() - 1)];
             let decisions = store.decide_now(&[charge(limit, &key.to_le_bytes(), 1)], NOW);
-            admitted[key as usize].fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+            admitted[key as usize].fetch_add(u64::from(decisions.admitted), Ordering::Relaxed);
         }
     });
     assert!(

@@ -61,7 +61,7 @@ async fn try_scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Result<(), Jud
             .map_err(|error| refused(None, error))
     };
     let (first, second) = (decide().await?, decide().await?);
-    let remaining: Vec<u32> = first.each.iter().map(|each| each.remaining.get()).collect();
+    let remaining: Vec<u64> = first.each.iter().map(|each| each.remaining.get()).collect();
     if first.admitted && remaining == [0, 2] && !second.admitted {
         return Ok(());
     }
@@ -284,7 +284,7 @@ struct CheckLimits {
 struct Own(Limit);
 
 impl Own {
-    fn charge<'a>(&'a self, key: &'a [u8], cost: u32) -> Charge<'a> {
+    fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Charge<'a> {
         Charge {
             limit: &self.0,
             key: Key::from_bytes(key),

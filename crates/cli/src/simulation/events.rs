@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use foldhash::fast::RandomState;
-use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
+use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
 use ratekeeper_lab::{Bench, KeyId};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -200,11 +200,12 @@ impl<'l> InputEvent<'l> {
         let is_bounded = fields.at_us <= MAX_MICROS
             && wait.is_none_or(|wait| wait <= MAX_MICROS)
             && wait == fields.max_wait_us
+            && cost <= Quota::MAX_PERMITS
             && key.len() <= MAX_KEY;
         Some(Self {
             at: Time::ZERO + Nanos::from_micros(fields.at_us),
             op,
-            cost: Permits::new(u32::try_from(cost).ok()?),
+            cost: Permits::new(cost),
             max_wait: Nanos::from_micros(wait.unwrap_or(0)),
             key,
             limit: fields.limit,
@@ -236,7 +237,7 @@ impl<'l> InputEvent<'l> {
         };
         let usual = u64::from(op != "peek");
         let at = number(&fields, "at_us", MAX_MICROS)?.ok_or("`at_us` is missing")?;
-        let cost = number(&fields, "cost", u32::MAX.into())?.unwrap_or(usual);
+        let cost = number(&fields, "cost", Quota::MAX_PERMITS)?.unwrap_or(usual);
         let wait = number(&fields, "max_wait_us", MAX_MICROS)?;
         if wait.is_some() && op != "reserve" {
             return Err(format!("`max_wait_us` belongs to `reserve`, not to `{op}`"));
@@ -248,7 +249,7 @@ impl<'l> InputEvent<'l> {
         Ok(InputEvent {
             at: Time::ZERO + Nanos::from_micros(at),
             op,
-            cost: Permits::saturating_from(cost),
+            cost: Permits::new(cost),
             max_wait: Nanos::from_micros(wait.unwrap_or(0)),
             key: Cow::Owned(key.to_owned()),
             limit: text(&fields, "limit")?.map(|limit| Cow::Owned(limit.to_owned())),
@@ -347,7 +348,7 @@ mod tests {
             r#"{"at_us":0}"#,
             r#"{"at_us":7,"op":"reserve","cost":3,"max_wait_us":9,"key":"a\u0041"}"#,
             r#"{"at_us":7,"op":"set","limit":"5/1s","key":""}"#,
-            r#"{"at_us":18446744073709551,"op":"peek","cost":4294967295}"#,
+            r#"{"at_us":18446744073709551,"op":"peek","cost":9007199254740991}"#,
         ] {
             let quick = InputEvent::well_formed(line);
             assert_eq!(

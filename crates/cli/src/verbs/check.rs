@@ -37,7 +37,7 @@ struct CheckQuestion {
     descriptor: DescriptorArgs,
     /// Cost of the request [default: 1]
     #[arg(long, value_name = "PERMITS")]
-    cost: Option<u32>,
+    cost: Option<u64>,
     #[command(flatten)]
     server: ServerArgs,
     /// Print the service's JSON answer unchanged

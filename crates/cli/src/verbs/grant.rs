@@ -69,9 +69,7 @@ impl Grant {
         let number = |field: &str| {
             let number = answer[field].as_u64().unwrap_or(0);
             match &unit {
-                Some(unit) => unit
-                    .show(u32::try_from(number).unwrap_or(u32::MAX))
-                    .to_string(),
+                Some(unit) => unit.show(number).to_string(),
                 None => words::count(number),
             }
         };

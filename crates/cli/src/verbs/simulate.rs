@@ -65,7 +65,7 @@ pub(crate) struct Simulate {
     attempts: u32,
     /// Cost of each request
     #[arg(long, value_name = "PERMITS", default_value_t = 1)]
-    cost: u32,
+    cost: u64,
     /// Seed of the requests; the same seed gives the same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -237,7 +237,7 @@ impl Simulate {
                 .permits()
                 .get()
                 .saturating_mul(2)
-                .saturating_mul(clients);
+                .saturating_mul(clients.into());
             Rate::new(twice, quota.per())
         });
         let rate = self.rate.or(usual).ok_or_else(|| {

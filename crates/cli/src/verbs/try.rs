@@ -55,7 +55,7 @@ pub(crate) struct Try {
     seed: u64,
     /// Cost of each check
     #[arg(long, value_name = "PERMITS", default_value_t = 1)]
-    cost: u32,
+    cost: u64,
     /// Send the checks to this running service instead, in real time
     #[arg(long, value_name = "URL", requires = "limit")]
     server: Option<String>,

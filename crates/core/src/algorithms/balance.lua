@@ -10,9 +10,10 @@ twins.c = {
   numbers = '<dd',
 
   read = function(value)
-    local ids = #value - 5
-    if ids < 0 or ids % 8 ~= 0 or ids > 256 or string.sub(value, 1, 1) ~= 'c' then return nil end
-    return {struct.unpack('<I4', value, 2), string.sub(value, 6)}
+    local bytes = (#value - 2) % 8 + 1 -- of the credits
+    local ids = #value - 1 - bytes
+    if bytes % 4 ~= 0 or ids < 0 or ids > 256 or string.sub(value, 1, 1) ~= 'c' then return nil end
+    return {struct.unpack(bytes == 4 and '<I4' or '<I8', value, 2), string.sub(value, bytes + 2)}
   end,
 
   decide = function(limit, state, cost)
@@ -34,6 +35,6 @@ twins.c = {
 
   -- Without an expiry: nothing but a charge or a grant changes a balance.
   write = function(state)
-    return 'c' .. struct.pack('<I4', state[1]) .. state[2], nil
+    return 'c' .. struct.pack(state[1] < 4294967296 and '<I4' or '<I8', state[1]) .. state[2], nil
   end,
 }

@@ -22,7 +22,7 @@
 //!   refund                   credits += cost, up to `max`; up to `start` without a grant
 //! ```
 //!
-//! * State: 32 bytes, and 8 for each of the last [`MAX_GRANTS_KNOWN`] grants. Error: none.
+//! * State: 40 bytes, and 8 for each of the last [`MAX_GRANTS_KNOWN`] grants. Error: none.
 //! * Worst case: `max` in any span, and each grant within the span on top. Long run: the grants.
 //! * A grant has an id. The state keeps the ids of the last grants, so that a grant that is
 //!   repeated with its id adds nothing: in every store, after a restart, on every node, because
@@ -40,6 +40,7 @@ mod stored_form;
 use alloc::vec::Vec;
 
 use crate::algorithm::{Algorithm, Refund};
+use crate::quota::countable;
 use crate::stored_form::bytes_fingerprint;
 use crate::{
     AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
@@ -67,9 +68,9 @@ pub const MAX_GRANTS_KNOWN: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Balance {
     /// At most `max`.
-    start: u32,
-    /// At least 1.
-    max: u32,
+    start: u64,
+    /// 1 to [`Quota::MAX_PERMITS`].
+    max: u64,
 }
 
 /// The credits of one key, and its last grants.
@@ -77,7 +78,7 @@ pub struct Balance {
 pub struct BalanceState {
     /// `None` for a key never seen, and for one that was given back all its charges and has no
     /// grants.
-    credits: Option<u32>,
+    credits: Option<u64>,
     /// Oldest first, at most [`MAX_GRANTS_KNOWN`].
     grants: Vec<GrantId>,
 }
@@ -106,15 +107,13 @@ impl Balance {
     /// `start` credits for a key never seen, and at most `max` for any.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] if `max` is zero, and [`Error::Balance`] if `start` is above it.
+    /// [`Error::NoPermits`] if `max` is zero, [`Error::TooManyPermits`] if it is above
+    /// [`Quota::MAX_PERMITS`], and [`Error::Balance`] if `start` is above it.
     pub fn new(start: Permits, max: Permits) -> Result<Self, Error> {
-        if max == Permits::ZERO {
-            return Err(Error::NoPermits);
-        }
+        let (start, max) = (start.get(), countable(max)?.get());
         if start > max {
             return Err(Error::Balance);
         }
-        let (start, max) = (start.get(), max.get());
         Ok(Self { start, max })
     }
 
@@ -139,13 +138,13 @@ impl Balance {
     }
 
     #[inline]
-    fn credits(self, state: &BalanceState) -> u32 {
+    fn credits(self, state: &BalanceState) -> u64 {
         state.credits.unwrap_or(self.start).min(self.max)
     }
 
     /// Sets the credits. A key without grants that has all credits of its start becomes fresh.
     #[inline]
-    fn refill(self, state: &mut BalanceState, credits: u32) {
+    fn refill(self, state: &mut BalanceState, credits: u64) {
         let is_fresh = credits == self.start && state.grants.is_empty();
         state.credits = (!is_fresh).then_some(credits);
     }
@@ -229,7 +228,7 @@ impl Algorithm for Balance {
     fn bound(&self, window: Nanos) -> u64 {
         match window {
             Nanos::ZERO => 0,
-            _ => self.max.into(),
+            _ => self.max,
         }
     }
 
@@ -260,11 +259,11 @@ mod tests {
     use super::*;
     use std::format;
 
-    fn balance(start: u32, max: u32) -> Balance {
+    fn balance(start: u64, max: u64) -> Balance {
         Balance::new(Permits::new(start), Permits::new(max)).unwrap()
     }
 
-    fn spend(limit: Balance, state: &mut BalanceState, cost: u32) -> (bool, u32) {
+    fn spend(limit: Balance, state: &mut BalanceState, cost: u64) -> (bool, u64) {
         let decision = limit.decide(state, Time::ZERO, Permits::new(cost));
         (decision.verdict.allows(), decision.remaining.get())
     }
@@ -328,13 +327,13 @@ mod tests {
         let _ = spend(limit, &mut state, 6);
         refund(&mut state, 6);
         assert_eq!(spend(limit, &mut state, 0), (true, 7));
-        refund(&mut state, u32::MAX);
+        refund(&mut state, u64::MAX);
         assert_eq!(spend(limit, &mut state, 0), (true, 9));
     }
 
     #[test]
     fn the_last_grants_are_known_and_no_more() {
-        let limit = balance(0, u32::MAX);
+        let limit = balance(0, Quota::MAX_PERMITS);
         let mut state = BalanceState::default();
         let id = |number: usize| GrantId::of(&format!("payment-{number}"));
         for number in 0..=MAX_GRANTS_KNOWN {
@@ -377,6 +376,8 @@ mod tests {
         let new = |start, max| Balance::new(Permits::new(start), Permits::new(max));
         assert_eq!(new(0, 0), Err(Error::NoPermits));
         assert_eq!(new(5, 4), Err(Error::Balance));
-        assert!(new(0, 1).is_ok() && new(u32::MAX, u32::MAX).is_ok());
+        let most = Quota::MAX_PERMITS;
+        assert!(new(0, 1).is_ok() && new(most, most).is_ok());
+        assert_eq!(new(0, most + 1), Err(Error::TooManyPermits));
     }
 }

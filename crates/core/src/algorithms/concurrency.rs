@@ -106,12 +106,11 @@ impl Concurrency {
     /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros, [`Error::TooManyLeases`] for
     /// more than [`MAX_LEASES`].
     pub fn new(permits: Permits, lease: Nanos) -> Result<Self, Error> {
-        let permits = permits.get();
-        match permits {
-            0 => return Err(Error::NoPermits),
-            1..=MAX_LEASES => {}
+        let permits = match u32::try_from(permits.get()) {
+            Ok(0) => return Err(Error::NoPermits),
+            Ok(permits @ 1..=MAX_LEASES) => permits,
             _ => return Err(Error::TooManyLeases),
-        }
+        };
         if lease == Nanos::ZERO {
             return Err(Error::NoSpan);
         }
@@ -167,7 +166,7 @@ impl Concurrency {
             Nanos::ZERO => Verdict::Allow,
             ended => {
                 let held = leases.in_use(now);
-                let missing = (held + u64::from(cost.get())).saturating_sub(self.permits.into());
+                let missing = (held + cost.get()).saturating_sub(self.permits.into());
                 let estimate = leases.held.estimate(missing, held);
                 let retry_after = estimate.map_or(ended, |wait| wait.min(ended));
                 Verdict::Deny { retry_after }
@@ -177,16 +176,16 @@ impl Concurrency {
 
     /// The time until enough leases have ended for `cost`; zero if it fits, or never does.
     fn freed(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Nanos {
-        let Some(others) = self.permits.checked_sub(cost.get()) else {
+        let Some(others) = u64::from(self.permits).checked_sub(cost.get()) else {
             return Nanos::ZERO;
         };
         let mut held = leases.in_use(now);
-        if held <= u64::from(others) {
+        if held <= others {
             return Nanos::ZERO;
         }
         for lease in &leases.by_end[leases.ended(now)..] {
             held -= u64::from(lease.permits);
-            if held <= u64::from(others) {
+            if held <= others {
                 return lease.ends.since(now);
             }
         }
@@ -202,7 +201,7 @@ impl Concurrency {
     ) {
         leases.drop_ended(now);
         let mut ends = self.end(leases, now, holder);
-        let mut permits = cost.get();
+        let mut permits = u32::try_from(cost.get()).unwrap_or(u32::MAX); // at most N
         if let Some(at) = holder.and_then(|id| leases.find(id, now)) {
             let before = leases.remove(at);
             leases.held.renewed(self.held_for(&before, now));
@@ -244,7 +243,7 @@ impl Concurrency {
     }
 
     fn remaining(&self, leases: &ConcurrencyState, now: Time) -> Permits {
-        self.capacity() - Permits::saturating_from(leases.in_use(now))
+        self.capacity() - Permits::new(leases.in_use(now))
     }
 
     fn standing(&self, leases: &ConcurrencyState, now: Time, verdict: Verdict) -> Decision {
@@ -276,7 +275,7 @@ impl Algorithm for Concurrency {
     }
 
     fn capacity(&self) -> Permits {
-        Permits::new(self.permits)
+        self.permits.into()
     }
 
     fn look(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Decision {

@@ -22,6 +22,9 @@
 //!   one instant differ from `a + b`.
 //! * Error: fading is rounded down, by at most 2^-30 permit and 2^-48 of the level a charge:
 //!   never early. Exact in time: the wait returned is the least one, to the nanosecond.
+//! * Limits of 2^32 permits and more count in larger units, so that two L fit 63 bits: 2^-29
+//!   permits from there on, 2^-19 at [`MAX_PERMITS`]. From 2^34 on, a level is forgotten at 2^18
+//!   units: 1/512 permit, and at most a half.
 //! * Worst case: `L + (w - 1) x L / tau` in any span `w`, never more than the
 //!   [token bucket](super::gcra) of burst L and rate `L / tau`, since a full level fades at
 //!   that rate and a lower one slower. Long run: `L - 1/2` per `tau` if served one by one.
@@ -47,10 +50,16 @@ use crate::{
 };
 use powers::{float, floor, half_power, log2};
 
-/// Levels are kept to 2^-30 permits.
-const UNITS_LOG2: u32 = 30;
-/// Below 2^-10 permits a level is forgotten.
-const FORGOTTEN_LOG2: u32 = UNITS_LOG2 - 10;
+/// Levels are kept to 2^-30 permits, if their limit is below 2^32.
+const MAX_UNITS_LOG2: u32 = 30;
+/// The limit is below 2^62 units, and twice as much below 2^63, the largest float of `powers`.
+const MAX_LIMIT_LOG2: u32 = 62;
+/// Below 2^-10 permits a level is forgotten,
+const FORGOTTEN_PART_LOG2: u32 = 10;
+/// or below 2^18 units, because up to 2^15 are kept back: [`MARGIN`] of two limits.
+const MIN_FORGOTTEN_LOG2: u32 = 18;
+/// Maximum number of permits: what is forgotten is less than one.
+pub const MAX_PERMITS: u64 = (1 << (MAX_LIMIT_LOG2 - MIN_FORGOTTEN_LOG2 - 1)) - 1;
 /// The share of a full exponential counter that fades in the time that grants its quota,
 /// `1 - 1/e`, in billionths, rounded down.
 const FADED_PER_BILLION: u64 = 632_120_558;
@@ -77,7 +86,9 @@ const MARGIN: f64 = f64::EPSILON * 16.0;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Exponential {
     /// L: at least 1.
-    permits: u32,
+    permits: u64,
+    /// Units in a permit, as a power of two.
+    units_log2: u32,
     /// In nanoseconds, at least 1.
     tau: u64,
     /// Half-lives in a nanosecond.
@@ -90,7 +101,7 @@ pub struct Exponential {
 /// The usage of one key that has not faded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ExponentialState {
-    /// In 2^-30 permits; 0 for a key never seen.
+    /// In units of the limit; 0 for a key never seen.
     units: u64,
     /// The moment of this level.
     at: Time,
@@ -100,14 +111,20 @@ impl Exponential {
     /// A counter that may reach `quota.burst_size()` and fades at the quota's rate when full.
     ///
     /// # Errors
-    /// [`Error::DecayTooLong`] if the quota grants its burst in more than 4.5 years.
+    /// [`Error::DecayTooLong`] if the quota grants its burst in more than 4.5 years,
+    /// [`Error::LevelTooLarge`] if the burst is above [`MAX_PERMITS`].
     pub fn new(quota: Quota) -> Result<Self, Error> {
         let tau = quota.time_for(quota.burst_size()).as_nanos(); // up: slower
         if tau > MAX_TAU {
             return Err(Error::DecayTooLong);
         }
+        let permits = quota.burst_size().get();
+        if permits > MAX_PERMITS {
+            return Err(Error::LevelTooLarge);
+        }
         Ok(Self {
-            permits: quota.burst_size().get(),
+            permits,
+            units_log2: (permits.leading_zeros() + MAX_LIMIT_LOG2 - u64::BITS).min(MAX_UNITS_LOG2),
             tau,
             pace: core::f64::consts::LOG2_E / float(tau),
             half_life: core::f64::consts::LN_2 * float(tau),
@@ -123,7 +140,18 @@ impl Exponential {
 
     /// L in units.
     fn limit(&self) -> u64 {
-        u64::from(self.permits) << UNITS_LOG2
+        self.permits << self.units_log2
+    }
+
+    /// A cost in units; saturating.
+    fn price_of(&self, cost: Permits) -> u64 {
+        cost.get().saturating_mul(1 << self.units_log2)
+    }
+
+    /// Below so many units, as a power of two, a level is forgotten.
+    fn forgotten_log2(&self) -> u32 {
+        let part = self.units_log2.saturating_sub(FORGOTTEN_PART_LOG2);
+        part.max(MIN_FORGOTTEN_LOG2)
     }
 
     /// The remaining level at `now`, in units: never less than the exact one, except that a small
@@ -137,7 +165,8 @@ impl Exponential {
         }
         let left = self.faded(units, span);
         // Far above the threshold the logarithm is not needed.
-        let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
+        let forgotten = self.forgotten_log2();
+        let low = left <= (1 << forgotten) + (1 << (forgotten - 2));
         if low && now >= self.forgotten_at(level) {
             return 0;
         }
@@ -186,12 +215,12 @@ impl Exponential {
         level.at + Nanos::from_nanos(least(guess, is_low))
     }
 
-    /// The moment at which less than 2^-10 permit is left, and a half-life has passed.
+    /// The moment at which less is left than is remembered, and a half-life has passed.
     fn forgotten_at(&self, level: &ExponentialState) -> Time {
         if level.units == 0 {
             return Time::ZERO;
         }
-        let above = log2(float(level.units)) - f64::from(FORGOTTEN_LOG2);
+        let above = log2(float(level.units)) - f64::from(self.forgotten_log2());
         level.at + Nanos::from_nanos(self.span_of(above.max(1.0)))
     }
 
@@ -203,16 +232,16 @@ impl Exponential {
         now: Time,
     ) -> Decision {
         // Rounded down, because only whole permits can be spent.
-        let remaining = self.limit().saturating_sub(left) >> UNITS_LOG2;
+        let remaining = self.limit().saturating_sub(left) >> self.units_log2;
         let expiry = self.forgotten_at(level);
-        let more_at = match self.limit().checked_sub((remaining + 1) << UNITS_LOG2) {
+        let more_at = match self.limit().checked_sub((remaining + 1) << self.units_log2) {
             None => Time::ZERO,
             Some(0) => expiry,
             Some(target) => self.faded_to(level, target),
         };
         Decision {
             verdict,
-            remaining: Permits::saturating_from(remaining),
+            remaining: Permits::new(remaining),
             reset_after: expiry.since(now),
             more_after: more_at.since(now),
         }
@@ -243,12 +272,12 @@ impl Algorithm for Exponential {
     #[inline]
     fn decide(&self, level: &mut ExponentialState, now: Time, cost: Permits) -> Decision {
         let left = self.left(level, now);
-        let price = u64::from(cost.get()) << UNITS_LOG2;
+        let price = self.price_of(cost);
         let fits = left.saturating_add(price) <= self.limit();
         let capable = cost.get() <= self.permits;
         let charged = match self.denials {
             _ if fits => left + price,
-            Denials::Counted => left.max((left + price).min(2 * self.limit())),
+            Denials::Counted => left.max(left.saturating_add(price).min(2 * self.limit())),
             Denials::Free => left,
         };
         if charged != left {
@@ -288,15 +317,18 @@ impl Algorithm for Exponential {
         };
     }
 
-    /// Levels mean the same while they fade the same.
+    /// Levels mean the same while they fade the same, and their units are the same.
     fn keeps_state_of(&self, old: &Self) -> bool {
-        self.tau == old.tau
+        self.tau == old.tau && self.units_log2 == old.units_log2
     }
 
     fn least_served(&self, kept: Quota) -> Share {
-        let share = match u64::from(kept.permits().get()) {
+        let share = match kept.permits().get() {
             1 => Share::one_in(share::gap(self), kept),
-            permits => Share::new(permits * FADED_PER_BILLION / 1_000_000_000, permits),
+            permits => {
+                let faded = u128::from(permits) * u128::from(FADED_PER_BILLION) / 1_000_000_000;
+                Share::new(u64::try_from(faded).unwrap_or(permits), permits) // less than permits
+            }
         };
         share.counting(self.denials)
     }
@@ -315,7 +347,7 @@ impl Refund for Exponential {
     /// Subtracts the cost from the remaining level.
     fn refund(&self, level: &mut ExponentialState, now: Time, cost: Permits) {
         let left = self.left(level, now);
-        let back = u64::from(cost.get()) << UNITS_LOG2;
+        let back = self.price_of(cost);
         *level = match left.saturating_sub(back) {
             0 => ExponentialState::default(),
             _ if back == 0 => *level,
@@ -417,11 +449,11 @@ mod tests {
     #[test]
     fn a_counted_cost_above_the_limit_is_recorded() {
         let limit = exponential("10/1s").with_denials(Denials::Counted);
-        for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+        for (cost, recorded) in [(11, 11), (20, 20), (u64::MAX, 20)] {
             let mut level = ExponentialState::default();
             let denied = limit.decide(&mut level, Time::ZERO, Permits::new(cost));
             assert_eq!(denied.verdict, Verdict::DenyForever);
-            assert_eq!(level.units, recorded << UNITS_LOG2, "{cost}");
+            assert_eq!(level.units, recorded << MAX_UNITS_LOG2, "{cost}");
         }
     }
 
@@ -456,11 +488,7 @@ mod tests {
         for _ in 0..20_000 {
             let at = |micros| Time::ZERO + Nanos::from_micros(micros);
             let mut level = ExponentialState::default();
-            let _ = limit.decide(
-                &mut level,
-                at(0),
-                Permits::saturating_from(random.below(40)),
-            );
+            let _ = limit.decide(&mut level, at(0), Permits::new(random.below(40)));
             let (now, cost) = (at(random.below(3_000_000)), Permits::new(5));
             let mut undone = level;
             let _ = limit.decide(&mut undone, now, cost);
@@ -475,14 +503,15 @@ mod tests {
     fn the_wait_is_exact_at_any_size() {
         let mut random = Random::new(7);
         for _ in 0..3_000 {
-            let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
+            let most = MAX_PERMITS >> random.below(43);
+            let permits = Permits::new(1 + random.below(most));
             let per = Nanos::from_nanos(1 + (random.next() >> (7 + random.below(57))));
             let limit = Exponential::new(Quota::new(permits, per).unwrap()).unwrap();
             let mut level = ExponentialState::default();
             let mut now = Time::from_nanos(random.next() >> 8);
             for _ in 0..8 {
                 now = now + Nanos::from_nanos(random.below(per.as_nanos() / 2 + 2));
-                let cost = Permits::saturating_from(1 + random.below(permits.get().into()));
+                let cost = Permits::new(1 + random.below(permits.get().into()));
                 let denied = limit.decide(&mut level, now, cost);
                 let Some(wait) = denied.verdict.retry_after() else {
                     continue;
@@ -494,9 +523,53 @@ mod tests {
     }
 
     #[test]
+    fn large_limits_count_in_larger_units() {
+        for (permits, units_log2) in [
+            (1, 30),
+            (u64::from(u32::MAX), 30),
+            (1 << 32, 29),
+            (10_000_000_000, 28),
+            (MAX_PERMITS, 19),
+        ] {
+            let limit = Exponential::new(Quota::per_day(permits)).unwrap();
+            assert_eq!(limit.units_log2, units_log2, "{permits}");
+            let counted = limit.with_denials(Denials::Counted);
+            let mut level = ExponentialState::default();
+            let all = limit.decide(&mut level, Time::ZERO, Permits::new(permits));
+            assert_eq!(
+                (all.verdict, all.remaining),
+                (Verdict::Allow, Permits::ZERO)
+            );
+            let beyond = limit.look(&level, Time::ZERO, Permits::MAX);
+            assert_eq!(beyond.verdict, Verdict::DenyForever);
+            let _ = counted.decide(&mut level, Time::ZERO, Permits::MAX);
+            assert_eq!(level.units, 2 * limit.limit(), "one further quota");
+            let gone = limit.expires_at(&level, Time::ZERO);
+            assert_eq!(limit.left(&level, gone), 0);
+            assert!(limit.left(&level, gone - Nanos::from_nanos(1)) > 0);
+        }
+        let beyond = Exponential::new(Quota::per_day(MAX_PERMITS + 1));
+        assert_eq!(beyond, Err(Error::LevelTooLarge));
+        let limit = |permits| Exponential::new(Quota::per_day(permits)).unwrap();
+        assert!(limit(1 << 33).keeps_state_of(&limit((1 << 33) + 1)));
+        assert!(
+            !limit(1 << 33).keeps_state_of(&limit(1 << 34)),
+            "other units"
+        );
+    }
+
+    #[test]
     fn an_exponential_limit_never_admits_a_cost_that_a_token_bucket_denies() {
         let mut random = Random::new(11);
-        for text in ["1/1s", "10/1s", "100/60s", "1000/1s", "20000/1s", "7/100ns"] {
+        for text in [
+            "1/1s",
+            "10/1s",
+            "100/60s",
+            "1000/1s",
+            "20000/1s",
+            "7/100ns",
+            "10000000000/24h",
+        ] {
             let quota: Quota = text.parse().unwrap();
             let (limit, bucket) = (
                 Exponential::new(quota).unwrap(),
@@ -506,8 +579,7 @@ mod tests {
                 (ExponentialState::default(), Tat::default(), Time::ZERO);
             for _ in 0..20_000 {
                 now = now + Nanos::from_nanos(random.below(quota.per().as_nanos() / 5 + 2));
-                let cost =
-                    Permits::saturating_from(1 + random.below(quota.permits().get().into()) / 2);
+                let cost = Permits::new(1 + random.below(quota.permits().get().into()) / 2);
                 let mut denied = limit.decide(&mut level, now, cost);
                 if random.below(2) == 0
                     && let Some(wait) = denied.verdict.retry_after()

@@ -188,11 +188,15 @@ impl Gcra {
     /// The general form: a burst that passes at once, then a queue that waits.
     ///
     /// # Errors
-    /// As [`Gcra::token_bucket`].
+    /// As [`Gcra::token_bucket`], and [`Error::TooManyPermits`] if burst and queue together hold
+    /// more than [`Quota::MAX_PERMITS`].
     pub fn new(quota: Quota, queue: Permits) -> Result<Self, Error> {
+        if quota.burst_size() + queue == Permits::MAX {
+            return Err(Error::TooManyPermits);
+        }
         let (grid, interval) = Grid::of(quota)?;
         let interval = NonZeroU64::new(interval).ok_or(Error::TooFast)?;
-        let units_for = |permits: Permits| u64::from(permits.get()).checked_mul(interval.get());
+        let units_for = |permits: Permits| permits.get().checked_mul(interval.get());
         let burst = units_for(quota.burst_size()).ok_or(Error::TooLong)?;
         let queue = units_for(queue).ok_or(Error::TooLong)?;
         match burst.checked_add(queue) {
@@ -228,7 +232,8 @@ impl Gcra {
     /// on clocks.
     #[must_use]
     pub fn with_patience(self, longest_wait: Nanos) -> Self {
-        let longest = self.grid.units_of(HORIZON_TICKS) - self.burst;
+        let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
+        let longest = self.grid.units_of(HORIZON_TICKS).min(largest) - self.burst;
         let patience = self.grid.units_in(longest_wait, Moment::ZERO).min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
@@ -270,7 +275,7 @@ impl Gcra {
     /// The units of a cost; saturating.
     #[inline]
     fn price_of(&self, cost: Permits) -> u64 {
-        self.interval.get().saturating_mul(u64::from(cost.get()))
+        self.interval.get().saturating_mul(cost.get())
     }
 
     /// How long a debt of `units` lasts from `now` on, rounded up.
@@ -285,7 +290,7 @@ impl Gcra {
         let product = u128::from(units) * u128::from(self.reciprocal);
         let low = (product >> 64) as u64; // the upper half
         let more = u64::from(units - low * self.interval.get() >= self.interval.get());
-        Permits::saturating_from(low + more) // one at most: see the field
+        Permits::new(low + more) // one at most: see the field
     }
 }
 
@@ -368,8 +373,8 @@ impl Algorithm for Gcra {
     }
 
     fn least_served(&self, kept: Quota) -> Share {
-        let at_once = u64::from(self.capacity().get());
-        Share::new(at_once, kept.permits().get().into()).counting(self.denials)
+        let at_once = self.capacity().get();
+        Share::new(at_once, kept.permits().get()).counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

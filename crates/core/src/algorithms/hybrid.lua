@@ -28,8 +28,10 @@ twins.h = {
   numbers = '<dddddd',
 
   read = function(value)
-    if #value ~= 14 or string.sub(value, 1, 1) ~= 'h' then return nil end
-    local phase, low, high, number = struct.unpack('<I1I4I4I4', value, 2)
+    local bytes = #value
+    if bytes ~= 14 and bytes ~= 18 or string.sub(value, 1, 1) ~= 'h' then return nil end
+    local numbers = bytes == 14 and '<I1I4I4I4' or '<I1I4I4I8'
+    local phase, low, high, number = struct.unpack(numbers, value, 2)
     local u, n = moment(low, high)
     return {phase, u, n, number}
   end,
@@ -46,10 +48,11 @@ twins.h = {
       if later(eu, en, now, 0) then
         if state[1] == SMOOTH then
           local eu, en = add(state[2], state[3], cu, cn)
-          local rest = state[4] + part
-          if rest >= permits then
-            rest = rest - permits
+          local rest = state[4] - (permits - part) -- exact where their sum is not
+          if rest >= 0 then
             eu, en = add(eu, en, 0, 1)
+          else
+            rest = rest + permits
           end
           local au, an = up(eu, en, rest)
           if later(au, an, now, 0) then return false, nil end
@@ -90,7 +93,8 @@ twins.h = {
 
   write = function(state, limit)
     local low, high = halves(state[2], state[3])
-    local value = 'h' .. struct.pack('<I1I4I4I4', state[1], low, high, state[4])
+    local numbers = state[4] < 4294967296 and '<I1I4I4I4' or '<I1I4I4I8'
+    local value = 'h' .. struct.pack(numbers, state[1], low, high, state[4])
     return value, plain(limit, state)[2] + limit[2] + 2
   end,
 }

@@ -33,7 +33,7 @@
 //! has just turned smooth is stored as a window with no permits left, so that a refund finds
 //! the window again.
 //!
-//! * State: 16 bytes. Error: none.
+//! * State: 24 bytes. Error: none.
 //! * Worst case: as [quota reset](super::quota_reset), `2N - 1` in a span P: a client that always
 //!   leaves one permit never turns smooth and doubles up at the edge of its windows
 //!   (`2N - 2` within 2 ns). In the first span from fresh, N. Long run: N per P.
@@ -77,7 +77,7 @@ const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 62);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hybrid {
     /// N: at least 1.
-    permits: u32,
+    permits: u64,
     /// P.
     per: u64,
 }
@@ -93,16 +93,16 @@ enum HybridPhase {
     Fresh,
     /// A window was opened, and `left` permits remain. At 0 it counts as a bucket that holds 1
     /// when the window ends.
-    Bursty { opened: Time, left: u32 },
+    Bursty { opened: Time, left: u64 },
     /// The bucket fills evenly; it was empty at this moment.
-    Smooth { at: Time, part: u32 },
+    Smooth { at: Time, part: u64 },
 }
 
 /// The moment at which a smooth bucket is empty: nanoseconds, and Nths of one below N.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Empty {
     at: Time,
-    part: u32,
+    part: u64,
 }
 
 impl Hybrid {
@@ -147,18 +147,18 @@ impl Hybrid {
     /// The time of `permits` at the quota's rate, and `part` Nths of a nanosecond: whole
     /// nanoseconds, and Nths below N.
     #[inline]
-    fn time_of(&self, permits: u64, part: u32) -> (Nanos, u32) {
+    fn time_of(&self, permits: u64, part: u64) -> (Nanos, u64) {
         let (wide, count) = (u128::from(permits) * u128::from(self.per), self.permits);
         let wide = wide + u128::from(part);
         // Products that fit a word, which is nearly all of them, divide ten times faster.
         let (whole, part) = if let Ok(narrow) = u64::try_from(wide) {
-            (narrow / u64::from(count), narrow % u64::from(count))
+            (narrow / count, narrow % count)
         } else {
             let (whole, part) = (wide / u128::from(count), wide % u128::from(count));
             let narrow = |wide| u64::try_from(wide).unwrap_or(u64::MAX);
             (narrow(whole), narrow(part))
         };
-        (Nanos::from_nanos(whole), u32::try_from(part).unwrap_or(0))
+        (Nanos::from_nanos(whole), part)
     }
 
     /// The bucket that holds `permits` at the end of the window opened at `opened`.
@@ -179,7 +179,7 @@ impl Hybrid {
 
     /// The bucket after `cost` is taken out.
     fn after(&self, empty: Empty, cost: Permits) -> Empty {
-        let (whole, part) = self.time_of(u64::from(cost.get()), empty.part);
+        let (whole, part) = self.time_of(cost.get(), empty.part);
         Empty {
             at: empty.at + whole,
             part,
@@ -188,7 +188,7 @@ impl Hybrid {
 
     /// The bucket before `cost` was taken out; at the earliest one that is empty at time zero.
     fn before(&self, empty: Empty, cost: Permits) -> Empty {
-        let (whole, part) = self.time_of(u64::from(cost.get()), 0);
+        let (whole, part) = self.time_of(cost.get(), 0);
         let (borrowed, part) = match empty.part.checked_sub(part) {
             Some(part) => (Nanos::ZERO, part),
             None => (Nanos::from_nanos(1), empty.part + (self.permits - part)),
@@ -210,7 +210,7 @@ impl Hybrid {
     fn held(&self, empty: Empty, now: Time) -> Permits {
         let gone = u128::from(now.since(empty.at).as_nanos()) * u128::from(self.permits);
         let held = gone.saturating_sub(u128::from(empty.part)) / u128::from(self.per);
-        Permits::saturating_from(u64::try_from(held).unwrap_or(u64::MAX))
+        Permits::new(u64::try_from(held).unwrap_or(u64::MAX))
     }
 
     /// The decision with the remaining permits and waits of `phase`.
@@ -325,7 +325,7 @@ impl Algorithm for Hybrid {
             (Bursty { opened, left }, Smooth { at, part })
             | (Smooth { at, part }, Bursty { opened, left }) => {
                 // One more than is left when the window ends: not a moment earlier.
-                let window = self.bucket_of(opened, u64::from(left) + 1);
+                let window = self.bucket_of(opened, left + 1);
                 window.max(Empty { at, part }).into()
             }
         });
@@ -349,7 +349,7 @@ impl Algorithm for Hybrid {
     }
 
     fn least_served(&self, kept: Quota) -> Share {
-        let permits = u64::from(kept.permits().get());
+        let permits = kept.permits().get();
         Share::new(permits + 1, 2 * permits)
     }
 
@@ -357,7 +357,7 @@ impl Algorithm for Hybrid {
         let Some(after_first) = window.as_nanos().checked_sub(1) else {
             return 0;
         };
-        let limit = u64::from(self.permits);
+        let limit = self.permits;
         let whole = limit.saturating_mul(after_first / self.per + 1);
         // The request that opened the first window lies outside the span.
         match after_first % self.per {
@@ -379,8 +379,7 @@ impl Refund for Hybrid {
         }
         *state = HybridState(match state.0 {
             HybridPhase::Bursty { opened, left } if now < self.end_of(opened) => {
-                // No sum above 2^32: each is below N.
-                match left.saturating_add(cost.get()) {
+                match left + cost.get() {
                     left if left >= self.permits => HybridPhase::Fresh,
                     left => HybridPhase::Bursty { opened, left },
                 }
@@ -406,7 +405,7 @@ mod tests {
     }
 
     /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
-    type Row = (u64, u32, Option<u64>, u32);
+    type Row = (u64, u64, Option<u64>, u64);
 
     fn check(limit: Hybrid, rows: &[Row]) {
         let mut state = HybridState::default();
@@ -547,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_takes_sixteen_bytes() {
-        assert_eq!(size_of::<HybridState>(), 16);
+    fn a_state_takes_twenty_four_bytes() {
+        assert_eq!(size_of::<HybridState>(), 24);
     }
 }

@@ -31,8 +31,9 @@ twins.i = {
   numbers = '<ddddddd',
 
   read = function(value)
-    if #value ~= 13 or string.sub(value, 1, 1) ~= 'i' then return nil end
-    return {struct.unpack('<I4I4I4', value, 2)}
+    local bytes = #value
+    if bytes ~= 13 and bytes ~= 17 or string.sub(value, 1, 1) ~= 'i' then return nil end
+    return {struct.unpack(bytes == 13 and '<I4I4I4' or '<I8I4I4', value, 2)}
   end,
 
   decide = function(limit, state, cost)
@@ -53,6 +54,7 @@ twins.i = {
     local u, n = moment(state[2], state[3])
     local strokes = math.ceil(state[1] / limit[2]) - 1
     local tu = times(strokes, limit[6], limit[7])
-    return 'i' .. struct.pack('<I4I4I4', unpack(state, 1, 3)), u + tu + 2
+    local numbers = state[1] < 4294967296 and '<I4I4I4' or '<I8I4I4'
+    return 'i' .. struct.pack(numbers, unpack(state, 1, 3)), u + tu + 2
   end,
 }

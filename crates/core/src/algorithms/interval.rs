@@ -42,6 +42,7 @@
 mod stored_form;
 
 use crate::algorithm::{Algorithm, Refund};
+use crate::quota::countable;
 use crate::{
     AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
 };
@@ -73,10 +74,10 @@ enum Strokes {
 #[doc(alias("interval bucket", "intervally", "token bucket"))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Interval {
-    /// M: at least 1.
-    most: u32,
+    /// M: 1 to [`Quota::MAX_PERMITS`].
+    most: u64,
     /// R: 1 to M.
-    refill: u32,
+    refill: u64,
     /// F: at least 1 ns.
     every: u64,
     strokes: Strokes,
@@ -85,7 +86,7 @@ pub struct Interval {
 /// The missing permits of one key; zero if the bucket is full.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct IntervalState {
-    permits: u32,
+    permits: u64,
     /// The stroke of the next refill; has no meaning while no permits are missing.
     next: Time,
 }
@@ -94,8 +95,9 @@ impl Interval {
     /// Refills at `phase` after the clock's zero and every `every` from there, used or not.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::RefillTooLong`] if
-    /// filling the empty bucket takes more than 146 years.
+    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::TooManyPermits`] for more than
+    /// [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more than
+    /// 146 years.
     pub fn on_grid(
         most: Permits,
         refill: Permits,
@@ -115,15 +117,12 @@ impl Interval {
     }
 
     fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {
-        let (most, refill) = (most.get(), refill.min(most).get());
-        if refill == 0 {
-            return Err(Error::NoPermits);
-        }
+        let (most, refill) = (countable(most)?.get(), countable(refill.min(most))?.get());
         let every = every.as_nanos();
         if every == 0 {
             return Err(Error::NoSpan);
         }
-        match every.checked_mul(u64::from(most.div_ceil(refill))) {
+        match every.checked_mul(most.div_ceil(refill)) {
             Some(whole) if whole <= MAX_REFILL => {}
             _ => return Err(Error::RefillTooLong),
         }
@@ -160,9 +159,8 @@ impl Interval {
     }
 
     /// The rest of `missing` after `strokes`.
-    fn left_after(&self, missing: u32, strokes: u64) -> u32 {
-        let refilled = u64::from(self.refill).saturating_mul(strokes);
-        missing.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX))
+    fn left_after(&self, missing: u64, strokes: u64) -> u64 {
+        missing.saturating_sub(self.refill.saturating_mul(strokes))
     }
 
     /// The time of `count` intervals.
@@ -182,11 +180,11 @@ impl Interval {
     }
 
     /// The stroke that gives the last of `permits` back.
-    fn stroke_of(&self, permits: u32, next: Time) -> Time {
+    fn stroke_of(&self, permits: u64, next: Time) -> Time {
         // Up: a part of a refill comes with a whole one.
         match permits.div_ceil(self.refill) {
             0 => Time::ZERO,
-            strokes => next + self.strokes(u64::from(strokes - 1)),
+            strokes => next + self.strokes(strokes - 1),
         }
     }
 }
@@ -225,9 +223,7 @@ impl Algorithm for Interval {
     /// The time of the refills that fill an empty bucket.
     fn window(&self) -> Option<Nanos> {
         let refills = self.most.div_ceil(self.refill); // up: the last may be a part
-        Some(Nanos::from_nanos(
-            self.every.saturating_mul(u64::from(refills)),
-        ))
+        Some(self.strokes(refills))
     }
 
     fn capacity(&self) -> Permits {
@@ -311,9 +307,8 @@ impl Algorithm for Interval {
             return 0;
         };
         let refills = after_first.div_ceil(self.every); // up: the span may begin at a stroke's eve
-        let most = u64::from(self.refill)
-            .saturating_mul(refills)
-            .saturating_add(u64::from(self.most));
+        let refilled = self.refill.saturating_mul(refills);
+        let most = refilled.saturating_add(self.most);
         match self.strokes {
             // The take that set the strokes off lies outside the span.
             Strokes::FirstTake if !after_first.is_multiple_of(self.every) => most - 1,
@@ -337,7 +332,7 @@ impl Refund for Interval {
 mod tests {
     use super::*;
 
-    fn permits(count: u32) -> Permits {
+    fn permits(count: u64) -> Permits {
         Permits::new(count)
     }
 
@@ -345,17 +340,17 @@ mod tests {
         Time::ZERO + Nanos::from_millis(millis)
     }
 
-    fn on_grid(most: u32, refill: u32, phase: u64) -> Interval {
+    fn on_grid(most: u64, refill: u64, phase: u64) -> Interval {
         let (every, phase) = (Nanos::SECOND, Nanos::from_millis(phase));
         Interval::on_grid(permits(most), permits(refill), every, phase).unwrap()
     }
 
-    fn from_first(most: u32, refill: u32) -> Interval {
+    fn from_first(most: u64, refill: u64) -> Interval {
         Interval::from_first(permits(most), permits(refill), Nanos::SECOND).unwrap()
     }
 
     /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
-    type Row = (u64, u32, Option<u64>, u32);
+    type Row = (u64, u64, Option<u64>, u64);
 
     fn check(limit: Interval, rows: &[Row]) {
         let mut state = IntervalState::default();
@@ -443,7 +438,7 @@ mod tests {
     #[test]
     fn the_stricter_state_allows_no_more_than_either() {
         for limit in [on_grid(5, 2, 0), from_first(5, 2)] {
-            let histories: &[&[(u64, u32)]] = &[
+            let histories: &[&[(u64, u64)]] = &[
                 &[],
                 &[(100, 5)],
                 &[(100, 1), (900, 3)],

@@ -28,7 +28,7 @@
 //! * Worst case: `N x ceil(w / P)` in any span `w`: N in any `P`, the promise. Long run: N
 //!   per P (strict: nothing while attempts come faster than that).
 //! * Choose it for small quotas that promise "never more than N in any span": log-ins, codes by
-//!   mail, payments. Avoid it for large ones: [sub-buckets](super::window) promise the same for 4
+//!   mail, payments. Avoid it for large ones: [sub-buckets](super::window) promise the same for 8
 //!   bytes a bucket.
 //! * A clock that steps back logs at the newest moment it had reached: it is denied longer by
 //!   the step, and never gains.
@@ -104,14 +104,15 @@ impl Log {
     /// [`Error::LogTooLarge`] for more than [`MAX_PERMITS`], [`Error::WindowTooLong`] for a
     /// span of more than 146 years.
     pub fn sliding(quota: Quota) -> Result<Self, Error> {
-        if quota.permits().get() > MAX_PERMITS {
-            return Err(Error::LogTooLarge);
-        }
+        let permits = match u32::try_from(quota.permits().get()) {
+            Ok(permits @ ..=MAX_PERMITS) => permits,
+            _ => return Err(Error::LogTooLarge),
+        };
         if quota.per() > MAX_SPAN {
             return Err(Error::WindowTooLong);
         }
         Ok(Self {
-            permits: quota.permits().get(),
+            permits,
             per: quota.per(),
             gap: Nanos::ZERO,
             denials: Denials::Free,
@@ -141,9 +142,14 @@ impl Log {
         self.permits as usize
     }
 
+    /// A cost as a number of moments: N if it is larger.
+    fn clamped(&self, cost: Permits) -> usize {
+        usize::try_from(cost.get()).map_or(self.places(), |cost| cost.min(self.places()))
+    }
+
     /// The moment from which `cost` fits; in the past if it fits already.
     fn fits_at(&self, logged: &LogState, cost: Permits) -> Time {
-        let others = self.permits.saturating_sub(cost.get()) as usize;
+        let others = self.places() - self.clamped(cost);
         let freed = match logged.0.len().checked_sub(others + 1) {
             Some(oldest) => logged.0[oldest] + self.per,
             None => Time::ZERO,
@@ -164,8 +170,7 @@ impl Log {
         if self.gap_ends(logged) > now {
             return Permits::ZERO;
         }
-        let counted = u32::try_from(self.counted(logged, now)).unwrap_or(u32::MAX);
-        Permits::new(self.permits) - Permits::new(counted)
+        self.capacity() - Permits::new(self.counted(logged, now) as u64)
     }
 
     /// Number of logged moments that still count at `now`.
@@ -180,7 +185,7 @@ impl Log {
     /// Logs `cost` at `now`: at most N moments are kept, and none that no longer counts.
     fn push(&self, logged: &mut LogState, now: Time, cost: Permits) {
         let now = logged.0.back().map_or(now, |&newest| newest.max(now));
-        let cost = cost.get().min(self.permits) as usize;
+        let cost = self.clamped(cost);
         let moments = &mut logged.0;
         let places = self.places() - cost;
         while moments.len() > places || moments.front().is_some_and(|&at| at + self.per <= now) {
@@ -229,12 +234,12 @@ impl Algorithm for Log {
     }
 
     fn capacity(&self) -> Permits {
-        Permits::new(self.permits)
+        self.permits.into()
     }
 
     #[inline]
     fn decide(&self, logged: &mut LogState, now: Time, cost: Permits) -> Decision {
-        let capable = cost.get() <= self.permits;
+        let capable = cost <= self.capacity();
         let allowed = cost == Permits::ZERO || capable && self.fits_at(logged, cost) <= now;
         let counts = allowed || self.denials == Denials::Counted;
         let log_it = counts && cost > Permits::ZERO;
@@ -252,7 +257,7 @@ impl Algorithm for Log {
         };
         let remaining = if log_it && self.gap == Nanos::ZERO {
             // All that are logged now count.
-            Permits::new(self.permits) - Permits::saturating_from(logged.0.len() as u64)
+            self.capacity() - Permits::new(logged.0.len() as u64)
         } else {
             self.remaining(logged, now)
         };
@@ -311,7 +316,8 @@ impl Algorithm for Log {
 impl Refund for Log {
     /// Takes out the newest moments that still count.
     fn refund(&self, logged: &mut LogState, now: Time, cost: Permits) {
-        let back = self.counted(logged, now).min(cost.get() as usize);
+        let counted = self.counted(logged, now); // more than N if N was lowered
+        let back = usize::try_from(cost.get()).map_or(counted, |cost| cost.min(counted));
         logged.0.truncate(logged.0.len() - back);
     }
 }
@@ -330,7 +336,7 @@ mod tests {
     }
 
     /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
-    type Row = (u64, u32, Option<u64>, u32);
+    type Row = (u64, u64, Option<u64>, u64);
 
     fn check(limit: Log, rows: &[Row]) {
         let mut state = LogState::default();
@@ -453,11 +459,7 @@ mod tests {
         let limit = log("10/1s").with_denials(Denials::Counted);
         let mut state = LogState::default();
         for at in 0..1_000 {
-            let _ = limit.decide(
-                &mut state,
-                millis(at),
-                Permits::saturating_from(1 + at % 10),
-            );
+            let _ = limit.decide(&mut state, millis(at), Permits::new(1 + at % 10));
             assert!(state.0.len() <= 10 && state.0.capacity() <= 10);
         }
         let before = state.0.capacity();
@@ -484,7 +486,7 @@ mod tests {
     #[test]
     fn the_stricter_state_allows_no_more_than_either() {
         let limit = log("3/1s");
-        let histories: [&[(u64, u32)]; 5] = [
+        let histories: [&[(u64, u64)]; 5] = [
             &[],
             &[(0, 3)],
             &[(0, 1), (700, 1)],
@@ -525,7 +527,7 @@ mod tests {
         };
         for _ in 0..200 {
             let (permits, per) = (1 + random(6), 1 + random(12));
-            let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
+            let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per));
             let limit = Log::sliding(quota.unwrap()).unwrap();
             let (mut state, mut all, mut now) = (LogState::default(), Vec::new(), 0);
             for _ in 0..200 {
@@ -537,11 +539,7 @@ mod tests {
                     .map(|&(_, cost)| cost)
                     .sum();
                 let fits = used + cost <= permits;
-                let decision = limit.decide(
-                    &mut state,
-                    Time::from_nanos(now),
-                    Permits::saturating_from(cost),
-                );
+                let decision = limit.decide(&mut state, Time::from_nanos(now), Permits::new(cost));
                 assert_eq!(decision.verdict.allows(), fits || cost == 0);
                 if fits {
                     all.push((now, cost));

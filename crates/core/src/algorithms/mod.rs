@@ -17,24 +17,24 @@
 //!   leaky meter  | Gcra::leaky_meter       | 8      | B + N - 1 | N per P
 //!   leaky queue  | Gcra::leaky_queue       | 8      | Q + N     | N per P, evenly
 //!   spacing      | Gcra::spacing           | 8      | 1         | 1 per P
-//!   fixed window | Window::fixed           | 16     | 2N        | N per P
-//!   calendar     | Window::calendar        | 16     | 2N        | N per P
+//!   fixed window | Window::fixed           | 24     | 2N        | N per P
+//!   calendar     | Window::calendar        | 24     | 2N        | N per P
 //!   quota reset  | QuotaReset::new         | 16     | 2N - 1    | N per P
-//!   two-window   | Window::two_window      | 16     | 2N        | N per P
+//!   two-window   | Window::two_window      | 24     | 2N        | N per P
 //!   sub-buckets: | SubBuckets::sub_buckets |        |           |
-//!     drop       |   .. Edge::Drop         | 36+4m  | 2N        | N per P
-//!     weighted   |   .. Edge::Weighted     | 36+4m  | 2N        | N per P
-//!     full       |   .. Edge::Full         | 36+4m  | N         | N per P + P/m
+//!     drop       |   .. Edge::Drop         | 40+8m  | 2N        | N per P
+//!     weighted   |   .. Edge::Weighted     | 40+8m  | 2N        | N per P
+//!     full       |   .. Edge::Full         | 40+8m  | N         | N per P + P/m
 //!   interval     | Interval::on_grid       | 16     | 2N *      | N per P
 //!     first take | Interval::from_first    | 16     | 2N - 1 *  | N per P
 //!   sliding log  | Log::sliding            | 32+8N  | N         | N per P
 //!     strict     |   .. with_denials       | 32+8N  | N         | 0 while tried
-//!   hybrid       | Hybrid::quota_linear    | 16     | 2N - 1    | N per P
+//!   hybrid       | Hybrid::quota_linear    | 24     | 2N - 1    | N per P
 //!   exponential  | Exponential::new        | 16     | 2N - 1    | N - 1/2 per P
 //!   warm_up      | WarmUp::warming_up      | 24     | N + C     | N per P
 //!   smooth burst | WarmUp::bursty          | 24     | 2N + C    | N per P
 //!   permits      | Concurrency::new        | 664+32N| N at once | as fast as work is
-//!   balance      | Balance::new            | 32+256 | N         | as much as is granted
+//!   balance      | Balance::new            | 40+256 | N         | as much as is granted
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general
 //!

@@ -1,7 +1,7 @@
 -- Quota reset: the twin of quota_reset.rs. A state is the moment at which the window was opened, in
 -- microseconds, and its count: see quota_reset/stored_form.rs.
 
-local HALF, MOST = 4294967296, 4294967295
+local HALF, MOST = 4294967296, 9007199254740992
 
 -- The open window, or the empty one that a request opens now.
 local function seen(limit, state)
@@ -17,8 +17,9 @@ twins.q = {
   numbers = '<dddd',
 
   read = function(value)
-    if #value ~= 13 or string.sub(value, 1, 1) ~= 'q' then return nil end
-    local low, high, used = struct.unpack('<I4I4I4', value, 2)
+    local bytes = #value
+    if bytes ~= 13 and bytes ~= 17 or string.sub(value, 1, 1) ~= 'q' then return nil end
+    local low, high, used = struct.unpack(bytes == 13 and '<I4I4I4' or '<I4I4I8', value, 2)
     return {high * HALF + low, used}
   end,
 
@@ -43,7 +44,8 @@ twins.q = {
 
   write = function(state, limit)
     local high = math.floor(state[1] / HALF)
-    local value = 'q' .. struct.pack('<I4I4I4', state[1] - high * HALF, high, state[2])
+    local format = state[2] < HALF and '<I4I4I4' or '<I4I4I8'
+    local value = 'q' .. struct.pack(format, state[1] - high * HALF, high, state[2])
     return value, state[1] + limit[3] + 2
   end,
 }

@@ -65,7 +65,7 @@ const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 61);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QuotaReset {
     /// N: at least 1.
-    permits: u32,
+    permits: u64,
     /// P.
     per: Nanos,
     denials: Denials,
@@ -77,7 +77,7 @@ pub struct QuotaResetState {
     /// The moment of its first charge; has no meaning while none is counted.
     opened: Time,
     /// The permits that were charged to it.
-    used: u32,
+    used: u64,
 }
 
 impl QuotaReset {
@@ -107,7 +107,7 @@ impl QuotaReset {
     ///
     /// A window with a later first moment is open too, because the clock was set back.
     #[inline]
-    fn used_at(&self, state: &QuotaResetState, moment: Time) -> u32 {
+    fn used_at(&self, state: &QuotaResetState, moment: Time) -> u64 {
         if moment.since(state.opened) < self.per {
             state.used
         } else {
@@ -128,13 +128,13 @@ impl QuotaReset {
     }
 
     /// The charge for a denied `cost`: up to one further quota, where denials are counted.
-    fn penalty(&self, used: u32, cost: Permits) -> u32 {
+    fn penalty(&self, used: u64, cost: Permits) -> u64 {
         match self.denials {
             Denials::Free => 0,
             Denials::Counted => {
                 // Two quotas, or as many as can be counted.
-                let most = self.permits.saturating_mul(2);
-                cost.get().min(most.saturating_sub(used))
+                let most = self.capacity() + self.capacity();
+                cost.get().min(most.get().saturating_sub(used))
             }
         }
     }
@@ -179,8 +179,7 @@ impl Algorithm for QuotaReset {
     #[inline]
     fn decide(&self, state: &mut QuotaResetState, now: Time, cost: Permits) -> Decision {
         let mut window = self.seen(state, now);
-        let sum = window.used.checked_add(cost.get());
-        let fits = sum.is_some_and(|sum| sum <= self.permits);
+        let fits = window.used + cost.get() <= self.permits;
         let charge = if fits {
             cost.get()
         } else {
@@ -266,7 +265,7 @@ impl Algorithm for QuotaReset {
         let Some(after_first) = window.as_nanos().checked_sub(1) else {
             return 0;
         };
-        let (limit, per) = (u64::from(self.permits), self.per.as_nanos());
+        let (limit, per) = (self.permits, self.per.as_nanos());
         let whole = limit.saturating_mul(after_first / per + 1);
         match after_first % per {
             0 => whole,
@@ -302,7 +301,7 @@ mod tests {
     }
 
     /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
-    type Row = (u64, u32, Option<u64>, u32);
+    type Row = (u64, u64, Option<u64>, u64);
 
     fn check(limit: QuotaReset, rows: &[Row]) {
         let mut state = QuotaResetState::default();
@@ -376,7 +375,7 @@ mod tests {
     #[test]
     fn counted_denials_add_at_most_one_quota() {
         let limit = limit("10/1s").with_denials(Denials::Counted);
-        for (cost, used) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+        for (cost, used) in [(11, 11), (20, 20), (u64::MAX, 20)] {
             let mut state = QuotaResetState::default();
             let denied = limit.decide(&mut state, Time::ZERO, Permits::new(cost));
             assert_eq!(denied.verdict, Verdict::DenyForever);
@@ -387,12 +386,12 @@ mod tests {
             let next = limit.look(&state, millis(1_000), Permits::new(10));
             assert!(next.verdict.allows(), "the lock-out ends with the window");
         }
-        let most = QuotaReset::new(Quota::new(Permits::MAX, Nanos::SECOND).unwrap()).unwrap();
+        let most = QuotaReset::new(Quota::per_second(Quota::MAX_PERMITS)).unwrap();
         let most = most.with_denials(Denials::Counted);
         let mut state = QuotaResetState::default();
         let _ = most.decide(&mut state, Time::ZERO, Permits::new(5));
         let _ = most.decide(&mut state, Time::ZERO, Permits::MAX);
-        assert_eq!(state.used, u32::MAX);
+        assert_eq!(state.used, Permits::MAX.get());
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl WarmUp {
 
     /// The state after `cost` is taken.
     fn after(&self, ticket: WarmUpTicket, cost: Permits) -> WarmUpTicket {
-        let cost = f64::from(cost.get());
+        let cost = cost.as_f64();
         let (price, from_store) = self.line.price(ticket.stored, cost);
         WarmUpTicket {
             stored: ticket.stored - from_store,
@@ -311,7 +311,7 @@ impl Algorithm for WarmUp {
 
     fn least_served(&self, kept: Quota) -> Share {
         match self.saved_up() {
-            Some(saved_up) => Share::new(saved_up.saturating_add(1), kept.permits().get().into()),
+            Some(saved_up) => Share::new(saved_up.saturating_add(1), kept.permits().get()),
             None => Share::one_in(share::gap(self), kept),
         }
     }
@@ -334,7 +334,7 @@ impl Algorithm for WarmUp {
             return u64::MAX;
         }
         let counted_us = float(last / 1_000 + u64::from(last > 0));
-        floor(saved + counted_us / paid_us).saturating_add(u64::from(self.largest.get()))
+        floor(saved + counted_us / paid_us).saturating_add(self.largest.get())
     }
 }
 
@@ -567,7 +567,7 @@ mod tests {
             let (mut now, mut admitted) = (at(1_000), std::vec::Vec::new());
             for _ in 0..3_000 {
                 now = now + Nanos::from_nanos(random.below(900_000_000));
-                let cost = Permits::saturating_from(random.below(12));
+                let cost = Permits::new(random.below(12));
                 let decision =
                     laws::decide(&limit, Denials::Free, &mut state, now, cost, Reach::Edges);
                 if decision.verdict.allows() {

@@ -2,42 +2,45 @@
 -- bits, then the counts, newest first: the integers of the value, see window/stored_form.rs.
 
 local FULL, WEIGHTED = 1, 2
-local MOST = 4294967295
-local EXACT = 9007199254740992
+local HALF, MOST, LIMB = 4294967296, 9007199254740992, 262144
 
--- The product of a count below 2^32 and a span of up to 2^62 ns: three limbs of 21 bits,
--- highest first. No step passes 2^53.
+local function limbs(number)
+  local low = math.fmod(number, LIMB)
+  local rest = (number - low) / LIMB
+  local middle = math.fmod(rest, LIMB)
+  return low, middle, (rest - middle) / LIMB
+end
+
+-- The product of a count up to 2^53 and a span of up to 2^62 ns, in limbs of 18 bits, lowest first.
+-- No step passes 2^53.
 local function product(count, u, n)
-  local LIMB = 2097152
-  local high = math.floor(u / (LIMB * LIMB))
-  local rest = u - high * LIMB * LIMB
-  local middle = math.floor(rest / LIMB)
-  local low = (rest - middle * LIMB) * 1000 + n
-  local carry = math.floor(low / LIMB)
-  low, middle = low - carry * LIMB, middle * 1000 + carry
-  carry = math.floor(middle / LIMB)
-  middle, high = middle - carry * LIMB, high * 1000 + carry
-  low, middle, high = count * low, count * middle, count * high
-  carry = math.floor(low / LIMB)
-  low, middle = low - carry * LIMB, middle + carry
-  carry = math.floor(middle / LIMB)
-  return high + carry, middle - carry * LIMB, low
+  local a, b, c = limbs(u)
+  a, b, c = a * 1000 + n, b * 1000, c * 1000
+  local x, y, z = limbs(count)
+  local sums, carry = {a * x, a * y + b * x, a * z + b * y + c * x, b * z + c * y, c * z}, 0
+  for place = 1, 5 do
+    local whole = sums[place] + carry
+    sums[place] = math.fmod(whole, LIMB)
+    carry = (whole - sums[place]) / LIMB
+  end
+  sums[6] = carry
+  return sums
 end
 
 -- Whether a x span < b x width, exactly; floats decide unless it is close.
 local function below(a, u, n, b, wu, wn)
   if n == 0 and wn == 0 then
     local left, right = a * u, b * wu
-    if left < EXACT and right < EXACT then return left < right end
+    if left < MOST and right < MOST then return left < right end
   end
   local left, right = a * (u * 1000 + n), b * (wu * 1000 + wn)
   if left < right * 0.999999 then return true end
   if left > right * 1.000001 then return false end
-  local h, m, l = product(a, u, n)
-  local wh, wm, wl = product(b, wu, wn)
-  if h ~= wh then return h < wh end
-  if m ~= wm then return m < wm end
-  return l < wl
+  left, right = product(a, u, n), product(b, wu, wn)
+  for place = 6, 1, -1 do
+    if left[place] ~= right[place] then return left[place] < right[place] end
+  end
+  return false
 end
 
 -- What now sees of a state: halves of the index, how many windows on, and what is left of
@@ -51,11 +54,11 @@ local function sight(limit, state)
     local tu, tn = times(count, wu, wn)
     current, eu, en = count, add(pu, pn, tu, tn)
   end
-  local index = state and state[2] * 4294967296 + state[1] or 0
+  local index = state and state[2] * HALF + state[1] or 0
   if current < index then return state[1], state[2], 0, wu, wn end
-  local high = math.floor(current / 4294967296)
+  local high = math.floor(current / HALF)
   local left, rest = sub(eu, en, now, 0)
-  return current - high * 4294967296, high, current - index, left, rest
+  return current - high * HALF, high, current - index, left, rest
 end
 
 twins.w = {
@@ -63,9 +66,9 @@ twins.w = {
   numbers = '<dddddddd',
 
   read = function(value, limit)
-    local m = limit[2]
-    if #value ~= 13 + 4 * m or string.sub(value, 1, 1) ~= 'w' then return nil end
-    return {struct.unpack('<I4I4' .. string.rep('I4', m + 1), value, 2)}
+    local bytes = (#value - 9) / (limit[2] + 1) -- of each count
+    if bytes ~= 4 and bytes ~= 8 or string.sub(value, 1, 1) ~= 'w' then return nil end
+    return {struct.unpack('<I4I4' .. string.rep('I' .. bytes, limit[2] + 1), value, 2)}
   end,
 
   decide = function(limit, state, cost)
@@ -88,10 +91,10 @@ twins.w = {
     if fits then
       charge = cost
     elseif limit[4] == 1 then
-      charge = math.min(cost, math.max(0, 2 * n - sum), MOST - counts[3])
+      charge = math.min(cost, math.max(0, math.min(2 * n, MOST) - sum))
     end
     if charge == 0 then return fits, nil end
-    counts[3] = math.min(counts[3] + charge, MOST)
+    counts[3] = counts[3] + charge
     return fits, counts
   end,
 
@@ -116,12 +119,17 @@ twins.w = {
 
   write = function(state, limit)
     local m, wu, wn = limit[2], limit[7], limit[8]
-    local value = 'w' .. struct.pack('<I4I4' .. string.rep('I4', m + 1), unpack(state, 1, m + 3))
+    local bytes = 4
+    for at = 3, m + 3 do
+      if state[at] >= HALF then bytes = 8 end
+    end
+    local numbers = '<I4I4' .. string.rep('I' .. bytes, m + 1)
+    local value = 'w' .. struct.pack(numbers, unpack(state, 1, m + 3))
     local seen = m
     if limit[3] ~= 0 then seen = m + 1 end
     local newest = 0
     while newest < seen and state[3 + newest] == 0 do newest = newest + 1 end
-    local u, n = times(state[2] * 4294967296 + state[1], wu, wn)
+    local u, n = times(state[2] * HALF + state[1], wu, wn)
     u = add(u, n, limit[5], limit[6])
     local mu = times(math.max(0, seen - newest - 1), wu, wn)
     return value, u + mu + 2

@@ -29,8 +29,8 @@
 //!                        full      on a grid            N, the promise       N per P + w
 //! ```
 //!
-//! * State: 16 bytes for one window and the last; for sub-buckets 32, which hold the sum of
-//!   the newest `m`, and `m + 1` counters of 4 bytes, allocated by the first charge.
+//! * State: 24 bytes for one window and the last; for sub-buckets 32, which hold the sum of
+//!   the newest `m`, and `m + 1` counters of 8 bytes, allocated by the first charge.
 //! * Error: none. `w = ceil(P / m)`, up: where m does not divide P, sub-buckets leave the clock's
 //!   grid of P. The weighted share is rounded down, as its source has it, so that a caller at the
 //!   rate is never refused a permit for a part of one; the bound accounts for it.
@@ -98,9 +98,9 @@ pub enum Edge {
 /// ```
 #[doc(alias("fixed window", "sliding window counter", "calendar window"))]
 #[derive(Clone, PartialEq, Debug)]
-pub struct Window<C = [u32; 2]> {
+pub struct Window<C = [u64; 2]> {
     /// N: at least 1.
-    permits: u32,
+    permits: u64,
     /// m: 1 to 60.
     buckets: u32,
     /// w: of a calendar, the shortest window.
@@ -325,7 +325,7 @@ impl<C: Counters> Algorithm for Window<C> {
         self.advance(state, newer, shift);
         state.counts.change(self.whole() + 1, |slots| {
             for (back, count) in slots.iter_mut().enumerate() {
-                *count = (*count).max(u32::try_from(seen.at(back)).unwrap_or(u32::MAX));
+                *count = (*count).max(seen.at(back));
             }
         });
     }

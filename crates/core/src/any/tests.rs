@@ -118,7 +118,7 @@ fn millis(millis: u64) -> Nanos {
 }
 
 /// The effective window after `cost` at 1,300 ms.
-fn window_of<A: Algorithm + Into<AnyAlgorithm>>(algorithm: A, cost: u32) -> Option<Nanos> {
+fn window_of<A: Algorithm + Into<AnyAlgorithm>>(algorithm: A, cost: u64) -> Option<Nanos> {
     let now = Time::ZERO + millis(1_300);
     let decision = algorithm.decide(&mut A::State::default(), now, Permits::new(cost));
     algorithm.into().effective_window(&decision)

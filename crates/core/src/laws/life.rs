@@ -150,7 +150,7 @@ pub fn bounded<A: Algorithm + Debug>(algorithm: &A, admitted: &[(Time, Permits)]
     for (first, &(from, _)) in admitted.iter().enumerate() {
         let mut sum = 0;
         for &(to, cost) in &admitted[first..] {
-            sum += u64::from(cost.get());
+            sum += cost.get();
             let span = to.since(from) + Nanos::from_nanos(1); // half-open: holds both moments
             assert!(
                 sum <= algorithm.bound(span),
@@ -173,11 +173,11 @@ pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec
             _ => random.below(scale.saturating_mul(3)),
         };
         let cost = match random.below(4) {
-            0 => random.below(u64::from(most.get()) + 2),
-            1 => random.below(u64::from(most.get()) / 4 + 2),
+            0 => random.below(most.get() + 2),
+            1 => random.below(most.get() / 4 + 2),
             _ => 1,
         };
-        let (span, cost) = (Nanos::from_nanos(span), Permits::saturating_from(cost));
+        let (span, cost) = (Nanos::from_nanos(span), Permits::new(cost));
         match random.below(16) {
             0..=5 => LifeEvent::Wait(span),
             6 => LifeEvent::StepBack(span),

@@ -184,7 +184,7 @@ fn time_of(caller: &mut Caller, mut permits: u64, random: &mut Random) -> u64 {
     let start = caller.now_us;
     while permits > 0 {
         let portion = 1 + random.below(permits);
-        caller.acquire(Permits::saturating_from(portion));
+        caller.acquire(Permits::new(portion));
         permits -= portion;
     }
     caller.acquire(Permits::ONE); // it pays for the last portion

@@ -146,7 +146,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.with(key, Permits::ZERO, look)
     }
 
-    /// Denies a cost above [`Permits::MAX`], which no limit can hold.
+    /// Denies a cost that no limit can hold.
     #[cold]
     fn deny_forever(&self, key: &[u8]) -> Decision {
         if self.limit.with(|limit| limit.algorithm.capacity()) < Permits::MAX {
@@ -157,7 +157,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 
     /// Gives back at most [`Permits::MAX`], under an algorithm that can take them back.
     pub(super) fn give_back(&self, key: &[u8], cost: u64) {
-        self.with(key, Permits::saturating_from(cost), |charge, now| {
+        self.with(key, Permits::new(cost), |charge, now| {
             self.store.settle_now(GiveBack, &[*charge], now);
         });
         self.lines.wake(key);

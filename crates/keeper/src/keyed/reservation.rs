@@ -151,7 +151,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         };
         Ok(KeyedReservation {
             key: key.into(),
-            cost: Permits::saturating_from(cost),
+            cost: Permits::new(cost),
             reserved,
             limiter: self.id,
             version,

@@ -9,7 +9,7 @@
 use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported};
 
 use super::{KeyLimit, KeyedLimiter, LimitKey};
-use crate::limiter::{debt, settles};
+use crate::limiter::settles;
 use crate::{Clock, Settlement};
 
 /// Number of attempts to find a cost that fits, while others charge the same key.
@@ -67,25 +67,22 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         if used <= taken {
             return self.give_back(key, taken - used);
         }
-        // Until a part does not fit whole, because the limit owes no more.
-        debt(used - taken).all(|part| self.owe(key, part));
+        self.owe(key, Permits::new(used - taken));
         self.lines.wake(key); // the waiters have longer to wait
     }
 
-    /// Charges `cost`, also beyond the limit, up to as far ahead as the limit promises; returns
-    /// true if it was charged whole.
-    fn owe(&self, key: &[u8], cost: Permits) -> bool {
+    /// Charges `cost`, also beyond the limit, up to as far ahead as the limit promises.
+    fn owe(&self, key: &[u8], cost: Permits) {
         let mut most = cost;
         for _ in 0..TRIES {
             let owed = self.with(key, most, |charge, now| {
                 self.store.reserve(charge, now, Nanos::MAX)
             });
             match owed.map(|owed| (owed.decision.verdict, owed.decision.remaining)) {
-                Ok((verdict, _)) if verdict.allows() => return most == cost,
+                Ok((verdict, _)) if verdict.allows() => return,
                 Ok((_, fits)) => most = fits,
                 Err(_) => break, // the algorithm was changed to one that cannot owe
             }
         }
-        false
     }
 }

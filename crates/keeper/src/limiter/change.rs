@@ -39,7 +39,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     where
         A: Refund,
     {
-        let (now, cost) = (self.clock.now(), Permits::saturating_from(cost)); // down: never more
+        let (now, cost) = (self.clock.now(), Permits::new(cost)); // down: never more
         self.place
             .update(|state| self.with(|algorithm| algorithm.refund(state, now, cost)));
         self.line.wake_first();

@@ -106,7 +106,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
     pub fn try_refund(&self, cost: u64) -> Result<(), Unsupported> {
-        let (now, cost) = (self.clock.now(), Permits::saturating_from(cost)); // as in `refund`
+        let (now, cost) = (self.clock.now(), Permits::new(cost)); // as in `refund`
         let refund =
             |state: &mut AnyState| self.with(|algorithm| algorithm.try_refund(state, now, cost));
         StateCell::<AnyAlgorithm>::update(&self.place, refund)?;

@@ -78,10 +78,11 @@ impl<D: Lends> Waitable for Lending<D> {
     }
 }
 
-/// Returns `cost` in the type of the algorithms; `None` above their maximum.
+/// Returns `cost` in the type of the algorithms; `None` above [`Quota::MAX_PERMITS`], because no
+/// limit holds so many.
 #[inline]
 pub(crate) fn permits(cost: u64) -> Option<Permits> {
-    u32::try_from(cost).ok().map(Permits::new)
+    (cost < Permits::MAX.get()).then(|| Permits::new(cost))
 }
 
 /// Returns the decision about a cost that no limit can hold, from the state of the limit.

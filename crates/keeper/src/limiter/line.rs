@@ -111,7 +111,7 @@ impl Waiters {
 
     /// Returns the total cost of all waiters, and `cost` after them.
     pub(crate) fn total_with(&self, cost: Permits) -> Permits {
-        Permits::saturating_from(self.permits + u64::from(cost.get()))
+        Permits::new(self.permits + u64::from(cost.get()))
     }
 
     pub(crate) fn is_first(&self, number: u64) -> bool {

@@ -131,7 +131,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         Ok(Reservation {
             decision,
             made,
-            cost: Permits::saturating_from(cost),
+            cost: Permits::new(cost),
             state,
             era,
         })

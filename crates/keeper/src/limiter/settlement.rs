@@ -47,31 +47,14 @@ impl Settlement {
     ) -> Result<(), E> {
         let Self { taken, used } = self;
         if used <= taken {
-            return refund(state, Permits::saturating_from(taken - used));
+            return refund(state, Permits::new(taken - used));
         }
-        for part in debt(used - taken) {
-            let owed = reserve(state, part)?;
-            if !owed.verdict.allows() {
-                let _most = reserve(state, owed.remaining)?;
-                break;
-            }
+        let owed = reserve(state, Permits::new(used - taken))?;
+        if !owed.verdict.allows() {
+            let _most = reserve(state, owed.remaining)?;
         }
         Ok(())
     }
-}
-
-/// Maximum number of charges of one debt, of [`Permits::MAX`] each: 10^12 permits in all.
-const MAX_PARTS: usize = 256;
-
-/// Splits a debt into costs that a limit can count.
-pub(crate) fn debt(permits: u64) -> impl Iterator<Item = Permits> {
-    let mut rest = permits;
-    let part = move || {
-        let part = Permits::saturating_from(rest);
-        rest -= u64::from(part.get());
-        (part > Permits::ZERO).then_some(part)
-    };
-    std::iter::from_fn(part).take(MAX_PARTS)
 }
 
 impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {

@@ -66,10 +66,10 @@ impl LimitsGrant {
 
     /// The same grant, with the actual cost of the work under `limit`, for
     /// [`Limits::settle`](super::Limits::settle). It applies to all charges of that limit. A cost
-    /// above 4,294,967,295 counts as that.
+    /// above [`Permits::MAX`] counts as that.
     #[must_use = "the cost is settled by `Limits::settle`"]
     pub fn used<S, C>(mut self, limit: &NamedLimit<S, C>, used: u64) -> Self {
-        let used = Permits::saturating_from(used);
+        let used = Permits::new(used);
         for charged in &mut self.charged {
             if charged.limit().name == *limit.name() {
                 charged.used = used;

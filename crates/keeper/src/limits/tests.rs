@@ -17,7 +17,7 @@ fn bucket<S: Store, C: Clock>(limits: &Limits<S, C>, name: &str, quota: &str) ->
     limits.token_bucket(name, quota.parse().unwrap()).unwrap()
 }
 
-fn remaining<S: Store, C: Clock>(limit: &NamedLimit<S, C>, key: &str) -> u32 {
+fn remaining<S: Store, C: Clock>(limit: &NamedLimit<S, C>, key: &str) -> u64 {
     at_once(limit.peek(key)).unwrap().remaining.get()
 }
 

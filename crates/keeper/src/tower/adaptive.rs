@@ -158,11 +158,11 @@ impl<C: Timer + 'static> Places for AdaptivePlaces<C> {
     }
 
     fn most(&self) -> Permits {
-        Permits::new(self.limit.limit())
+        self.limit.limit().into()
     }
 
-    fn at_work(&self) -> u32 {
-        self.limit.in_flight()
+    fn at_work(&self) -> u64 {
+        self.limit.in_flight().into()
     }
 
     /// Every request is one, whatever it costs.

@@ -48,7 +48,7 @@ pub trait Places: Send + Sync + 'static {
     /// Returns the number of places.
     fn most(&self) -> Permits;
     /// Returns the number of places in use.
-    fn at_work(&self) -> u32;
+    fn at_work(&self) -> u64;
     /// Returns the number of places for a request of this cost, which is not zero.
     fn needed(&self, cost: Permits) -> Permits;
     /// Takes that number of places; `None` if fewer are free. `can_wait` is true if requests of

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::Permits;
 
@@ -38,7 +38,7 @@ impl fmt::Debug for RequestHold {
 /// A count of requests at work, and the line of waiters.
 #[derive(Debug, Default)]
 pub(super) struct WorkCount {
-    at_work: AtomicU32,
+    at_work: AtomicU64,
     line: WaitLine,
 }
 
@@ -47,7 +47,7 @@ impl WorkCount {
         &self.line
     }
 
-    pub(super) fn at_work(&self) -> u32 {
+    pub(super) fn at_work(&self) -> u64 {
         self.at_work.load(Ordering::Relaxed)
     }
 
@@ -59,7 +59,7 @@ impl WorkCount {
         most: Permits,
         can_wait: bool,
     ) -> Option<CountGuard> {
-        let add = |count: u32| {
+        let add = |count: u64| {
             let sum = count.checked_add(cost.get());
             sum.filter(|sum| *sum <= most.get())
         };
@@ -76,7 +76,7 @@ impl WorkCount {
 /// A part of the count, returned when dropped.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct CountGuard {
-    cost: u32,
+    cost: u64,
     count: Arc<WorkCount>,
     can_wait: bool,
 }

@@ -66,7 +66,7 @@ impl<C: Timer + 'static> Places for CountedPlaces<C> {
         self.most
     }
 
-    fn at_work(&self) -> u32 {
+    fn at_work(&self) -> u64 {
         self.count.at_work()
     }
 

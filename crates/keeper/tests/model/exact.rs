@@ -12,29 +12,29 @@ use super::{advance, lives, millis, nth};
 
 #[derive(Clone, Copy, Debug)]
 enum Verb {
-    Check(u32),
+    Check(u64),
     /// Patience in milliseconds; half of one more, so that it ends when nothing else happens.
-    Acquire(u32, Option<u32>),
+    Acquire(u64, Option<u64>),
     GiveUp(usize),
-    Reserve(u32, u32),
-    Refund(u32),
+    Reserve(u64, u64),
+    Refund(u64),
     Reset,
     /// Interval in milliseconds, burst.
-    Set(u32, u32),
-    Wait(u32),
+    Set(u64, u64),
+    Wait(u64),
 }
 
 fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
-        4 => (0_u32..6).prop_map(Verb::Check),
-        8 => (0_u32..6, prop::option::of(0_u32..3_000))
+        4 => (0_u64..6).prop_map(Verb::Check),
+        8 => (0_u64..6, prop::option::of(0_u64..3_000))
             .prop_map(|(cost, patience)| Verb::Acquire(cost, patience)),
         2 => any::<usize>().prop_map(Verb::GiveUp),
-        1 => (0_u32..6, 0_u32..3_000).prop_map(|(cost, longest)| Verb::Reserve(cost, longest)),
-        1 => (0_u32..6).prop_map(Verb::Refund),
+        1 => (0_u64..6, 0_u64..3_000).prop_map(|(cost, longest)| Verb::Reserve(cost, longest)),
+        1 => (0_u64..6).prop_map(Verb::Refund),
         1 => Just(Verb::Reset),
-        1 => (1_u32..400, 1_u32..9).prop_map(|(interval, burst)| Verb::Set(interval, burst)),
-        8 => (0_u32..900).prop_map(Verb::Wait),
+        1 => (1_u64..400, 1_u64..9).prop_map(|(interval, burst)| Verb::Set(interval, burst)),
+        8 => (0_u64..900).prop_map(Verb::Wait),
     ]
 }
 
@@ -50,7 +50,7 @@ struct Bucket {
 
 struct Waiter {
     task: usize,
-    cost: u32,
+    cost: u64,
     asked: Time,
     patience: Nanos,
 }
@@ -69,7 +69,7 @@ fn ticks(time: Time) -> u128 {
 }
 
 impl Bucket {
-    fn new(interval_ms: u32, burst: u32) -> Self {
+    fn new(interval_ms: u64, burst: u64) -> Self {
         let interval = u128::from(interval_ms) * 64_000_000;
         Self {
             interval,
@@ -85,7 +85,7 @@ impl Bucket {
         Nanos::from_nanos(u64::try_from(wait.div_ceil(64)).unwrap())
     }
 
-    fn charge(&mut self, now: Time, cost: u32) {
+    fn charge(&mut self, now: Time, cost: u64) {
         self.full_at = self.full_at.max(ticks(now)) + u128::from(cost) * self.interval;
     }
 
@@ -93,7 +93,7 @@ impl Bucket {
         u64::try_from(self.burst / self.interval).unwrap()
     }
 
-    fn holds(&self, cost: u32) -> bool {
+    fn holds(&self, cost: u64) -> bool {
         u128::from(cost) * self.interval <= self.burst
     }
 
@@ -166,7 +166,7 @@ impl Model {
         Some(ends.map_or(due, |end| due.min(end)))
     }
 
-    fn acquire(&mut self, task: usize, now: Time, cost: u32, patience: Nanos) {
+    fn acquire(&mut self, task: usize, now: Time, cost: u64, patience: Nanos) {
         if self.line.is_empty() && self.bucket.wait(now, cost.into()) == Nanos::ZERO {
             self.bucket.charge(now, cost);
             return self.done.push((task, now, Ok(Some(Nanos::ZERO))));
@@ -196,13 +196,13 @@ impl Model {
     }
 }
 
-fn limit(interval_ms: u32, burst: u32) -> Gcra {
-    let quota = Quota::new(Permits::ONE, millis(interval_ms)).unwrap();
+fn limit(interval_ms: u64, burst: u64) -> Gcra {
+    let quota = Quota::new(Permits::ONE, Nanos::from_millis(interval_ms)).unwrap();
     let quota = quota.with_burst(Permits::new(burst)).unwrap();
     Gcra::token_bucket(quota).unwrap().with_patience(HOUR)
 }
 
-fn live(first: (u32, u32), verbs: &[Verb]) {
+fn live(first: (u64, u64), verbs: &[Verb]) {
     let clock = Clocked::default();
     clock.advance(Nanos::from_secs(10));
     let limiter = Limiter::with_clock(limit(first.0, first.1), Arc::clone(&clock));
@@ -230,7 +230,7 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
             }
             Verb::Acquire(cost, patience) => {
                 let half = Nanos::from_micros(500);
-                let patience = patience.map_or(Nanos::MAX, |span| millis(span) + half);
+                let patience = patience.map_or(Nanos::MAX, |span| Nanos::from_millis(span) + half);
                 tasks.start(started, limiter.try_acquire(cost.into(), patience.into()));
                 model.acquire(started, now, cost, patience);
                 started += 1;
@@ -242,7 +242,7 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
                 }
             }
             Verb::Reserve(cost, longest) => {
-                let longest = millis(longest);
+                let longest = Nanos::from_millis(longest);
                 let wait = limiter.reserve(cost.into(), longest.into()).wait();
                 let mut expected = Some(model.bucket.wait(now, cost.into()));
                 expected = expected.filter(|wait| *wait <= longest);
@@ -269,7 +269,7 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
                 model.bucket.set(now, &Bucket::new(interval, burst));
             }
             Verb::Wait(span) => {
-                let until = now + millis(span);
+                let until = now + Nanos::from_millis(span);
                 advance(&mut tasks, &clock, until);
                 model.serve(now);
                 let mut then = now;
@@ -298,8 +298,8 @@ proptest! {
 
     #[test]
     fn a_token_bucket_behaves_like_a_queue_and_a_number(
-        interval in 1_u32..400,
-        burst in 1_u32..6,
+        interval in 1_u64..400,
+        burst in 1_u64..6,
         verbs in prop::collection::vec(verb(), 1..60),
     ) {
         live((interval, burst), &verbs);

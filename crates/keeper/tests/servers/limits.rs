@@ -26,7 +26,7 @@ use tower_service::Service;
 use crate::redis::Redis;
 
 /// Permits of each limit.
-const PERMITS: u32 = 100;
+const PERMITS: u64 = 100;
 const PROCESSES: usize = 6;
 /// Tasks of each process, and requests of each task for each limit: eight times the limit in all.
 const TASKS: usize = 8;
@@ -36,7 +36,7 @@ const URL: &str = "RATEKEEPER_TEST_LIMITS";
 
 /// One limit by every algorithm, and the permits that it grants at once. No window ends, and no
 /// permit comes back, while the test runs.
-fn every_algorithm(clock: &SystemClock) -> Vec<(&'static str, AnyAlgorithm, u32)> {
+fn every_algorithm(clock: &SystemClock) -> Vec<(&'static str, AnyAlgorithm, u64)> {
     let permits = Permits::new(PERMITS);
     let day: Quota = "100/24h".parse().unwrap();
     let decades: Quota = "100/10000d".parse().unwrap(); // the grid's next line is in 2052
@@ -119,11 +119,11 @@ async fn six_processes_admit_one_limit_together_by_every_algorithm() {
         let counted = |output: &String| {
             let mut lines = output.lines();
             let count = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(" admitted "));
-            count.and_then(|count| count.parse::<u32>().ok())
+            count.and_then(|count| count.parse::<u64>().ok())
         };
         let counts: Vec<_> = outputs.iter().filter_map(counted).collect();
         assert_eq!(counts.len(), PROCESSES, "{name}: {outputs:?}");
-        assert_eq!(counts.iter().sum::<u32>(), expected, "{name}: {counts:?}");
+        assert_eq!(counts.iter().sum::<u64>(), expected, "{name}: {counts:?}");
     }
 }
 
@@ -234,7 +234,7 @@ async fn without_its_server_each_limit_decides_as_it_chose() {
     let mut admitted = [0; 3];
     for _ in 0..10 {
         for (limit, admitted) in [&local, &open, &closed].into_iter().zip(&mut admitted) {
-            *admitted += u32::from(limit.check("ann").await.is_ok());
+            *admitted += u64::from(limit.check("ann").await.is_ok());
         }
     }
     assert_eq!(admitted, [3, 10, 0]);
@@ -293,7 +293,7 @@ async fn a_layer_of_several_limits_holds_for_all_processes_together() {
                     // Bob comes when ann has used her share, and finds the rest of the whole.
                     if user == "ann" || admitted["ann"] == 10 {
                         let passed = ask(service, user).await.status() == 200;
-                        *admitted.get_mut(user).unwrap() += u32::from(passed);
+                        *admitted.get_mut(user).unwrap() += u64::from(passed);
                     }
                 }
             }
@@ -344,7 +344,7 @@ set   = "20/24h"
                 .check(&facts, Scope::All)
                 .await
                 .unwrap();
-            passed += u32::from(answer.allowed());
+            passed += u64::from(answer.allowed());
         }
         passed
     };

@@ -53,7 +53,7 @@ async fn check(process: &Process, nonce: u8) -> Answer {
     answer.unwrap()
 }
 
-async fn left(process: &Process) -> u32 {
+async fn left(process: &Process) -> u64 {
     let answer = process.peek(&Facts::default(), Scope::All).await.unwrap();
     answer.outcomes().next().unwrap().decision.remaining.get()
 }

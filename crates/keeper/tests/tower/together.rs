@@ -30,7 +30,7 @@ fn by(user: &str, token: &str) -> Request<()> {
     get("/", &[("x-user", user), ("x-token", token)])
 }
 
-fn left(limit: &Bucket, key: &str) -> u32 {
+fn left(limit: &Bucket, key: &str) -> u64 {
     at_once(limit.peek(key)).unwrap().remaining.get()
 }
 

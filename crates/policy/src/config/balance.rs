@@ -7,13 +7,12 @@
 //! Nothing comes back with time, so nothing that paces, bans or empties a record can stand beside
 //! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
 
-use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
+use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits, Quota};
 use toml::de::DeTable;
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
-use super::fields::MAX_CREDITS;
 use super::limit::Draft;
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
@@ -68,8 +67,8 @@ pub(super) fn balance(
         Some(node) => At::new(read::whole(node)?, node.span()),
         None => At::new(0, at.clone()),
     };
-    let max = read::number(fields, "max", MAX_CREDITS)?;
-    let [first, most] = [start.value, max.value].map(Permits::saturating_from);
+    let max = read::number(fields, "max", Quota::MAX_PERMITS)?;
+    let [first, most] = [start.value, max.value].map(Permits::new);
     let limit = match Balance::new(first, most) {
         Ok(limit) => limit,
         Err(error) => {

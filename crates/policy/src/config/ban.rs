@@ -130,7 +130,7 @@ fn terms(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
         None => first.value,
     };
     Some(BanTerms {
-        strikes: Quota::new(Permits::saturating_from(after.value), within.value).ok()?,
+        strikes: Quota::new(Permits::new(after.value), within.value).ok()?,
         first: first.value,
         growth_thousandths: growth.value,
         longest,

@@ -54,7 +54,7 @@ pub(super) fn concurrency(
             DEFAULT_LEASE,
         ),
     };
-    let permits = Permits::saturating_from(max.value);
+    let permits = Permits::new(max.value);
     let words = format!("{permits} at once");
     let text = At::new(&*words, max.at);
     let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;

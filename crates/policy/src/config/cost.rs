@@ -77,7 +77,7 @@ fn amount(
                 }
             };
         }
-        let help = match text.trim().parse::<u32>() {
+        let help = match text.trim().parse::<u64>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),
             Err(_) => {
                 format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
@@ -94,7 +94,6 @@ fn amount(
         return None;
     }
     let number = whole(node).filter(|number| *number > 0)?;
-    let number = u32::try_from(number).ok()?;
     Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
 }
 

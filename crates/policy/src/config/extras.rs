@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId};
+use ratekeeper_core::{Denials, Limit, LimitId, Quota};
 use toml::de::DeTable;
 
 use super::codes;
@@ -38,16 +38,16 @@ pub(super) struct Extra {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExtraShare {
     Percent(u32),
-    Permits(u32),
+    Permits(u64),
     /// Up to this number: only for the limit's own.
-    UpTo(u32),
+    UpTo(u64),
 }
 
 impl ExtraShare {
     /// Returns the extra to `number/period`; `None` if it is nothing.
     fn text(self, base: &str) -> Option<String> {
         let (number, period) = base.split_once('/')?;
-        let number: u32 = number.trim().parse().ok()?;
+        let number: u64 = number.trim().parse().ok()?;
         let extra = match self {
             Self::Percent(percent) => percent_of(number, percent).get(),
             Self::Permits(permits) => permits,
@@ -144,9 +144,8 @@ fn takes_extra(
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
 fn soft(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
-    if let Some(number) = read::number(table, "extra", u64::from(u32::MAX)) {
-        let permits = u32::try_from(number.value).ok()?;
-        return Some(At::new(ExtraShare::Permits(permits), number.at));
+    if let Some(number) = read::number(table, "extra", Quota::MAX_PERMITS) {
+        return Some(At::new(ExtraShare::Permits(number.value), number.at));
     }
     let text = read::text(table, "extra")?;
     let Some(percent) = percent(text.value) else {
@@ -197,7 +196,7 @@ fn elastic(
     let base = read::text(limit, "limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
         (Some((most, period)), Some((number, own))) if period == own => {
-            let (most, number) = (most.parse::<u32>().ok()?, number.parse::<u32>().ok()?);
+            let (most, number) = (most.parse::<u64>().ok()?, number.parse::<u64>().ok()?);
             Some(most).filter(|most| *most > number)
         }
         _ => None,
@@ -213,7 +212,7 @@ fn elastic(
             shown(base.value)
         );
         let doubled = base.value.split_once('/').and_then(|(number, period)| {
-            let number: u32 = number.parse().ok()?;
+            let number: u64 = number.parse().ok()?;
             Some(format!("{}/{period}", number.checked_mul(2)?))
         });
         let found = out.error(codes::EXTRA, up_to.at, message, label);

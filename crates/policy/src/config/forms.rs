@@ -287,10 +287,10 @@ fn size_and_refill<'a>(
     table: &At<&'a DeTable<'_>>,
     out: &mut Findings<'_>,
 ) -> Option<(Permits, At<&'a str>, Quota)> {
-    let size = read::number(table.value, "size", u64::from(u32::MAX));
+    let size = read::number(table.value, "size", Quota::MAX_PERMITS);
     let refill = read::text(table.value, "refill")?;
     let quota = built(rate(refill.value), &refill, Written::Refill, out)?;
-    Some((Permits::saturating_from(size?.value), refill, quota))
+    Some((Permits::new(size?.value), refill, quota))
 }
 
 /// `spacing = "200ms"`

@@ -21,7 +21,7 @@ pub(super) fn log(
     ones: bool,
     out: &mut Findings<'_>,
 ) -> Option<Result<Log, Error>> {
-    let (permits, per) = (u64::from(quota.permits().get()), quota.per());
+    let (permits, per) = (quota.permits().get(), quota.per());
     if permits > u64::from(MAX_PERMITS) {
         let (bytes, most) = (permits * BYTES, u64::from(MAX_PERMITS) * BYTES);
         let message = format!("a log of {permits} requests is too long");
@@ -30,7 +30,7 @@ pub(super) fn log(
         out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
             .help(
                 "write algorithm = { name = \"sub-buckets\", count = 60, edge = \"full\" }, which \
-                    gives the same guarantee in 276 bytes",
+                    gives the same guarantee in 520 bytes",
             );
         return None;
     }

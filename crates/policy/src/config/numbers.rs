@@ -171,7 +171,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         | Error::WindowTooLong
         | Error::RefillTooLong
         | Error::DecayTooLong => "write a shorter period, or a smaller bucket that refills faster",
-        Error::TooManyPermits => "count in larger units: the maximum is 4,294,967,295",
+        Error::TooManyPermits => "count in larger units: the maximum is 9,007,199,254,740,991",
         Error::SubBuckets => "write fewer sub-buckets, or a longer period",
         _ => written.grammar(),
     };

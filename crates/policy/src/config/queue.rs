@@ -33,7 +33,7 @@ pub(super) struct QueueSpec {
 /// Reads `queue`, if it is written and right.
 pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
     let At { value: table, at } = read::table(table, "queue")?;
-    let max = read::number(table, "max", u64::from(u32::MAX))?;
+    let max = read::number(table, "max", Quota::MAX_PERMITS)?;
     let longest = read::text(table, "max_wait").and_then(|text| match text.value.parse() {
         Ok(span) => Some(At::new(span, text.at)),
         Err(error) => {
@@ -42,7 +42,7 @@ pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Queue
         }
     });
     Some(QueueSpec {
-        max: At::new(Permits::saturating_from(max.value), max.at),
+        max: At::new(Permits::new(max.value), max.at),
         longest,
         at,
     })

@@ -9,6 +9,7 @@
 //! The values of such a limit are converted before anything else reads them, by moving the point: no
 //! number is ever a float.
 
+use ratekeeper_core::Quota;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -193,9 +194,12 @@ fn converted(
             )
         }
         Decimal::TooLarge => {
-            let label = format!("more than {} cannot be counted", unit.show(u32::MAX));
+            let label = format!(
+                "more than {} cannot be counted",
+                unit.show(Quota::MAX_PERMITS)
+            );
             (
-                u32::MAX,
+                Quota::MAX_PERMITS,
                 Some((label, "write a smaller number, or lower `decimals`")),
             )
         }

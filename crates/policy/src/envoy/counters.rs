@@ -27,7 +27,7 @@ use crate::KeyBytes;
 use crate::value::write_text;
 
 /// Capacity of a counter, at which it stays.
-pub(super) const CAPACITY: Permits = Permits::MAX;
+pub(super) const CAPACITY: Permits = Permits::new(Quota::MAX_PERMITS);
 /// A charge beyond the capacity fills the counter: full counters stay full.
 const DENIALS: Denials = Denials::Counted;
 /// Counters of multiplied spans: the last is for 2^31 s, 68 years, and longer.

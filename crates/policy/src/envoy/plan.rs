@@ -43,7 +43,7 @@ pub struct Plan<'c> {
 struct PlanStep<'c> {
     applies: Applies<'c>,
     /// Hits that it adds to its counter, or takes off it.
-    hits: u32,
+    hits: u64,
     direction: Direction,
     /// Series that counts the hits of the rule, if there is one.
     series: Option<CounterSeries>,
@@ -87,9 +87,9 @@ impl<'c> Plan<'c> {
             let applies =
                 domain.map_or(Applies::Nothing, |domain| Applies::find(domain, descriptor));
             let hits = match (descriptor.hits_addend, call.hits_addend) {
-                (Some(own), _) => u32::try_from(own).unwrap_or(u32::MAX),
+                (Some(own), _) => Permits::new(own).get(),
                 (None, 0) => 1,
-                (None, shared) => shared,
+                (None, shared) => shared.into(),
             };
             plan.steps.push(PlanStep {
                 applies,
@@ -151,7 +151,7 @@ impl<'c> Plan<'c> {
             };
             // Each descriptor is compared alone, as in the Go service: two of them that share
             // a counter do not add up here, only when they are counted.
-            let after = before[step.count] + u64::from(step.hits);
+            let after = before[step.count] + step.hits;
             *over = after > u64::from(current.requests_per_unit);
         }
         if over.contains(&true) {
@@ -255,7 +255,7 @@ impl<'c> Plan<'c> {
     }
 
     /// Returns a charge for each counter: the sum of `cost` over its descriptors.
-    fn charge(&self, cost: impl Fn(&PlanStep<'c>) -> u32) -> PlannedCharges<'_> {
+    fn charge(&self, cost: impl Fn(&PlanStep<'c>) -> u64) -> PlannedCharges<'_> {
         let charge = |count: &CounterKey<'c>| Charge {
             limit: count.limit,
             key: Key::from_bytes(&self.bytes[count.key.clone()]),
@@ -277,7 +277,7 @@ impl<'c> Plan<'c> {
     /// Returns the answer for one descriptor. `after`, the count after its own hits, loses them.
     fn status(&self, step: &PlanStep<'c>, after: Option<&mut u64>) -> DescriptorAnswer<'c> {
         let series = step.series.clone();
-        let hits = u64::from(step.hits);
+        let hits = step.hits;
         let (current, rule) = match step.applies {
             Applies::Nothing => return DescriptorAnswer::NONE,
             Applies::Unlimited(_) => {
@@ -320,12 +320,12 @@ impl<'c> Plan<'c> {
 }
 
 /// More than any limit: a counter that is full, or that its store had no room for.
-const FULL: u64 = CAPACITY.get() as u64 + 1;
+const FULL: u64 = CAPACITY.get() + 1;
 
 /// Returns the count of a counter.
 fn counted(decision: &Decision) -> u64 {
     if decision.verdict.allows() {
-        u64::from((CAPACITY - decision.remaining).get())
+        (CAPACITY - decision.remaining).get()
     } else {
         FULL
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits};
+use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits, Quota};
 use ratekeeper_policy::{KeyPart, Rule};
 use ratekeeper_store::{Store, StoreError};
 use serde::Deserialize;
@@ -106,13 +106,10 @@ fn permits(rule: &Rule, value: &Value) -> Result<Permits, Problem> {
     let read = match (&rule.unit, value) {
         (Some(unit), Value::String(text)) => unit.exact_permits(text),
         (None, Value::String(text)) => text.parse().ok().map(Permits::new),
-        (None, value) => value
-            .as_u64()
-            .and_then(|number| u32::try_from(number).ok())
-            .map(Permits::new),
+        (None, value) => value.as_u64().map(Permits::new),
         (Some(_), _) => None,
     };
-    read.filter(|permits| *permits > Permits::ZERO)
+    read.filter(|permits| (1..=Quota::MAX_PERMITS).contains(&permits.get()))
         .ok_or_else(|| {
             let value = shown(&value.to_string());
             let expected = match &rule.unit {

@@ -21,7 +21,7 @@ struct Bench {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     /// The key asks for that many permits.
-    Ask(&'static str, u32),
+    Ask(&'static str, u64),
     /// The keys are looked at, and these changes are found.
     Look(&'static [&'static str]),
 }
@@ -54,7 +54,7 @@ impl Bench {
         }
     }
 
-    fn ask(&self, key: &str, cost: u32) {
+    fn ask(&self, key: &str, cost: u64) {
         let facts = Facts {
             attributes: &[("k", key)],
             cost: Some(Permits::new(cost)),

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 
 use ratekeeper::{DecisionId, Permit};
-use ratekeeper_core::Permits;
+use ratekeeper_core::{Permits, Quota};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -104,20 +104,28 @@ pub(crate) fn cost<'a, D: Deserializer<'a>>(json: D) -> Result<Option<Permits>, 
     json.deserialize_any(CostVisitor)
 }
 
+/// Costs of a body: all that a limit may have, so that none is cut.
+const COUNTABLE: &str = "a whole number from 0 to 9007199254740991";
+
+fn countable<E: Error>(cost: u64) -> Result<Permits, E> {
+    if cost > Quota::MAX_PERMITS {
+        return Err(E::invalid_value(Unexpected::Unsigned(cost), &COUNTABLE));
+    }
+    Ok(Permits::new(cost))
+}
+
 struct CostVisitor;
 
 impl Visitor<'_> for CostVisitor {
     type Value = Option<Permits>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number from 0 to 4294967295")
+        f.write_str(COUNTABLE)
     }
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(None)
     }
     fn visit_u64<E: Error>(self, cost: u64) -> Result<Self::Value, E> {
-        let wrong = |_| E::invalid_value(Unexpected::Unsigned(cost), &self);
-        let cost = u32::try_from(cost).map_err(wrong)?;
-        Ok(Some(Permits::new(cost)))
+        countable(cost).map(Some)
     }
 }
 
@@ -170,7 +178,7 @@ impl<'a> Visitor<'a> for CostsVisitor {
     }
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Costs<'a>, M::Error> {
         let mut costs = Costs::new();
-        while let Some((name, cost)) = map.next_entry::<BodyText<'a>, u32>()? {
+        while let Some((name, cost)) = map.next_entry::<BodyText<'a>, u64>()? {
             if costs.len() == MAX_ATTRIBUTES {
                 return Err(Error::invalid_length(costs.len() + 1, &self));
             }
@@ -178,7 +186,7 @@ impl<'a> Visitor<'a> for CostsVisitor {
                 let name = shown(&name);
                 return Err(Error::custom(format_args!("duplicate field `{name}`")));
             }
-            costs.push((name, Permits::new(cost)));
+            costs.push((name, countable(cost)?));
         }
         Ok(costs)
     }

@@ -8,7 +8,7 @@ use super::StoryOutcome::{Allow, Deny, Never};
 use super::telling::{bucket, fails, limit, looks, passes, refund, reset, step};
 use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryStep};
 
-fn balance(start: u32, max: u32) -> Balance {
+fn balance(start: u64, max: u64) -> Balance {
     let numbers = Balance::new(Permits::new(start), Permits::new(max));
     numbers.expect("the start is not above the maximum")
 }
@@ -18,7 +18,7 @@ fn grant(
     at_ms: u64,
     id: &'static str,
     charges: &[StoryCharge],
-    each: &[(Option<u32>, u32)],
+    each: &[(Option<u64>, u64)],
 ) -> StoryStep {
     let answer = StoryAnswer::Granted(each.to_vec());
     step(at_ms, StoryAct::Grant(id), charges, answer)

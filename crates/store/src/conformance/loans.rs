@@ -8,7 +8,7 @@ use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
 /// A limit of `permits` at once, each on loan for 16 s.
-fn at_once(permits: u32) -> Concurrency {
+fn at_once(permits: u64) -> Concurrency {
     let limit = Concurrency::new(Permits::new(permits), Nanos::from_secs(16));
     limit.expect("the limit is within bounds")
 }
@@ -35,7 +35,7 @@ fn watches(
     step(at_ms, StoryAct::Watch, charges, decided(admitted, each))
 }
 
-fn releases(at_ms: u64, name: u8, charges: &[StoryCharge], back: &[u32]) -> StoryStep {
+fn releases(at_ms: u64, name: u8, charges: &[StoryCharge], back: &[u64]) -> StoryStep {
     let answer = StoryAnswer::Released(back.to_vec());
     step(at_ms, StoryAct::Release(name), charges, answer)
 }

@@ -44,7 +44,7 @@ pub(super) fn sub_buckets(quota: &str) -> SubBuckets {
     SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO).expect(QUOTA)
 }
 
-pub(super) fn queue(quota: &str, queue: u32) -> Gcra {
+pub(super) fn queue(quota: &str, queue: u64) -> Gcra {
     Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn refund(at_ms: u64, charges: &[StoryCharge]) -> StoryStep {
 pub(super) fn settle(
     at_ms: u64,
     charges: &[StoryCharge],
-    used: &'static [Option<u32>],
+    used: &'static [Option<u64>],
 ) -> StoryStep {
     let act = StoryAct::Settle(used);
     step(at_ms, act, charges, StoryAnswer::Refunded)

@@ -169,11 +169,11 @@ impl FallbackAct for Release {
         now: Time,
     ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
         let here = store.local.settle_now(self, holds, now);
-        let here = here
-            .iter()
-            .zip(holds)
-            .map(|(back, hold)| Permits::new(back.get() / store.sharers(hold.charge().limit)));
-        let mut back: SmallVec<[Permits; 4]> = here.collect();
+        let share = |(back, hold): (&Permits, &Self::Item<'_>)| {
+            let sharers = store.sharers(hold.charge().limit).get();
+            Permits::new(back.get() / u64::from(sharers))
+        };
+        let mut back: SmallVec<[Permits; 4]> = here.iter().zip(holds).map(share).collect();
         if back.contains(&Permits::ZERO) {
             let there = store.ask(self, holds, now).await?;
             for (back, there) in back.iter_mut().zip(there) {

@@ -66,7 +66,7 @@ impl<S: Remote> FallbackInner<S> {
                     cost: Permits::new(cost),
                     mode: Mode::Enforce,
                 };
-                let sharers = self.sharers(&limit).get();
+                let sharers = u64::from(self.sharers(&limit).get());
                 // Rounded up: a part of a permit counts as a permit.
                 let debit = charge(used.div_ceil(sharers));
                 match self.debit(debit, now).await {

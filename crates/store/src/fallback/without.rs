@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use ratekeeper_core::{
-    Algorithm as _, Charge, Decision, Lend, Limit, LimitScope, Mode, Nanos, Outage, Permits, Time,
-    Verdict,
+    Algorithm as _, Charge, Decision, Lend, Limit, LimitScope, Mode, Nanos, Outage, Permits, Quota,
+    Time, Verdict,
 };
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ impl<S: Remote> FallbackInner<S> {
     }
 
     pub(super) fn scaled_cost(&self, limit: &Limit, cost: Permits) -> Permits {
-        Permits::new(cost.get().saturating_mul(self.sharers(limit).get()))
+        Permits::new(cost.get().saturating_mul(self.sharers(limit).get().into()))
     }
 
     /// Returns true if at least the cost of `share` was charged here.
@@ -59,7 +59,7 @@ impl<S: Remote> FallbackInner<S> {
         // A limit of the maximum capacity is a counter: its reader compares the count of the
         // share with the number of a rule.
         let sharers = self.sharers(charge.limit);
-        if sharers == NonZeroU32::MIN || capacity == Permits::MAX {
+        if sharers == NonZeroU32::MIN || capacity.get() == Quota::MAX_PERMITS {
             return share;
         }
         let forever = charge.cost > capacity;
@@ -69,7 +69,7 @@ impl<S: Remote> FallbackInner<S> {
         };
         Decision {
             verdict,
-            remaining: Permits::new(share.remaining.get() / sharers), // down
+            remaining: Permits::new(share.remaining.get() / u64::from(sharers.get())), // down
             ..share
         }
     }

@@ -41,9 +41,9 @@ pub(super) use promise::Made;
 /// time it has grown by a quarter.
 const SWEPT_PER_INSERT: usize = 7;
 /// Divisor of the limit: a key that comes back is forgiven that part of it.
-const FORGIVEN_PART: u32 = 8;
+const FORGIVEN_PART: u64 = 8;
 /// Minimum number of permits forgiven; the maximum is half of the limit.
-const MIN_FORGIVEN: u32 = 2;
+const MIN_FORGIVEN: u64 = 2;
 
 #[derive(Debug)]
 struct TableEntry<K, S> {

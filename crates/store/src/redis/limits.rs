@@ -139,7 +139,7 @@ impl Prepared {
     pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
         match &self.algorithm {
             AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
-            AnyAlgorithm::Window(_) | AnyAlgorithm::QuotaReset(_) => Some(cost.get().into()),
+            AnyAlgorithm::Window(_) | AnyAlgorithm::QuotaReset(_) => Some(cost.as_f64()),
             _ => None,
         }
     }

@@ -13,9 +13,9 @@ use super::{
 /// Permits admitted for a key, here and in an endless store, and how often it was pushed out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    pub(crate) here: u32,
-    there: u32,
-    pub(crate) pushed_out: u32,
+    pub(crate) here: u64,
+    there: u64,
+    pub(crate) pushed_out: u64,
     /// Until then the key is in debt here, as far as its last answer says.
     in_debt_until: Time,
 }
@@ -31,7 +31,7 @@ impl Account {
     ) -> bool {
         let key = Key::from_bytes(key);
         let gone = now < self.in_debt_until && store.key(limit, key, now).is_none();
-        self.pushed_out += u32::from(gone);
+        self.pushed_out += u64::from(gone);
         self.in_debt_until = self.in_debt_until.min(if gone { now } else { Time::MAX });
         gone
     }
@@ -59,8 +59,8 @@ fn a_flood_gains_no_key_more_than_the_forgiven_part() {
         flood(|key, now| {
             let account = accounts.entry(key.clone()).or_default();
             account.note(&bounded, &limit, &key, now);
-            account.here += u32::from(admits(&bounded, &limit, &key, now));
-            account.there += u32::from(admits(&endless, &limit, &key, now));
+            account.here += u64::from(admits(&bounded, &limit, &key, now));
+            account.there += u64::from(admits(&endless, &limit, &key, now));
             account.settle(&bounded, &limit, &key, now);
             let most = account.there + forgiven * account.pushed_out;
             assert!(account.here <= most, "{limit:?} at {now:?}: {account:?}");
@@ -126,7 +126,7 @@ fn conversion_keeps_the_budget_and_every_debt() {
                 for _ in 0..3 {
                     for (key, account) in keys.iter().zip(&mut accounts) {
                         account.note(&store, limit, key, seconds(10));
-                        account.here += u32::from(admits(&store, limit, key, seconds(10)));
+                        account.here += u64::from(admits(&store, limit, key, seconds(10)));
                         account.settle(&store, limit, key, seconds(10));
                     }
                 }

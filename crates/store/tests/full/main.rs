@@ -60,7 +60,7 @@ fn algorithms(quota: &str) -> [AnyAlgorithm; 12] {
     ]
 }
 
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
@@ -120,7 +120,7 @@ fn pointwise(algorithm: &AnyAlgorithm) -> bool {
 }
 
 /// The part that a key which comes back is forgiven: an eighth, at least 2 permits, at most half.
-fn forgiven(limit: &Limit) -> u32 {
+fn forgiven(limit: &Limit) -> u64 {
     let capacity = limit.algorithm.capacity().get();
     (capacity / 8).max(2).min(capacity.div_ceil(2))
 }
@@ -181,7 +181,7 @@ fn requests_are_charged_whole_or_not_at_all_when_memory_runs_out() {
         let decisions = store.decide_now(&charges, Time::ZERO);
         let allowed = decisions.each.iter().all(|each| each.verdict.allows());
         assert_eq!(decisions.admitted, allowed);
-        account.here += u32::from(decisions.admitted);
+        account.here += u64::from(decisions.admitted);
         account.settle(&store, &first, &key, Time::ZERO);
         assert!(account.here <= 4 + 2 * account.pushed_out, "{account:?}");
     }
@@ -252,7 +252,7 @@ fn expired_keys_are_erased_and_their_memory_is_freed() {
 /// States that take more room under the new numbers are counted so, and counted back.
 #[test]
 fn reloads_that_change_the_size_of_states_keep_the_memory_count_exact() {
-    let log = |permits: u32| {
+    let log = |permits: u64| {
         limit(
             0,
             Log::sliding(format!("{permits}/60s").parse().unwrap()).unwrap(),
@@ -341,15 +341,15 @@ fn listing_returns_the_keys_with_the_fewest_remaining_permits() {
     let (store, limit) = (store(SMALL), limit(0, bucket("100/100s")));
     for number in 0..200_u32 {
         let key = number.to_le_bytes();
-        let charges = [charge(&limit, &key, number % 100)];
+        let charges = [charge(&limit, &key, u64::from(number % 100))];
         let _ = store.decide_now(&charges, Time::ZERO);
     }
     let listed = store.keys(&limit, 4, Time::ZERO);
-    let shown: Vec<(Vec<u8>, u32)> = listed
+    let shown: Vec<(Vec<u8>, u64)> = listed
         .into_iter()
         .map(|entry| (entry.key, entry.decision.remaining.get()))
         .collect();
-    let key = |number: u32| number.to_le_bytes().to_vec();
+    let key = |number: u64| number.to_le_bytes().to_vec();
     assert_eq!(
         shown,
         [(key(99), 1), (key(199), 1), (key(98), 2), (key(198), 2)]

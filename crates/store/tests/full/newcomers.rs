@@ -17,8 +17,8 @@ const HOUR: u64 = 3_600_000_000_000;
 struct Crowd<'a> {
     limit: &'a Limit,
     /// Requests of each newcomer, at once.
-    requests: u32,
-    cost: u32,
+    requests: u64,
+    cost: u64,
     /// How long a key with these requests owes anything.
     life: u64,
     load: u64,
@@ -151,7 +151,7 @@ fn every_algorithm_serves_newcomers() {
 fn keys_of_another_size_find_room() {
     for (many, few) in [(24, 4), (4, 24), (12, 24)] {
         let (store, limit) = (store(SMALL), limit(0, bucket("5/1h")));
-        let key = |number: u32, bytes: usize| {
+        let key = |number: u64, bytes: usize| {
             let mut key = vec![0; bytes];
             key[..4].copy_from_slice(&number.to_le_bytes());
             key

@@ -57,7 +57,7 @@ enum Keys {
 }
 
 /// A charge: limit, key, cost, mode.
-type Asked = (usize, String, u32, Mode);
+type Asked = (usize, String, u64, Mode);
 
 fn request(random: &mut Random, life: u64, keys: Keys) -> Vec<Asked> {
     let count = 1 + random.below(6);
@@ -65,7 +65,7 @@ fn request(random: &mut Random, life: u64, keys: Keys) -> Vec<Asked> {
         let limit = usize::try_from(random.below(4)).unwrap();
         let key = format!("{life}-{}", random.below(2));
         let cost =
-            u32::try_from([1, 1, 1, 2, 0, 6][usize::try_from(random.below(6)).unwrap()]).unwrap();
+            u64::try_from([1, 1, 1, 2, 0, 6][usize::try_from(random.below(6)).unwrap()]).unwrap();
         let mode = match random.below(8) {
             0 => Mode::Shadow,
             1..4 => Mode::Enforce,
@@ -109,7 +109,7 @@ fn request(random: &mut Random, life: u64, keys: Keys) -> Vec<Asked> {
 }
 
 /// Checks what holds for every answer, and returns the permits that were charged by limit and key.
-fn charged(asked: &[Asked], decisions: &Decisions) -> HashMap<(usize, String), u32> {
+fn charged(asked: &[Asked], decisions: &Decisions) -> HashMap<(usize, String), u64> {
     let mode = |at: usize| asked[at].3;
     let allows = |at: usize| decisions.each[at].verdict.allows();
     let mut admitted = true;
@@ -135,7 +135,7 @@ fn charged(asked: &[Asked], decisions: &Decisions) -> HashMap<(usize, String), u
                 makes,
                 "{asked:?} {decisions:?}"
             );
-            *sums.entry((4, asked[head].1.clone())).or_insert(0) += u32::from(makes);
+            *sums.entry((4, asked[head].1.clone())).or_insert(0) += u64::from(makes);
             continue;
         }
         assert_eq!(
@@ -198,12 +198,12 @@ async fn compare(redis: &RedisStore, keys: Keys, requests: u64) {
             );
         }
         covered +=
-            u32::from((0..asked.len()).any(|at| here.covered_by(at, |at| asked[at].3).is_some()));
-        refused += u32::from(!here.admitted);
+            u64::from((0..asked.len()).any(|at| here.covered_by(at, |at| asked[at].3).is_some()));
+        refused += u64::from(!here.admitted);
         let denies = |at: usize| !here.each[at].verdict.allows();
         let before = |at: usize| at.checked_sub(1).map(|at| asked[at].3);
         let count = |wanted: &dyn Fn(usize) -> bool| {
-            u32::try_from((0..asked.len()).filter(|at| wanted(*at)).count()).unwrap()
+            u64::try_from((0..asked.len()).filter(|at| wanted(*at)).count()).unwrap()
         };
         excused += count(&|at| asked[at].3 == Mode::Once && denies(at));
         shed += count(&|at| before(at) == Some(Mode::Headroom) && denies(at));

@@ -12,7 +12,7 @@
 //! passed, and grows with the time that has really gone by.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
@@ -27,11 +27,11 @@ use crate::punctual::in_time;
 use crate::server::{Server, programs};
 
 /// Permits an hour, of each core.
-const N: u32 = 1_000;
+const N: u64 = 1_000;
 /// The time between two permits at that rate.
 const INTERVAL: Duration = Duration::from_millis(3_600);
 /// Permits of a stroke, where they come in strokes.
-const STROKE: u32 = 10;
+const STROKE: u64 = 10;
 const STORES: usize = 2;
 /// Callers for each store and limit.
 const CALLERS: usize = 2;
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const AFTER_A_STEP: Duration = Duration::from_millis(2_500);
 
 /// Limits, one for each core, and the maximum gain of each from half an hour.
-fn limits() -> Vec<(AnyAlgorithm, u32)> {
+fn limits() -> Vec<(AnyAlgorithm, u64)> {
     let quota = "1000/1h".parse().unwrap();
     let (ten, thousand) = (Permits::new(10), Permits::new(N));
     let stroke = Nanos::from_secs(36);
@@ -65,9 +65,9 @@ fn limits() -> Vec<(AnyAlgorithm, u32)> {
 }
 
 /// Returns the maximum gain from the time that the test has taken.
-fn meanwhile(begun: Instant) -> u32 {
+fn meanwhile(begun: Instant) -> u64 {
     let whole = begun.elapsed().as_nanos() / INTERVAL.as_nanos();
-    u32::try_from(whole).unwrap() + 1 + STROKE
+    u64::try_from(whole).unwrap() + 1 + STROKE
 }
 
 /// Seconds to be added to the server's time of day, so that it is 40 minutes past.
@@ -81,14 +81,14 @@ fn to_forty_past(server: &Server) -> i64 {
 struct Trial {
     limit: Limit,
     /// Maximum gain from half an hour.
-    extra: u32,
-    admitted: AtomicU32,
+    extra: u64,
+    admitted: AtomicU64,
     /// Calls that were not answered in time.
-    lost: AtomicU32,
+    lost: AtomicU64,
 }
 
 impl Trial {
-    fn admitted(&self) -> u32 {
+    fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }
 
@@ -115,7 +115,7 @@ async fn ask(store: Arc<RedisStore>, trial: Arc<Trial>, stop: Arc<AtomicBool>) {
         let decided = store.decide(&charges, ratekeeper_core::Time::ZERO);
         match in_time(DEADLINE, decided).await {
             Ok(decided) => {
-                let passed = u32::from(decided.admitted);
+                let passed = u64::from(decided.admitted);
                 trial.admitted.fetch_add(passed, Ordering::Relaxed);
             }
             Err(StoreError::Unavailable(_)) => {
@@ -173,8 +173,8 @@ fn a_step_of_the_clock_refills_as_much_as_the_same_time_would() {
             let trial = Arc::new(Trial {
                 limit,
                 extra,
-                admitted: AtomicU32::new(0),
-                lost: AtomicU32::new(0),
+                admitted: AtomicU64::new(0),
+                lost: AtomicU64::new(0),
             });
             for store in stores.iter().flat_map(|store| [store; CALLERS]) {
                 let caller = ask(Arc::clone(store), Arc::clone(&trial), Arc::clone(&stop));

@@ -39,6 +39,9 @@ const IDLE: Nanos = Nanos::from_secs(90 * 86_400);
 const END: Time = Time::from_nanos(5 * YEAR.as_nanos());
 const YEAR: Nanos = Nanos::from_secs(365 * 86_400);
 
+/// Bits of the largest quota.
+const BITS: u64 = Quota::MAX_PERMITS.ilog2() as u64 + 1;
+
 /// Where the zero of all clocks lies.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(tomorrow);
 
@@ -305,19 +308,23 @@ fn cost<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut R
         8 | 9 => remaining,
         10 | 11 => remaining + Permits::ONE,
         12 => capacity,
-        13 => Permits::saturating_from(random.below(1 << 32)),
-        14 => Permits::saturating_from(random.below(3 * u64::from(capacity.get()) + 2)),
+        13 => Permits::new(random.next() >> random.below(64)),
+        14 => Permits::new(random.below(3 * capacity.get() + 2)),
         _ => Permits::new(below(random, capacity)),
     }
 }
 
-fn below(random: &mut Random, end: Permits) -> u32 {
-    u32::try_from(random.below(u64::from(end.get()))).unwrap()
+fn below(random: &mut Random, end: Permits) -> u64 {
+    random.below(end.get())
 }
 
-fn number(random: &mut Random, bits: u64) -> u32 {
+/// As many numbers of one length in bits as of another; now and then the largest quota.
+fn number(random: &mut Random, bits: u64) -> u64 {
     let most = 1 << random.below(bits + 1);
-    1 + u32::try_from(random.below(most)).unwrap()
+    match random.below(16) {
+        0 if bits == BITS => Quota::MAX_PERMITS,
+        _ => 1 + random.below(most).min(Quota::MAX_PERMITS - 1),
+    }
 }
 
 /// From a few microseconds to a year; as many whole microseconds and seconds as nanoseconds.
@@ -381,7 +388,7 @@ impl Algorithm for OnUnix {
 
 /// As many small numbers as large ones.
 fn quota_of_any_size(random: &mut Random) -> Quota {
-    let bits = [6, 16, 30][usize::try_from(random.below(3)).unwrap()];
+    let bits = [6, 16, BITS][usize::try_from(random.below(3)).unwrap()];
     Quota::new(Permits::new(number(random, bits)), span(random)).unwrap()
 }
 
@@ -392,12 +399,12 @@ fn gcra_equals_its_twin() {
         let quota = quota_of_any_size(&mut random);
         let quota = match random.below(2) {
             0 => quota
-                .with_burst(Permits::new(number(&mut random, 24)))
+                .with_burst(Permits::new(number(&mut random, BITS)))
                 .unwrap(),
             _ => quota,
         };
         let queue = match random.below(3) {
-            0 => Permits::new(number(&mut random, 10)),
+            0 => Permits::new(number(&mut random, BITS)),
             _ => Permits::ZERO,
         };
         let gcra = Gcra::new(quota, queue).ok()?; // too fast or too long: another
@@ -416,7 +423,7 @@ fn gcra_equals_its_twin() {
 fn windows_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let quota = recipe.quota(&mut random, 31);
+        let quota = recipe.quota(&mut random, BITS);
         // One shape: the edge may change under the counts.
         let window = match random.below(2) {
             0 => Window::fixed(quota, recipe.phase),
@@ -437,7 +444,7 @@ fn windows_equal_their_twin() {
 fn quota_resets_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let reset = QuotaReset::new(recipe.quota(&mut random, 31)).ok()?;
+        let reset = QuotaReset::new(recipe.quota(&mut random, BITS)).ok()?;
         Some(reset.with_denials(denials(&mut random)))
     };
     run(&Trial {
@@ -453,7 +460,7 @@ fn quota_resets_equal_their_twin() {
 fn balances_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let bits = [3, 16, 31][usize::try_from(random.below(3)).unwrap()];
+        let bits = [3, 16, BITS][usize::try_from(random.below(3)).unwrap()];
         let max = number(&mut random, bits);
         let start = below(&mut random, Permits::new(max) + Permits::ONE);
         Balance::new(Permits::new(start), Permits::new(max)).ok()
@@ -471,7 +478,7 @@ fn balances_equal_their_twin() {
 fn sub_buckets_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let quota = recipe.quota(&mut random, 31);
+        let quota = recipe.quota(&mut random, BITS);
         let edge = match random.below(3) {
             0 => Edge::Drop,
             1 => Edge::Full,
@@ -494,8 +501,8 @@ fn sub_buckets_equal_their_twin() {
 fn intervals_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let most = Permits::new(number(&mut random, 31));
-        let refill = Permits::new(number(&mut random, 20));
+        let most = Permits::new(number(&mut random, BITS));
+        let refill = Permits::new(number(&mut random, BITS));
         match recipe.kind % 2 {
             0 => Interval::on_grid(most, refill, recipe.per, recipe.phase).ok(),
             _ => Interval::from_first(most, refill, recipe.per).ok(),
@@ -537,7 +544,7 @@ fn logs_equal_their_twin() {
 fn hybrids_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = Random::new(recipe.kind);
-        Hybrid::quota_linear(recipe.quota(&mut random, 31)).ok()
+        Hybrid::quota_linear(recipe.quota(&mut random, BITS)).ok()
     };
     run(&Trial {
         name: "hybrid",
@@ -553,7 +560,13 @@ fn hybrids_equal_their_twin() {
 fn cores_without_a_twin_are_equal() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let exponential = Exponential::new(recipe.quota(&mut random, 24)).ok()?;
+        // Above 2^32 permits, limits of one length in bits have units in common.
+        let permits = match recipe.kind % 12 {
+            0..6 => number(&mut random, 32).min(u64::from(u32::MAX)),
+            bits => (1 << (26 + bits)) + random.below(1 << (26 + bits)),
+        };
+        let quota = Quota::new(Permits::new(permits), recipe.per).unwrap();
+        let exponential = Exponential::new(quota).ok()?;
         Some(exponential.with_denials(denials(&mut random)))
     };
     run(&Trial {

@@ -101,7 +101,7 @@ fn a_value_expires_within_one_step_of_the_end_of_its_effect() {
             let store = &stores[next(2)];
             let act = next(8);
             let (first, of) = (next(KEYS as u64), next(3));
-            let cost = Permits::new(u32::try_from(next(4)).unwrap());
+            let cost = Permits::new(next(4) as u64);
             let charge = |key: usize, of: usize| Charge {
                 limit: &limits[of],
                 key: Key::from_bytes(&keys[key]),

@@ -64,7 +64,7 @@ impl Bench {
     }
 
     /// Decides for `client`, within the deadline; returns true if it passed.
-    fn ask(&self, client: &str, cost: u32) -> Result<bool, StoreError> {
+    fn ask(&self, client: &str, cost: u64) -> Result<bool, StoreError> {
         let mut key = Vec::new();
         KeyBuilder::new(&mut key).part(client.as_bytes());
         let charge = Charge {
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// Returns the remaining permits of `client`.
-    fn left(&self, client: &str) -> u32 {
+    fn left(&self, client: &str) -> u64 {
         let mut key = Vec::new();
         KeyBuilder::new(&mut key).part(client.as_bytes());
         let charge = Charge {
@@ -97,7 +97,7 @@ impl Bench {
 
     /// Asks until a decision is made again, which must let it pass; returns the number of calls
     /// that were not answered before.
-    fn until_passed(&self, client: &str) -> u32 {
+    fn until_passed(&self, client: &str) -> u64 {
         let begun = Instant::now();
         let mut lost = 0;
         while begun.elapsed() < RECOVERY {
@@ -146,7 +146,7 @@ fn elsewhere(cluster: &Cluster, client: &str) -> String {
 }
 
 /// Checks that at most `lost` of the calls without an answer were charged.
-fn check_left(left: u32, most: u32, lost: u32) {
+fn check_left(left: u64, most: u64, lost: u64) {
     assert!(
         (most - lost..=most).contains(&left),
         "{left} of {most} remain, {lost} calls lost"
@@ -263,7 +263,7 @@ fn a_foreign_key_fails_alone_and_is_not_changed() {
             let refused = bench.ask(client, 1).unwrap_err();
             assert!(matches!(refused, StoreError::Foreign(_)), "{refused}");
             let mut kind = redis::cmd("EXISTS");
-            assert_eq!(kind.arg(&name).query::<u32>(&mut connection).unwrap(), 1);
+            assert_eq!(kind.arg(&name).query::<u64>(&mut connection).unwrap(), 1);
         }
         // Those that travel with it are decided.
         let others = bench.runtime.block_on(async {
@@ -360,7 +360,7 @@ fn a_call_during_a_failover_waits_or_fails() {
         marked.exec(&mut connection).unwrap();
         let mut wait = redis::cmd("WAIT");
         let wait = wait.arg(1).arg(30_000);
-        let replicas: u32 = wait.query(&mut connection).unwrap();
+        let replicas: u64 = wait.query(&mut connection).unwrap();
         assert_eq!(replicas, 1, "the replica has the charge");
         cluster.nodes[home].kill();
         bench.until_passed("ada");

@@ -9,7 +9,7 @@
 //! * nothing that was given back, or reset, comes back by a hint.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
@@ -50,7 +50,7 @@ fn key(client: &str) -> Vec<u8> {
     key
 }
 
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     /// Returns true if a request of the first `limits` limits passes, by a process.
-    fn ask(&self, process: usize, client: &str, limits: usize, cost: u32) -> bool {
+    fn ask(&self, process: usize, client: &str, limits: usize, cost: u64) -> bool {
         let key = key(client);
         let charges: Vec<_> = self.limits[..limits]
             .iter()
@@ -88,7 +88,7 @@ impl Bench {
     }
 
     /// Returns the remaining permits of the first limit, by a process.
-    fn left(&self, process: usize, client: &str) -> u32 {
+    fn left(&self, process: usize, client: &str) -> u64 {
         let key = key(client);
         let charges = [charge(&self.limits[0], &key, 0)];
         let looked = self.stores[process].look(&charges, Time::ZERO);
@@ -156,7 +156,7 @@ fn processes_that_remember_different_debts_agree_on_the_later_not_the_sum() {
         bench.server.kill();
         bench.server.restart(&program, &[]);
         for process in [A, B] {
-            let back = |_: &u32| {
+            let back = |_: &u64| {
                 let asked = bench.stores[process].server_time();
                 bench.runtime.block_on(asked).is_ok()
             };
@@ -245,7 +245,7 @@ fn a_restart_without_persistence_admits_next_to_nothing_more() {
     for program in programs() {
         let mut bench = Bench::new(Server::start(&program, &[]));
         let (admitted, stop) = (
-            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
         let limit = Arc::new(bench.limits[0].clone());
@@ -258,7 +258,7 @@ fn a_restart_without_persistence_admits_next_to_nothing_more() {
                 while !stop.load(Ordering::Relaxed) {
                     let charges = [charge(&limit, &key, 1)];
                     if let Ok(decided) = Box::pin(store.decide(&charges, Time::ZERO)).await {
-                        admitted.fetch_add(u32::from(decided.admitted), Ordering::Relaxed);
+                        admitted.fetch_add(u64::from(decided.admitted), Ordering::Relaxed);
                     }
                     sleep(Duration::from_millis(1)).await;
                 }
@@ -289,7 +289,7 @@ fn a_restart_without_persistence_admits_next_to_nothing_more() {
         let all = admitted.load(Ordering::Relaxed);
         println!("{}: {before} admitted before, {all} in total", program.name);
         // Each process had at most its callers' requests answered since the other's last.
-        let bound = 1_000 + u32::try_from(2 * CALLERS).unwrap();
+        let bound = 1_000 + u64::try_from(2 * CALLERS).unwrap();
         assert!((1_000..=bound).contains(&all), "{all}");
     }
 }

@@ -300,7 +300,11 @@ impl Load {
                 Err(_) => main.look(&[charge], Time::ZERO).await.unwrap(),
             }
         };
-        self.runtime.block_on(look).each[0].remaining.get().into()
+        self.runtime.block_on(look).each[0]
+            .remaining
+            .get()
+            .try_into()
+            .unwrap()
     }
 }
 

@@ -112,7 +112,7 @@ mod tests {
             };
             let decision = Decision {
                 verdict,
-                remaining: Permits::new(u32::MAX),
+                remaining: Permits::new(u64::MAX),
                 reset_after: Nanos::MAX,
                 more_after: Nanos::ZERO,
             };
@@ -127,7 +127,7 @@ mod tests {
                 "key": event.key,
                 "line": 9,
                 "op": "reserve",
-                "remaining": u32::MAX,
+                "remaining": Permits::MAX.get(),
                 "reset_after_ns": u64::MAX,
                 "reset_after_us": u64::MAX.div_ceil(1_000),
                 "retry_after_us": micros(&retry_after_ns),

@@ -54,7 +54,7 @@ impl From<Verdict> for Met {
     }
 }
 
-fn check<A: Algorithm>(limit: &WithBans<A>, rows: &[(u64, u32, Met)]) -> BanState<A::State> {
+fn check<A: Algorithm>(limit: &WithBans<A>, rows: &[(u64, u64, Met)]) -> BanState<A::State> {
     let mut state = BanState::default();
     for &(second, cost, met) in rows {
         let decision = limit.decide(&mut state, at(second), Permits::new(cost));

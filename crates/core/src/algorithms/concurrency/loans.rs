@@ -15,7 +15,7 @@ impl Concurrency {
         let lease = leases.remove(at);
         let held = self.held_for(&lease, now);
         leases.held.released(held, now + self.lease);
-        Permits::new(lease.permits)
+        lease.permits.into()
     }
 
     /// Extends the lease of `id` to its full length from now, and returns the time until it ends.
@@ -48,8 +48,8 @@ impl Refund for Concurrency {
                 at += 1;
                 continue;
             }
-            let back = left.min(lease.permits);
-            left -= back;
+            let back = u32::try_from(left).map_or(lease.permits, |left| left.min(lease.permits));
+            left -= u64::from(back);
             lease.permits -= back;
             leases.sum -= u64::from(back);
             if lease.permits == 0 {

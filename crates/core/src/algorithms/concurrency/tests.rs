@@ -14,24 +14,24 @@ fn at(secs: u64) -> Time {
     Time::ZERO + Nanos::from_secs(secs)
 }
 
-fn limit(permits: u32) -> Concurrency {
+fn limit(permits: u64) -> Concurrency {
     Concurrency::new(Permits::new(permits), Nanos::from_secs(16)).unwrap()
 }
 
 /// An operation on a key in a story.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    Acquire(u8, u32),
+    Acquire(u8, u64),
     Release(u8),
     Renew(u8),
-    Take(u32),
-    GiveBack(u32),
+    Take(u64),
+    GiveBack(u64),
 }
 use Act::{Acquire, GiveBack, Release, Renew, Take};
 
 /// One row: the time in seconds, the act; then the permits that came back or were granted, or the
 /// wait in seconds if denied, and the remaining permits.
-type Row = (u64, Act, Result<u32, u64>, u32);
+type Row = (u64, Act, Result<u64, u64>, u64);
 
 fn check(limit: Concurrency, rows: &[Row]) {
     let mut leases = ConcurrencyState::default();
@@ -48,7 +48,7 @@ fn check(limit: Concurrency, rows: &[Row]) {
                 granted(limit.acquire(&mut leases, now, id(name), cost), cost.get())
             }
             Release(name) => Ok(limit.release(&mut leases, now, id(name)).get()),
-            Renew(name) => Ok(u32::from(limit.renew(&mut leases, now, id(name)).is_some())),
+            Renew(name) => Ok(u64::from(limit.renew(&mut leases, now, id(name)).is_some())),
             Take(cost) => {
                 let decision = limit.decide(&mut leases, now, Permits::new(cost));
                 granted(decision, cost)
@@ -241,7 +241,7 @@ fn counted_denials_are_given_back_without_a_loss() {
 
 #[test]
 fn batches_stay_few_however_many_the_permits() {
-    let limit = limit(MAX_LEASES).with_denials(Denials::Counted);
+    let limit = limit(MAX_LEASES.into()).with_denials(Denials::Counted);
     let mut leases = ConcurrencyState::default();
     let mut random = Random::new(3);
     let mut now = Time::ZERO;
@@ -293,7 +293,7 @@ fn named_loans_agree_with_a_map_of_names() {
     let limit = limit(4);
     let (mut leases, mut map) = (
         ConcurrencyState::default(),
-        HashMap::<LeaseId, (Time, u32)>::new(),
+        HashMap::<LeaseId, (Time, u64)>::new(),
     );
     let mut now = Time::ZERO;
     for _ in 0..20_000 {
@@ -301,7 +301,7 @@ fn named_loans_agree_with_a_map_of_names() {
         let name = id(u8::try_from(random.below(7)).unwrap());
         map.retain(|_, (ends, _)| *ends > now);
         let ends = now + limit.lease();
-        let held = |then: Time| -> u32 {
+        let held = |then: Time| -> u64 {
             let live = map.values().filter(|(ends, _)| *ends > then);
             live.map(|(_, permits)| permits).sum()
         };
@@ -319,7 +319,7 @@ fn named_loans_agree_with_a_map_of_names() {
                 assert_eq!(limit.renew(&mut leases, now, name), renewed);
             }
             _ => {
-                let cost = u32::try_from(random.below(4)).unwrap();
+                let cost = u64::try_from(random.below(4)).unwrap();
                 let decision = limit.acquire(&mut leases, now, name, Permits::new(cost));
                 let fits = cost == 0 || held(now) + cost <= 4;
                 assert_eq!(decision.verdict.allows(), fits, "{cost} {map:?}");
@@ -336,7 +336,7 @@ fn named_loans_agree_with_a_map_of_names() {
                     let lease = map.entry(name).or_insert((ends, 0));
                     *lease = (ends, lease.1 + cost);
                 }
-                let held: u32 = map.values().map(|(_, permits)| permits).sum();
+                let held: u64 = map.values().map(|(_, permits)| permits).sum();
                 assert_eq!(decision.remaining.get(), 4 - held);
             }
         }
@@ -353,7 +353,7 @@ fn unnamed_loans_agree_with_a_list_that_never_ends_early() {
     for _ in 0..20_000 {
         now = now + Nanos::from_millis(random.below(4_000));
         list.retain(|ends| *ends > now);
-        let cost = u32::try_from(random.below(4)).unwrap();
+        let cost = u64::try_from(random.below(4)).unwrap();
         if random.below(3) == 0 {
             limit.refund(&mut leases, now, Permits::new(cost));
             list.drain(..list.len().min(cost as usize));
@@ -384,11 +384,7 @@ fn permits_handed_out_anew_each_period_are_a_fixed_window() {
         let cost = random.below(4);
         let fits = cost <= permits;
         permits -= if fits { cost } else { 0 };
-        let decision = window.decide(
-            &mut state,
-            Time::from_nanos(now),
-            Permits::saturating_from(cost),
-        );
+        let decision = window.decide(&mut state, Time::from_nanos(now), Permits::new(cost));
         assert_eq!(decision.verdict.allows(), fits);
         assert_eq!(u64::from(decision.remaining.get()), permits);
     }

@@ -1,12 +1,12 @@
 //! Exponential counters in a shared store. No twin: the logarithm of a wait is a loop.
 //!
 //! ```text
-//!   e | level in 2^-30 permits, 8 bytes | when it was so, 8 bytes
+//!   e | level in units of the limit, 8 bytes | when it was so, 8 bytes
 //! ```
 
 use alloc::vec::Vec;
 
-use super::{Exponential, ExponentialState};
+use super::{Exponential, ExponentialState, MAX_UNITS_LOG2};
 use crate::stored_form::{StateReader, StoredForm, fingerprint};
 use crate::{Time, UnixMicros};
 
@@ -31,8 +31,11 @@ impl StoredForm for Exponential {
         out.extend_from_slice(&level.at.as_nanos().to_le_bytes());
     }
 
-    /// The time constant: how fast levels fade.
+    /// The time constant: how fast levels fade; and the units, if they are not the usual ones.
     fn shape(&self) -> u64 {
-        fingerprint(&[self.tau])
+        match self.units_log2 {
+            MAX_UNITS_LOG2 => fingerprint(&[self.tau]),
+            units_log2 => fingerprint(&[self.tau, units_log2.into()]),
+        }
     }
 }

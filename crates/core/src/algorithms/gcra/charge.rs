@@ -82,7 +82,7 @@ impl Gcra {
         limit: u64,
         remaining: Permits,
     ) -> Nanos {
-        let larger = u64::from(remaining.get()) + 1;
+        let larger = remaining.get() + 1;
         let price = self.interval.get().saturating_mul(larger);
         match limit.checked_sub(price) {
             Some(spare) => nanos_ceil(by.ticks(debt.saturating_sub(spare), now)),

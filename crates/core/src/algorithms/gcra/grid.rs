@@ -125,10 +125,11 @@ impl Moment {
 impl Grid {
     /// The grid of a quota, and the number of units in a permit.
     pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
-        let (permits, per) = (u64::from(quota.permits().get()), quota.per().as_nanos());
+        let (permits, per) = (quota.permits().get(), quota.per().as_nanos());
         let common = gcd(permits, per);
         let (permits, per) = (permits / common, per / common);
-        let parts = permits * 1_000 / gcd(permits * 1_000, per); // T is a number of such parts of 1 us
+        let in_micros = permits * 1_000; // below 2^63
+        let parts = in_micros / gcd(in_micros, per); // T is a number of such parts of 1 us
         let (units, nanos) = if TICKS.is_multiple_of(permits) {
             (TICKS, 1)
         } else if permits <= TICKS {

@@ -7,7 +7,7 @@ fn quota(text: &str) -> Quota {
     text.parse().unwrap()
 }
 
-fn bucket(text: &str, burst: u32) -> Gcra {
+fn bucket(text: &str, burst: u64) -> Gcra {
     Gcra::token_bucket(quota(text).with_burst(Permits::new(burst)).unwrap()).unwrap()
 }
 
@@ -17,10 +17,10 @@ fn millis(millis: u64) -> Time {
 
 /// One row of a story: at `now` ms, `cost`; then the wait in ms and the remaining permits.
 enum Row {
-    Allow(u64, u32, u32),
-    After(u64, u32, u64, u32),
-    Deny(u64, u32, u64, u32),
-    Never(u64, u32, u32),
+    Allow(u64, u64, u64),
+    After(u64, u64, u64, u64),
+    Deny(u64, u64, u64, u64),
+    Never(u64, u64, u64),
 }
 use Row::{After, Allow, Deny, Never};
 
@@ -120,8 +120,8 @@ fn a_counted_cost_above_the_burst_is_recorded() {
     check(
         counted(),
         &[
-            Never(0, u32::MAX, 0),
-            Never(0, u32::MAX, 0),
+            Never(0, u64::MAX, 0),
+            Never(0, u64::MAX, 0),
             Deny(0, 3, 600, 0),
             Allow(600, 3, 0),
         ],
@@ -265,12 +265,20 @@ fn quotas_beyond_64_bits_are_refused() {
         "4294967295/67108864ns",
         "1/400d",
         "999983/30d",
+        "10000000000/24h",
+        "9999999967/24h", // a prime
+        "9007199254740991/30d",
+        "1000000000/1s burst 50000000000",
     ] {
         assert_eq!(gcra(text), Ok(()), "{text}");
     }
     for (text, error) in [
         ("65/1ns", Error::TooFast),
         ("4294967295/1ns", Error::TooFast),
+        ("9007199254740991/1s", Error::TooFast),
+        ("9007199254740991/1d", Error::TooFast), // 104 permits a nanosecond
+        ("9007199254740991/1d burst 1", Error::TooFast),
+        ("1/1s burst 9007199254740991", Error::TooLong),
         ("1/500d", Error::TooLong),
         ("7/500d", Error::TooLong),
         ("999983/500d", Error::TooLong),
@@ -278,10 +286,33 @@ fn quotas_beyond_64_bits_are_refused() {
     ] {
         assert_eq!(gcra(text), Err(error), "{text}");
     }
-    let last = Quota::new(Permits::new(4_294_967_291), Nanos::MAX).unwrap();
+    for permits in [4_294_967_291, 9_007_199_254_740_881] {
+        let last = Quota::new(Permits::new(permits), Nanos::MAX).unwrap();
+        assert_eq!(
+            Gcra::token_bucket(last.with_burst(Permits::ONE).unwrap()).err(),
+            Some(Error::TooLong)
+        );
+    }
+    let most = quota("1000000000/1s").burst(Quota::MAX_PERMITS);
+    assert!(Gcra::token_bucket(most).is_ok());
+    let waiting = Gcra::new(most, Permits::ONE);
+    assert_eq!(waiting.err(), Some(Error::TooManyPermits));
+}
+
+#[test]
+fn a_cost_that_was_cut_to_the_maximum_never_fits() {
+    let most = quota("1000000000/1s").burst(Quota::MAX_PERMITS);
+    let gcra = Gcra::token_bucket(most).unwrap().with_patience(Nanos::MAX);
+    let mut tat = Tat::default();
+    let beyond = Permits::new(u64::MAX);
+    let denied = gcra.decide(&mut tat, Time::ZERO, beyond);
+    assert_eq!(denied.verdict, Verdict::DenyForever);
+    let denied = gcra.reserve(&mut tat, Time::ZERO, beyond, Nanos::MAX);
+    assert_eq!(denied.verdict, Verdict::DenyForever);
+    let all = gcra.decide(&mut tat, Time::ZERO, most.burst_size());
     assert_eq!(
-        Gcra::token_bucket(last.with_burst(Permits::ONE).unwrap()).err(),
-        Some(Error::TooLong)
+        (all.verdict, all.remaining),
+        (Verdict::Allow, Permits::ZERO)
     );
 }
 
@@ -296,6 +327,8 @@ fn rates_are_met_and_never_exceeded() {
         ("7000000/1s", 100_000_000),
         ("300000000/1s", 10_000_000),
         ("3000000000/1s", 1_000_000),
+        ("10000000000/24h", 10_000_000_000),
+        ("9999999967/24h", 10_000_000_000),
     ] {
         let gcra = bucket(text, 4); // more than a nanosecond grants
         let per = quota(text).per().as_nanos();

@@ -1,14 +1,16 @@
 //! Hybrids in a shared store.
 //!
 //! ```text
-//!   h | phase, 1 byte: 1 bursty, 2 smooth | opened, or empty at: 8 bytes | left, or part: 4
+//!   h | phase, 1 byte: 1 bursty, 2 smooth | opened, or empty at: 8 bytes | left, or part: 4 or 8
 //! ```
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Hybrid, HybridPhase, HybridState};
-use crate::stored_form::{LuaTwin, StateReader, StoredForm, fingerprint, micros_and_nanos};
+use crate::stored_form::{
+    CountWidth, LuaTwin, StateReader, StoredForm, double, fingerprint, micros_and_nanos,
+};
 use crate::{Nanos, Permits, Time, UnixMicros};
 
 const BURSTY: u8 = 1;
@@ -19,8 +21,8 @@ impl StoredForm for Hybrid {
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<HybridState> {
         let mut reader = StateReader::of(Self::TAG, bytes)?;
-        let (phase, at, number) = (reader.byte()?, reader.u64()?, reader.u32()?);
-        let at = Time::from_nanos(at);
+        let (phase, at) = (reader.byte()?, Time::from_nanos(reader.u64()?));
+        let number = reader.count(CountWidth::filling(reader.left(), 1)?)?;
         let phase = match phase {
             BURSTY if number <= self.permits => HybridPhase::Bursty {
                 opened: at,
@@ -40,22 +42,22 @@ impl StoredForm for Hybrid {
         };
         out.extend_from_slice(&[Self::TAG, phase]);
         out.extend_from_slice(&at.as_nanos().to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
+        CountWidth::of(&[number]).write(number, out);
     }
 
     /// All its numbers.
     fn shape(&self) -> u64 {
-        fingerprint(&[u64::from(self.permits), self.per])
+        fingerprint(&[self.permits, self.per])
     }
 
     fn twin(&self) -> Option<LuaTwin> {
         let opened = Time::ZERO + Nanos::from_nanos(self.per);
         let bucket = self.bucket_of(opened, 1);
-        let mut numbers = vec![f64::from(self.permits)];
+        let mut numbers = vec![double(self.permits)];
         numbers.extend(micros_and_nanos(self.per));
         // The bucket of a window that was opened one span after zero lies after it.
         numbers.extend(micros_and_nanos(bucket.at.since(opened).as_nanos()));
-        numbers.push(f64::from(bucket.part));
+        numbers.push(double(bucket.part));
         Some(LuaTwin {
             source: include_str!("../hybrid.lua"),
             numbers,
@@ -63,12 +65,12 @@ impl StoredForm for Hybrid {
     }
 
     fn price(&self, cost: Permits) -> [f64; 4] {
-        let permits = f64::from(cost.get());
+        let permits = cost.as_f64();
         if cost.get() > self.permits {
             return [permits, 0.0, 0.0, 0.0]; // denied in any state
         }
-        let (whole, part) = self.time_of(u64::from(cost.get()), 0);
+        let (whole, part) = self.time_of(cost.get(), 0);
         let [micros, nanos] = micros_and_nanos(whole.as_nanos());
-        [permits, micros, nanos, f64::from(part)]
+        [permits, micros, nanos, double(part)]
     }
 }

@@ -1,7 +1,7 @@
 //! Interval buckets in a shared store.
 //!
 //! ```text
-//!   i | missing, 4 bytes | next stroke, 8 bytes
+//!   i | missing, 4 or 8 bytes | next stroke, 8 bytes
 //! ```
 
 use alloc::vec;
@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 
 use super::{Interval, IntervalState, Strokes};
 use crate::stored_form::{
-    LuaTwin, SHORTEST_STEP, StateReader, StoredForm, fingerprint, micros_and_nanos,
+    CountWidth, LuaTwin, SHORTEST_STEP, StateReader, StoredForm, double, fingerprint,
+    micros_and_nanos,
 };
 use crate::{Time, UnixMicros};
 
@@ -18,8 +19,9 @@ impl StoredForm for Interval {
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<IntervalState> {
         let mut reader = StateReader::of(Self::TAG, bytes)?;
+        let bytes = reader.left().checked_sub(size_of::<u64>())?;
         let missing = IntervalState {
-            permits: reader.u32()?,
+            permits: reader.count(CountWidth::filling(bytes, 1)?)?,
             next: Time::from_nanos(reader.u64()?),
         };
         reader.end(missing)
@@ -30,7 +32,7 @@ impl StoredForm for Interval {
             return;
         }
         out.push(Self::TAG);
-        out.extend_from_slice(&missing.permits.to_le_bytes());
+        CountWidth::of(&[missing.permits]).write(missing.permits, out);
         out.extend_from_slice(&missing.next.as_nanos().to_le_bytes());
     }
 
@@ -52,7 +54,7 @@ impl StoredForm for Interval {
             Strokes::Grid(phase) => (0.0, phase),
             Strokes::FirstTake => (1.0, 0),
         };
-        let mut numbers = vec![f64::from(self.most), f64::from(self.refill), first];
+        let mut numbers = vec![double(self.most), double(self.refill), first];
         numbers.extend(micros_and_nanos(phase));
         numbers.extend(micros_and_nanos(self.every));
         Some(LuaTwin {

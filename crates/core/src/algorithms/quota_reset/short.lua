@@ -9,11 +9,12 @@
 -- Answers   the moment, then each value as it was found. Of one key, by the server's clock: one
 --           text, `seconds micros value`, see gcra/short.lua
 --
--- All sums are below 2^53, and so exact.
+-- All moments are below 2^53, and so exact, and counts go up to it. A sum above it may be rounded:
+-- then it is above N as well.
 
 local call, format, unpack, pack = redis.call, string.format, struct.unpack, struct.pack
 local KEYS, ARGV = KEYS, ARGV
-local HALF, MOST, STEP = 4294967296, 4294967295, 4000000
+local HALF, MOST, STEP = 4294967296, 9007199254740992, 4000000
 local now, time = ARGV[1], nil
 if now == '' then
   time = call('TIME')
@@ -30,10 +31,11 @@ for i = 1, count do
   local n, counted, width, at = unpack('<ddd', numbers)
   local opened, used = now, 0
   if value then
-    if #value ~= 13 or string.sub(value, 1, 1) ~= 'q' then
+    local bytes = #value
+    if bytes ~= 13 and bytes ~= 17 or string.sub(value, 1, 1) ~= 'q' then
       return redis.error_reply('FOREIGN ' .. KEYS[i])
     end
-    local low, high, before = unpack('<I4I4I4', value, 2)
+    local low, high, before = unpack(bytes == 13 and '<I4I4I4' or '<I4I4I8', value, 2)
     local first = high * HALF + low
     if now < first + width and before > 0 then opened, used = first, before end
   end
@@ -53,7 +55,8 @@ for i = 1, count do
 
   if changed then
     local low, ends = opened % HALF, opened + width + 2
-    values[i] = 'q' .. pack('<I4I4I4', low, (opened - low) / HALF, used)
+    local numbers = used < HALF and '<I4I4I4' or '<I4I4I8'
+    values[i] = 'q' .. pack(numbers, low, (opened - low) / HALF, used)
     expiries[i] = format('%d', (ends - ends % STEP + STEP) / 1000)
   end
 end

@@ -1,7 +1,7 @@
 //! Quota reset in a shared store.
 //!
 //! ```text
-//!   q | opened, microseconds since 1970: 8 bytes | used, 4 bytes
+//!   q | opened, microseconds since 1970: 8 bytes | used, 4 or 8 bytes
 //! ```
 
 use alloc::vec;
@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use super::{QuotaReset, QuotaResetState};
 use crate::UnixMicros;
 use crate::algorithm::Denials;
-use crate::stored_form::{LuaTwin, StateReader, StoredForm, fingerprint, micros_and_nanos};
+use crate::stored_form::{
+    CountWidth, LuaTwin, StateReader, StoredForm, double, fingerprint, micros_and_nanos,
+};
 
 impl QuotaReset {
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
@@ -27,7 +29,7 @@ impl QuotaReset {
     fn numbers(&self) -> [f64; 4] {
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
         let [width, nanos] = micros_and_nanos(self.per.as_nanos());
-        [f64::from(self.permits), counted, width, nanos]
+        [double(self.permits), counted, width, nanos]
     }
 }
 
@@ -38,7 +40,7 @@ impl StoredForm for QuotaReset {
         let mut reader = StateReader::of(Self::TAG, bytes)?;
         let state = QuotaResetState {
             opened: UnixMicros::new(reader.u64()?).time(),
-            used: reader.u32()?,
+            used: reader.count(CountWidth::filling(reader.left(), 1)?)?,
         };
         reader.end(state)
     }
@@ -52,7 +54,7 @@ impl StoredForm for QuotaReset {
         let opened = state.opened.as_nanos().div_ceil(1_000);
         out.push(Self::TAG);
         out.extend_from_slice(&opened.to_le_bytes());
-        out.extend_from_slice(&state.used.to_le_bytes());
+        CountWidth::of(&[state.used]).write(state.used, out);
     }
 
     /// The length of the windows.

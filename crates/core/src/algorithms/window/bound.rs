@@ -39,7 +39,7 @@ impl<C> Window<C> {
 
 /// Maximum number of permits that any half-open span of length `span` can admit.
 pub(super) fn bound<C>(window: &Window<C>, span: Nanos) -> u64 {
-    let limit = u64::from(window.permits);
+    let limit = window.permits;
     let Some(after_first) = span.as_nanos().checked_sub(1) else {
         return 0;
     };

@@ -4,37 +4,37 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt;
 
-/// Keeps the counters of a [`WindowState`](super::WindowState): `[u32; 2]` or [`Buckets`].
+/// Keeps the counters of a [`WindowState`](super::WindowState): `[u64; 2]` or [`Buckets`].
 ///
 /// Sealed: there are no others.
 pub trait Counters: Clone + Default + PartialEq + fmt::Debug + sealed::Sealed {
     /// The counters, newest first; missing ones are 0.
-    fn as_slice(&self) -> &[u32];
+    fn as_slice(&self) -> &[u64];
     /// The sum of all but the last, which is the one that slides out of sight.
     fn whole(&self) -> u64;
     /// Adds to the newest, if there is one.
-    fn charge(&mut self, cost: u32);
+    fn charge(&mut self, cost: u64);
     /// Calls `write` with the counters: `count` of them, if that many can be kept.
-    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u32]));
+    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u64]));
     /// Bytes on the heap for `count` of them.
     fn heap_bytes(count: usize) -> usize;
 }
 
-impl Counters for [u32; 2] {
+impl Counters for [u64; 2] {
     #[inline]
-    fn as_slice(&self) -> &[u32] {
+    fn as_slice(&self) -> &[u64] {
         self
     }
     #[inline]
     fn whole(&self) -> u64 {
-        u64::from(self[0])
+        self[0]
     }
     #[inline]
-    fn charge(&mut self, cost: u32) {
-        self[0] = self[0].saturating_add(cost);
+    fn charge(&mut self, cost: u64) {
+        self[0] += cost;
     }
     #[inline]
-    fn change(&mut self, _count: usize, write: impl FnOnce(&mut [u32])) {
+    fn change(&mut self, _count: usize, write: impl FnOnce(&mut [u64])) {
         write(self);
     }
     fn heap_bytes(_count: usize) -> usize {
@@ -48,14 +48,14 @@ impl Counters for [u32; 2] {
 /// Empty until the first charge: a key never seen costs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Buckets {
-    counts: Box<[u32]>,
+    counts: Box<[u64]>,
     /// The sum of all but the last.
     whole: u64,
 }
 
 impl Counters for Buckets {
     #[inline]
-    fn as_slice(&self) -> &[u32] {
+    fn as_slice(&self) -> &[u64] {
         &self.counts
     }
     #[inline]
@@ -63,14 +63,13 @@ impl Counters for Buckets {
         self.whole
     }
     #[inline]
-    fn charge(&mut self, cost: u32) {
+    fn charge(&mut self, cost: u64) {
         if let Some(newest) = self.counts.first_mut() {
-            let before = *newest;
-            *newest = before.saturating_add(cost);
-            self.whole += u64::from(*newest - before);
+            *newest += cost;
+            self.whole += cost;
         }
     }
-    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u32])) {
+    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u64])) {
         if self.counts.len() != count {
             let mut counts = vec![0; count].into_boxed_slice();
             for (count, kept) in counts.iter_mut().zip(&self.counts) {
@@ -80,10 +79,10 @@ impl Counters for Buckets {
         }
         write(&mut self.counts);
         let (_, whole) = self.counts.split_last().unwrap_or((&0, &[]));
-        self.whole = whole.iter().map(|&count| u64::from(count)).sum();
+        self.whole = whole.iter().sum();
     }
     fn heap_bytes(count: usize) -> usize {
-        count * size_of::<u32>()
+        count * size_of::<u64>()
     }
 }
 
@@ -93,14 +92,14 @@ mod sealed {
     /// Names the two kinds of counters.
     #[expect(unnameable_types, reason = "sealed: no other crate may implement it")]
     pub trait Sealed {}
-    impl Sealed for [u32; 2] {}
+    impl Sealed for [u64; 2] {}
     impl Sealed for Buckets {}
 }
 
 /// Counters as seen `shift` windows later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisibleCounts<'a> {
-    counts: &'a [u32],
+    counts: &'a [u64],
     shift: u64,
     /// The counter of the current window, with the charge to it.
     pub(super) newest: u64,
@@ -108,9 +107,9 @@ pub(super) struct VisibleCounts<'a> {
 
 impl<'a> VisibleCounts<'a> {
     #[inline]
-    pub(super) fn new(counts: &'a [u32], shift: u64) -> Self {
+    pub(super) fn new(counts: &'a [u64], shift: u64) -> Self {
         let newest = match (shift, counts) {
-            (0, [newest, ..]) => u64::from(*newest),
+            (0, [newest, ..]) => *newest,
             _ => 0,
         };
         Self {
@@ -130,7 +129,7 @@ impl<'a> VisibleCounts<'a> {
             .ok()
             .and_then(|shift| back.checked_sub(shift))
             .and_then(|at| self.counts.get(at));
-        kept.map_or(0, |&count| u64::from(count))
+        kept.copied().unwrap_or(0)
     }
 
     /// The sum of the newest `windows`.

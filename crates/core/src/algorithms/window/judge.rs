@@ -23,7 +23,7 @@ pub(super) struct Judged {
     pub(super) decision: Decision,
     pub(super) sight: Sight,
     /// Added to the newest counter; 0 writes nothing.
-    pub(super) charge: u32,
+    pub(super) charge: u64,
 }
 
 impl<C: Counters> Window<C> {
@@ -32,7 +32,7 @@ impl<C: Counters> Window<C> {
     pub(super) fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
         let sight = self.sight(state, now);
         let mut seen = VisibleCounts::new(state.counts.as_slice(), sight.shift);
-        let (limit, price) = (u64::from(self.permits), u64::from(cost.get()));
+        let (limit, price) = (self.permits, cost.get());
         let sum = match sight.shift {
             0 => state.counts.whole(),
             _ => seen.sum(self.whole()),
@@ -41,13 +41,13 @@ impl<C: Counters> Window<C> {
 
         let (verdict, charge) = if used + price <= limit {
             seen.newest += price;
-            (Verdict::Allow, cost.get())
+            (Verdict::Allow, price)
         } else {
             let charge = match self.denials {
                 Denials::Free => 0,
-                Denials::Counted => self.penalty(seen, sum, cost),
+                Denials::Counted => self.penalty(sum, cost),
             };
-            seen.newest += u64::from(charge);
+            seen.newest += charge;
             let verdict = if price > limit {
                 Verdict::DenyForever
             } else {
@@ -56,7 +56,7 @@ impl<C: Counters> Window<C> {
             };
             (verdict, charge)
         };
-        let left = limit.saturating_sub(used + u64::from(charge));
+        let left = limit.saturating_sub(used + charge);
         let more_after = match verdict {
             _ if left == limit => Nanos::ZERO,
             Verdict::Deny { retry_after } if price == left + 1 => retry_after,
@@ -64,7 +64,7 @@ impl<C: Counters> Window<C> {
         };
         let decision = Decision {
             verdict,
-            remaining: Permits::saturating_from(left),
+            remaining: Permits::new(left),
             reset_after: self.reset_after(seen, sight),
             more_after,
         };
@@ -89,11 +89,12 @@ impl<C> Window<C> {
         }
     }
 
-    /// The amount that a counted denial adds to the `sum`: up to one further quota.
-    fn penalty(&self, seen: VisibleCounts<'_>, sum: u64, cost: Permits) -> u32 {
-        let most = (2 * u64::from(self.permits)).saturating_sub(sum);
-        let most = most.min(u64::from(u32::MAX) - seen.newest);
-        u32::try_from(most).map_or(cost.get(), |most| most.min(cost.get()))
+    /// The amount that a counted denial adds to the `sum`: up to one further quota, or as many as
+    /// can be counted.
+    fn penalty(&self, sum: u64, cost: Permits) -> u64 {
+        let quota = Permits::new(self.permits);
+        let most = (quota + quota).get().saturating_sub(sum);
+        most.min(cost.get())
     }
 
     /// The wait after which `cost` fits, given that it does not now. At most `m` steps.
@@ -101,7 +102,7 @@ impl<C> Window<C> {
     fn retry_after(&self, seen: VisibleCounts<'_>, sight: Sight, cost: u64) -> Nanos {
         // The number of newest windows that leave room for the cost, and that room.
         let (whole, mut stay) = (self.whole(), 0);
-        let mut room = u64::from(self.permits).saturating_sub(cost);
+        let mut room = self.permits.saturating_sub(cost);
         while stay < whole {
             let Some(rest) = room.checked_sub(seen.at(stay)) else {
                 break;

@@ -10,11 +10,12 @@
 --           text, `seconds micros value`, see gcra/short.lua
 --
 -- All products are below 2^53, and so exact, but for that of a count that was carried over from a
--- larger limit: that one is then too large as well, which is all that is asked of it.
+-- larger limit: that one is then too large as well, which is all that is asked of it. So is a sum
+-- above 2^53, which may be rounded.
 
 local call, format, unpack, pack = redis.call, string.format, struct.unpack, struct.pack
 local KEYS, ARGV = KEYS, ARGV
-local HALF, MOST, STEP = 4294967296, 4294967295, 4000000
+local HALF, MOST, STEP = 4294967296, 9007199254740992, 4000000
 local FULL, WEIGHTED = 1, 2
 local now, time = ARGV[1], nil
 if now == '' then
@@ -32,10 +33,11 @@ for i = 1, count do
   local n, edge, counted, phase, width, at = unpack('<ddddd', numbers)
   local low, high, newest, oldest = 0, 0, 0, 0
   if value then
-    if #value ~= 17 or string.sub(value, 1, 1) ~= 'w' then
+    local bytes = #value
+    if bytes ~= 17 and bytes ~= 25 or string.sub(value, 1, 1) ~= 'w' then
       return redis.error_reply('FOREIGN ' .. KEYS[i])
     end
-    low, high, newest, oldest = unpack('<I4I4I4I4', value, 2)
+    low, high, newest, oldest = unpack(bytes == 17 and '<I4I4I4I4' or '<I4I4I8I8', value, 2)
   end
 
   -- The window of now: its number, and what is left of it.
@@ -74,17 +76,16 @@ for i = 1, count do
     if fits then
       charge = cost
     elseif counted == 1 then
-      charge = math.min(cost, math.max(0, 2 * n - newest), MOST - newest)
+      charge = math.min(cost, math.max(0, math.min(2 * n, MOST) - newest))
     end
-    if charge > 0 then
-      newest, changed = math.min(newest + charge, MOST), true
-    end
+    if charge > 0 then newest, changed = newest + charge, true end
   until at > #numbers
 
   if changed then
     local ends = phase + current * width
     if edge ~= 0 then ends = ends + width end
-    values[i] = 'w' .. pack('<I4I4I4I4', low, high, newest, oldest)
+    local wide = newest >= HALF or oldest >= HALF
+    values[i] = 'w' .. pack(wide and '<I4I4I8I8' or '<I4I4I4I4', low, high, newest, oldest)
     expiries[i] = format('%d', (ends + 2 - (ends + 2) % STEP + STEP) / 1000)
   end
 end

@@ -1,7 +1,7 @@
 //! Windows in a shared store: the number of the newest window and the counters, as bytes.
 //!
 //! ```text
-//!   w | index, 8 bytes | count, 4 bytes | count | ...     newest first
+//!   w | index, 8 bytes | count, 4 or 8 bytes | count | ...     newest first
 //! ```
 
 use alloc::vec;
@@ -11,7 +11,8 @@ use super::{Anchor, Counters, Edge, Window, WindowState};
 use crate::UnixMicros;
 use crate::algorithm::Denials;
 use crate::stored_form::{
-    LuaTwin, SHORTEST_STEP, StateReader, StoredForm, fingerprint, micros_and_nanos,
+    CountWidth, LuaTwin, SHORTEST_STEP, StateReader, StoredForm, double, fingerprint,
+    micros_and_nanos,
 };
 
 /// Whole numbers below are exact in the doubles of a script.
@@ -51,10 +52,11 @@ impl<C: Counters> StoredForm for Window<C> {
             index: reader.u64()?,
             counts: C::default(),
         };
+        let width = CountWidth::filling(reader.left(), self.whole() + 1)?;
         let mut complete = true;
         state.counts.change(self.whole() + 1, |slots| {
             for slot in slots {
-                let count = reader.u32();
+                let count = reader.count(width);
                 complete &= count.is_some();
                 *slot = count.unwrap_or(0);
             }
@@ -69,8 +71,9 @@ impl<C: Counters> StoredForm for Window<C> {
         }
         out.push(Self::TAG);
         out.extend_from_slice(&state.index.to_le_bytes());
-        for count in counts {
-            out.extend_from_slice(&count.to_le_bytes());
+        let width = CountWidth::of(counts);
+        for &count in counts {
+            width.write(count, out);
         }
     }
 
@@ -98,7 +101,7 @@ impl<C: Counters> StoredForm for Window<C> {
             Edge::Weighted => 2.0,
         };
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
-        let (permits, buckets) = (f64::from(self.permits), f64::from(self.buckets));
+        let (permits, buckets) = (double(self.permits), f64::from(self.buckets));
         let mut numbers = vec![permits, buckets, edge, counted];
         numbers.extend(micros_and_nanos(phase.as_nanos()));
         numbers.extend(micros_and_nanos(self.width));

@@ -11,7 +11,7 @@ fn quota(text: &str) -> Quota {
 }
 
 /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
-type Row = (u64, u32, Option<u64>, u32);
+type Row = (u64, u64, Option<u64>, u64);
 
 fn check<C: Counters>(limit: &Window<C>, rows: &[Row]) {
     let mut state = WindowState::default();
@@ -142,7 +142,7 @@ fn costs_above_the_quota_are_denied_for_ever() {
 fn a_counted_cost_above_the_limit_is_recorded() {
     let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
     let limit = limit.with_denials(Denials::Counted);
-    for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+    for (cost, recorded) in [(11, 11), (20, 20), (u64::MAX, 20)] {
         let mut state = WindowState::default();
         let denied = limit.decide(&mut state, Time::ZERO, Permits::new(cost));
         assert_eq!(denied.verdict, Verdict::DenyForever);
@@ -237,7 +237,7 @@ fn a_refund_frees_the_window_it_falls_in() {
 
 #[test]
 fn states_are_small() {
-    assert_eq!(size_of::<WindowState<[u32; 2]>>(), 16);
+    assert_eq!(size_of::<WindowState<[u64; 2]>>(), 24);
     assert_eq!(size_of::<WindowState<Buckets>>(), 32);
 }
 

@@ -1,8 +1,9 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
+use ratekeeper_core::Quota;
+
 use super::{
-    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_CREDITS, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern,
-    required,
+    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required,
 };
 use crate::config::shape::{Shape, TableSpec, Words};
 
@@ -13,7 +14,7 @@ pub(super) static BUCKET: TableSpec = TableSpec {
             "size",
             Shape::Amount {
                 least: 1,
-                most: u32::MAX as u64,
+                most: Quota::MAX_PERMITS,
             },
             "20",
             "Maximum number of permits that pass at once: the burst.",
@@ -69,7 +70,7 @@ pub(super) static QUEUE: TableSpec = TableSpec {
             "max",
             Shape::Amount {
                 least: 1,
-                most: u32::MAX as u64,
+                most: Quota::MAX_PERMITS,
             },
             "100",
             "Maximum number of requests that wait at once.",
@@ -141,7 +142,7 @@ pub(super) static BALANCE: TableSpec = TableSpec {
             "start",
             Shape::Whole {
                 least: 0,
-                most: MAX_CREDITS,
+                most: Quota::MAX_PERMITS,
             },
             "100",
             "Credits of a key that was never seen (default 0).",
@@ -150,7 +151,7 @@ pub(super) static BALANCE: TableSpec = TableSpec {
             "max",
             Shape::Amount {
                 least: 1,
-                most: MAX_CREDITS,
+                most: Quota::MAX_PERMITS,
             },
             "1000000",
             "Maximum number of credits of a key.",

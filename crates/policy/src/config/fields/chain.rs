@@ -1,5 +1,7 @@
 //! Fields of chains: the limits that are asked when one denies.
 
+use ratekeeper_core::Quota;
+
 use super::{QUOTA, optional, pattern, required};
 use crate::chain::MAX_OTHERWISE;
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
@@ -39,7 +41,7 @@ static SOFT_TABLE: TableSpec = TableSpec {
             pattern(PERCENT),
             Shape::Whole {
                 least: 1,
-                most: u32::MAX as u64,
+                most: Quota::MAX_PERMITS,
             },
         ]),
         "\"10%\"",

@@ -1,5 +1,7 @@
 //! Fields of reports: the results that count, those that reset, and estimates of costs.
 
+use ratekeeper_core::Quota;
+
 use super::{AMOUNT_SOURCE, SPAN, optional, pattern, required};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
@@ -38,7 +40,7 @@ pub(super) const REPORT_WITHIN: FieldSpec = optional(
 
 const AMOUNT: Shape = Shape::Whole {
     least: 1,
-    most: u32::MAX as u64,
+    most: Quota::MAX_PERMITS,
 };
 /// `reserve`: a number, an attribute, or a value of the body.
 const AMOUNTS: &[Shape] = &[AMOUNT, pattern(AMOUNT_SOURCE)];

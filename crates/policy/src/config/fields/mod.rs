@@ -85,8 +85,6 @@ pub(in crate::config) const MAX_NAMES: usize = 32;
 pub(in crate::config) const MAX_NAME: usize = 40;
 /// Maximum number of permits on loan at once: core keeps a lease for each.
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
-/// Maximum number of credits of a balance: permits are counted in 32 bits.
-pub(in crate::config) const MAX_CREDITS: u64 = 4_294_967_295;
 /// Largest ratio of the price of a cold permit to that of a warm one.
 pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
 /// Largest factor by which a ban is longer than the last one.

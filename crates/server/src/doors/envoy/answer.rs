@@ -77,7 +77,8 @@ fn status(answers: &Answers, index: usize) -> DescriptorStatus {
     };
     if let Some(report) = tightest {
         status.current_limit = Some(limit(&report));
-        status.limit_remaining = report.decision.remaining.get();
+        let remaining = report.decision.remaining.get();
+        status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         let reset = fields::until_reset(&report.decision);
         status.duration_until_reset = Some(Duration {
             seconds: i64::try_from(reset.as_secs_ceil()).unwrap_or(i64::MAX),

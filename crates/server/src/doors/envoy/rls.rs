@@ -86,13 +86,13 @@ fn ask<'a>(
     entries: &'a [(&'a str, &'a str)],
 ) -> Result<Asked<'a>, GrpcStatus> {
     let cost = match descriptor.hits_addend {
-        Some(own) => u32::try_from(own).unwrap_or(u32::MAX),
-        None => request.hits_addend.max(1), // absent and 0 are one on the wire
+        Some(own) => Permits::new(own),
+        None => request.hits_addend.max(1).into(), // absent and 0 are one on the wire
     };
     let instead = descriptor.limit.as_ref().map(numbers).transpose()?;
     Ok(Asked {
         facts: Facts {
-            cost: Some(Permits::new(cost)),
+            cost: Some(cost),
             descriptor: Some(Descriptor {
                 domain: &request.domain,
                 entries,
@@ -125,6 +125,6 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
     };
     let multiplier = limit.unit_multiplier.map_or(1, |units| units.max(1));
     let per = Nanos::from_secs(u64::from(multiplier) * unit);
-    Numbers::new(Permits::new(limit.requests_per_unit), per)
+    Numbers::new(limit.requests_per_unit.into(), per)
         .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
 }
