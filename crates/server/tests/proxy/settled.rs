@@ -28,11 +28,10 @@ fn response(fields: &str, body: &str) -> String {
 
 /// Returns a response in chunks of one byte.
 fn chunked(fields: &str, body: &str) -> String {
-    let mut text = format!("HTTP/1.1 200 OK\r\n{fields}transfer-encoding: chunked\r\n\r\n");
-    for character in body.chars() {
-        text.push_str(&format!("{:x}\r\n{character}\r\n", character.len_utf8()));
-    }
-    text + "0\r\n\r\n"
+    let head = format!("HTTP/1.1 200 OK\r\n{fields}transfer-encoding: chunked\r\n\r\n");
+    let chunks = body.split("").filter(|chunk| !chunk.is_empty());
+    let chunks = chunks.map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len()));
+    head + &chunks.collect::<String>() + "0\r\n\r\n"
 }
 
 /// Returns how many of ten requests pass, each of which is answered with these bytes.
