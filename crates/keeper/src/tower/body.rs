@@ -34,6 +34,7 @@ pin_project! {
 }
 
 impl<B> LimitedBody<B> {
+    #[inline]
     pub(super) fn served(
         body: B,
         mut hold: Option<RequestHold>,
@@ -42,8 +43,9 @@ impl<B> LimitedBody<B> {
     where
         B: Body,
     {
-        if body.is_end_stream() {
-            if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
+        let measured = hold.as_mut().and_then(RequestHold::measured);
+        if (measured.is_some() || costs.is_some()) && body.is_end_stream() {
+            if let Some(measured) = measured {
                 measured.whole();
             }
             settle(&mut costs);

@@ -113,6 +113,22 @@ impl<P: Places> Counted<P> {
         self.described.denied(Limited::Level(most), decision, cost)
     }
 
+    fn decide(&self, cost: Permits, patience: Nanos) -> Asked {
+        let waits = patience > Nanos::ZERO;
+        if cost == Permits::ZERO {
+            return Asked::Now(self.passes(None));
+        }
+        if self.places.line().length() == 0
+            && let hold @ Some(_) = self.places.take(cost, waits)
+        {
+            return Asked::Now(self.passes(hold));
+        }
+        if !waits || self.places.needed(cost) > self.places.most() {
+            return Asked::Now(self.refused(cost));
+        }
+        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
+    }
+
     async fn wait(self, cost: Permits, patience: Nanos) -> Ruling {
         let turn = PlaceTurn {
             gate: &self,
@@ -130,20 +146,12 @@ impl<P: Places> Counted<P> {
 
 impl<P: Places> Ask for Counted<P> {
     fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
-        let cost = cost.unwrap_or(Permits::ONE);
-        let waits = patience > Nanos::ZERO;
-        if cost == Permits::ZERO {
-            return Asked::Now(self.passes(None));
-        }
-        if self.places.line().length() == 0
-            && let hold @ Some(_) = self.places.take(cost, waits)
-        {
-            return Asked::Now(self.passes(hold));
-        }
-        if !waits || self.places.needed(cost) > self.places.most() {
-            return Asked::Now(self.refused(cost));
-        }
-        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
+        self.decide(cost.unwrap_or(Permits::ONE), patience)
+    }
+
+    #[inline]
+    fn ask_unseen(&self, patience: Nanos) -> Asked {
+        self.decide(Permits::ONE, patience)
     }
 }
 

@@ -13,7 +13,7 @@ use super::denial::{Denial, DeniedBy, ShownDecision};
 use super::gate::{Denied, Ruling};
 use super::hold::RequestHold;
 use super::no_key::NoKey;
-use super::pass::{FieldsToSend, Pass};
+use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::shown::{Appearance, Limited, ShownLimit};
 use crate::latest::Latest;
 
@@ -83,25 +83,25 @@ impl Described {
         decision: Decision,
         hold: Option<RequestHold>,
     ) -> Ruling {
-        let delay = match decision.verdict {
-            Verdict::AllowAfter(wait) => wait,
-            _ => Nanos::ZERO,
-        };
-        let silent = self.is_silent();
-        if silent && delay == Nanos::ZERO && hold.is_none() {
-            return Ruling::Free;
+        if self.is_silent() && decision.verdict == Verdict::Allow {
+            return Ruling::Pass(Pass { hold, terms: None });
         }
-        let fields = if silent {
+        let terms = Some(self.terms(limited, decision));
+        Ruling::Pass(Pass { hold, terms })
+    }
+
+    #[inline(never)]
+    fn terms(&self, limited: impl FnOnce() -> Limited, decision: Decision) -> PassTerms {
+        let fields = if self.is_silent() {
             FieldsToSend::Nothing
         } else {
             FieldsToSend::Limit(self.shown(limited()), decision)
         };
-        Ruling::Pass(Pass {
-            reporter: None,
+        PassTerms {
+            delay: decision.verdict.wait().unwrap_or(Nanos::ZERO),
             fields,
-            delay,
-            hold,
-        })
+            reporter: None,
+        }
     }
 
     /// Returns the ruling for a request that is denied.

@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::body::LimitedBody;
 use super::gate::Boxed;
 use super::hold::RequestHold;
-use super::pass::Pass;
+use super::pass::{Pass, PassTerms};
 use super::reporter::ResponseCosts;
 use super::settle::Settled;
 use crate::Report;
@@ -41,10 +41,23 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Waiting { settled: Boxed<Settled>, service: S, request: Option<Request<B>> },
-        Serving { #[pin] future: S::Future, pass: Option<Pass> },
+        Serving {
+            #[pin]
+            future: S::Future,
+            hold: Option<RequestHold>,
+            terms: Option<PassTerms>,
+        },
         Refused { response: Option<Response<Vec<u8>>> },
+        // On the heap, so that a request that does not wait is moved in a few words.
+        Waiting { waiting: Box<Waiting<S, B>> },
     }
+}
+
+/// A request that waits, and the service that is ready for it.
+struct Waiting<S, B> {
+    settled: Boxed<Settled>,
+    service: S,
+    request: Option<Request<B>>,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -52,17 +65,23 @@ where
     S: Service<Request<B>>,
 {
     pub(super) fn waiting(settled: Boxed<Settled>, service: S, request: Request<B>) -> Self {
-        let request = Some(request);
-        let state = State::Waiting {
+        let waiting = Box::new(Waiting {
             settled,
             service,
-            request,
-        };
+            request: Some(request),
+        });
+        let state = State::Waiting { waiting };
         Self { state }
     }
 
-    pub(super) fn serving(future: S::Future, pass: Option<Pass>) -> Self {
-        let state = State::Serving { future, pass };
+    #[inline]
+    pub(super) fn serving(future: S::Future, pass: Pass) -> Self {
+        let Pass { hold, terms } = pass;
+        let state = State::Serving {
+            future,
+            hold,
+            terms,
+        };
         Self { state }
     }
 
@@ -80,32 +99,71 @@ where
 {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
+        if let Projected::Serving {
+            future,
+            hold: hold @ (None | Some(RequestHold::Counted(_) | RequestHold::Other(_))),
+            terms: None,
+        } = state.as_mut().project()
+        {
+            let result = ready!(future.poll(context));
+            let served = |body, hold| LimitedBody::served(body, hold, None);
+            // Apart, because moving the bytes of `None`, just written, takes as long as a decision.
+            if hold.is_none() {
+                return Poll::Ready(result.map(|response| response.map(|body| served(body, None))));
+            }
+            let hold = hold.take(); // an error gives back the permits
+            return Poll::Ready(result.map(|response| response.map(|body| served(body, hold))));
+        }
+        state.poll(context)
+    }
+}
+
+impl<S, B, R> State<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    /// Apart from the usual case, which is small enough to be compiled into its caller.
+    #[inline(never)]
+    fn poll(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<LimitedBody<R>>, S::Error>> {
         loop {
-            let next = match state.as_mut().project() {
-                Projected::Waiting {
-                    settled,
-                    service,
-                    request,
-                } => match (ready!(settled.as_mut().poll(context)), request.take()) {
-                    (Settled::Pass(pass), Some(request)) => State::Serving {
-                        future: service.call(request),
-                        pass,
-                    },
-                    (Settled::Refuse(response), _) => State::Refused {
-                        response: Some(response),
-                    },
-                    (Settled::Pass(_), None) => unreachable!("a request is taken once"),
-                },
-                Projected::Serving { future, pass } => {
+            let next = match self.as_mut().project() {
+                Projected::Waiting { waiting } => {
+                    let settled = ready!(waiting.settled.as_mut().poll(context));
+                    match (settled, waiting.request.take()) {
+                        (Settled::Pass(Pass { hold, terms }), Some(request)) => Self::Serving {
+                            future: waiting.service.call(request),
+                            hold,
+                            terms,
+                        },
+                        (Settled::Refuse(response), _) => Self::Refused {
+                            response: Some(response),
+                        },
+                        (Settled::Pass(_), None) => unreachable!("a request is taken once"),
+                    }
+                }
+                Projected::Serving {
+                    future,
+                    hold,
+                    terms,
+                } => {
                     let mut result = ready!(future.poll(context));
-                    let Some(pass) = pass.take() else {
-                        let served = |body| LimitedBody::served(body, None, None);
-                        return Poll::Ready(result.map(|response| response.map(served)));
-                    };
-                    let (hold, costs) = pass.apply(&mut result);
-                    // An error gives back the permits.
+                    let mut hold = hold.take(); // an error gives back the permits
+                    let mut costs = None;
+                    match &mut result {
+                        Ok(response) => costs = answered(response, &mut hold, terms.as_mut()),
+                        Err(_) => {
+                            if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
+                                measured.failed();
+                            }
+                        }
+                    }
                     let served = |body| LimitedBody::served(body, hold, costs);
                     return Poll::Ready(result.map(|response| response.map(served)));
                 }
@@ -114,40 +172,30 @@ where
                     return Poll::Ready(Ok(response.map(LimitedBody::refusal)));
                 }
             };
-            state.set(next);
+            self.set(next);
         }
     }
 }
 
-impl Pass {
-    /// Adds the fields to the response, reports it, and returns the permits that its body holds, and
-    /// the charges that it settles.
-    #[inline(never)]
-    fn apply<R, E>(mut self, result: &mut Result<Response<R>, E>) -> HeldByBody {
-        let mut costs = None;
-        let measured = self.hold.as_mut().and_then(RequestHold::measured);
-        match (result, measured) {
-            (Ok(response), measured) => {
-                if let Some(measured) = measured {
-                    measured.answered(response.status(), response.headers());
-                }
-                if let Some(reporter) = self.reporter.take() {
-                    let own = response.extensions_mut().remove::<Report>();
-                    let own = own.unwrap_or_default();
-                    let own = own.or_status(response.status().as_u16());
-                    costs = (reporter.receive)(own, response.headers()).costs;
-                }
-                self.fields.put_into(response.headers_mut());
-            }
-            (Err(_), Some(measured)) => measured.failed(),
-            (Err(_), None) => {}
-        }
-        (self.hold, costs)
+/// Reports the response, and adds the fields to it. Returns the charges that its body settles.
+fn answered<R>(
+    response: &mut Response<R>,
+    hold: &mut Option<RequestHold>,
+    terms: Option<&mut PassTerms>,
+) -> Option<Box<ResponseCosts>> {
+    if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
+        measured.answered(response.status(), response.headers());
     }
+    let terms = terms?;
+    let costs = terms.reporter.take().and_then(|reporter| {
+        let own = response.extensions_mut().remove::<Report>();
+        let own = own.unwrap_or_default();
+        let own = own.or_status(response.status().as_u16());
+        (reporter.receive)(own, response.headers()).costs
+    });
+    terms.fields.put_into(response.headers_mut());
+    costs
 }
-
-/// Permits to the end of a body, and charges that it settles.
-type HeldByBody = (Option<RequestHold>, Option<Box<ResponseCosts>>);
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where

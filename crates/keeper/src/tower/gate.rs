@@ -39,8 +39,6 @@ pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The decision of a gate.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub enum Ruling {
-    /// It passes, at once, and nothing is held or added to its response.
-    Free,
     /// It passes.
     Pass(Pass),
     /// A limit refuses it, or would if it were enforced.
@@ -79,6 +77,12 @@ pub(super) mod sealed {
         /// Decides about the request with these parts, which may wait in line for `patience`.
         fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked;
 
+        /// Like [`ask`](Self::ask) for a request of one permit, of a gate that does not look at
+        /// requests: to take out the parts, and to put them back, takes as long as to decide.
+        fn ask_unseen(&self, _patience: Nanos) -> Asked {
+            Asked::Unseen
+        }
+
         /// Completes when `span` has passed; at once for a gate that delays no request.
         fn sleep(&self, _span: Nanos) -> Boxed<()> {
             Box::pin(std::future::ready(()))
@@ -88,6 +92,8 @@ pub(super) mod sealed {
     /// A ruling, now or later.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub enum Asked {
+        /// The gate must see the request; only returned by [`ask_unseen`](Ask::ask_unseen).
+        Unseen,
         /// At once.
         Now(Ruling),
         /// When the future is ready; if it is dropped before, nothing was taken.

@@ -22,6 +22,7 @@ use super::hold::RequestHold;
 use super::key_source::KeySource;
 use super::ledger::{Ledger, Lender, new_lease};
 use super::no_key::NoKey;
+use super::pass::Pass;
 use super::shown::Limited;
 use crate::limiter::owned::Lender as _;
 use crate::{KeyedLimiter, LimitKey, Permit, SystemClock, Timer};
@@ -101,7 +102,6 @@ where
         self.ruling(decision, cost, hold)
     }
 
-    #[inline]
     fn ruling(&self, decision: Decision, cost: Permits, hold: Option<RequestHold>) -> Ruling {
         let limited = || Limited::By(self.limiter.algorithm());
         if decision.verdict.allows() {
@@ -176,6 +176,9 @@ where
             )));
         }
         let decision = self.limiter.key(key).decide(cost.get().into());
+        if decision.verdict == Verdict::Allow && self.described.is_silent() {
+            return Asked::Now(Ruling::Pass(Pass::default()));
+        }
         let waits = decision.verdict.retry_after().is_some() && patience > Nanos::ZERO;
         if !waits {
             return Asked::Now(self.ruling(decision, cost, None));

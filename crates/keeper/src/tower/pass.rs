@@ -1,10 +1,10 @@
 //! Pass: a request that may pass, and the fields to add to its response.
 //!
 //! ```text
-//!   Pass --> delay: held back so long
-//!        |-> hold:  to the end of the answer's body
-//!        '-> fields: written when the answer is there; until then the request carries a few
-//!                    words, or nothing if no fields are sent
+//!   Pass --> hold: to the end of the answer's body
+//!        '-> terms, or none for most limits that send no fields
+//!              |-> delay:  held back so long
+//!              '-> fields: written when the answer is there
 //! ```
 
 use std::sync::Arc;
@@ -22,12 +22,26 @@ use crate::Answer;
 const USUAL_FIELDS: usize = 3;
 
 /// A request that may pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Pass {
-    pub(super) fields: FieldsToSend,
-    pub(super) delay: Nanos,
     pub(super) hold: Option<RequestHold>,
+    /// `None` if it passes at once, and its response is returned as it is.
+    pub(super) terms: Option<PassTerms>,
+}
+
+impl Pass {
+    /// Returns how long the request is held back.
+    pub(super) fn delay(&self) -> Nanos {
+        self.terms.as_ref().map_or(Nanos::ZERO, |terms| terms.delay)
+    }
+}
+
+/// The terms on which a request passes.
+#[derive(Debug)]
+pub(super) struct PassTerms {
+    pub(super) delay: Nanos,
+    pub(super) fields: FieldsToSend,
     /// Receives the result of the request.
     pub(super) reporter: Option<Reporter>,
 }

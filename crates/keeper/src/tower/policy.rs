@@ -35,7 +35,7 @@ use super::gate::{Boxed, Denied, Ruling};
 use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use super::ledger::{Ledger, Lender, new_lease};
 use super::no_key::counts_without_address;
-use super::pass::{FieldsToSend, Pass};
+use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::peer::PeerSource;
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
@@ -256,12 +256,12 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
                 reporter,
             });
         }
-        Ruling::Pass(Pass {
-            fields,
+        let terms = Some(PassTerms {
             delay: answer.delay(),
-            hold,
+            fields,
             reporter,
-        })
+        });
+        Ruling::Pass(Pass { hold, terms })
     }
 }
 

@@ -13,6 +13,7 @@ use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
+use super::hold::RequestHold;
 use super::pass::Pass;
 use super::settle::{GateSettings, Settled};
 
@@ -73,30 +74,62 @@ where
         self.inner.poll_ready(context)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let (parts, body) = request.into_parts();
         let LayerContext { gate, settings } = &*self.shared;
+        if settings.cost.is_none() {
+            match gate.ask_unseen(settings.patience) {
+                // Apart from the next case, which would move the bytes of `None`.
+                Asked::Now(Ruling::Pass(Pass {
+                    hold: None,
+                    terms: None,
+                })) => return self.serve(request, None),
+                Asked::Now(Ruling::Pass(Pass { hold, terms: None })) => {
+                    return self.serve(request, hold);
+                }
+                Asked::Now(Ruling::Pass(mut pass)) if pass.delay() == Nanos::ZERO => {
+                    settings.passed_by(&mut pass);
+                    return ResponseFuture::serving(self.inner.call(request), pass);
+                }
+                Asked::Unseen => {}
+                asked => return self.call_otherwise(asked, request),
+            }
+        }
+        let (parts, body) = request.into_parts();
         let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-        let asked = match gate.ask(&parts, cost, settings.patience) {
-            // Apart from the other cases, because moving their values takes longer than deciding.
-            Asked::Now(Ruling::Free) => {
-                settings.passed_free();
-                let future = self.inner.call(Request::from_parts(parts, body));
-                return ResponseFuture::serving(future, None);
+        match gate.ask(&parts, cost, settings.patience) {
+            Asked::Now(Ruling::Pass(Pass {
+                hold: None,
+                terms: None,
+            })) => self.serve(Request::from_parts(parts, body), None),
+            Asked::Now(Ruling::Pass(mut pass)) if pass.delay() == Nanos::ZERO => {
+                settings.passed_by(&mut pass);
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::serving(self.inner.call(request), pass)
             }
-            Asked::Now(Ruling::Pass(pass)) if pass.delay == Nanos::ZERO => {
-                let pass = Some(settings.passed(pass));
-                let future = self.inner.call(Request::from_parts(parts, body));
-                return ResponseFuture::serving(future, pass);
-            }
-            asked => asked,
-        };
-        self.call_otherwise(asked, Request::from_parts(parts, body))
+            asked => self.call_otherwise(asked, Request::from_parts(parts, body)),
+        }
     }
 }
 
 impl<S: Clone, G: Gate> RateLimited<S, G> {
-    /// Answers a request that does not pass at once.
+    /// Serves a request that passes without terms.
+    #[inline]
+    fn serve<B, R>(
+        &mut self,
+        request: Request<B>,
+        hold: Option<RequestHold>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+    {
+        self.shared.settings.passed();
+        let pass = Pass { hold, terms: None };
+        ResponseFuture::serving(self.inner.call(request), pass)
+    }
+
+    /// Answers a request that does not pass at once and without terms. Apart, because moving the
+    /// values of a ruling takes as long as deciding.
     #[inline(never)]
     fn call_otherwise<B, R>(&mut self, asked: Asked, request: Request<B>) -> ResponseFuture<S, B>
     where
@@ -106,7 +139,7 @@ impl<S: Clone, G: Gate> RateLimited<S, G> {
         let grpc = || grpc::content_type(request.headers());
         let settled = match asked {
             Asked::Now(ruling) => match settings.settle(ruling, grpc) {
-                Settled::Pass(pass) if delay_of(pass.as_ref()) == Nanos::ZERO => {
+                Settled::Pass(pass) if pass.delay() == Nanos::ZERO => {
                     return ResponseFuture::serving(self.inner.call(request), pass);
                 }
                 Settled::Refuse(response) => {
@@ -115,13 +148,14 @@ impl<S: Clone, G: Gate> RateLimited<S, G> {
                     return ResponseFuture::refused(response);
                 }
                 Settled::Pass(pass) => {
-                    let delay = gate.sleep(delay_of(pass.as_ref()));
+                    let delay = gate.sleep(pass.delay());
                     Box::pin(async move {
                         delay.await;
                         Settled::Pass(pass)
                     })
                 }
             },
+            Asked::Unseen => unreachable!("a gate that sees the request answers"),
             Asked::Later(asking) => later(Arc::clone(&self.shared), asking, grpc()),
         };
         // The ready service waits; the clone takes its place.
@@ -129,10 +163,6 @@ impl<S: Clone, G: Gate> RateLimited<S, G> {
         let ready = std::mem::replace(&mut self.inner, waits);
         ResponseFuture::waiting(settled, ready, request)
     }
-}
-
-fn delay_of(pass: Option<&Pass>) -> Nanos {
-    pass.map_or(Nanos::ZERO, |pass| pass.delay)
 }
 
 /// Settles a ruling that is not known at once.
@@ -151,9 +181,9 @@ fn later<G: Gate>(
         #[cfg(feature = "tracing")]
         record(&own, &settled);
         if let Settled::Pass(pass) = &settled
-            && delay_of(pass.as_ref()) > Nanos::ZERO
+            && pass.delay() > Nanos::ZERO
         {
-            shared.gate.sleep(delay_of(pass.as_ref())).await;
+            shared.gate.sleep(pass.delay()).await;
         }
         settled
     };
@@ -167,10 +197,7 @@ fn later<G: Gate>(
 fn record(span: &tracing::Span, settled: &Settled) {
     match settled {
         Settled::Pass(pass) => {
-            span.record(
-                "delay_ms",
-                crate::spans::millis(delay_of(pass.as_ref()).into()),
-            );
+            span.record("delay_ms", crate::spans::millis(pass.delay().into()));
             span.record("outcome", "passed");
         }
         Settled::Refuse(_) => {

@@ -17,7 +17,7 @@ use ratekeeper_core::{Mode, Nanos, Permits};
 use super::denial::Denial;
 use super::gate::{Denied, Ruling};
 use super::grpc;
-use super::pass::{FieldsToSend, Pass};
+use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::shown::SHADOW;
 use crate::problem::PROBLEM_JSON;
 
@@ -64,8 +64,7 @@ pub struct Counts {
 
 /// The outcome for a request.
 pub(super) enum Settled {
-    /// It passes; `None` if that is all.
-    Pass(Option<Pass>),
+    Pass(Pass),
     Refuse(Response<Vec<u8>>),
 }
 
@@ -97,30 +96,28 @@ impl GateSettings {
                 call(self.on_refused.as_deref(), &denial);
                 Settled::Refuse(refusal(&denial, fields, grpc()))
             }
-            Ruling::Denied(denied) => Settled::Pass(Some(self.shadowed(denied))),
-            Ruling::Pass(pass) => Settled::Pass(Some(self.passed(pass))),
-            Ruling::Free => {
-                self.passed_free();
-                Settled::Pass(None)
+            Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
+            Ruling::Pass(mut pass) => {
+                self.passed_by(&mut pass);
+                Settled::Pass(pass)
             }
         }
     }
 
-    /// Counts a request that passes, and needs nothing more.
+    /// Counts a request that passes.
     #[inline]
-    pub(super) fn passed_free(&self) {
+    pub(super) fn passed(&self) {
         add(&self.tally.passed);
     }
 
     /// Counts a request that passes, which a layer in shadow mode neither delays nor shows.
     #[inline]
-    pub(super) fn passed(&self, mut pass: Pass) -> Pass {
-        add(&self.tally.passed);
-        if self.mode == Mode::Shadow {
-            pass.fields = FieldsToSend::Nothing;
-            pass.delay = Nanos::ZERO;
+    pub(super) fn passed_by(&self, pass: &mut Pass) {
+        self.passed();
+        if let (Mode::Shadow, Some(terms)) = (self.mode, &mut pass.terms) {
+            terms.fields = FieldsToSend::Nothing;
+            terms.delay = Nanos::ZERO;
         }
-        pass
     }
 
     /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow
@@ -146,10 +143,12 @@ impl GateSettings {
             fields.add(SHADOW, names);
         }
         Pass {
-            fields,
-            delay,
             hold,
-            reporter,
+            terms: Some(PassTerms {
+                delay,
+                fields,
+                reporter,
+            }),
         }
     }
 

@@ -19,6 +19,7 @@ use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
+use super::pass::Pass;
 use super::shown::Limited;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Clock, Limiter, SystemClock, Timer};
@@ -63,7 +64,29 @@ where
     A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn decide(&self, cost: Permits, patience: Nanos) -> Asked {
+        let waits = patience > Nanos::ZERO;
+        if waits && self.limiter.waiting() > 0 {
+            return self.in_line(cost, patience);
+        }
+        let decision = self.limiter.decide(cost.get().into());
+        let lends = self.limiter.show(LimiterAlgorithm::comes_back);
+        if decision.verdict == Verdict::Allow && self.described.is_silent() && !lends {
+            return Asked::Now(Ruling::Pass(Pass::default()));
+        }
+        let hopeless = decision.verdict == Verdict::DenyForever;
+        if !waits || hopeless || decision.verdict.allows() {
+            return Asked::Now(self.ruling(decision, cost));
+        }
+        self.in_line(cost, patience)
+    }
+
+    fn in_line(&self, cost: Permits, patience: Nanos) -> Asked {
+        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
+    }
+
     fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
         let limiter = &self.limiter;
         let shown = || Limited::By(limiter.show(|algorithm| algorithm.clone().into()));
@@ -109,16 +132,12 @@ where
     C: Timer + 'static,
 {
     fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
-        let cost = cost.unwrap_or(Permits::ONE);
-        let waits = patience > Nanos::ZERO;
-        if !waits || self.limiter.waiting() == 0 {
-            let decision = self.limiter.decide(cost.get().into());
-            let hopeless = decision.verdict == Verdict::DenyForever;
-            if !waits || hopeless || decision.verdict.allows() {
-                return Asked::Now(self.ruling(decision, cost));
-            }
-        }
-        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
+        self.decide(cost.unwrap_or(Permits::ONE), patience)
+    }
+
+    #[inline]
+    fn ask_unseen(&self, patience: Nanos) -> Asked {
+        self.decide(Permits::ONE, patience)
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {

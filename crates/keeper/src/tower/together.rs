@@ -33,7 +33,7 @@ use super::key_source::KeySource;
 use super::layer::RateLimitLayer;
 use super::ledger::{Ledger, Lender};
 use super::no_key::NoKey;
-use super::pass::{FieldsToSend, Pass};
+use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::settle::{CostOf, GateSettings};
 use super::shown::Limited;
 use crate::at_once::poll_once;
@@ -250,12 +250,12 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         } else {
             FieldsToSend::Limits(shown)
         };
-        Ruling::Pass(Pass {
-            fields,
+        let terms = Some(PassTerms {
             delay: delay.unwrap_or(Nanos::ZERO),
-            hold,
+            fields,
             reporter: None,
-        })
+        });
+        Ruling::Pass(Pass { hold, terms })
     }
 }
 
