@@ -118,7 +118,7 @@ impl Recorder {
             let record = limits.get(outcome.rule.limit.id.index());
             if let Some(Some(record)) = record {
                 let key = self.hasher.hash_one(outcome.key.as_bytes());
-                let cost = u32::try_from(u64::from(cost)).unwrap_or(u32::MAX);
+                let cost = u32::try_from(cost).unwrap_or(u32::MAX);
                 record.ring.lock().push(key, cost, answer.decided_at());
             }
         }

@@ -162,7 +162,7 @@ fn decided_again(
 fn denied(algorithm: &AnyAlgorithm, requests: &[RecordedRequest], now: Time) -> u64 {
     let mut state = AnyState::default();
     let denies = |request: &&RecordedRequest| {
-        let cost = Permits::saturating_from(request.cost.into());
+        let cost = Permits::new(request.cost.into());
         let decision = algorithm.decide(&mut state, request.at(now), cost);
         !decision.verdict.allows()
     };

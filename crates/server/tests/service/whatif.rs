@@ -67,7 +67,7 @@ fn replayed(algorithm: &AnyAlgorithm, asked: &[Asked]) -> Value {
     let (mut denied, mut keys) = (0, BTreeSet::new());
     for Asked { key, at, cost } in asked {
         let state = states.entry(key).or_default();
-        let decision = algorithm.decide(state, *at, Permits::new(*cost));
+        let decision = algorithm.decide(state, *at, Permits::new(u64::from(*cost)));
         if !decision.verdict.allows() {
             denied += 1;
             keys.insert(key);

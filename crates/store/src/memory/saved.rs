@@ -174,7 +174,7 @@ impl<'a> SectionWriter<'a> {
     }
 
     fn put_state<A: Listed>(&mut self, algorithm: &A, state: &A::State, now: Time) {
-        put_number(algorithm.usage(state, now).get().into(), self.out);
+        put_number(algorithm.usage(state, now).get(), self.out);
         let ban = match algorithm.look(state, now, Permits::ZERO).verdict {
             Verdict::Banned { retry_after } | Verdict::Ban { retry_after } => retry_after,
             _ => Nanos::ZERO,
@@ -282,7 +282,7 @@ impl MemoryStore {
             let saved = SavedState {
                 form,
                 then,
-                used: Permits::saturating_from(used),
+                used: Permits::new(used),
                 ban,
                 state: &bytes,
             };
