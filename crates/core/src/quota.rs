@@ -161,9 +161,8 @@ impl Quota {
     }
 
     const fn every(permits: u64, per: Nanos) -> Self {
-        let permits = match countable(Permits::new(permits)) {
-            Ok(permits) => permits,
-            Err(_) => panic!("a quota has 1 to 2^53 - 1 permits"),
+        let Ok(permits) = countable(Permits::new(permits)) else {
+            panic!("a quota has 1 to 2^53 - 1 permits");
         };
         Self {
             permits,

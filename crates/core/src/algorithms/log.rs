@@ -104,9 +104,8 @@ impl Log {
     /// [`Error::LogTooLarge`] for more than [`MAX_PERMITS`], [`Error::WindowTooLong`] for a
     /// span of more than 146 years.
     pub fn sliding(quota: Quota) -> Result<Self, Error> {
-        let permits = match u32::try_from(quota.permits().get()) {
-            Ok(permits @ ..=MAX_PERMITS) => permits,
-            _ => return Err(Error::LogTooLarge),
+        let Ok(permits @ ..=MAX_PERMITS) = u32::try_from(quota.permits().get()) else {
+            return Err(Error::LogTooLarge);
         };
         if quota.per() > MAX_SPAN {
             return Err(Error::WindowTooLong);
