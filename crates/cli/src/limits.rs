@@ -90,8 +90,8 @@ pub(crate) fn alert(rule: &Rule) -> Option<String> {
     Some(format!(
         "starts once more than {} of {} ({}%) are used, or requests are refused, for {}; ends when \
          no longer",
-        words::count(level.into()),
-        words::count(rule.quota.get().into()),
+        words::count(level),
+        words::count(rule.quota.get()),
         alert.above_percent,
         words::span(alert.hold)
     ))
@@ -221,7 +221,7 @@ pub(crate) fn at_least(rule: &Rule) -> String {
     };
     let client = match (rule.keeps_to, rule.limit.algorithm.concurrency()) {
         (_, Some(limit)) => {
-            let at_once = u64::from(limit.capacity().get());
+            let at_once = limit.capacity().get();
             format!("never has more than {} in flight", words::count(at_once))
         }
         (Some(quota), None) => {
@@ -232,7 +232,7 @@ pub(crate) fn at_least(rule: &Rule) -> String {
             };
             format!(
                 "{sends} at most {}{permits} in any {}",
-                words::count(quota.permits().get().into()),
+                words::count(quota.permits().get()),
                 words::span(quota.per())
             )
         }
@@ -255,7 +255,7 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
 
 fn admitted(rule: &Rule) -> String {
     if let Some(limit) = rule.limit.algorithm.concurrency() {
-        let at_once = u64::from(limit.capacity().get());
+        let at_once = limit.capacity().get();
         return format!(
             "at most {} in flight at once; the permits of a crashed holder return after {}",
             words::count(at_once),
@@ -277,7 +277,7 @@ fn admitted(rule: &Rule) -> String {
         Some((places, longest)) => format!(
             "{within_span}; {} at once, {} more wait up to {}",
             words::count(at_once),
-            words::count(places.get().into()),
+            words::count(places.get()),
             words::span(longest)
         ),
         None if at_once == within => within_span,
@@ -304,7 +304,7 @@ impl Worst {
         let plain = estimated.then(|| algorithm.clone().with_patience(Nanos::ZERO));
         let algorithm = plain.as_ref().unwrap_or(algorithm);
         let waiting = algorithm.queue();
-        let places = waiting.map_or(0, |(places, _)| u64::from(places.get()));
+        let places = waiting.map_or(0, |(places, _)| places.get());
         Self {
             within: algorithm.bound(span),
             span,

@@ -138,7 +138,7 @@ fn no_rate_is_exceeded_in_the_long_run() {
             let left = gcra.look(&tat, at, Permits::ZERO).remaining;
             let decision = gcra.decide(&mut tat, at, left);
             assert_eq!(decision.verdict, Verdict::Allow);
-            taken += u64::from(left.get());
+            taken += left.get();
             let wait = gcra
                 .look(&tat, at, Permits::ONE)
                 .verdict

@@ -605,7 +605,7 @@ proptest! {
         for from in 0..leaving.len() {
             let mut sum = 0;
             for &(to, cost) in &leaving[from..] {
-                sum += u64::from(cost.get());
+                sum += cost.get();
                 // A late reader of the clock leaves by its own clock: two late steps early.
                 let span = to.since(leaving[from].0) + nanos(1 + 600);
                 prop_assert!(sum <= plain.bound(span), "{leaving:?}");

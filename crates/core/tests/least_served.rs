@@ -29,7 +29,7 @@ where
     A: Algorithm,
     A::State: Hash + Eq,
 {
-    let most = u64::from(kept.permits().get());
+    let most = kept.permits().get();
     let span = usize::try_from(kept.per().as_nanos()).unwrap();
     let (served_weight, sent_weight) = (share.of().cast_signed(), share.served().cast_signed());
     // State, and the numbers sent in the last span less a tick, oldest first.
@@ -102,7 +102,7 @@ fn a_client_that_keeps_to_a_token_bucket_or_a_window_is_served_always() {
     for (n, p) in NUMBERS {
         let (kept, zero) = (quota(n, p), Nanos::ZERO);
         let all = |share| assert_eq!(share, Share::ALL, "{kept}");
-        if p.is_multiple_of(u64::from(n)) {
+        if p.is_multiple_of(n) {
             all(exact(
                 &Gcra::token_bucket(kept).unwrap(),
                 kept,
@@ -125,7 +125,7 @@ fn a_client_that_keeps_to_a_token_bucket_or_a_window_is_served_always() {
             let every = Nanos::from_nanos(p);
             let first = Interval::from_first(whole, refill, every).unwrap();
             let clock = Interval::on_grid(whole, refill, every, Nanos::ZERO).unwrap();
-            let kept = quota(n, p * u64::from(n.div_ceil(refill.get())));
+            let kept = quota(n, p * n.div_ceil(refill.get()));
             if kept.per() <= Nanos::from_nanos(12) {
                 let spans = kept.per().as_nanos();
                 all(exact(&first, kept, 3 * spans, &[0], spans));
@@ -149,7 +149,7 @@ fn a_leaky_bucket_serves_one_of_a_burst_and_its_queue() {
         for queue in 0..=n {
             let leaky = Gcra::leaky_queue(kept, Permits::new(queue)).unwrap();
             let share = exact(&leaky, kept, 3 * p, &[0], p);
-            assert_eq!(share, Share::new(1 + u64::from(queue), u64::from(n)));
+            assert_eq!(share, Share::new(1 + queue, n));
         }
     }
 }
@@ -188,7 +188,7 @@ fn a_hybrid_turns_smooth_at_the_end_of_a_full_quota() {
         let kept = quota(n, p);
         let hybrid = Hybrid::quota_linear(kept).unwrap();
         let share = exact(&hybrid, kept, 3 * p, &[0], p);
-        assert_eq!(share, Share::new(u64::from(n) + 1, 2 * u64::from(n)));
+        assert_eq!(share, Share::new(n + 1, 2 * n));
     }
 }
 

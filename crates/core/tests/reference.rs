@@ -325,7 +325,7 @@ fn beside<A: Refund + std::fmt::Debug>(
 fn windows_decide_as_a_list_of_all_events_does() {
     for seed in seeds(400) {
         let per = 1 + seed % 23;
-        let permits = 1 + u64::try_from(seed % 7).unwrap();
+        let permits = 1 + seed % 7;
         let (quota, phase) = (quota(permits, per), seed % per);
         let events = laws::random_life(seed, 60, Nanos::from_nanos(2 * per), Permits::new(permits));
         let start = 200; // before that a clock that steps back would reach its zero
@@ -433,15 +433,15 @@ proptest! {
     #[test]
     fn a_token_bucket_is_gcra(steps in any_steps(), permits in 1_u64..9, burst in 1_u64..9) {
         // Spans that divide: GCRA's interval is then exact.
-        let per = 840 * u64::from(permits);
+        let per = 840 * permits;
         let quota = quota(permits, per).with_burst(Permits::new(burst)).unwrap();
         let gcra = Gcra::token_bucket(quota).unwrap();
-        let (permits, burst) = (u64::from(permits), u64::from(burst));
+        let (permits, burst) = (permits, burst);
         let (mut tat, mut tokens, mut now) = (Tat::default(), burst * per, 0);
         for (wait, cost) in steps {
             now += wait;
             tokens = (tokens + wait * permits).min(burst * per);
-            let price = u64::from(cost) * per;
+            let price = cost * per;
             let verdict = if price <= tokens {
                 tokens -= price;
                 Verdict::Allow
@@ -466,7 +466,7 @@ proptest! {
     /// A level rises with each request and leaks away; a queue is a level of 1 that waits.
     #[test]
     fn a_leaky_bucket_is_gcra(steps in any_steps(), permits in 1_u64..9, size in 1_u64..9) {
-        let per = 840 * u64::from(permits);
+        let per = 840 * permits;
         let quota = quota(permits, per).with_burst(Permits::new(size)).unwrap();
         let meter = Gcra::leaky_meter(quota).unwrap();
         let queue = Gcra::leaky_queue(quota, Permits::new(size - 1)).unwrap();
@@ -475,8 +475,8 @@ proptest! {
         for (wait, cost) in steps {
             now += wait;
             level = u64::saturating_sub(level, wait);
-            let height = level + u64::from(cost) * interval;
-            let allowed = height <= u64::from(size) * interval;
+            let height = level + cost * interval;
+            let allowed = height <= size * interval;
             if allowed {
                 level = height;
             }

@@ -30,7 +30,7 @@ fn life(seed: u64, scale: u64, most: u64) -> Vec<(u64, u64)> {
 fn ask<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64) -> (bool, u64) {
     let cost = Permits::new(cost);
     let decision = algorithm.decide(state, Time::from_nanos(now), cost);
-    (decision.verdict.allows(), decision.remaining.get().into())
+    (decision.verdict.allows(), decision.remaining.get())
 }
 
 #[test]

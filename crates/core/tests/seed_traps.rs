@@ -159,8 +159,8 @@ fn seed_003_a_permit_due_at_the_end_of_the_window_is_granted() {
         let hybrid = Hybrid::quota_linear(quota).unwrap();
         let mut state = HybridState::default();
         let _ = hybrid.decide(&mut state, at(0), Permits::new(permits));
-        for due in 0..u64::from(10 * permits) {
-            let due = per + (due * per).div_ceil(u64::from(permits));
+        for due in 0..(10 * permits) {
+            let due = per + (due * per).div_ceil(permits);
             let mut ask = |now| hybrid.decide(&mut state, at(now), Permits::ONE).verdict;
             let retry_after = Nanos::from_nanos(1);
             assert_eq!(ask(due - 1), Verdict::Deny { retry_after }, "{permits}");

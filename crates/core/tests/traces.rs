@@ -94,7 +94,7 @@ fn rows<A: Algorithm + Debug>(
         let context = || format!("{} at {row:?}\n{algorithm:?}\n{state:?}", line["id"]);
         assert_eq!(decision.verdict.allows(), row[2] == 1, "{}", context());
         if let Some(left) = left(row) {
-            assert_eq!(u64::from(decision.remaining.get()), left, "{}", context());
+            assert_eq!(decision.remaining.get(), left, "{}", context());
         }
     }
     rows.len()
@@ -138,7 +138,7 @@ fn classic_algorithms_decide_as_recorded() {
     let mut operations = 0;
     for line in lines(include_str!("traces/classic_sample.jsonl")) {
         let quota = quota(&line, 1_000_000);
-        let limit = u64::from(quota.permits().get());
+        let limit = quota.permits().get();
         let name = line["algorithm"].as_str().unwrap();
         operations += match (name, line["variant"].as_str().unwrap()) {
             ("LeakyBucket", "corrected") => {
@@ -430,7 +430,7 @@ fn linear(line: &Value) -> usize {
     let abuse = (1..=1_000_u32).find(|&hundredth| f64::from(hundredth) >= abuse);
     let abuse = u64::from(abuse.unwrap());
     let step = 3 * 1_000_000; // divided by every factor there is
-    let per = Nanos::from_nanos(step * abuse * u64::from(quota.get()));
+    let per = Nanos::from_nanos(step * abuse * quota.get());
     let bucket = Gcra::token_bucket(Quota::new(quota, per).unwrap()).unwrap();
     let (mut tat, mut passed) = (Tat::default(), 0);
     while bucket
@@ -444,7 +444,7 @@ fn linear(line: &Value) -> usize {
     {
         passed += 1;
     }
-    let formula = 1 + u64::from(quota.get() - 1) * abuse / (abuse - 100);
+    let formula = 1 + (quota.get() - 1) * abuse / (abuse - 100);
     assert_eq!(passed, formula, "{line}");
     assert_eq!(
         passed,

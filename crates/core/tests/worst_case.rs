@@ -319,7 +319,7 @@ fn bounds_hold_for_all_small_parameters() {
             let quota_reset = QuotaReset::new(quota(n, p)).unwrap();
             check(&fixed, p, 4 * p, Bound::Exact);
             // A permit in each nanosecond: its part of the last one counts for one.
-            let dense = u64::from(n) >= p;
+            let dense = n >= p;
             check(
                 &two_window,
                 p,
@@ -327,7 +327,7 @@ fn bounds_hold_for_all_small_parameters() {
                 if dense { Bound::Holds } else { Bound::Exact },
             );
             check(&quota_reset, p, 4 * p, Bound::Exact);
-            if u64::from(n) + p < 13 {
+            if n + p < 13 {
                 check_anywhere(&Log::sliding(quota(n, p)).unwrap(), p, 4 * p, Bound::Exact);
             }
             check_anywhere(&hybrid(n, p), 2 * p, 4 * p, Bound::Holds);
@@ -339,7 +339,7 @@ fn bounds_hold_for_all_small_parameters() {
                 check(&from_first.unwrap(), p, 4 * p, Bound::Holds);
             }
             // An interval of 2.3 ticks is met by a request every 3 unless there is a burst.
-            let whole = p.is_multiple_of(u64::from(n));
+            let whole = p.is_multiple_of(n);
             let paced = if whole { Bound::Exact } else { Bound::Holds };
             check(&bucket(n, p, 1), p, 4 * p, paced);
             check(&bucket(n, p, n), p, 4 * p, Bound::Exact);
@@ -457,11 +457,7 @@ fn a_hybrid_is_no_more_generous_than_a_quota_reset() {
                     .zip(&reset)
                     .all(|(hybrid, reset)| hybrid <= reset)
             );
-            assert_eq!(
-                hybrid[1],
-                u64::from(2 * n - 2).max(n.into()),
-                "within 2 ticks"
-            );
+            assert_eq!(hybrid[1], (2 * n - 2).max(n), "within 2 ticks");
         }
     }
 }
@@ -486,10 +482,7 @@ fn full_sub_buckets_keep_the_limit_in_every_span() {
         let window = sub_buckets(n, p, count, Edge::Full);
         let period = p.div_ceil(u64::from(count)) * u64::from(count);
         let worst = check(&window, period, p, Bound::Exact);
-        assert!(
-            worst.iter().all(|&most| most == u64::from(n)),
-            "{window:?}: {worst:?}"
-        );
+        assert!(worst.iter().all(|&most| most == n), "{window:?}: {worst:?}");
     }
 }
 

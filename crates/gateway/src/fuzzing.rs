@@ -118,12 +118,14 @@ fn check_connection(form: &Form, headers: &HeaderMap) {
         assert_eq!(values.next(), None);
         first
     });
-    let is_right = match (form, words) {
-        (Form::Http1, [Some(b"te"), None, Some(b"trailers")])
-        | (Form::Http1, [Some(b"upgrade"), Some(b"websocket"), None])
-        | (Form::Http2(..), [None, None, Some(b"trailers")])
-        | (_, [None, None, None]) => true,
-        _ => false,
+    let is_right = match form {
+        Form::Http1 => matches!(
+            words,
+            [Some(b"te"), None, Some(b"trailers")]
+                | [Some(b"upgrade"), Some(b"websocket"), None]
+                | [None, None, None]
+        ),
+        Form::Http2(..) => matches!(words, [None, None, Some(b"trailers") | None]),
     };
     assert!(is_right, "{form:?}: {headers:?}");
 }

@@ -215,7 +215,7 @@ fn policy_item(report: &LimitReport<'_>, list: &mut FieldValue) {
 /// `;r=0;t=37`: after `t` seconds more than `r` may be used, if no other request is charged
 /// meanwhile. A level has no `t`.
 fn limit_item(report: &LimitReport<'_>, list: &mut FieldValue) {
-    list.push("\";r=", report.decision.remaining.get().into());
+    list.push("\";r=", report.decision.remaining.get());
     if let Some(span) = report.more_after {
         list.push(";t=", span.as_secs_ceil());
     }
@@ -225,12 +225,9 @@ fn legacy(tightest: &LimitReport<'_>) -> [(&'static str, u64); 4] {
     let decision = tightest.decision;
     let used = tightest.quota - decision.remaining;
     [
-        (names::X_RATELIMIT_LIMIT, tightest.quota.get().into()),
-        (
-            names::X_RATELIMIT_REMAINING,
-            decision.remaining.get().into(),
-        ),
-        (names::X_RATELIMIT_USED, used.get().into()),
+        (names::X_RATELIMIT_LIMIT, tightest.quota.get()),
+        (names::X_RATELIMIT_REMAINING, decision.remaining.get()),
+        (names::X_RATELIMIT_USED, used.get()),
         (
             names::X_RATELIMIT_RESET,
             decision.reset_after.as_secs_ceil(),

@@ -68,7 +68,7 @@ impl LimitReport<'_> {
     /// calendar. For a window under a second, returns the quota of one second if a whole number of
     /// windows makes a second, else no window.
     pub fn quota_per_window(&self) -> (u64, Option<u64>) {
-        let quota = u64::from(self.quota.get());
+        let quota = self.quota.get();
         match self.window {
             None => (quota, None),
             Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
@@ -91,8 +91,8 @@ impl LimitReport<'_> {
 
     /// Sort key, the greatest first: longest wait, then the least share left.
     pub(crate) fn tightness(&self) -> (Nanos, u64) {
-        let quota = u64::from(self.quota.get()).max(1);
-        let left = u64::from(self.decision.remaining.get());
+        let quota = self.quota.get().max(1);
+        let left = self.decision.remaining.get();
         let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more
         (wait(&self.decision), used_ppm)
     }

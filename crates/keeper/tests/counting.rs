@@ -147,7 +147,7 @@ fn at_most_so_many_values_pass_in_a_window() {
                 *other += u64::from(path == "/both");
             }
             let left = most - values.len();
-            assert_eq!(remaining(&answer)[0] as usize, left, "{values:?}");
+            assert_eq!(remaining(&answer)[0], left as u64, "{values:?}");
             refused[0] += u64::from(!room);
             refused[1] += u64::from(room && !other_room);
         }
@@ -282,7 +282,7 @@ fn requests_without_priority_never_take_the_last_part() {
         for _ in 0..5_000 {
             let step = random.below(500);
             keeper.clock().advance(Nanos::from_millis(step));
-            let cost = Permits::new(1 + u64::try_from(random.below(4)).unwrap());
+            let cost = Permits::new(1 + random.below(4));
             let with = |path, cost| Facts {
                 cost: Some(cost),
                 ..facts(path, &[])

@@ -158,13 +158,12 @@ impl Life {
             _ => self.below(3),
         };
         self.keeper.clock().advance(Nanos::from_nanos(wait));
-        let most = u64::from(self.most);
+        let most = self.most;
         let cost = if self.below(3) > 0 {
             1
         } else {
             1 + self.below(most)
         };
-        let cost = u64::try_from(cost).unwrap();
         let answer = self.ask(cost);
         let promise = self.check_promise(&answer, cost);
         if let Some(seconds) = promise.retry_after
@@ -194,9 +193,7 @@ fn read(answer: &Answer) -> Promise {
             .map(|(_, value)| value.parse().unwrap())
     };
     Promise {
-        left: parameter("r")
-            .and_then(|left: u64| u64::try_from(left).ok())
-            .unwrap(),
+        left: parameter("r").unwrap(),
         more_after: parameter("t"),
         retry_after: field("retry-after").map(|seconds| seconds.parse().unwrap()),
         reset_after: field("x-ratelimit-reset").unwrap().parse().unwrap(),

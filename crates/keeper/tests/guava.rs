@@ -81,10 +81,6 @@ fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
-fn permits(value: &Value) -> u64 {
-    u64::try_from(number(value)).unwrap()
-}
-
 fn timeout(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0)) // below zero is none
 }
@@ -118,14 +114,14 @@ fn perform(caller: &Caller, op: &Value) {
     match op["op"].as_str().unwrap() {
         "advance" => caller.advance(number(&op["us"])),
         "acquire" => {
-            let slept = limiter.acquire(permits(&op["n"])).as_micros();
+            let slept = limiter.acquire(number(&op["n"])).as_micros();
             let slept = u64::try_from(slept).unwrap();
             assert_eq!(slept, number(&op["slept_us"]), "{op}");
             assert_eq!(caller.slept(), slept, "{op}");
         }
         "tryAcquire" => {
             let timeout = timeout(op["timeout_us"].as_i64().unwrap());
-            let ok = limiter.try_acquire(permits(&op["n"]), timeout);
+            let ok = limiter.try_acquire(number(&op["n"]), timeout);
             assert_eq!(ok, op["ok"].as_bool().unwrap(), "{op}");
             assert_eq!(caller.slept(), number(&op["slept_us"]), "{op}");
         }

@@ -100,7 +100,7 @@ impl fmt::Display for Rate {
 
 /// Returns the moments of `number` checks, counted from the first.
 pub fn moments(number: u32, rate: Rate, pattern: ArrivalPattern, seed: u64) -> Vec<Nanos> {
-    let checks = u64::from(rate.checks);
+    let checks = rate.checks;
     let indexes = 0..u64::from(number);
     match pattern {
         ArrivalPattern::Steady => indexes.map(|index| rate.moment(index)).collect(),

@@ -134,7 +134,7 @@ impl Report {
             }
             most = most.max(index + 1 - first);
         }
-        Some(most as u64 * u64::from(self.cost.get()))
+        Some(most as u64 * self.cost.get())
     }
 }
 

@@ -85,7 +85,7 @@ fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
-        cost: Permits::new(cost),
+        cost: Permits::from(cost),
         mode: Mode::Enforce,
     }
 }
@@ -208,7 +208,7 @@ fn left(before: AnyAlgorithm, cost: u32, after: AnyAlgorithm) -> u64 {
     let bytes = saved(&first, &[limit(0, before)], THEN);
     let after = [limit(0, after)];
     let (store, _) = restored(&bytes, &after, THEN);
-    look(&store, &after[0], b"ada").remaining.get().into()
+    look(&store, &after[0], b"ada").remaining.get()
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn evictions_and_sweeps_never_admit_more() {
             0 => (0..2000).for_each(|_| store.sweep(NOW)),
             flooder if flooder % 2 == 0 => {
                 for number in 0..2000_u32 {
-                    let key = (u64::from(flooder) << 32) + u64::from(number);
+                    let key = (flooder << 32) + u64::from(number);
                     let _ = store.decide_now(&[charge(&limit, &key.to_le_bytes(), 10)], NOW);
                 }
             }

@@ -42,7 +42,7 @@ impl Plans {
     fn change(&self, name: &str, from: Plan, to: Plan) {
         let old = self.of(from).key(name);
         let charged = QUOTAS[from as usize].burst_size() - old.peek().remaining;
-        let used = charged.get().into();
+        let used = charged.get();
         self.of(to).key(name).settle(Settlement { taken: 0, used });
         old.reset();
     }

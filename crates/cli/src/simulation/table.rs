@@ -239,7 +239,7 @@ pub(crate) fn reason(report: &Report) -> Option<String> {
         ),
         Stop::NeverFits { capacity } => format!(
             "no request is ever admitted: its cost is above the capacity of the limit ({})",
-            words::count(capacity.get().into())
+            words::count(capacity.get())
         ),
         Stop::TooMany => format!(
             "after {} decisions, the maximum: too many attempts, most of them refused",

@@ -511,7 +511,7 @@ mod tests {
             let mut now = Time::from_nanos(random.next() >> 8);
             for _ in 0..8 {
                 now = now + Nanos::from_nanos(random.below(per.as_nanos() / 2 + 2));
-                let cost = Permits::new(1 + random.below(permits.get().into()));
+                let cost = Permits::new(1 + random.below(permits.get()));
                 let denied = limit.decide(&mut level, now, cost);
                 let Some(wait) = denied.verdict.retry_after() else {
                     continue;
@@ -579,7 +579,7 @@ mod tests {
                 (ExponentialState::default(), Tat::default(), Time::ZERO);
             for _ in 0..20_000 {
                 now = now + Nanos::from_nanos(random.below(quota.per().as_nanos() / 5 + 2));
-                let cost = Permits::new(1 + random.below(quota.permits().get().into()) / 2);
+                let cost = Permits::new(1 + random.below(quota.permits().get()) / 2);
                 let mut denied = limit.decide(&mut level, now, cost);
                 if random.below(2) == 0
                     && let Some(wait) = denied.verdict.retry_after()

@@ -500,7 +500,7 @@ mod tests {
             if next.since(start) >= span {
                 let last = limit.decide(&mut before.clone(), now, limit.capacity());
                 assert!(last.verdict.allows());
-                return admitted - 1 + u64::from(limit.capacity().get());
+                return admitted - 1 + limit.capacity().get();
             }
         }
     }

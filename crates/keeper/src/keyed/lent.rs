@@ -174,13 +174,7 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     ) -> bool {
         let desk = self.desk(key);
         let lending = Lending { desk, lease };
-        let waited = wait(
-            lending,
-            &self.clock,
-            cost.get().into(),
-            Until::Span(patience),
-        )
-        .await;
+        let waited = wait(lending, &self.clock, cost.get(), Until::Span(patience)).await;
         matches!(waited, Ok(Some(_)))
     }
 }

@@ -41,7 +41,7 @@ impl Grant {
 
     /// Returns the largest cost that would still be allowed at the moment of the decision.
     pub fn remaining(&self) -> u64 {
-        self.decision.remaining.get().into()
+        self.decision.remaining.get()
     }
 
     /// Returns the span after which the limit acts as if it had never seen a request.

@@ -74,7 +74,7 @@ impl WaitLine {
         }
         let number = queue.next;
         queue.next += 1;
-        queue.permits += u64::from(cost.get());
+        queue.permits += cost.get();
         let waker = waker.clone();
         queue.by_number.insert(number, Waiter { cost, waker });
         self.length.store(queue.by_number.len(), Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl WaitLine {
     pub(crate) fn leave(&self, mut queue: LockGuard<'_, Waiters>, number: u64) {
         let was_first = queue.is_first(number);
         if let Some(left) = queue.by_number.remove(&number) {
-            queue.permits -= u64::from(left.cost.get());
+            queue.permits -= left.cost.get();
         }
         self.length.store(queue.by_number.len(), Ordering::Relaxed);
         let first = queue.first();
@@ -111,7 +111,7 @@ impl Waiters {
 
     /// Returns the total cost of all waiters, and `cost` after them.
     pub(crate) fn total_with(&self, cost: Permits) -> Permits {
-        Permits::new(self.permits + u64::from(cost.get()))
+        Permits::new(self.permits + cost.get())
     }
 
     pub(crate) fn is_first(&self, number: u64) -> bool {

@@ -192,7 +192,7 @@ impl<D: Waitable> Turn<D> {
     }
 
     fn too_large(&self) -> WaitError {
-        WaitError::too_large(self.cost.get().into(), self.desk.capacity())
+        WaitError::too_large(self.cost.get(), self.desk.capacity())
     }
 }
 

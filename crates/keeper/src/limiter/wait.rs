@@ -50,7 +50,7 @@ pub enum WaitError {
 
 impl WaitError {
     pub(super) fn too_large(cost: u64, capacity: Permits) -> Self {
-        let capacity = capacity.get().into();
+        let capacity = capacity.get();
         Self::TooLarge { cost, capacity }
     }
 }

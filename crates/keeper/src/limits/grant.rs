@@ -47,7 +47,7 @@ impl LimitsGrant {
         }
         let refusals = charged.iter().zip(&decisions.each);
         let refusals = refusals.filter_map(|(charged, decision)| {
-            let refused = Grant::of(*decision, charged.cost.get().into()).err()?;
+            let refused = Grant::of(*decision, charged.cost.get()).err()?;
             Some((&charged.limit().name, refused))
         });
         // The store answered that one of them refuses.

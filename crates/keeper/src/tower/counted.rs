@@ -136,7 +136,7 @@ impl<P: Places> Counted<P> {
         };
         let until = Until::Span(patience);
         let needed = self.places.needed(cost);
-        let waited = wait(&turn, self.places.clock(), needed.get().into(), until).await;
+        let waited = wait(&turn, self.places.clock(), needed.get(), until).await;
         match (waited, turn.hold.into_inner()) {
             (Ok(Some(_)), hold @ Some(_)) => self.passes(hold),
             _ => self.refused(cost),

@@ -136,7 +136,7 @@ where
         let granted = self
             .limiter
             .key(&key)
-            .try_acquire(cost.get().into(), patience.into())
+            .try_acquire(cost.get(), patience.into())
             .await;
         let decided = match granted {
             Ok(Some(_waited)) => Decision {
@@ -175,7 +175,7 @@ where
                 patience,
             )));
         }
-        let decision = self.limiter.key(key).decide(cost.get().into());
+        let decision = self.limiter.key(key).decide(cost.get());
         if decision.verdict == Verdict::Allow && self.described.is_silent() {
             return Asked::Now(Ruling::Pass(Pass::default()));
         }

@@ -95,7 +95,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
                 }
                 Some((rule, CostSource::Header(name))) => {
                     match amount(one_value(fields, name), rule) {
-                        Some(cost) => report = report.cost_of(charge.rule(), cost.get().into()),
+                        Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                         None => reported.unsettled += 1,
                     }
                 }
@@ -140,7 +140,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         for (charge, value) in charges.iter().zip(values) {
             let rule = policy.rule(charge.rule());
             match rule.and_then(|rule| amount(value.as_deref(), rule)) {
-                Some(cost) => report = report.cost_of(charge.rule(), cost.get().into()),
+                Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                 None => unsettled += 1,
             }
         }

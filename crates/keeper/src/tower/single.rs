@@ -71,7 +71,7 @@ where
         if waits && self.limiter.waiting() > 0 {
             return self.in_line(cost, patience);
         }
-        let decision = self.limiter.decide(cost.get().into());
+        let decision = self.limiter.decide(cost.get());
         let lends = self.limiter.show(LimiterAlgorithm::comes_back);
         if decision.verdict == Verdict::Allow && self.described.is_silent() && !lends {
             return Asked::Now(Ruling::Pass(Pass::default()));
@@ -111,10 +111,7 @@ where
     }
 
     async fn wait(self, cost: Permits, patience: Nanos) -> Ruling {
-        let granted = self
-            .limiter
-            .try_acquire(cost.get().into(), patience.into())
-            .await;
+        let granted = self.limiter.try_acquire(cost.get(), patience.into()).await;
         let decision = match granted {
             Ok(Some(_waited)) => Decision {
                 verdict: Verdict::Allow,

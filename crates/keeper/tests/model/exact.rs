@@ -136,7 +136,7 @@ impl Model {
                 Ok(waited)
             } else {
                 Err(ratekeeper::WaitError::TooLarge {
-                    cost: first.cost.into(),
+                    cost: first.cost,
                     capacity: self.bucket.capacity(),
                 })
             };
@@ -173,7 +173,7 @@ impl Model {
         }
         if !self.bucket.holds(cost) {
             let error = ratekeeper::WaitError::TooLarge {
-                cost: cost.into(),
+                cost,
                 capacity: self.bucket.capacity(),
             };
             return self.done.push((task, now, Err(error)));
@@ -219,7 +219,7 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
         let context = || format!("verb {at}: {verb:?} at {now:?}");
         match verb {
             Verb::Check(cost) => {
-                let allowed = limiter.check_n(cost.into()).is_ok();
+                let allowed = limiter.check_n(cost).is_ok();
                 let free = cost == 0 || model.line.is_empty();
                 let wait = model.bucket.wait(now, cost.into());
                 let expected = free && (wait == Nanos::ZERO);
@@ -231,7 +231,7 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
             Verb::Acquire(cost, patience) => {
                 let half = Nanos::from_micros(500);
                 let patience = patience.map_or(Nanos::MAX, |span| Nanos::from_millis(span) + half);
-                tasks.start(started, limiter.try_acquire(cost.into(), patience.into()));
+                tasks.start(started, limiter.try_acquire(cost, patience.into()));
                 model.acquire(started, now, cost, patience);
                 started += 1;
             }
@@ -243,7 +243,7 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
             }
             Verb::Reserve(cost, longest) => {
                 let longest = Nanos::from_millis(longest);
-                let wait = limiter.reserve(cost.into(), longest.into()).wait();
+                let wait = limiter.reserve(cost, longest.into()).wait();
                 let mut expected = Some(model.bucket.wait(now, cost.into()));
                 expected = expected.filter(|wait| *wait <= longest);
                 let behind = !model.line.is_empty(); // nobody reserves; nothing is only looked at
@@ -254,7 +254,7 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
                 }
             }
             Verb::Refund(cost) => {
-                limiter.refund(cost.into());
+                limiter.refund(cost);
                 let bucket = &mut model.bucket;
                 let back = bucket.interval * u128::from(cost);
                 let floor = bucket.full_at.min(ticks(now));

@@ -268,7 +268,7 @@ fn steps(
         }
     };
     let interval = built(interval, &refill, Written::Refill, out)?;
-    let rounds = u64::from(size.get().div_ceil(permits.get()));
+    let rounds = size.get().div_ceil(permits.get());
     let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
     Some(Quantity {
         algorithm: interval.into(),

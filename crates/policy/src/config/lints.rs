@@ -317,7 +317,7 @@ pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
         return false;
     }
     let algorithm = &strict.rule.limit.algorithm;
-    let quota = u64::from(loose.rule.quota.get());
+    let quota = loose.rule.quota.get();
     let (permits, per) = rate(strict);
     match (loose.kind, loose.rule.window) {
         (QuantityKind::Calendar(word), _) => algorithm.bound(longest(word)) <= quota,

@@ -139,8 +139,8 @@ pub(super) fn leaves_room(
     };
     let capacity = algorithm.capacity();
     let headroom = priority.headroom(capacity);
-    let needs = u64::from(headroom.get()) + u64::from(cost.get());
-    if needs <= u64::from(capacity.get()) {
+    let needs = headroom.get() + cost.get();
+    if needs <= capacity.get() {
         return true;
     }
     let name = &draft.rule.limit.name;

@@ -16,7 +16,7 @@ pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_
         Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
     };
     let capacity = rule.limit.algorithm.capacity();
-    let fits = u64::from(cost.get()) * u64::from(nodes) <= u64::from(capacity.get());
+    let fits = cost.get() * u64::from(nodes) <= capacity.get();
     let is_whole = rule.limit.scope == LimitScope::Node;
     if fits || is_whole || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
         return;

@@ -73,7 +73,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         // The loans of a shared store are not known here.
         let lends = any.shared().is_none() && rule.limit.algorithm.concurrency().is_some();
         LimitLevels {
-            quota: u64::from(rule.quota.get()),
+            quota: rule.quota.get(),
             usage: usage_of(&usage, id),
             loans: lends.then(|| {
                 let each = rule.limits().map(|limit| any.local().loans(limit, now));

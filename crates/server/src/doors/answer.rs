@@ -40,7 +40,7 @@ pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
     for (index, (permit, back)) in permits.iter().zip(back).enumerate() {
         push_permit(&mut json, index, permit);
         push(&mut json, ",\"released\":");
-        push_number(&mut json, back.get().into());
+        push_number(&mut json, back.get());
         json.push(b'}');
     }
     push(&mut json, "]}");
@@ -159,9 +159,9 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push_escaped(json, &covering.limit.name);
     }
     push(json, "\",\"quota\":");
-    push_number(json, outcome.quota().get().into());
+    push_number(json, outcome.quota().get());
     push(json, ",\"remaining\":");
-    push_number(json, outcome.remaining().get().into());
+    push_number(json, outcome.remaining().get());
     if let Some(retry_after) = retry_after {
         push(json, ",\"retry_after_ms\":");
         push_number(json, retry_after);
@@ -242,9 +242,9 @@ pub(crate) fn push_limits_after(
         push_name(json, &outcome);
         extra(json, &outcome);
         push(json, ",\"quota\":");
-        push_number(json, outcome.quota().get().into());
+        push_number(json, outcome.quota().get());
         push(json, ",\"remaining\":");
-        push_number(json, outcome.remaining().get().into());
+        push_number(json, outcome.remaining().get());
         push_reset_and_key(json, &outcome);
     }
     json.push(b']');

@@ -209,7 +209,7 @@ pub(crate) async fn refund<C: Clock>(
         // were counted stay counted.
         let takes = outcome.is_asked && !lends && outcome.rule.distinct.is_none();
         let back = if takes { outcome.cost.get() } else { 0 };
-        push_number(text, back.into());
+        push_number(text, back);
     });
     text.push(b'}');
     Ok(json(StatusCode::OK, text))

@@ -58,10 +58,10 @@ fn result(body: &ReportBody<'_>) -> Result<Report, Problem> {
         report = report.outcome(outcome);
     }
     if let Some(cost) = body.cost {
-        report = report.cost(cost.get().into());
+        report = report.cost(cost.get());
     }
     for (limit, cost) in &body.costs {
-        report = report.cost_of(limit, cost.get().into());
+        report = report.cost_of(limit, cost.get());
     }
     if report.is_empty() {
         let detail = "the report says nothing; send `status`, `outcome`, `cost` or `costs`";

@@ -114,7 +114,7 @@ impl LimitRow {
         };
         let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
         self.decisions[shadow][did as usize].add(1);
-        self.units[shadow][did as usize].add(u64::from(outcome.cost.get()));
+        self.units[shadow][did as usize].add(outcome.cost.get());
         if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
             self.bans[shadow].add(1);
         } else if !matches!(did, Did::Covered | Did::Denied)
@@ -127,8 +127,8 @@ impl LimitRow {
 
 /// Returns true if more than [`NEAR_PERCENT`] of `quota` is spent.
 fn near(quota: Permits, remaining: Permits) -> bool {
-    let spent = u64::from((quota - remaining).get());
-    spent * 100 > u64::from(quota.get()) * NEAR_PERCENT
+    let spent = (quota - remaining).get();
+    spent * 100 > quota.get() * NEAR_PERCENT
 }
 
 #[cfg(test)]

@@ -117,12 +117,16 @@ fn slow_clients_do_not_lower_the_number() {
     let fast = clients((Duration::ZERO, usize::MAX), &is_over);
     eventually("the number rises", || proxy.metric(LIMIT) > 24);
     is_over.store(true, Ordering::SeqCst);
-    fast.into_iter().for_each(|client| client.join().unwrap());
+    for client in fast {
+        client.join().unwrap();
+    }
 
     let before = proxy.metric(LIMIT);
     let never = Arc::default();
     let slow = clients((5 * WORK, 40), &never);
-    slow.into_iter().for_each(|client| client.join().unwrap());
+    for client in slow {
+        client.join().unwrap();
+    }
     let after = proxy.metric(LIMIT);
     assert!(after > before / 2, "{before}, then {after}");
 }

@@ -108,7 +108,7 @@ impl<S: Remote> FallbackInner<S> {
             }
             let decisions = self.main.debit(&[charge], now).await?;
             if decisions.admitted {
-                add(&self.counts.debited, charge.cost.get().into());
+                add(&self.counts.debited, charge.cost.get());
                 return Ok(charge.cost);
             }
             let left = decisions.each.first().map(|decision| decision.remaining);

@@ -82,7 +82,7 @@ fn a_flood_gains_no_key_more_than_the_bound_and_the_forgiven_part() {
     const SPAN: Nanos = Nanos::from_secs(60);
     for algorithm in algorithms("5/60s") {
         let limit = limit(0, algorithm);
-        let forgiven = forgiven(&limit) as usize;
+        let forgiven = usize::try_from(forgiven(&limit)).unwrap();
         let bound = usize::try_from(limit.algorithm.bound(SPAN)).unwrap();
         let bounded = store(SMALL);
         let mut seen: HashMap<Vec<u8>, (Account, Vec<Time>, Vec<Time>)> = HashMap::new();

@@ -213,7 +213,7 @@ fn a_step_of_the_clock_refills_as_much_as_the_same_time_would() {
         let mut lost = 0;
         for trial in &trials {
             println!("{}: {}", trial.limit.name, trial.admitted());
-            lost += u64::from(trial.lost.load(Ordering::Relaxed));
+            lost += trial.lost.load(Ordering::Relaxed);
         }
         let times = stores.iter().map(|store| store.call_times());
         let failed = times.map(|times| count(&times.error) + count(&times.timeout));

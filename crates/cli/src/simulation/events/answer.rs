@@ -31,11 +31,11 @@ pub(super) fn write(event: &InputEvent<'_>, decision: &Decision, line: usize, ou
         out,
     );
     number(r#","at_us":"#, micros(event.at.since(Time::ZERO)), out);
-    number(r#","cost":"#, event.cost.get().into(), out);
+    number(r#","cost":"#, event.cost.get(), out);
     string(r#","key":"#, &event.key, out);
     number(r#","line":"#, line as u64, out);
     text(r#","op":""#, event.op, out);
-    number(r#"","remaining":"#, decision.remaining.get().into(), out);
+    number(r#"","remaining":"#, decision.remaining.get(), out);
     span(r#","reset_after"#, Some(decision.reset_after), out);
     span(r#","retry_after"#, decision.verdict.retry_after(), out);
     text(r#","verdict":""#, verdict, out);

@@ -319,7 +319,7 @@ fn named_loans_agree_with_a_map_of_names() {
                 assert_eq!(limit.renew(&mut leases, now, name), renewed);
             }
             _ => {
-                let cost = u64::try_from(random.below(4)).unwrap();
+                let cost = random.below(4);
                 let decision = limit.acquire(&mut leases, now, name, Permits::new(cost));
                 let fits = cost == 0 || held(now) + cost <= 4;
                 assert_eq!(decision.verdict.allows(), fits, "{cost} {map:?}");
@@ -353,20 +353,21 @@ fn unnamed_loans_agree_with_a_list_that_never_ends_early() {
     for _ in 0..20_000 {
         now = now + Nanos::from_millis(random.below(4_000));
         list.retain(|ends| *ends > now);
-        let cost = u64::try_from(random.below(4)).unwrap();
+        let cost = random.below(4);
         if random.below(3) == 0 {
             limit.refund(&mut leases, now, Permits::new(cost));
-            list.drain(..list.len().min(cost as usize));
+            let count = usize::try_from(cost).unwrap();
+            list.drain(..list.len().min(count));
             continue;
         }
-        let fits = cost == 0 || list.len() + cost as usize <= 6;
+        let fits = cost == 0 || list.len() as u64 + cost <= 6;
         let decision = limit.decide(&mut leases, now, Permits::new(cost));
         assert_eq!(decision.verdict.allows(), fits);
         if fits {
             let ends = at((now + limit.lease()).as_nanos().div_ceil(1_000_000_000));
-            list.extend(std::iter::repeat_n(ends, cost as usize));
+            list.extend((0..cost).map(|_| ends));
         }
-        assert_eq!(decision.remaining.get() as usize, 6 - list.len());
+        assert_eq!(decision.remaining.get(), 6 - list.len() as u64);
     }
 }
 
@@ -386,7 +387,7 @@ fn permits_handed_out_anew_each_period_are_a_fixed_window() {
         permits -= if fits { cost } else { 0 };
         let decision = window.decide(&mut state, Time::from_nanos(now), Permits::new(cost));
         assert_eq!(decision.verdict.allows(), fits);
-        assert_eq!(u64::from(decision.remaining.get()), permits);
+        assert_eq!(decision.remaining.get(), permits);
     }
 }
 

@@ -332,7 +332,7 @@ fn rates_are_met_and_never_exceeded() {
     ] {
         let gcra = bucket(text, 4); // more than a nanosecond grants
         let per = quota(text).per().as_nanos();
-        let permits = u64::from(quota(text).permits().get());
+        let permits = quota(text).permits().get();
         // A caller that returns exactly at the end of each wait, for all permits there.
         let (mut tat, mut now, mut admitted) = (Tat::default(), Time::ZERO, 0_u64);
         while now.as_nanos() < days_of {

@@ -11,7 +11,7 @@ pub(super) fn charges_of(answer: &Answer) -> Box<[u8]> {
         let numbers = [
             outcome.limit.id.index() as u64,
             u64::from(outcome.limit.version),
-            u64::from(outcome.cost.get()),
+            outcome.cost.get(),
             u64::from(outcome.mode() == Some(Mode::Shadow)),
             u64::from(outcome.decision.verdict.allows()),
             key.len() as u64,
