@@ -373,8 +373,7 @@ impl Algorithm for Gcra {
     }
 
     fn least_served(&self, kept: Quota) -> Share {
-        let at_once = self.capacity().get();
-        Share::new(at_once, kept.permits().get()).counting(self.denials)
+        Share::new(self.capacity().get(), kept.permits().get()).counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {
