@@ -8,14 +8,15 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Lend, Mode, Permits, Verdict};
+use ratekeeper_core::{LeaseId, Lend, Mode, Permits, Verdict};
 use ratekeeper_policy::{Charges, Facts};
 use ratekeeper_store::{Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::answer::{Answer, ChargeSpan};
 use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
-use crate::{Clock, Outcome};
+use crate::reporting::{record, recorded};
+use crate::{Clock, DecisionId, Outcome};
 
 /// One item of a call.
 ///
@@ -60,6 +61,13 @@ pub enum Act {
     Charge,
     /// Gives the cost back, whether or not the call may pass.
     GiveBack,
+}
+
+impl Asked<'_> {
+    /// Returns true if the item is neither a look nor a refund.
+    fn charges(&self) -> bool {
+        self.act == Act::Charge && self.facts.cost != Some(Permits::ZERO)
+    }
 }
 
 /// The decisions of the limits about a call.
@@ -139,6 +147,21 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer, and [`StoreError::Unsupported`] if an item gives back to a
     /// limit that cannot take permits back: then nothing is given back, and nothing charged.
     pub async fn call(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
+        self.call_for_report(asked, || None).await
+    }
+
+    /// Like [`call`](Self::call); if reports correct a limit of the call, the
+    /// [whole](Answers::whole) answer has a [decision id](Answer::decision). A call with an item
+    /// that looks or gives back has none. `nonce` is as for
+    /// [`check_for_report`](Self::check_for_report).
+    ///
+    /// # Errors
+    /// Like [`call`](Self::call).
+    pub async fn call_for_report(
+        &self,
+        asked: &[Asked<'_>],
+        nonce: impl FnOnce() -> Option<LeaseId>,
+    ) -> Result<Answers, StoreError> {
         let now = self.clock().now();
         let (policy, wall) = (self.policy(), self.wall(now));
         let mut charges = Charges::default();
@@ -152,13 +175,25 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             ends.push(ChargeSpan::of(&charges));
         }
         self.number_replaced(&mut charges);
+        let refused = refused_at_once(&charges, &policy);
+        let is_reported = !refused && policy.rules.are_corrected();
+        let opens = if is_reported && asked.iter().all(Asked::charges) {
+            DecisionId::new(&policy, &charges, nonce)
+        } else {
+            None
+        };
+        let mut record_key = Vec::new();
         let mut decisions = {
             let mut all = list(&charges, &policy);
             let back = take_back(asked, &ends, &mut all);
             if !back.is_empty() {
                 self.store().refund(&back, now).await?;
             }
-            if refused_at_once(&charges, &policy) {
+            if let Some((id, correction)) = &opens {
+                id.put_record_key(&mut record_key);
+                all.push(record(&correction.record, &record_key));
+            }
+            if refused {
                 self.refused_unasked(&all, Lend::Unnamed, now).await?
             } else {
                 self.store().decide(&all, now).await?
@@ -169,10 +204,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 decision.verdict = Verdict::Allow;
             }
         }
-        Ok(Answers {
-            answer: Answer::new(policy, charges, decisions, now),
-            ends,
-        })
+        let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
+        let mut answer = Answer::new(policy, charges, decisions, now);
+        answer.open = open.map(|id| answer.opened(id));
+        Ok(Answers { answer, ends })
     }
 }
 

@@ -17,7 +17,7 @@ use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
 use ratekeeper_policy::{CostSource, Rule};
-use ratekeeper_store::{ActualCost, Settled, Store, StoreError};
+use ratekeeper_store::{ActualCost, Decisions, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::decision_id::{MadeCharge, corrected};
@@ -70,7 +70,22 @@ impl Answer {
     }
 }
 
+/// Removes the decision about the record of an id, which is the last; returns the id if the request
+/// passes and the store keeps the record.
+pub(crate) fn recorded(id: DecisionId, decisions: &mut Decisions) -> Option<DecisionId> {
+    let record = decisions.each.pop()?;
+    (record.verdict.allows() && decisions.admitted).then_some(id)
+}
+
 impl Answer {
+    /// Returns the id with the charges that were made.
+    pub(crate) fn opened(&self, mut id: DecisionId) -> Box<DecisionId> {
+        for (charge, decided) in id.charges.iter_mut().zip(self.corrected_charges()) {
+            charge.is_made = decided.is_made;
+        }
+        Box::new(id)
+    }
+
     /// Returns the charges that a report may correct; an empty list if the request is refused.
     pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
         if !self.allowed() || !self.policy.rules.are_corrected() {
@@ -123,19 +138,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         } else {
             self.store().decide(&list, now).await?
         };
-        let recorded = opens.as_ref().and_then(|_| decisions.each.pop());
         drop(list);
-        let open = opens.map(|(id, _)| id).filter(|_| {
-            let made = recorded.is_some_and(|recorded| recorded.verdict.allows());
-            made && decisions.admitted
-        });
+        let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
         let mut answer = Answer::new(policy, charges, decisions, now);
-        answer.open = open.map(|mut id| {
-            for (charge, decided) in id.charges.iter_mut().zip(answer.corrected_charges()) {
-                charge.is_made = decided.is_made;
-            }
-            Box::new(id)
-        });
+        answer.open = open.map(|id| answer.opened(id));
         Ok(answer)
     }
 
@@ -240,7 +246,7 @@ pub(crate) fn stated_cost<'p>(
 }
 
 /// The charge of a record. It refuses no request.
-fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
+pub(crate) fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),

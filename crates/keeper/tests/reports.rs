@@ -8,7 +8,9 @@ use std::cell::Cell;
 use ratekeeper::core::{LeaseId, Nanos, Origin, Time};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Answer, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once};
+use ratekeeper::{
+    Act, Answer, Asked, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once,
+};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -446,4 +448,55 @@ fn a_nonce_is_drawn_only_if_a_charge_can_be_reported() {
     assert_eq!(check("/login", true), (1, true, true));
     // Refused: the charge of the check without a number stayed.
     assert_eq!(check("/login", true), (1, false, false));
+}
+
+/// Of a call with several items, one id corrects all limits.
+#[test]
+fn a_call_of_several_items_is_reported_once() {
+    let keeper = keeper(LOGINS);
+    let [ada, eve] = [[("user", "ada")], [("user", "eve")]];
+    let [ada, eve] = [&ada, &eve].map(|attributes| Asked {
+        facts: Facts {
+            attributes,
+            ..Facts::default()
+        },
+        act: Act::Charge,
+    });
+    let ask = |asked: &[Asked<'_>]| {
+        let answers = at_once(keeper.call_for_report(asked, || Some(nonce()))).unwrap();
+        (answers.allowed(), answers.whole().decision().cloned())
+    };
+    let (_, both) = ask(&[ada, eve, ada]);
+    let both = both.expect("a report corrects the limit");
+    let other = Report::default().status(500);
+    assert_eq!(
+        at_once(keeper.report(&both, &other)),
+        Ok(Reported::Corrected)
+    );
+    assert_eq!(
+        at_once(keeper.report(&both, &other)),
+        Ok(Reported::Repeated)
+    );
+    let [(true, Some(id)), (false, None), (true, Some(_))] =
+        [ask(&[ada, ada, ada]), ask(&[ada]), ask(&[eve, eve, eve])]
+    else {
+        panic!("three are free again for each");
+    };
+    let failed = Report::default().status(401);
+    assert_eq!(
+        at_once(keeper.report(&id, &failed)),
+        Ok(Reported::Corrected)
+    );
+    assert!(!ask(&[ada]).0, "it counts");
+    let back = Asked {
+        act: Act::GiveBack,
+        ..ada
+    };
+    assert_eq!(ask(&[back]), (true, None));
+    assert_eq!(
+        ask(&[ada, back]),
+        (true, None),
+        "a call that gives back has no id"
+    );
+    assert!(at_once(keeper.call(&[eve])).is_ok_and(|answers| !answers.allowed()));
 }

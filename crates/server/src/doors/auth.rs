@@ -40,7 +40,7 @@ use crate::metrics::Protocol;
 pub(super) const PREFIX: &str = "/v1/auth";
 
 /// Id by which the application reports the result of the request.
-const DECISION: &str = "x-ratekeeper-decision";
+pub(super) const DECISION: &str = "x-ratekeeper-decision";
 
 /// How the proxy wants the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use ratekeeper_core::Nanos;
+use ratekeeper_server::Door;
 use ratekeeper_wire::rate_limit_descriptor::{Entry, RateLimitOverride};
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus};
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
 
 use super::client::{Client, SHOULD_RATE_LIMIT};
+use super::json::http;
 use super::{Fixture, run};
 
 pub(crate) const POLICY: &str = r#"
@@ -402,6 +404,53 @@ fn a_shadow_denial_is_reported_to_the_application() {
             ("x-ratekeeper-shadow", "per-user")
         );
     });
+}
+
+#[test]
+fn the_application_receives_an_id_to_report_results_by() {
+    let fixture = Fixture::new(&format!("{POLICY}count = {{ status = [401] }}\n"));
+    let http_address = fixture.service.address(Door::Http).unwrap();
+    let id = |response: &RateLimitResponse| {
+        let fields = response.request_headers_to_add.iter();
+        let mut ids = fields.filter(|field| field.key == "x-ratekeeper-decision");
+        ids.next().map(|field| field.value.clone())
+    };
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        let first = ask(&mut client, &user("ada")).await;
+        let first = id(&first).expect("a report corrects the limit");
+        ask(&mut client, &user("ada")).await;
+        let third = ask(&mut client, &user("ada")).await;
+        assert!(id(&third).is_some_and(|third| third != first));
+        let over = ask(&mut client, &user("ada")).await;
+        assert_eq!((over.overall_code(), id(&over)), (Code::OverLimit, None));
+
+        let report = |status: u16| {
+            let body = format!(r#"{{"decision": "{first}", "status": {status}}}"#);
+            http(http_address, "POST /v1/report", &body)
+        };
+        assert_eq!(report(200).0, 200);
+        let given_back = ["OK", "OK 3/HOUR per-user, 0 left, 3600 s"];
+        assert_eq!(summary(&mut client, &user("ada")).await, given_back);
+        assert_eq!(report(200).0, 200, "it is repeated, and changes nothing");
+        let over = ask(&mut client, &user("ada")).await;
+        assert_eq!(over.overall_code(), Code::OverLimit);
+
+        let look = with_cost(&user("eve"), 0);
+        assert_eq!(id(&ask(&mut client, &look).await), None, "a look");
+        let mut back = with_cost(&user("eve"), 1);
+        back.descriptors[0].is_negative_hits = true;
+        assert_eq!(id(&ask(&mut client, &back).await), None, "a refund");
+        let elsewhere = request(vec![descriptor(&[("place", "x")])]);
+        assert_eq!(id(&ask(&mut client, &elsewhere).await), None, "no limit");
+    });
+}
+
+/// Returns the same request with a cost of its descriptor.
+fn with_cost(request: &RateLimitRequest, cost: u64) -> RateLimitRequest {
+    let mut request = request.clone();
+    request.descriptors[0].hits_addend = Some(cost);
+    request
 }
 
 #[test]

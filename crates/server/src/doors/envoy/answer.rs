@@ -14,6 +14,7 @@ use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 
 use super::fields::{self, header};
+use crate::doors::auth::DECISION;
 
 /// Names, for the application, the limits in shadow mode that would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
@@ -52,6 +53,9 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
     let soft = whole.soft_denials();
     let soft = soft.map(|denial| header(names::SOFT, name(&denial)));
     response.request_headers_to_add.extend(soft);
+    let decision = whole.decision().map(ToString::to_string);
+    let decision = decision.map(|id| header(DECISION, id));
+    response.request_headers_to_add.extend(decision);
     if settings.metadata {
         response.dynamic_metadata = Some(metadata(whole));
     }

@@ -28,6 +28,7 @@ use super::refusal::{store_down, wrong};
 use super::{answer, configured};
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
+use crate::doors::permits::new_nonce;
 use crate::grpc::{Code, GrpcStatus};
 use crate::metrics::Protocol;
 
@@ -72,7 +73,7 @@ pub(super) async fn decide<C: Clock>(
         rest = others;
         asked.push(ask(request, descriptor, own)?);
     }
-    let answers = shared.keeper.call(&asked).await;
+    let answers = shared.keeper.call_for_report(&asked, new_nonce).await;
     let answers = answers.map_err(|error| store_down(&error))?;
     // A call has descriptors, and no request line.
     shared.record((Protocol::Rls, LoggedRequest::default()), answers.whole());
