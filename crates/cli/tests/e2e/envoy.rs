@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::harness::clock;
-use crate::harness::envoy::{EnvoyStage, GrpcRefusal, Setup, WhenDown};
+use crate::harness::envoy::{EnvoyStage, GrpcRefusal, Setup, WhenDown, guide_block};
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::{Answer, Visitor};
 
@@ -213,6 +215,86 @@ fn tokens_are_looked_at_first_and_charged_when_known() {
         429,
         "the charge exceeds the limit, so no further request passes"
     );
+}
+
+/// The route and the limit are those of the guide.
+#[test]
+fn failed_logins_are_counted_and_others_given_back() {
+    let limit = guide_block("toml", 0).replace("version = 1\n", "");
+    let Some(stage) = EnvoyStage::open(&limit.replace("5/1m", "5/24h")) else {
+        return;
+    };
+    let login = |place, status: &str| {
+        let visitor = Visitor::at(place).with("x-status", status);
+        visitor.get(stage.address(), "/login").status
+    };
+    let left = |place| {
+        let look = format!(
+            r#"{{"domain": "edge", "descriptors": [{{"hitsAddend": "0", "entries": [
+                {{"key": "generic_key", "value": "login"}},
+                {{"key": "remote_address", "value": "127.0.0.{place}"}}]}}]}}"#
+        );
+        let told = Visitor::at(1).post_json(stage.service.http(), "/json", &look);
+        let told: Value = serde_json::from_str(&told.body).expect("JSON");
+        told["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0)
+    };
+    let becomes = |place, wanted: u64| {
+        let seen = clock::poll("correction after the answer", PATIENCE, || {
+            (left(place) == wanted).then_some(())
+        });
+        seen.unwrap_or_else(|error| panic!("{error}: {wanted}, not {}", left(place)));
+    };
+    for status in ["200", "302", "404", "500", "200", "200"] {
+        assert_eq!(login(2, status).to_string(), status);
+        becomes(2, 5);
+    }
+    for (status, after) in [("401", 4), ("403", 3), ("200", 3), ("401", 2), ("401", 1)] {
+        assert_eq!(login(2, status).to_string(), status);
+        becomes(2, after);
+    }
+    assert_eq!(
+        [login(2, "401"), login(2, "200"), login(2, "401")],
+        [401, 429, 429]
+    );
+    assert_eq!(login(3, "200"), 200, "another address");
+    becomes(3, 5); // Envoy has made the calls for the refused requests too.
+    assert_eq!(
+        (left(2), login(2, "200")),
+        (0, 429),
+        "refusals give nothing back"
+    );
+
+    for attempt in 1..=5 {
+        let mut stream = Visitor::at(4)
+            .connect(stage.address())
+            .expect("Envoy listens");
+        let head = "POST /login HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("Envoy reads");
+        becomes(4, 5 - attempt);
+    }
+    assert_eq!(login(4, "200"), 429, "clients that hang up stay charged");
+}
+
+#[test]
+fn the_application_receives_the_id_of_the_decision() {
+    let limit = by("user", "1/24h") + "count = { status = [401] }\n";
+    let Some(stage) = EnvoyStage::open(&limit) else {
+        return;
+    };
+    let passes = user("ada").get(stage.address(), "/header");
+    let mut fields = passes.body.lines().filter_map(|line| line.split_once(": "));
+    let id = fields.find(|(name, _)| *name == "x-ratekeeper-decision");
+    let (_, id) = id.expect("the body of the answer is the head of the request");
+    assert_eq!(
+        passes.header("x-ratekeeper-decision"),
+        None,
+        "the visitor has no id"
+    );
+    assert_eq!(visits(&stage, &user("ada"), "/header", 1), [429]);
+    let report = format!(r#"{{"decision": "{id}", "status": 200}}"#);
+    let told = Visitor::at(1).post_json(stage.service.http(), "/v1/report", &report);
+    assert_eq!(told.status, 200, "{}", told.body);
+    assert_eq!(visits(&stage, &user("ada"), "/header", 2), [200, 429]);
 }
 
 #[test]

@@ -16,6 +16,9 @@ use super::service::{Service, write_policy};
 use super::upstream::Upstream;
 use super::{clock, say};
 
+/// The page with the route that counts failed logins.
+const GUIDE: &str = include_str!("../../../../../docs/guide/grpc.md");
+
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// Behaviour of Envoy while it cannot ask.
@@ -73,6 +76,10 @@ impl EnvoyStage {
         let deny = setup.when_down == WhenDown::Refuse;
         let exhausted = setup.grpc_refusal == GrpcRefusal::ResourceExhausted;
         let config = include_str!("envoy.yaml")
+            .replace(
+                "# ROUTES OF THE GUIDE\n",
+                &format!("{}\n", guide_block("yaml", 14)),
+            )
             .replace("LISTEN", &address.port().to_string())
             .replace("UPSTREAM", &upstream.address().port().to_string())
             .replace("SERVICE", &service.grpc().port().to_string())
@@ -113,6 +120,19 @@ impl EnvoyStage {
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
+}
+
+/// Returns the block of that language in the guide's section about failed logins, indented by so many
+/// spaces after its first line.
+pub(crate) fn guide_block(language: &str, indent: usize) -> String {
+    let (_, section) = GUIDE
+        .split_once("### Failed logins by status")
+        .expect("a section");
+    let (_, block) = section
+        .split_once(&format!("```{language}\n"))
+        .expect("a block");
+    let (block, _) = block.split_once("```").expect("an end");
+    block.replace('\n', &format!("\n{}", " ".repeat(indent)))
 }
 
 /// Starts Envoy with exactly that configuration; `None` if Envoy is not installed.

@@ -1,4 +1,5 @@
-//! The application behind the proxy: answers 200 with the request that it received, and counts.
+//! The application behind the proxy: answers with the request that it received, and counts. The
+//! status is 200, or that of the request's `x-status`.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -98,7 +99,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = String::new();
-    let mut body_length = 0;
+    let (mut body_length, mut status) = (0, "200 OK".to_owned());
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {
@@ -110,6 +111,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
         let (name, value) = line.split_once(':').unwrap_or_default();
         if name.eq_ignore_ascii_case("content-length") {
             body_length = value.trim().parse().unwrap_or(0);
+        } else if name.eq_ignore_ascii_case("x-status") {
+            status = format!("{} As Told", value.trim());
         }
         head.push_str(&line);
     }
@@ -132,7 +135,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
 
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{head}",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{head}",
         head.len(),
     )
 }
