@@ -41,6 +41,12 @@ impl Permits {
         }
     }
 
+    /// `count` permits, which are known to be at most [`Permits::MAX`]: saves a comparison.
+    pub(crate) const fn bounded(count: u64) -> Self {
+        debug_assert!(count <= Self::MAX.0, "more permits than can be counted");
+        Self(count)
+    }
+
     /// The number.
     pub const fn get(self) -> u64 {
         self.0

@@ -247,7 +247,8 @@ impl Gcra {
     /// assert_eq!(gcra.paced_within(Nanos::from_millis(240)), Permits::new(4));
     /// ```
     pub fn paced_within(&self, span: Nanos) -> Permits {
-        self.permits_in(self.grid.units_in(span, Moment::ZERO))
+        let most = self.price_of(Permits::MAX);
+        self.permits_in(self.grid.units_in(span, Moment::ZERO).min(most))
     }
 
     /// Maximum number of permits that wait in the limit's own queue, and the wait of the last of
@@ -284,13 +285,12 @@ impl Gcra {
         nanos_ceil(self.grid.ticks(units, now))
     }
 
-    /// Rounded down, because only whole permits can be spent.
+    /// Rounded down to whole permits. No limit and no patience holds more than can be counted.
     #[inline]
     fn permits_in(&self, units: u64) -> Permits {
-        let product = u128::from(units) * u128::from(self.reciprocal);
-        let low = (product >> 64) as u64; // the upper half
+        let low = ((u128::from(units) * u128::from(self.reciprocal)) >> 64) as u64; // upper half
         let more = u64::from(units - low * self.interval.get() >= self.interval.get());
-        Permits::new(low + more) // one at most: see the field
+        Permits::bounded(low + more) // one at most: see the field
     }
 }
 

@@ -199,7 +199,7 @@ fn converted(
                 unit.show(Quota::MAX_PERMITS)
             );
             (
-                Quota::MAX_PERMITS,
+                u32::MAX.into(), // no algorithm refuses it
                 Some((label, "write a smaller number, or lower `decimals`")),
             )
         }

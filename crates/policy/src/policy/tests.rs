@@ -567,7 +567,7 @@ fn limits_count_by_values_of_the_body() {
             "/chat",
             json,
             r#"{"user":{"id":7},"max_tokens":1e99}"#,
-            "4294967295 7",
+            "9007199254740992 7",
         ),
         ("/chat", json, r#"{"user":{"id":7},"max_tokens":-3}"#, "1 7"),
         // Else a client would pass a spent limit.
