@@ -359,7 +359,7 @@ mod tests {
         }
         for line in [
             r#"{"at_us":18446744073709552}"#,
-            r#"{"at_us":0,"cost":4294967296}"#,
+            r#"{"at_us":0,"cost":9007199254740992}"#,
             r#"{"at_us":0,"cost":null}"#,
             r#"{"at_us":0,"op":"check","max_wait_us":1}"#,
             r#"{"at_us":0,"sum":1}"#,
