@@ -79,11 +79,11 @@ pub(crate) fn recorded(id: DecisionId, decisions: &mut Decisions) -> Option<Deci
 
 impl Answer {
     /// Returns the id with the charges that were made.
-    pub(crate) fn opened(&self, mut id: DecisionId) -> Box<DecisionId> {
+    pub(crate) fn opened(&self, mut id: DecisionId) -> DecisionId {
         for (charge, decided) in id.charges.iter_mut().zip(self.corrected_charges()) {
             charge.is_made = decided.is_made;
         }
-        Box::new(id)
+        id
     }
 
     /// Returns the charges that a report may correct; an empty list if the request is refused.
@@ -141,7 +141,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         drop(list);
         let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
         let mut answer = Answer::new(policy, charges, decisions, now);
-        answer.open = open.map(|id| answer.opened(id));
+        answer.open = open.map(|id| Box::new(answer.opened(id)));
         Ok(answer)
     }
 
