@@ -349,7 +349,7 @@ fn listing_returns_the_keys_with_the_fewest_remaining_permits() {
         .into_iter()
         .map(|entry| (entry.key, entry.decision.remaining.get()))
         .collect();
-    let key = |number: u64| number.to_le_bytes().to_vec();
+    let key = |number: u32| number.to_le_bytes().to_vec();
     assert_eq!(
         shown,
         [(key(99), 1), (key(199), 1), (key(98), 2), (key(198), 2)]

@@ -151,7 +151,7 @@ fn every_algorithm_serves_newcomers() {
 fn keys_of_another_size_find_room() {
     for (many, few) in [(24, 4), (4, 24), (12, 24)] {
         let (store, limit) = (store(SMALL), limit(0, bucket("5/1h")));
-        let key = |number: u64, bytes: usize| {
+        let key = |number: u32, bytes: usize| {
             let mut key = vec![0; bytes];
             key[..4].copy_from_slice(&number.to_le_bytes());
             key
