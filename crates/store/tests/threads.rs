@@ -146,7 +146,7 @@ fn several_limits_admit_exactly_the_tightest_and_are_all_charged_alike() {
         }
     });
     let mut sum = 0;
-    for (name, count) in (0_u32..).zip(&by_user) {
+    for (name, count) in (0_u64..).zip(&by_user) {
         let count = count.load(Ordering::Relaxed);
         assert_eq!(
             count, 24,
@@ -155,7 +155,7 @@ fn several_limits_admit_exactly_the_tightest_and_are_all_charged_alike() {
         assert_eq!(used(&store, &user, &name.to_le_bytes()), count);
         sum += count;
     }
-    for (of, count) in (0_u32..).zip(&by_group) {
+    for (of, count) in (0_u64..).zip(&by_group) {
         assert_eq!(
             used(&store, &group, &of.to_le_bytes()),
             count.load(Ordering::Relaxed)
