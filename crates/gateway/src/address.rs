@@ -50,6 +50,8 @@ pub(crate) struct Address {
     /// A permit for each request.
     room: Arc<Semaphore>,
     out_until: AtomicU64,
+    /// True if it did not pass its last check.
+    is_down: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -99,12 +101,31 @@ impl Address {
             opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
             out_until: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
         })
     }
 
-    /// Returns true if it refused connections a short time ago.
+    /// Returns true if it refused connections a short time ago, or did not pass its last check.
     pub(crate) fn is_out(&self, now: Time) -> bool {
-        now.as_nanos() < self.out_until.load(Ordering::Relaxed)
+        now.as_nanos() < self.out_until.load(Ordering::Relaxed) || !self.is_up()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        !self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it passed its last check, and returns whether it passed the one before.
+    pub(crate) fn set_up(&self, is_up: bool) -> bool {
+        !self.is_down.swap(!is_up, Ordering::Relaxed)
+    }
+
+    /// Returns `HOST:PORT`.
+    pub(crate) fn name(&self) -> &str {
+        &self.at.name
+    }
+
+    pub(crate) const fn upstream(&self) -> &UpstreamAddress {
+        &self.at
     }
 
     /// Returns a connection, open ones first unless `origin` is new. Waits for room if there are as

@@ -19,6 +19,7 @@ use crate::connection::{Sender, UpstreamAddress, Wanted};
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::Client;
+use crate::health::{AddressHealth, HealthCheck};
 use crate::hop::Hop;
 use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::tunnel::Tunnel;
@@ -48,6 +49,8 @@ pub struct GatewaySettings {
     /// Bounds of the number of requests that wait for a response at a time, which follows the
     /// times of responses; `None` for no such number.
     pub concurrency: Option<Bounds>,
+    /// How addresses are checked; `None` for no checks.
+    pub health: Option<HealthCheck>,
 }
 
 /// Forwards requests to one upstream. Shared by all connections of clients.
@@ -106,6 +109,15 @@ impl Gateway {
     /// Returns the limit of requests that wait for a response, if there is one.
     pub const fn concurrency(&self) -> Option<&Arc<AdaptiveConcurrency>> {
         self.concurrency.as_ref()
+    }
+
+    /// Returns the addresses that are to be checked, each by a task of its own.
+    pub fn checked(&self) -> impl Iterator<Item = AddressHealth> {
+        let check = self.settings.health.as_ref();
+        let addresses = check.map(|_| self.addresses.iter());
+        addresses.into_iter().flatten().filter_map(move |address| {
+            Some(AddressHealth::new(Arc::clone(address), check?.clone()))
+        })
     }
 
     /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the

@@ -29,6 +29,7 @@ mod forwarded;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod gateway;
+mod health;
 mod hop;
 mod outgoing;
 mod request_id;
@@ -43,5 +44,6 @@ pub use forwarded::{Client, ClientScheme, Trust};
 #[cfg(any(test, fuzzing))]
 pub use fuzzing::check_head;
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
+pub use health::{AddressHealth, HealthCheck};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{AdaptiveBounds, OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
+use crate::{AdaptiveBounds, HealthCheck, OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -272,7 +272,7 @@ pub struct Listen {
     pub idle_timeout: Option<Nanos>,
     /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
-    /// `grace`: how long requests in flight may take after that; `None` for the default.
+    /// `grace`: how long requests in flight may take after that.
     pub grace: Option<Nanos>,
     /// `[listen.proxy]`: the listener that forwards requests; `None` for no such.
     pub proxy: Option<ProxySettings>,
@@ -305,6 +305,8 @@ pub struct ProxySettings {
     pub max_inspected_body: Option<usize>,
     /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
     pub adaptive_concurrency: Option<AdaptiveBounds>,
+    /// `health`: how addresses are checked; `None` for no checks.
+    pub health: Option<HealthCheck>,
 }
 
 /// `upstream_tls` of `[listen.proxy]`. Paths are as written.

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
+#[cfg(feature = "proxy")]
+use ratekeeper_gateway::AddressHealth;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
+#[cfg(feature = "proxy")]
+use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
 use crate::{alerts, history, machine_load, memory, state, store, tls, top_keys, wall_clock};
 
@@ -54,6 +58,26 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
             tls::keep_fresh(Arc::clone(&kept), Arc::clone(&listener))
         });
     }
+    #[cfg(feature = "proxy")]
+    for checked in shared.metrics.process.checked.get().into_iter().flatten() {
+        let checked = checked.clone();
+        keep(shared, "health", move || check(checked.clone()));
+    }
+}
+
+/// Checks an address of an upstream until the process ends.
+#[cfg(feature = "proxy")]
+async fn check(checked: CheckedAddress) {
+    let (route, place) = (checked.route, checked.place);
+    let changed = |health: &AddressHealth| {
+        let address = health.name();
+        if health.is_up() {
+            tracing::info!(event = "upstream.up", %route, place, address);
+        } else {
+            tracing::warn!(event = "upstream.down", %route, place, address);
+        }
+    };
+    checked.health.watch(changed).await;
 }
 
 /// Forgets idle keys, a bounded step at a time.

@@ -34,6 +34,8 @@ pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
+#[cfg(feature = "proxy")]
+pub(crate) use process::CheckedAddress;
 pub(crate) use process::ConnectionCounts;
 #[cfg(feature = "proxy")]
 pub(crate) use process::Process;

@@ -14,12 +14,16 @@ use super::routes::routes;
 use super::settings::{door, wait};
 use super::size::{SizeField, bytes};
 use crate::upstream_url::is_server_name;
-use crate::{AdaptiveBounds, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl};
+use crate::{
+    AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
+};
 
 /// `connect_timeout`
 const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(60);
 /// `response_timeout`, `body_timeout`
 const RESPONSES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
+/// `interval` of `health`
+const CHECKS: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
 /// `upgrade_timeout`
 const UPGRADES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
 
@@ -67,6 +71,7 @@ pub(super) fn proxy(
         upgrade_timeout: upgrade,
         max_inspected_body: inspected,
         adaptive_concurrency: adaptive_concurrency(table, out),
+        health: health(table, out),
     })
 }
 
@@ -99,6 +104,27 @@ fn adaptive_concurrency(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<A
         return None;
     }
     Some(AdaptiveBounds { min, max })
+}
+
+/// Reads `health`.
+fn health(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
+    let table = read::table(table, "health")?.value;
+    let interval = wait(table, "interval", CHECKS, out);
+    let path = read::text(table, "path")?;
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    if !path.value.starts_with('/') || !path.value.bytes().all(plain) {
+        let message = format!("`{}` is not the path of a request", shown(path.value));
+        out.error(
+            codes::GATEWAY,
+            path.at,
+            message,
+            "expected a path that begins with `/`",
+        )
+        .help("write for example health = { path = \"/healthz\" }");
+        return None;
+    }
+    let path = path.value.into();
+    Some(HealthCheck { path, interval })
 }
 
 /// Reads `tls`: a table, or a list of them.

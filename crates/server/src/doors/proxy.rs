@@ -81,6 +81,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             .with_routes(upstreams.names())
             .with_max_inspected_response(max_inspected_body);
         let _ = shared.metrics.process.adaptive.set(upstreams.adaptive()); // set once, here
+        let _ = shared.metrics.process.checked.set(upstreams.checked()); // likewise
         Ok(Self {
             limits,
             upstreams,

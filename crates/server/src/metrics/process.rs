@@ -5,6 +5,8 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use ratekeeper_core::Time;
+#[cfg(feature = "proxy")]
+use ratekeeper_gateway::AddressHealth;
 use ratekeeper_resilience::AdaptiveConcurrency;
 
 use super::family::MetricSink;
@@ -40,6 +42,17 @@ pub(crate) struct ConnectionCounts {
     pub(crate) refused: Counter,
 }
 
+/// An address of an upstream that is checked.
+#[cfg(feature = "proxy")]
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedAddress {
+    /// The name of its route; empty for `upstream` itself.
+    pub(crate) route: Box<str>,
+    /// Its place in the policy, from 1.
+    pub(crate) place: usize,
+    pub(crate) health: AddressHealth,
+}
+
 /// Counts of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
@@ -59,6 +72,9 @@ pub(crate) struct Process {
     upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
     /// Reports of results, by [`ReportResult`].
     pub(super) reports: [Counter; ReportResult::ALL.len()],
+    /// Addresses of upstreams that are checked.
+    #[cfg(feature = "proxy")]
+    pub(crate) checked: OnceLock<Vec<CheckedAddress>>,
     /// Limits of the requests that wait for an upstream, by the names of routes.
     pub(crate) adaptive: OnceLock<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
     task_failures: Counter,
@@ -140,6 +156,14 @@ impl Process {
             let mut series = table::UPSTREAM_LIMIT.open(encoder)?;
             for (route, limit) in limits {
                 series.level(&[route], u64::from(limit.limit()))?;
+            }
+        }
+        #[cfg(feature = "proxy")]
+        if let Some(addresses) = self.checked.get().filter(|all| !all.is_empty()) {
+            let mut series = table::UPSTREAM_UP.open(encoder)?;
+            for address in addresses {
+                let labels = [&*address.route, &address.place.to_string()];
+                series.level(&labels, u64::from(address.health.is_up()))?;
             }
         }
         self.encode_tls(encoder)?;

@@ -101,6 +101,8 @@ families! {
         "Connections that the system failed to accept";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
         "Requests of the proxy listener that failed at the upstream";
+    UPSTREAM_UP: Gauge "upstream_up" ["route" "address"]
+        "1 if an address of an upstream passed its last check, by its place in the policy";
     UPSTREAM_LIMIT: Gauge "upstream_concurrency_limit" ["route"]
         "Requests that may wait for an upstream at a time, by adaptive_concurrency";
     CERTIFICATE_EXPIRY: Gauge "certificate_expiry_timestamp_seconds" ["door" "certificate"]

@@ -11,6 +11,7 @@ mod forwarding;
 mod h2;
 mod h2_frames;
 mod h2_upstream;
+mod health;
 mod limits;
 mod load;
 mod message;

@@ -8,7 +8,8 @@ use super::alerts::with_secret;
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
 /// A shared store that is not there, a folder for the state, a limit of concurrency, a webhook and
-/// receivers of metrics: every metric is shown but those below.
+/// receivers of metrics:
+/// every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
@@ -30,8 +31,9 @@ concurrency = { max = 1, lease = "1s" }
 "#;
 
 /// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases
-/// of `[geo]`, with `ban` of a limit, with certificates, and with `adaptive_concurrency`.
-const LATER: [&str; 8] = [
+/// of `[geo]`, with `ban` of a limit, with certificates, and with `adaptive_concurrency` and `health`
+/// of the proxy listener.
+const LATER: [&str; 9] = [
     "ratekeeper_bans_total",
     "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
@@ -40,6 +42,7 @@ const LATER: [&str; 8] = [
     "ratekeeper_certificate_reloads_total",
     "ratekeeper_tls_handshake_failures_total",
     "ratekeeper_upstream_concurrency_limit",
+    "ratekeeper_upstream_up",
 ];
 
 /// Returns the names between backticks in the first cell of the rows of tables.

@@ -104,6 +104,13 @@ pub(super) static PROXY: TableSpec = TableSpec {
              from 1KiB to 1MiB (default 64KiB); a longer one has none.",
         ),
         optional(
+            "health",
+            Shape::Table(&HEALTH),
+            "{ path = \"/healthz\", interval = \"5s\" }",
+            "A request that asks each address whether it serves; one that does not is left out \
+             (default: only one that refuses connections is, for 10 s).",
+        ),
+        optional(
             "adaptive_concurrency",
             Shape::Table(&ADAPTIVE),
             "{ min = 10, max = 500 }",
@@ -134,9 +141,33 @@ pub(super) static PROXY: TableSpec = TableSpec {
             a limit: concurrency = { max = 100, lease = \"60s\" }",
         "max_requests" => "write adaptive_concurrency = { min = 10, max = 500 }",
         "retries" => "leave it out: requests that are safe to repeat are, up to 20% of them",
-        "health_check" => "leave it out: an address that refuses connections is left out for 10 s",
+        "health_check" => "write health = { path = \"/healthz\" }",
         "http2" => "clients may speak HTTP/2; for the upstream write upstream = \"https://HOST\", \
             or \"h2c://HOST\" without TLS",
+    },
+    ..TableSpec::EMPTY
+};
+
+static HEALTH: TableSpec = TableSpec {
+    what: "`health`",
+    fields: &[
+        required(
+            "path",
+            Shape::TEXT,
+            "\"/healthz\"",
+            "Target of a GET, whose response is below 400 from an address that serves.",
+        ),
+        optional(
+            "interval",
+            WAIT,
+            "\"5s\"",
+            "Time from one check to the next, and maximum time of one (default 5 s).",
+        ),
+    ],
+    hints: hints! {
+        "timeout" => "leave it out: a check takes `interval` at most",
+        "status" => "leave it out: every status below 400 is right",
+        "threshold" => "leave it out: one check decides",
     },
     ..TableSpec::EMPTY
 };

@@ -14,17 +14,21 @@ use ratekeeper::Answer;
 use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
-use ratekeeper_policy::{Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl};
+use ratekeeper_policy::{
+    HealthCheck, Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl,
+};
 use ratekeeper_resilience::{AdaptiveConcurrency, Bounds};
 use rustls::pki_types::ServerName;
 
 use crate::StartError;
+use crate::metrics::CheckedAddress;
 use crate::tls::trusting;
 
 /// Default time limits.
 const CONNECT: Nanos = Nanos::SECOND;
 const RESPONSE: Nanos = Nanos::from_secs(60);
 const BODY: Nanos = Nanos::from_secs(60);
+const CHECK: Nanos = Nanos::from_secs(5);
 const UPGRADE: Nanos = Nanos::from_secs(600);
 
 /// The upstream of all requests, and those of routes.
@@ -59,6 +63,7 @@ impl Upstreams {
                 response: settings.response_timeout.unwrap_or(RESPONSE).into(),
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
+                health: settings.health.as_ref().and_then(check),
                 concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
                     least: bounds.min,
                     most: bounds.max,
@@ -88,13 +93,29 @@ impl Upstreams {
     /// Returns the limits of requests that wait for an upstream, by the names of routes; that of all
     /// other requests has none.
     pub(super) fn adaptive(&self) -> Vec<(Box<str>, Arc<AdaptiveConcurrency>)> {
-        let usual = std::iter::once(("".into(), &self.usual));
-        let routes = self.routes.iter();
-        let routes = routes.map(|route| (route.name.clone(), &route.gateway));
-        let named = usual.chain(routes);
-        named
+        self.named()
             .filter_map(|(name, gateway)| Some((name, Arc::clone(gateway.concurrency()?))))
             .collect()
+    }
+
+    /// Returns the addresses that are checked, by the names of routes and their places.
+    pub(super) fn checked(&self) -> Vec<CheckedAddress> {
+        let of = |(route, gateway): (Box<str>, &Gateway)| {
+            let numbered = (1..).zip(gateway.checked());
+            let checked = numbered.map(|(place, health)| CheckedAddress {
+                route: route.clone(),
+                place,
+                health,
+            });
+            checked.collect::<Vec<_>>()
+        };
+        self.named().flat_map(of).collect()
+    }
+
+    fn named(&self) -> impl Iterator<Item = (Box<str>, &Gateway)> {
+        let usual = std::iter::once(("".into(), &self.usual));
+        let routes = self.routes.iter();
+        usual.chain(routes.map(|route| (route.name.clone(), &route.gateway)))
     }
 
     /// Returns the receiver of a request with this answer of its limits.
@@ -112,6 +133,14 @@ impl Upstreams {
         let route = self.routes.iter().find(is_taken);
         route.map_or(&self.usual, |route| &route.gateway)
     }
+}
+
+/// Returns the check of a policy, whose path is one.
+fn check(health: &HealthCheck) -> Option<ratekeeper_gateway::HealthCheck> {
+    Some(ratekeeper_gateway::HealthCheck {
+        path: health.path.parse().ok()?,
+        interval: health.interval.unwrap_or(CHECK).into(),
+    })
 }
 
 /// Returns the addresses of an upstream; files are relative to `home`.
