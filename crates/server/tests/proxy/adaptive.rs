@@ -144,9 +144,11 @@ fn the_places_of_clients_that_leave_come_back() {
             client
         })
         .collect();
+    // Not found by a request, which would take the place of the last of them.
     eventually("the places are taken", || {
-        proxy.client().get("/").status() == 503
+        upstream.connections.load(Ordering::SeqCst) == waiting.len()
     });
+    assert_eq!(proxy.client().get("/").status(), 503);
     drop(waiting);
     eventually("the places come back", || {
         proxy.client().get("/").status() == 200
