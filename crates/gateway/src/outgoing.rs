@@ -91,9 +91,11 @@ pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
     }
 }
 
+/// Returns the target in origin form. Of `http://host#x` a parser leaves an empty one, which is
+/// read as `/` and would be written as nothing.
 fn target(uri: &Uri) -> PathAndQuery {
-    let target = uri.path_and_query().cloned();
-    target.unwrap_or(PathAndQuery::from_static("/"))
+    let target = uri.path_and_query().filter(|it| it.as_str() != "/");
+    target.cloned().unwrap_or(PathAndQuery::from_static("/"))
 }
 
 /// Changes the head of a response for the client. Returns the properties of
@@ -176,6 +178,8 @@ mod tests {
             prepared(Version::HTTP_11, "http://b.example", &fields).0,
             "/"
         );
+        let cut = prepared(Version::HTTP_11, "http://b.example#x", &fields);
+        assert_eq!(cut.0, "/");
     }
 
     #[test]

@@ -123,4 +123,14 @@ fn it_is_no_forward_proxy() {
         (&*seen.start, seen.one("host")),
         ("GET /x HTTP/1.1", Some("b.example"))
     );
+    for target in [
+        "http://b.example",
+        "http://b.example#x",
+        "http://b.example?",
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(proxy.client().ask(&request).status(), 200, "{target}");
+        let path = if target.ends_with('?') { "/?" } else { "/" };
+        assert_eq!(upstream.seen().start, format!("GET {path} HTTP/1.1"));
+    }
 }
