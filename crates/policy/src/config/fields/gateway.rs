@@ -108,7 +108,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
             Shape::Table(&HEALTH),
             "{ path = \"/healthz\", interval = \"5s\" }",
             "A request that asks each address whether it serves; one that does not is left out \
-             (default: only one that refuses connections is, for 10 s).",
+             (default: none).",
         ),
         optional(
             "adaptive_concurrency",
