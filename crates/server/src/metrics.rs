@@ -36,9 +36,7 @@ pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 #[cfg(feature = "proxy")]
 pub(crate) use process::CheckedAddress;
-pub(crate) use process::ConnectionCounts;
-#[cfg(feature = "proxy")]
-pub(crate) use process::Process;
+pub(crate) use process::{ConnectionCounts, Process};
 pub(crate) use reports::ReportResult;
 pub(crate) use scrape::{HeldAnswers, Levels, MetricsSnapshot, StateLevels};
 pub(crate) use shared_store::SharedStore;
