@@ -272,7 +272,7 @@ pub struct Listen {
     pub idle_timeout: Option<Nanos>,
     /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
-    /// `grace`: how long requests in flight may take after that.
+    /// `grace`: how long requests in flight may take after that; `None` for the default.
     pub grace: Option<Nanos>,
     /// `[listen.proxy]`: the listener that forwards requests; `None` for no such.
     pub proxy: Option<ProxySettings>,

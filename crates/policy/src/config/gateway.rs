@@ -24,6 +24,8 @@ const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_sec
 const RESPONSES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
 /// `interval` of `health`
 const CHECKS: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
+/// Maximum length of `path` of `health`, in bytes.
+const MAX_CHECK_PATH: usize = 1_000;
 /// `upgrade_timeout`
 const UPGRADES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
 
@@ -111,14 +113,16 @@ fn health(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
     let table = read::table(table, "health")?.value;
     let interval = wait(table, "interval", CHECKS, out);
     let path = read::text(table, "path")?;
-    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-    if !path.value.starts_with('/') || !path.value.bytes().all(plain) {
+    // The characters of RFC 3986, sections 3.3 and 3.4.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);
+    let is_short = path.value.len() <= MAX_CHECK_PATH;
+    if !path.value.starts_with('/') || !path.value.bytes().all(plain) || !is_short {
         let message = format!("`{}` is not the path of a request", shown(path.value));
         out.error(
             codes::GATEWAY,
             path.at,
             message,
-            "expected a path that begins with `/`",
+            "expected up to 1,000 characters of a URL, of which the first is `/`",
         )
         .help("write for example health = { path = \"/healthz\" }");
         return None;

@@ -63,7 +63,7 @@ impl Upstreams {
                 response: settings.response_timeout.unwrap_or(RESPONSE).into(),
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
-                health: settings.health.as_ref().and_then(check),
+                health: settings.health.as_ref().map(check),
                 concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
                     least: bounds.min,
                     most: bounds.max,
@@ -135,12 +135,12 @@ impl Upstreams {
     }
 }
 
-/// Returns the check of a policy, whose path is one.
-fn check(health: &HealthCheck) -> Option<ratekeeper_gateway::HealthCheck> {
-    Some(ratekeeper_gateway::HealthCheck {
-        path: health.path.parse().ok()?,
+fn check(health: &HealthCheck) -> ratekeeper_gateway::HealthCheck {
+    let path = health.path.parse();
+    ratekeeper_gateway::HealthCheck {
+        path: path.expect("a policy takes only characters of a path"),
         interval: health.interval.unwrap_or(CHECK).into(),
-    })
+    }
 }
 
 /// Returns the addresses of an upstream; files are relative to `home`.
@@ -194,6 +194,28 @@ mod tests {
             let tls = UpstreamTls::default();
             let read = addresses(&[url], &tls, Path::new("."));
             assert_eq!(read.map(|all| all.len()), Ok(1), "{host}");
+        }
+    }
+
+    #[test]
+    fn every_path_that_a_policy_takes_can_be_asked_for() {
+        let text = |path: &str| {
+            format!(
+                "version = 1\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+                 health = {{ path = \"{path}\" }}\n\
+                 [[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1s\"\n"
+            )
+        };
+        for byte in 0x20..0x7f_u8 {
+            let path = format!("/a{}b", char::from(byte).escape_default());
+            let parsed = ratekeeper_policy::config::parse(&text(&path), <_>::default());
+            if let Ok(loaded) = parsed {
+                let proxy = loaded.policy.settings.listen.proxy.expect("it is set");
+                let health = proxy.health.expect("it is set");
+                assert_eq!(check(&health).path.as_str(), health.path);
+            } else {
+                assert!(!byte.is_ascii_alphanumeric(), "{path}");
+            }
         }
     }
 }
