@@ -26,6 +26,7 @@ mod top;
 mod trial;
 mod verbs;
 mod words;
+mod worst;
 
 use exit::{Exit, Failure};
 use output::Output;

@@ -456,3 +456,51 @@ fn results_that_are_reported_are_explained() {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+const CHAINS: &str = r#"version = 1
+
+[[limit]]
+name = "messages"
+key = ["ip"]
+limit = "100/1m"
+soft = { extra = "10%" }
+
+[[limit]]
+name = "api"
+key = ["ip"]
+limit = "1000/1d"
+otherwise = ["promo", "reserve", "credits"]
+on_store_error = "deny"
+
+[[limit]]
+name = "promo"
+key = ["ip"]
+limit = "500/1d"
+on_store_error = "deny"
+active = { until = 2036-12-31T00:00:00Z, timezone = "UTC" }
+
+[[limit]]
+name = "reserve"
+key = ["attr:team"]
+missing_key = "skip"
+limit = "10000/30d"
+on_store_error = "deny"
+
+[[limit]]
+name = "credits"
+key = ["ip"]
+on_store_error = "deny"
+balance = { max = 1000, start = 50 }
+
+[store.memory]
+state = "state"
+"#;
+
+#[test]
+fn explain_adds_up_what_the_limits_of_a_chain_admit() {
+    let desk = Desk::new().with("ratekeeper.toml", CHAINS);
+    insta::assert_snapshot!(desk.terminal(&[&["explain"]]));
+    let document = desk.terminal(&[&["explain", "--json"]]);
+    let sums = document.matches("\"together\":{\"permits\":").count();
+    assert_eq!(sums, 2, "for the limits that ask others alone");
+}
