@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::clock;
-use crate::harness::envoy::{EnvoyStage, GrpcRefusal, Setup, WhenDown, guide_block};
+use crate::harness::envoy::{EnvoyStage, FAILED_LOGINS, GrpcRefusal, Setup, WhenDown, guide_block};
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::{Answer, Visitor};
 
@@ -220,7 +220,7 @@ fn tokens_are_looked_at_first_and_charged_when_known() {
 /// The route and the limit are those of the guide.
 #[test]
 fn failed_logins_are_counted_and_others_given_back() {
-    let limit = guide_block("toml", 0).replace("version = 1\n", "");
+    let limit = guide_block(FAILED_LOGINS, "toml", 0).replace("version = 1\n", "");
     let Some(stage) = EnvoyStage::open(&limit.replace("5/1m", "5/24h")) else {
         return;
     };
@@ -281,10 +281,14 @@ fn the_application_receives_the_id_of_the_decision() {
     let Some(stage) = EnvoyStage::open(&limit) else {
         return;
     };
-    let passes = user("ada").get(stage.address(), "/header");
-    let mut fields = passes.body.lines().filter_map(|line| line.split_once(": "));
-    let id = fields.find(|(name, _)| *name == "x-ratekeeper-decision");
-    let (_, id) = id.expect("the body of the answer is the head of the request");
+    let forger = user("ada").with("x-ratekeeper-decision", "forged");
+    let passes = forger.get(stage.address(), "/header");
+    let fields = passes.body.lines().filter_map(|line| line.split_once(": "));
+    let mut ids = fields.filter(|(name, _)| *name == "x-ratekeeper-decision");
+    let (_, id) = ids
+        .next()
+        .expect("the body of the answer is the head of the request");
+    assert_eq!(ids.next(), None, "the visitor's own is removed");
     assert_eq!(
         passes.header("x-ratekeeper-decision"),
         None,

@@ -16,8 +16,22 @@ use super::service::{Service, write_policy};
 use super::upstream::Upstream;
 use super::{clock, say};
 
-/// The page with the route that counts failed logins.
-const GUIDE: &str = include_str!("../../../../../docs/guide/grpc.md");
+/// The section with the route that counts failed logins, behind its title.
+pub(crate) const FAILED_LOGINS: Section = Section {
+    page: include_str!("../../../../../docs/guide/grpc.md"),
+    title: "### Failed logins by status",
+};
+/// The section with the filter that removes ids of decisions that visitors send.
+const FORGED_IDS: Section = Section {
+    page: include_str!("../../../../../docs/guide/outcomes.md"),
+    title: "**Envoy's rate limit service**",
+};
+
+/// A section of the guide with files for Envoy.
+pub(crate) struct Section {
+    page: &'static str,
+    title: &'static str,
+}
 
 const START_WITHIN: Duration = Duration::from_secs(60);
 
@@ -76,10 +90,8 @@ impl EnvoyStage {
         let deny = setup.when_down == WhenDown::Refuse;
         let exhausted = setup.grpc_refusal == GrpcRefusal::ResourceExhausted;
         let config = include_str!("envoy.yaml")
-            .replace(
-                "# ROUTES OF THE GUIDE\n",
-                &format!("{}\n", guide_block("yaml", 14)),
-            )
+            .replace("# ROUTES OF THE GUIDE\n", &yaml(FAILED_LOGINS, 14))
+            .replace("# FILTER OF THE GUIDE\n", &yaml(FORGED_IDS, 10))
             .replace("LISTEN", &address.port().to_string())
             .replace("UPSTREAM", &upstream.address().port().to_string())
             .replace("SERVICE", &service.grpc().port().to_string())
@@ -122,12 +134,15 @@ impl EnvoyStage {
     }
 }
 
-/// Returns the block of that language in the guide's section about failed logins, indented by so many
-/// spaces after its first line.
-pub(crate) fn guide_block(language: &str, indent: usize) -> String {
-    let (_, section) = GUIDE
-        .split_once("### Failed logins by status")
-        .expect("a section");
+/// Returns the YAML of a section, with a line end.
+fn yaml(section: Section, indent: usize) -> String {
+    guide_block(section, "yaml", indent) + "\n"
+}
+
+/// Returns the block of that language in a section, indented by so many spaces after its first line.
+pub(crate) fn guide_block(section: Section, language: &str, indent: usize) -> String {
+    let Section { page, title } = section;
+    let (_, section) = page.split_once(title).expect("a section");
     let (_, block) = section
         .split_once(&format!("```{language}\n"))
         .expect("a block");
