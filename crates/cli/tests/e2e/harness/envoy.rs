@@ -28,6 +28,7 @@ const FORGED_IDS: Section = Section {
 };
 
 /// A section of the guide with files for Envoy.
+#[derive(Clone, Copy)]
 pub(crate) struct Section {
     page: &'static str,
     title: &'static str,
