@@ -26,7 +26,6 @@ mod top;
 mod trial;
 mod verbs;
 mod words;
-mod worst;
 
 use exit::{Exit, Failure};
 use output::Output;

@@ -16,7 +16,7 @@ use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{Cost, Rule};
 
 use crate::source::{self, PolicySource};
-use crate::{Failure, Output, limits, worst};
+use crate::{Failure, Output, limits};
 
 /// Maximum length of a limit in words.
 const MAX_WORDS: usize = 1_000;
@@ -86,7 +86,7 @@ impl Subject {
             name: rule.limit.name.to_string(),
             text: rule.text.clone(),
             algorithm: rule.limit.algorithm.clone(),
-            window: worst::span(rule),
+            window: limits::span(rule),
             cost: match rule.cost {
                 Cost::Fixed(cost) => Some(cost),
                 Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => None,

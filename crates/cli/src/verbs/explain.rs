@@ -1,6 +1,5 @@
 //! `explain`: the limits that a request must pass, and why; the maximum that each admits.
 
-mod chain;
 mod document;
 
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Algorithm as _, LimitScope, Mode, Origin, Time};
-use ratekeeper_policy::{Allowance, MissingKey, Policy, Rule, RuleMode, WallTime};
+use ratekeeper_policy::{Allowance, MissingKey, Policy, Role, Rule, RuleMode, WallTime};
 
 use self::document::document;
 use crate::answers::{LimitAnswer, answers, keys_in_words};
@@ -19,7 +18,7 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, limits, words, worst};
+use crate::{Exit, Failure, Output, limits, words};
 
 /// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
@@ -265,7 +264,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
             "    months    begin on the day of the key in attr:{attribute}, on day 1 without one"
         ))?;
     }
-    output.line(format!("    at worst  {}", worst::worst_case(rule)))?;
+    output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
     output.line(format!("    at least  {}", limits::at_least(rule)))?;
     if let Some(alert) = limits::alert(rule) {
         output.line(format!("    alert     {alert}"))?;
@@ -290,7 +289,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     if let Some(priority) = limits::priority(rule) {
         output.line(format!("    priority  {priority}"))?;
     }
-    chain::write(policy, rule, output)?;
+    alternatives(policy, rule, output)?;
     trials(policy, rule, output)?;
     if rule.limit.algorithm.concurrency().is_some() {
         output
@@ -302,6 +301,31 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
             words::span(redis.deadline),
             limits::on_store_error(rule)
         ))?;
+    }
+    Ok(())
+}
+
+/// Writes the alternatives of a limit, which are asked when it denies.
+fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    let mut names = Vec::new();
+    for other in limits::alternatives(policy, rule) {
+        let (text, worst) = (&other.text, limits::worst_case(other));
+        match &other.role {
+            Role::Soft => output.line(format!(
+                "    soft      {text} more, with a warning; at worst {worst}"
+            ))?,
+            Role::Elastic(gate) => output.line(format!(
+                "    elastic   {text} more while `{}` is below {}%; at worst {worst}",
+                gate.signal().name(),
+                gate.below_percent()
+            ))?,
+            Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
+                names.push(&*other.limit.name);
+            }
+        }
+    }
+    if !names.is_empty() {
+        output.line(format!("    otherwise {}", names.join(", ")))?;
     }
     Ok(())
 }
@@ -333,7 +357,7 @@ fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failu
         output.line(format!(
             "    candidate {}, tried on the requests that pass, refuses none; at worst {}",
             candidate.text,
-            worst::worst_case(candidate)
+            limits::worst_case(candidate)
         ))?;
     }
     if rule.limit.scope == LimitScope::Node {

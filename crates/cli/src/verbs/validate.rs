@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, limits, words, worst};
+use crate::{Exit, Failure, Output, limits, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
 #[derive(Args)]
@@ -217,7 +217,7 @@ fn check(source: PolicySource) -> Checked {
 fn sides(rule: &Rule) -> Sides {
     Sides {
         name: rule.limit.name.to_string(),
-        at_most: worst::worst_case(rule),
+        at_most: limits::worst_case(rule),
         at_least: limits::at_least(rule),
     }
 }

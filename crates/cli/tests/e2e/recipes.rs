@@ -14,8 +14,6 @@ const RECIPES: &str = include_str!("../../../../docs/guide/recipes.md");
 const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
 /// Maximum number of lines of a policy in the recipes.
 const MAX_LINES: usize = 20;
-/// Maximum number of lines of a policy that the table of kinds names.
-const MAX_LINES_OF_A_KIND: usize = 12;
 
 struct Recipe<'a> {
     title: &'a str,
@@ -49,26 +47,6 @@ fn every_recipe_answers_as_the_guide_shows() {
         assert!((1..=MAX_LINES).contains(&lines), "{title}: {lines} lines");
     }
     answer_everywhere(&recipes);
-}
-
-#[test]
-fn each_of_the_eight_kinds_has_a_short_recipe() {
-    let table = RECIPES.lines().filter(|line| line.starts_with("| "));
-    let kinds: Vec<_> = table
-        .filter_map(|line| line.split_once('[')?.1.split_once(']'))
-        .map(|(title, _)| title)
-        .collect();
-    assert_eq!(kinds.len(), 8, "{kinds:?}");
-    let recipes = recipes_of(RECIPES);
-    for kind in kinds {
-        let recipe = recipes.iter().find(|recipe| recipe.title == kind);
-        let policy = &recipe.unwrap_or_else(|| panic!("no recipe {kind}")).policy;
-        let lines = policy.lines().filter(|line| !line.is_empty()).count();
-        assert!(
-            (1..=MAX_LINES_OF_A_KIND).contains(&lines),
-            "{kind}: {lines}"
-        );
-    }
 }
 
 #[test]

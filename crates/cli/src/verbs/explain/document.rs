@@ -4,12 +4,10 @@ use ratekeeper_core::{Algorithm as _, LimitScope};
 use ratekeeper_policy::{Field, Patterns, Policy, ResultSet, Role, Rule, WallTime};
 use serde_json::{Value, json};
 
-use super::chain::Together;
 use super::wall;
 use crate::answers::LimitAnswer;
 use crate::place::{self, Place};
 use crate::request::CliRequest;
-use crate::worst::Worst;
 use crate::{limits, words};
 
 /// Returns the limits of a policy, and their answers to a request.
@@ -42,7 +40,7 @@ pub(super) fn document(
 
 /// Returns the part about one limit that does not depend on the request.
 fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
-    let worst = Worst::of(rule);
+    let worst = limits::Worst::of(rule);
     let (waiting, longest) = worst.waiting.unwrap_or_default();
     let mut limit = json!({
         "name": &*rule.limit.name,
@@ -79,9 +77,6 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         let names = limits::alternatives(policy, rule);
         let names = names.map(|other| &*other.limit.name);
         limit["otherwise"] = json!(names.collect::<Vec<_>>());
-    }
-    if let Some(Together { permits, span }) = Together::of(policy, rule) {
-        limit["together"] = json!({ "permits": permits, "span_ms": span.as_millis_ceil() });
     }
     add_trials(policy, rule, &mut limit);
     if let Some(concurrency) = rule.limit.algorithm.concurrency() {
