@@ -315,9 +315,9 @@ fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(),
                 "    soft      {text} more, with a warning; at worst {worst}"
             ))?,
             Role::Elastic(gate) => output.line(format!(
-                "    elastic   {text} more while `{}` is below {}%; at worst {worst}",
+                "    elastic   {text} more while `{}` is below {}; at worst {worst}",
                 gate.signal().name(),
-                gate.below_percent()
+                gate.below()
             ))?,
             Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
                 names.push(&*other.limit.name);

@@ -68,7 +68,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
             limit["role"] = json!("elastic");
             limit["while"] = json!({
                 "signal": gate.signal().name(),
-                "below_percent": gate.below_percent(),
+                "below": gate.below(),
             });
         }
     }
