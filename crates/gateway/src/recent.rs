@@ -1,4 +1,4 @@
-//! RecentResponses: how fast an upstream responded in the last seconds, and how often it failed.
+//! Recent responses: how fast an upstream responded in the last seconds, and how often it failed.
 //!
 //! ```text
 //!   second    3    4    5  ...  12 = now     each second holds: responses, the sum of their times,
@@ -20,7 +20,8 @@ use ratekeeper_core::{Nanos, Time};
 use tokio::time::Instant;
 
 /// Seconds that count, the current one among them.
-const SPAN: u64 = 10;
+const SPAN: u64 = SLOTS as u64;
+const SLOTS: usize = 10;
 
 /// What is known of an upstream's last seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +59,7 @@ pub(crate) struct Waiting<'a> {
 
 #[derive(Debug, Default)]
 struct Seconds {
-    ring: [Second; SPAN as usize],
+    ring: [Second; SLOTS],
     /// Requests that wait and began before all seconds of the ring.
     older: u64,
 }
@@ -180,7 +181,7 @@ impl Seconds {
                 *second = Second::default();
             }
         }
-        let second = &mut self.ring[(number % SPAN) as usize];
+        let second = &mut self.ring[slot(number)];
         second.number = second.number.max(number); // times of threads are in no order
         second
     }
@@ -196,7 +197,7 @@ impl Seconds {
         let waiting = if number + SPAN <= second_of(now) {
             &mut self.older
         } else {
-            &mut self.ring[(number % SPAN) as usize].waiting
+            &mut self.ring[slot(number)].waiting
         };
         *waiting = waiting.saturating_sub(1);
     }
@@ -256,6 +257,11 @@ impl Seconds {
         }
         sum
     }
+}
+
+/// Returns the place of a second in the ring.
+const fn slot(second: u64) -> usize {
+    (second % SPAN) as usize
 }
 
 const fn second_of(time: Time) -> u64 {

@@ -78,6 +78,12 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         let names = names.map(|other| &*other.limit.name);
         limit["otherwise"] = json!(names.collect::<Vec<_>>());
     }
+    if let Some(chain) = limits::Together::of(policy, rule) {
+        limit["together"] = json!({
+            "within": chain.within(),
+            "span_ms": chain.span.as_millis_ceil(),
+        });
+    }
     add_trials(policy, rule, &mut limit);
     if let Some(concurrency) = rule.limit.algorithm.concurrency() {
         limit["worst_case"] = json!({
