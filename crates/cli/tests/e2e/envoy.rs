@@ -44,6 +44,8 @@ fn generic(value: &str, quota: &str) -> String {
     )
 }
 
+const OUTCOMES: &str = include_str!("../../../../docs/guide/outcomes.md");
+
 fn user(name: &str) -> Visitor {
     Visitor::at(2).with("x-user", name)
 }
@@ -281,10 +283,19 @@ fn the_application_receives_the_id_of_the_decision() {
     let Some(stage) = EnvoyStage::open(&limit) else {
         return;
     };
-    let passes = user("ada").get(stage.address(), "/header");
-    let mut fields = passes.body.lines().filter_map(|line| line.split_once(": "));
-    let id = fields.find(|(name, _)| *name == "x-ratekeeper-decision");
-    let (_, id) = id.expect("the body of the answer is the head of the request");
+    let forging = user("ada").with("x-ratekeeper-decision", "forged");
+    let passes = forging.get(stage.address(), "/header");
+    let fields = passes.body.lines().filter_map(|line| line.split_once(": "));
+    let ids = fields.filter(|(name, _)| *name == "x-ratekeeper-decision");
+    let ids: Vec<_> = ids.map(|(_, id)| id).collect();
+    let [id] = ids[..] else {
+        panic!("the application receives one id, not that of the visitor: {ids:?}");
+    };
+    assert_ne!(id, "forged");
+    let filter = OUTCOMES.split("```yaml\n").nth(1).unwrap_or_default();
+    let filter = filter.split("```").next().unwrap_or_default();
+    let setup = include_str!("harness/envoy.yaml").replace("\n          ", "\n");
+    assert!(filter.contains("remove: x-ratekeeper-decision") && setup.contains(filter));
     assert_eq!(
         passes.header("x-ratekeeper-decision"),
         None,
