@@ -1,6 +1,7 @@
 //! Limits in words: the limit that is meant, how it decides, its worst case.
 
 mod beside;
+mod chain;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -11,6 +12,7 @@ use ratekeeper_policy::{
 };
 
 pub(crate) use self::beside::{candidate, distinct, priority, replaced};
+pub(crate) use self::chain::{Together, together};
 use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
@@ -202,6 +204,9 @@ pub(crate) fn span(rule: &Rule) -> Nanos {
 /// Returns the minimum served to a client that keeps to the limit, in words: `every request of a
 /// client that sends at most 10 in any 1 min`.
 pub(crate) fn at_least(rule: &Rule) -> String {
+    if is_balance(rule) {
+        return "every request, until the balance is spent".into();
+    }
     let (share, ones) = (rule.least_served(), rule.cost == Cost::Fixed(Permits::ONE));
     let ones = ones || rule.cost == Cost::Request;
     let served = match share {
@@ -253,7 +258,16 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
     }
 }
 
+/// Returns true for a limit that does not refill.
+fn is_balance(rule: &Rule) -> bool {
+    rule.limit.algorithm.name() == "balance"
+}
+
 fn admitted(rule: &Rule) -> String {
+    if is_balance(rule) {
+        let most = words::count(rule.limit.algorithm.capacity().get());
+        return format!("at most {most} at once, and what is granted to it");
+    }
     if let Some(limit) = rule.limit.algorithm.concurrency() {
         let at_once = limit.capacity().get();
         return format!(

@@ -22,6 +22,7 @@ use crate::forwarded::Client;
 use crate::health::{AddressHealth, HealthCheck};
 use crate::hop::Hop;
 use crate::outgoing::{Form, fit, prepare, prepare_response};
+use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
 use crate::upload::{Stage, Upload, UploadBody};
 
@@ -61,6 +62,7 @@ pub struct Gateway {
     turn: AtomicUsize,
     retries: Budget,
     concurrency: Option<Arc<AdaptiveConcurrency>>,
+    recent: Arc<RecentResponses>,
     start: Instant,
 }
 
@@ -102,6 +104,7 @@ impl Gateway {
             settings,
             turn: AtomicUsize::new(0),
             retries: retries.ok()?,
+            recent: Arc::new(RecentResponses::new()),
             start: Instant::now(),
         })
     }
@@ -109,6 +112,11 @@ impl Gateway {
     /// Returns the limit of requests that wait for a response, if there is one.
     pub const fn concurrency(&self) -> Option<&Arc<AdaptiveConcurrency>> {
         self.concurrency.as_ref()
+    }
+
+    /// Returns how the upstream responded in the last 10 s.
+    pub const fn recent(&self) -> &Arc<RecentResponses> {
+        &self.recent
     }
 
     /// Returns the addresses that are to be checked, each by a task of its own.
@@ -134,21 +142,25 @@ impl Gateway {
     ) -> Result<Forwarded, ForwardError> {
         let limit = self.concurrency.as_ref();
         let permit = limit.map(|limit| limit.try_acquire(self.now()).ok_or(UpstreamFailure::Busy));
-        let permit = permit.transpose()?;
+        let permit = permit.transpose().inspect_err(|_| self.recent.refuse())?;
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id);
         let (body, upload) = UploadBody::new(body, client.address_field);
         let request = Request::from_parts(parts, body);
-        let Some(mut permit) = permit else {
-            return self.exchange(request, hop, upload).await;
-        };
+        let waiting = self.recent.wait(upload.is_some());
         let result = self.exchange(request, hop, upload.clone()).await;
         let sent = upload.as_ref().map(|upload| upload.sent());
-        if let Some(Some(sent)) = sent {
-            permit.begin(self.time_of(sent));
-        }
         // The time of a request whose body is not sent yet is that of its client.
-        permit.end(end(&result, sent == Some(None)), self.now());
+        let is_sending = sent == Some(None);
+        if let Some(ended) = ended(&result, is_sending) {
+            waiting.end(sent.flatten(), ended);
+        }
+        if let Some(mut permit) = permit {
+            if let Some(Some(sent)) = sent {
+                permit.begin(self.time_of(sent));
+            }
+            permit.end(end(&result, is_sending), self.now());
+        }
         result
     }
 
@@ -316,6 +328,25 @@ fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
         return End::Ignored;
     }
     end
+}
+
+/// Returns what the end of a request says of the upstream; `None` if its client did not send it.
+fn ended(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Ended> {
+    let status = match result {
+        Ok(Forwarded::Response(response)) => response.status(),
+        Ok(Forwarded::Upgraded(..)) => StatusCode::SWITCHING_PROTOCOLS,
+        Err(ForwardError::Upstream(_) | ForwardError::Tls(_)) => return Some(Ended::Failed),
+        Err(ForwardError::UploadTimeout | ForwardError::UploadBroken) => return None,
+    };
+    Some(
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            Ended::Failed
+        } else if is_sending {
+            Ended::Early
+        } else {
+            Ended::Responded
+        },
+    )
 }
 
 /// Why a request has no response.

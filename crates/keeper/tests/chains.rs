@@ -163,13 +163,26 @@ fn an_elastic_limit_follows_its_signal() {
 
 #[test]
 fn no_signal_lets_more_pass_than_up_to() {
-    let keeper = keeper(&limit("mails", ELASTIC));
+    let proxy = "[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n";
+    let levels = [
+        ("queue", "70%"),
+        ("upstream.errors", "70%"),
+        ("upstream.latency", "700ms"),
+    ];
+    for (signal, below) in levels {
+        let elastic = ELASTIC.replace("queue", signal).replace("70%", below);
+        let keeper = keeper(&format!("{proxy}{}", limit("mails", &elastic)));
+        most_passes(&keeper, signal);
+    }
+}
+
+fn most_passes(keeper: &TestKeeper, signal: &str) {
     let mut passes = Vec::new();
     // A signal that changes all the time, for ten minutes.
     for second in 0..600_u32 {
         let level = if second % 7 < 4 { 100_000 } else { 900_000 };
-        keeper.set_signal("queue", level, 3);
-        passes.push(passed(&keeper, "ada"));
+        assert!(keeper.set_signal(signal, level, 3));
+        passes.push(passed(keeper, "ada"));
         keeper.clock().advance(Nanos::from_secs(1));
     }
     let most = passes

@@ -89,7 +89,7 @@ pub use settings::{
     HeaderStyle, Listen, LogDenials, MetricSettings, NodeName, ProxySettings, RedisSettings,
     RevealKeys, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
-pub use signal::{Gate, LOAD, Signal};
+pub use signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
 pub use telemetry::{OtlpSettings, StatsdSettings};
 pub use tokens::Tokens;
 pub use unit::Unit;

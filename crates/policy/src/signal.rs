@@ -17,12 +17,38 @@ use crate::WallTime;
 /// Name of the signal that the service sets by itself: the load of its machine.
 pub const LOAD: &str = "load";
 
-/// A signal that a policy names. Its level is a share: 1,000,000 parts per million are 100 %.
+/// What the proxy listener measures of an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpstreamMeasure {
+    /// Mean time to the head of a response.
+    Latency,
+    /// Share of the requests that failed.
+    Errors,
+}
+
+/// Returns the route and the measure of a signal that the proxy listener sets by itself:
+/// `upstream.latency`, `upstream.errors`, or `upstream.ROUTE.latency`. The route of `upstream` itself
+/// is empty.
+pub fn upstream_signal(name: &str) -> Option<(&str, UpstreamMeasure)> {
+    let (upstream, measure) = name.rsplit_once('.')?;
+    let measure = match measure {
+        "latency" => UpstreamMeasure::Latency,
+        "errors" => UpstreamMeasure::Errors,
+        _ => return None,
+    };
+    match upstream.split_once('.') {
+        None if upstream == "upstream" => Some(("", measure)),
+        Some(("upstream", route)) if !route.is_empty() => Some((route, measure)),
+        _ => None,
+    }
+}
+
+/// A signal that a policy names. Its level is a share, in parts per million (1,000,000 are 100 %),
+/// or a latency, in microseconds.
 #[derive(Debug)]
 pub struct Signal {
     name: Box<str>,
-    /// The level in parts per million in the upper half, and the second since 1970 at which it ends
-    /// in the lower.
+    /// The level in the upper half, and the second since 1970 at which it ends in the lower.
     level: AtomicU64,
 }
 
@@ -41,11 +67,11 @@ impl Signal {
     }
 
     /// Sets the level for `seconds` from `now` on; no level if the time is unknown.
-    pub fn set(&self, ppm: u32, now: WallTime, seconds: u32) {
+    pub fn set(&self, level: u32, now: WallTime, seconds: u32) {
         let until = now.unix_seconds().map(|now| now + u64::from(seconds));
         // Seconds since 1970 fit 32 bits until 2106.
         let until = until.and_then(|until| u32::try_from(until).ok());
-        let word = until.map_or(0, |until| u64::from(ppm) << 32 | u64::from(until));
+        let word = until.map_or(0, |until| u64::from(level) << 32 | u64::from(until));
         self.level.store(word, Ordering::Relaxed);
     }
 
@@ -54,13 +80,13 @@ impl Signal {
         self.level.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the level in parts per million; `None` if it was never set, or has ended.
+    /// Returns the level; `None` if it was never set, or has ended.
     #[inline]
     pub fn level(&self, now: WallTime) -> Option<u32> {
         let word = self.level.load(Ordering::Relaxed);
-        let (ppm, until) = ((word >> 32) as u32, word & u64::from(u32::MAX));
+        let (level, until) = ((word >> 32) as u32, word & u64::from(u32::MAX));
         let lasts = now.unix_seconds().is_some_and(|now| now < until);
-        lasts.then_some(ppm)
+        lasts.then_some(level)
     }
 }
 
@@ -68,8 +94,10 @@ impl Signal {
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub(crate) signal: Arc<Signal>,
-    /// Below this many parts per million.
-    pub(crate) below_ppm: u32,
+    /// In the unit of the signal.
+    pub(crate) below: u32,
+    /// The same as written.
+    pub(crate) text: Box<str>,
 }
 
 impl Gate {
@@ -77,7 +105,7 @@ impl Gate {
     #[inline]
     pub fn is_open(&self, now: WallTime) -> bool {
         let level = self.signal.level(now);
-        level.is_some_and(|level| level < self.below_ppm)
+        level.is_some_and(|level| level < self.below)
     }
 
     /// Returns the signal.
@@ -85,9 +113,9 @@ impl Gate {
         &self.signal
     }
 
-    /// Returns the level below which it is open, in percent.
-    pub const fn below_percent(&self) -> u32 {
-        self.below_ppm / PPM_OF_PERCENT
+    /// Returns the level below which it is open, as written: `70%`, or `200ms` for a latency.
+    pub fn below(&self) -> &str {
+        &self.text
     }
 }
 
@@ -101,13 +129,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_upstreams() {
+        use UpstreamMeasure::{Errors, Latency};
+        for (name, expected) in [
+            ("upstream.latency", Some(("", Latency))),
+            ("upstream.errors", Some(("", Errors))),
+            ("upstream.spare.errors", Some(("spare", Errors))),
+            ("upstream.latency.latency", Some(("latency", Latency))),
+            ("upstream.a.b.errors", Some(("a.b", Errors))), // no route has the name
+            ("upstream..errors", None),
+            ("upstream", None),
+            ("upstream.load", None),
+            ("latency", None),
+            ("load.errors", None),
+        ] {
+            assert_eq!(upstream_signal(name), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_gate_is_open_while_a_low_level_lasts() {
         let at =
             |seconds: u64| WallTime::new(Origin::UNIX, Time::from_nanos(seconds * 1_000_000_000));
         let signal = Arc::new(Signal::new(LOAD));
         let gate = Gate {
             signal: Arc::clone(&signal),
-            below_ppm: 70 * PPM_OF_PERCENT,
+            below: 70 * PPM_OF_PERCENT,
+            text: "70%".into(),
         };
         let now = 1_800_000_000;
         assert!(!gate.is_open(at(now)), "never set");

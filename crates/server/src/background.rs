@@ -59,6 +59,13 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
         });
     }
     #[cfg(feature = "proxy")]
+    {
+        let kept = again();
+        keep(shared, "upstream signals", move || {
+            crate::upstream_signals::watch(Arc::clone(&kept))
+        });
+    }
+    #[cfg(feature = "proxy")]
     for checked in shared.metrics.process.checked.get().into_iter().flatten() {
         let checked = checked.clone();
         keep(shared, "health", move || check(checked.clone()));

@@ -99,6 +99,8 @@ mod tasks;
 mod tls;
 mod top_keys;
 mod upgrade;
+#[cfg(feature = "proxy")]
+mod upstream_signals;
 mod wall_clock;
 mod watch;
 mod watched;

@@ -310,31 +310,31 @@ fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(),
     let mut names = Vec::new();
     for other in limits::alternatives(policy, rule) {
         let (text, worst) = (&other.text, limits::worst_case(other));
-        match &other.role {
-            Role::Soft => output.line(format!(
-                "    soft      {text} more, with a warning; at worst {worst}"
-            ))?,
-            Role::Elastic(gate) => output.line(format!(
-                "    elastic   {text} more while `{}` is below {}%; at worst {worst}",
-                gate.signal().name(),
-                gate.below_percent()
-            ))?,
+        let line = match &other.role {
+            Role::Soft => format!("soft      {text} more, with a warning"),
+            Role::Elastic(gate) => {
+                let (signal, below) = (gate.signal().name(), gate.below());
+                format!("elastic   {text} more while `{signal}` is below {below}")
+            }
             Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
                 names.push(&*other.limit.name);
+                continue;
             }
-        }
+        };
+        output.line(format!("    {line}; at worst {worst}"))?;
     }
     if !names.is_empty() {
         output.line(format!("    otherwise {}", names.join(", ")))?;
     }
+    let together = limits::together(policy, rule);
+    together.map_or(Ok(()), |most| output.line(format!("    together  {most}")))?;
     Ok(())
 }
 
 /// Writes how a limit is tried before it is enforced, and the limits that it replaces.
 fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
-    let replaced = limits::replaced(policy, rule);
-    if !replaced.is_empty() {
-        let names = replaced.join(", ");
+    let names = limits::replaced(policy, rule).join(", ");
+    if !names.is_empty() {
         let not_yet = match rule.mode {
             RuleMode::Enforce => "",
             RuleMode::Shadow | RuleMode::Off => " once it is enforced",

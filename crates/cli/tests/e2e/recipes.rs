@@ -15,6 +15,9 @@ const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
 /// Maximum number of lines of a policy in the recipes.
 const MAX_LINES: usize = 20;
 
+/// The same, of those in the table of kinds.
+const MAX_LINES_OF_A_KIND: usize = 12;
+
 struct Recipe<'a> {
     title: &'a str,
     policy: String,
@@ -47,6 +50,28 @@ fn every_recipe_answers_as_the_guide_shows() {
         assert!((1..=MAX_LINES).contains(&lines), "{title}: {lines} lines");
     }
     answer_everywhere(&recipes);
+}
+
+#[test]
+fn each_kind_of_limit_has_a_short_recipe() {
+    let recipes = recipes_of(RECIPES);
+    let head = RECIPES.split("\n## ").next().unwrap_or_default();
+    let rows = head.lines().filter_map(|line| line.split_once(" | ["));
+    let kinds: Vec<_> = rows
+        .map(|(_, link)| {
+            let title = link.split_once("](#").map_or(link, |(title, _)| title);
+            let mut found = recipes.iter().filter(|recipe| recipe.title == title);
+            let recipe = found.next().unwrap_or_else(|| panic!("no recipe: {title}"));
+            let lines = recipe
+                .policy
+                .lines()
+                .filter(|line| !line.is_empty())
+                .count();
+            assert!(lines <= MAX_LINES_OF_A_KIND, "{title}: {lines} lines");
+            title
+        })
+        .collect();
+    assert_eq!(kinds.len(), 8, "{kinds:?}");
 }
 
 #[test]

@@ -19,6 +19,58 @@ fn explain_mentions_late_charges_of_a_shared_store() {
     );
 }
 
+#[test]
+fn explain_adds_up_the_limits_of_a_chain() {
+    let desk = Desk::new().with("ratekeeper.toml", CHAINS);
+    insta::assert_snapshot!(desk.terminal(&[&["explain"]]));
+}
+
+const CHAINS: &str = r#"
+version = 1
+
+[[limit]]
+name  = "mails"
+match = { path = "/mails" }
+key   = ["ip"]
+limit = "100/1m"
+soft  = { extra = "10%" }
+
+[[limit]]
+name  = "api"
+match = { path = "/api/**" }
+key   = ["ip"]
+limit = "1000/1d"
+algorithm = "fixed-window"
+on_store_error = "deny"
+otherwise = ["promo", "reserve", "credits", "gone"]
+
+[[limit]]
+name   = "promo"
+key    = ["ip"]
+limit  = "500/1d"
+algorithm = "sliding-window-log"
+on_store_error = "deny"
+
+[[limit]]
+name  = "reserve"
+key   = ["attr:team"]
+missing_key = "skip"
+limit = "10000/30d"
+on_store_error = "deny"
+
+[[limit]]
+name    = "credits"
+key     = ["all"]
+balance = { start = 100, max = 100 }
+
+[[limit]]
+name  = "gone"
+key   = ["ip"]
+limit = "500/1d"
+mode  = "off"
+on_store_error = "deny"
+"#;
+
 const SHARED: &str = r#"
 version = 1
 

@@ -20,10 +20,11 @@ use super::distinct::stays_countable;
 use super::limit::Draft;
 use super::quantity::Quantity;
 use super::read::{self, At};
+use super::signals::SignalReader;
 use super::variants::{SetText, VariantReader};
 use crate::chain::percent_of;
-use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal};
-use crate::{Role, Rule, Variant, Variants};
+use crate::signal::Signal;
+use crate::{Role, Rule, Settings, Variant, Variants};
 
 /// The extra of a limit.
 #[derive(Clone, Debug)]
@@ -63,10 +64,11 @@ const STRANGERS: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "an
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
     drafts: &mut [Draft],
+    settings: &Settings,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Vec<Arc<Signal>> {
-    let mut signals = Vec::new();
+    let mut signals = SignalReader::new(settings);
     for draft in drafts {
         let Some(table) = reader.table(draft) else {
             continue;
@@ -97,7 +99,7 @@ pub(super) fn extras(
             draft.extra = extra(draft, table, (word, role, share), reader, out).map(Box::new);
         }
     }
-    signals
+    signals.found
 }
 
 /// Reports a limit that cannot have an extra.
@@ -156,14 +158,14 @@ fn soft(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
 }
 
 /// Reads a percentage from 1 to 1,000.
-fn percent(text: &str) -> Option<u32> {
+pub(super) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let percent = digits.parse().ok().filter(|_| is_number);
     percent.filter(|percent| (1..=1_000).contains(percent))
 }
 
-fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
+pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
     let message = format!("\"{}\" is not a valid `{field}`", shown(text.value));
     let label = "expected a percentage from 1% to 1000%";
     let meant = text.value.trim().trim_end_matches('%').trim();
@@ -181,17 +183,11 @@ fn elastic(
     draft: &Draft,
     limit: &DeTable<'_>,
     table: &DeTable<'_>,
-    signals: &mut Vec<Arc<Signal>>,
+    signals: &mut SignalReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<(Role, At<ExtraShare>)> {
     let gate = read::table(table, "while")?;
-    let name = read::text(gate.value, "signal")?;
-    let below = read::text(gate.value, "below")?;
-    let known = signal(&name, signals, out);
-    let Some(percent) = percent(below.value) else {
-        not_percent(&below, "below", out);
-        return None;
-    };
+    let gate = signals.gate(gate.value, out);
     let up_to = read::text(table, "up_to")?;
     let base = read::text(limit, "limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
@@ -222,64 +218,11 @@ fn elastic(
         ));
         return None;
     };
-    let gate = Gate {
-        signal: known?,
-        below_ppm: percent * PPM_OF_PERCENT,
-    };
     Some((
-        Role::Elastic(gate),
+        Role::Elastic(gate?),
         At::new(ExtraShare::UpTo(most), up_to.at),
     ))
 }
-
-/// Returns the signal of that name; reports a name that no signal can have.
-fn signal(
-    name: &At<&str>,
-    signals: &mut Vec<Arc<Signal>>,
-    out: &mut Findings<'_>,
-) -> Option<Arc<Signal>> {
-    if let Some(known) = signals.iter().find(|known| known.name() == name.value) {
-        return Some(Arc::clone(known));
-    }
-    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    let is_name = (1..=40).contains(&name.value.len()) && name.value.bytes().all(plain);
-    if !is_name {
-        let message = format!("no signal is called `{}`", shown(name.value));
-        let (label, help) = if name.value.starts_with("upstream.") {
-            (
-                "the latency and the errors of an upstream are not measured",
-                "push a level of your own by PUT /v1/signals/upstream, and write signal = \
-                 \"upstream\""
-                    .to_owned(),
-            )
-        } else {
-            (
-                "expected 1 to 40 of a-z, 0-9 and -",
-                format!("write signal = \"{LOAD}\" for the load of this machine"),
-            )
-        };
-        out.error(codes::SIGNAL, name.at.clone(), message, label)
-            .help(help);
-        return None;
-    }
-    if signals.len() == MAX_SIGNALS {
-        let message = format!("the policy has more than {MAX_SIGNALS} signals");
-        out.error(
-            codes::TOO_MANY,
-            name.at.clone(),
-            message,
-            "one more than allowed",
-        )
-        .help("let several limits share a signal");
-        return None;
-    }
-    let new = Arc::new(Signal::new(name.value));
-    signals.push(Arc::clone(&new));
-    Some(new)
-}
-
-/// Maximum number of signals of one policy: names are compared one by one when they are set.
-const MAX_SIGNALS: usize = 100;
 
 /// Compiles the extra of a limit.
 pub(super) fn extra(

@@ -8,6 +8,7 @@ use ratekeeper_core::{Algorithm as _, Nanos, Permits, Share};
 use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
+use super::exempt::health_checks;
 use super::limit::Draft;
 use super::quantity::QuantityKind;
 use super::refusal::Responses;
@@ -68,6 +69,7 @@ pub(super) fn lints(
         less_than_kept(draft, out);
         stands_in_for_itself(draft, out);
         shares::no_share(draft, settings, out);
+        health_checks(draft, settings, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);

@@ -79,6 +79,7 @@ mod secrets;
 mod settings;
 mod shape;
 mod shares;
+mod signals;
 mod size;
 mod syntax;
 mod telemetry;
@@ -249,7 +250,7 @@ fn policy(
     let tokens = jwt::tokens(root, files, out);
     let mut variants = VariantReader::new(root, &shared);
     let prefix = client_ip.ipv6_prefix;
-    let signals = extras::extras(&mut drafts, &variants, out);
+    let signals = extras::extras(&mut drafts, &settings, &variants, out);
     distinct::distinct(&mut drafts, &variants, out);
     priority::priorities(&mut drafts, files, &variants, out);
     otherwise::otherwise(&mut drafts, &variants, out);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_policy::LOAD;
+use ratekeeper_policy::{LOAD, upstream_signal};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -37,6 +37,10 @@ pub(super) fn set<C: Clock>(
     if name == LOAD {
         let detail =
             format!("`{LOAD}` is the load of this machine, which the service reads itself");
+        return Err(Problem::new(WRONG_VALUE, detail));
+    }
+    if upstream_signal(name).is_some() {
+        let detail = format!("`{}` is measured by the proxy listener", shown(name));
         return Err(Problem::new(WRONG_VALUE, detail));
     }
     if !(0.0..=MAX_VALUE).contains(&level.value) {

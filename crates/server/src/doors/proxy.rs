@@ -82,6 +82,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             .with_max_inspected_response(max_inspected_body);
         let _ = shared.metrics.process.adaptive.set(upstreams.adaptive()); // set once, here
         let _ = shared.metrics.process.checked.set(upstreams.checked()); // likewise
+        let _ = shared.metrics.process.recent.set(upstreams.recent()); // likewise
         Ok(Self {
             limits,
             upstreams,

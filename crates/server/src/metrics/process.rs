@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ratekeeper_core::Time;
 #[cfg(feature = "proxy")]
-use ratekeeper_gateway::AddressHealth;
+use ratekeeper_gateway::{AddressHealth, RecentResponses};
 use ratekeeper_resilience::AdaptiveConcurrency;
 
 use super::family::MetricSink;
@@ -75,6 +75,9 @@ pub(crate) struct Process {
     /// Addresses of upstreams that are checked.
     #[cfg(feature = "proxy")]
     pub(crate) checked: OnceLock<Vec<CheckedAddress>>,
+    /// How upstreams responded, by the names of routes.
+    #[cfg(feature = "proxy")]
+    pub(crate) recent: OnceLock<Vec<(Box<str>, Arc<RecentResponses>)>>,
     /// Limits of the requests that wait for an upstream, by the names of routes.
     pub(crate) adaptive: OnceLock<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
     task_failures: Counter,

@@ -61,6 +61,35 @@ fn the_service_answers_json_calls_too() {
 }
 
 #[test]
+fn an_answer_in_json_has_the_id_to_report_results_by() {
+    let fixture = Fixture::new(&format!("{POLICY}count = {{ status = [401] }}\n"));
+    let address = fixture.service.address(Door::Http).unwrap();
+    let ada =
+        r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
+    let ask = || {
+        let (status, body) = http(address, "POST /json", ada);
+        let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let fields = answer["requestHeadersToAdd"].as_array().cloned();
+        let ids = fields.into_iter().flatten();
+        let mut ids = ids.filter(|field| field["key"] == "x-ratekeeper-decision");
+        let id = ids
+            .next()
+            .map(|field| field["value"].as_str().unwrap().to_owned());
+        (status, id)
+    };
+    let (_, first) = ask();
+    let first = first.expect("a report corrects the limit");
+    for _ in 0..2 {
+        assert!(ask().1.is_some_and(|id| id != first));
+    }
+    assert_eq!(ask(), (429, None), "a refusal has no id");
+    let report = format!(r#"{{"decision": "{first}", "status": 200}}"#);
+    let (status, body) = http(address, "POST /v1/report", &report);
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(ask().0, 200, "the report gave a charge back");
+}
+
+#[test]
 fn calls_that_fail_before_they_are_read_are_counted() {
     let fixture = Fixture::new(POLICY);
     run(async {

@@ -13,7 +13,7 @@ fn a_request_arrives_with_the_fields_of_a_proxy() {
     let response = proxy.client().ask(
         "POST /a%20b?c=d&e HTTP/1.1\r\nHost: shop.example:8080\r\nX-Forwarded-For: 10.0.0.1\r\n\
          X-Debug: 1\r\nConnection: keep-alive, x-debug\r\nKeep-Alive: 5\r\nX-Ratekeeper-Shadow: x\r\n\
-         X-Request-Id: mine\r\nAccept: a\r\nAccept: b\r\nContent-Length: 3\r\n\r\nabc",
+         X-Ratekeeper-Decision: forged\r\nX-Request-Id: mine\r\nAccept: a\r\nAccept: b\r\nContent-Length: 3\r\n\r\nabc",
     );
     assert_eq!((response.status(), response.text()), (200, "hello"));
     assert!(response.one("ratelimit").is_some(), "{response:?}");
@@ -36,6 +36,7 @@ fn a_request_arrives_with_the_fields_of_a_proxy() {
         ("keep-alive", None),
         ("x-debug", None),
         ("x-ratekeeper-shadow", None),
+        ("x-ratekeeper-decision", None),
     ] {
         assert_eq!(seen.one(name), value, "{name}");
     }

@@ -6,6 +6,7 @@ mod adaptive;
 mod authority;
 mod balance;
 mod bodies;
+mod elastic;
 mod faults;
 mod forwarding;
 mod h2;

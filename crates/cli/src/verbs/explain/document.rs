@@ -68,7 +68,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
             limit["role"] = json!("elastic");
             limit["while"] = json!({
                 "signal": gate.signal().name(),
-                "below_percent": gate.below_percent(),
+                "below": gate.below(),
             });
         }
     }
@@ -77,6 +77,12 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         let names = limits::alternatives(policy, rule);
         let names = names.map(|other| &*other.limit.name);
         limit["otherwise"] = json!(names.collect::<Vec<_>>());
+    }
+    if let Some(chain) = limits::Together::of(policy, rule) {
+        limit["together"] = json!({
+            "within": chain.within(),
+            "span_ms": chain.span.as_millis_ceil(),
+        });
     }
     add_trials(policy, rule, &mut limit);
     if let Some(concurrency) = rule.limit.algorithm.concurrency() {

@@ -7,7 +7,8 @@ use crate::chain::MAX_OTHERWISE;
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 const PERCENT: &str = "^[1-9][0-9]{0,3}%$";
-const SIGNAL: &str = "^[a-z0-9-]{1,40}$";
+const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";
+const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 pub(super) const SOFT: FieldSpec = optional(
     "soft",
@@ -88,13 +89,15 @@ static WHILE: TableSpec = TableSpec {
             "signal",
             pattern(SIGNAL),
             "\"load\"",
-            "load: that of this machine; or the name of a signal that PUT /v1/signals/NAME sets.",
+            "load: that of this machine; upstream.latency, upstream.errors, upstream.ROUTE.latency or \
+             upstream.ROUTE.errors: those of [listen.proxy] in the last 10 s; or the name of a signal \
+             that PUT /v1/signals/NAME sets.",
         ),
         required(
             "below",
-            pattern(PERCENT),
+            pattern(BELOW),
             "\"70%\"",
-            "Level of the signal from which the extra ends.",
+            "Level of the signal from which the extra ends: a percentage, or a time for a latency.",
         ),
     ],
     hints: hints! {

@@ -13,7 +13,9 @@ use http::request::Parts;
 use ratekeeper::Answer;
 use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
+use ratekeeper_gateway::{
+    Gateway, GatewaySettings, RecentResponses, TlsTransport, Transport, UpstreamAddress,
+};
 use ratekeeper_policy::{
     HealthCheck, Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl,
 };
@@ -110,6 +112,13 @@ impl Upstreams {
             checked.collect::<Vec<_>>()
         };
         self.named().flat_map(of).collect()
+    }
+
+    /// Returns how upstreams responded, by the names of routes.
+    pub(super) fn recent(&self) -> Vec<(Box<str>, Arc<RecentResponses>)> {
+        self.named()
+            .map(|(name, gateway)| (name, Arc::clone(gateway.recent())))
+            .collect()
     }
 
     fn named(&self) -> impl Iterator<Item = (Box<str>, &Gateway)> {

@@ -1,0 +1,134 @@
+//! Signals: reads `while` of elastic limits.
+//!
+//! ```text
+//!   load                                                the machine
+//!   upstream.latency        upstream.errors             `upstream` of [listen.proxy]
+//!   upstream.ROUTE.latency  upstream.ROUTE.errors       that of a route
+//!   any other name                                      pushed to the admin listener
+//! ```
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ratekeeper_core::Nanos;
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::extras::{not_percent, percent};
+use super::read::{self, At};
+use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
+use crate::{ProxySettings, Settings};
+
+/// Maximum number of signals of one policy: names are compared one by one when they are set.
+const MAX_SIGNALS: usize = 100;
+/// `below` of a latency. Requests that wait are known to have waited 10 s at most.
+const LATENCIES: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(10);
+
+/// Reads signals, and holds those that were found.
+pub(super) struct SignalReader<'p> {
+    proxy: Option<&'p ProxySettings>,
+    pub(super) found: Vec<Arc<Signal>>,
+}
+
+impl<'p> SignalReader<'p> {
+    pub(super) fn new(settings: &'p Settings) -> Self {
+        Self {
+            proxy: settings.listen.proxy.as_ref(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Reads `{ signal = "load", below = "70%" }`; reports what is wrong.
+    pub(super) fn gate(&mut self, table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Gate> {
+        let name = read::text(table, "signal")?;
+        let below = read::text(table, "below")?;
+        let signal = self.signal(&name, out);
+        let is_latency = upstream_signal(name.value)
+            .is_some_and(|(_, measure)| measure == UpstreamMeasure::Latency);
+        let level = if is_latency {
+            latency(&below, out)
+        } else {
+            let percent = percent(below.value);
+            if percent.is_none() {
+                not_percent(&below, "below", out);
+            }
+            percent.map(|percent| percent * PPM_OF_PERCENT)
+        };
+        Some(Gate {
+            signal: signal?,
+            below: level?,
+            text: below.value.into(),
+        })
+    }
+
+    /// Returns the signal of that name; reports a name that no signal can have.
+    fn signal(&mut self, name: &At<&str>, out: &mut Findings<'_>) -> Option<Arc<Signal>> {
+        if let Some(known) = self.found.iter().find(|known| known.name() == name.value) {
+            return Some(Arc::clone(known));
+        }
+        if let Some((label, help)) = self.unknown(name.value, out) {
+            let message = format!("no signal is called `{}`", shown(name.value));
+            out.error(codes::SIGNAL, name.at.clone(), message, label)
+                .help(help);
+            return None;
+        }
+        if self.found.len() == MAX_SIGNALS {
+            let message = format!("the policy has more than {MAX_SIGNALS} signals");
+            let at = name.at.clone();
+            out.error(codes::TOO_MANY, at, message, "one more than allowed")
+                .help("let several limits share a signal");
+            return None;
+        }
+        let new = Arc::new(Signal::new(name.value));
+        self.found.push(Arc::clone(&new));
+        Some(new)
+    }
+
+    /// Returns why no signal has the name, and what to write instead.
+    fn unknown(&self, name: &str, out: &Findings<'_>) -> Option<(&'static str, String)> {
+        let Some((route, _)) = upstream_signal(name) else {
+            let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+            if name.starts_with("upstream.") {
+                let label = "`latency` and `errors` of an upstream are measured";
+                return Some((label, "write signal = \"upstream.latency\"".into()));
+            }
+            let is_name = (1..=40).contains(&name.len()) && name.bytes().all(plain);
+            let label = "expected 1 to 40 of a-z, 0-9 and -";
+            let help = format!("write signal = \"{LOAD}\" for the load of this machine");
+            return (!is_name).then_some((label, help));
+        };
+        let Some(proxy) = self.proxy else {
+            let label = "only the proxy listener measures upstreams, and the policy has none";
+            let help = "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\", or push a \
+                        level of your own by PUT /v1/signals/upstream, and write signal = \"upstream\"";
+            return Some((label, help.into()));
+        };
+        let routes = || proxy.routes.iter().map(|it| &*it.name);
+        if route.is_empty() || routes().any(|known| known == route) {
+            return None;
+        }
+        let measure = name.rsplit('.').next().unwrap_or_default();
+        let help = match out.nearest(route, routes()) {
+            Some(near) => format!("did you mean signal = \"upstream.{near}.{measure}\"?"),
+            None => {
+                format!("write signal = \"upstream.{measure}\" for `upstream` of [listen.proxy]")
+            }
+        };
+        Some(("no route of [listen.proxy] has this name", help))
+    }
+}
+
+/// Reads a latency, in microseconds.
+fn latency(text: &At<&str>, out: &mut Findings<'_>) -> Option<u32> {
+    let span: Option<Nanos> = text.value.parse().ok();
+    if let Some(span) = span.filter(|span| LATENCIES.contains(span)) {
+        return u32::try_from(span.as_nanos() / 1_000).ok();
+    }
+    let message = format!("\"{}\" is not a valid `below`", shown(text.value));
+    let (least, most) = LATENCIES.into_inner();
+    let label = format!("the level of a latency is a time from {least} to {most}");
+    out.error(codes::EXTRA, text.at.clone(), message, label)
+        .help("write for example below = \"200ms\"");
+    None
+}

@@ -1,0 +1,58 @@
+//! Upstream signals: the latency and the errors of upstreams, for elastic limits, read once a second.
+//!
+//! A signal has no level while the upstream did not respond in the last 10 s, so the limit is not
+//! elastic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_gateway::{RecentLevels, RecentResponses};
+use ratekeeper_policy::{UpstreamMeasure, WallTime, upstream_signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::context::ServiceContext;
+
+/// How often they are read.
+const READ: Duration = Duration::from_secs(1);
+/// How long a reading counts, if no other follows.
+const LASTS_SECONDS: u32 = 3;
+
+/// Sets the signals until the service ends.
+pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+    let upstreams = shared.metrics.process.recent.get();
+    let upstreams = upstreams.map(Vec::as_slice).unwrap_or_default();
+    let mut tick = interval(READ);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let keeper = &shared.keeper;
+        let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
+        for signal in keeper.policy().signals() {
+            let Some(level) = level(upstreams, signal.name()) else {
+                continue; // no upstream has it
+            };
+            match level {
+                Some(level) => signal.set(level, wall, LASTS_SECONDS),
+                None => signal.clear(),
+            }
+        }
+    }
+}
+
+/// Returns the level of a signal, if it is one of an upstream: parts per million or microseconds.
+fn level(upstreams: &[(Box<str>, Arc<RecentResponses>)], signal: &str) -> Option<Option<u32>> {
+    let (route, measure) = upstream_signal(signal)?;
+    let (_, recent) = upstreams.iter().find(|(name, _)| **name == *route)?;
+    let RecentLevels {
+        latency,
+        failed_ppm,
+    } = recent.levels();
+    Some(match measure {
+        UpstreamMeasure::Errors => failed_ppm,
+        UpstreamMeasure::Latency => latency.map(|latency| {
+            // Up, so that no level is taken for a lower one.
+            u32::try_from(latency.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX)
+        }),
+    })
+}
