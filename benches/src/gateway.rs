@@ -10,8 +10,11 @@
 //! bare proxy is hyper on both sides, with one upstream connection for each client, and no
 //! decision. All run in turn, round after round; the least counts.
 //!
-//! Then the memory of idle connections: resident memory before and after many clients have each
-//! sent one request and stay.
+//! Then the times of answers at half load: at half the requests a second that nginx answered, for
+//! all of them, by many clients that pause after each answer.
+//!
+//! Last the memory of idle connections: resident memory before, and after many clients have each
+//! sent one request and stay, once it falls no more.
 //!
 //! `cargo run --release -p ratekeeper-benches -- gateway [--quick]`; needs `wrk`. Proxies that are
 //! not installed are left out.
@@ -20,10 +23,12 @@ mod peers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
-use crate::http::wrk::{Question, Wrk};
+use crate::http::wrk::{Latency, Question, Wrk};
 use crate::server::Server;
-use crate::spent::{self, Spent};
+use crate::spent::{self, AnswerMicros, Spent};
 use crate::{Effort, report};
 
 /// Sizes of the answers, and their names.
@@ -31,6 +36,16 @@ const BODIES: [(usize, &str); 2] = [(1 << 10, "1 KiB"), (100 << 10, "100 KiB")];
 /// Number of idle connections: both ends of each, and those to the upstream, within the files that
 /// processes may open.
 const IDLE: usize = 5_000;
+/// How often memory is read, and the number of readings that find no less. Proxies release the
+/// buffers of a connection some seconds after its last request.
+const READ_EVERY: Duration = Duration::from_secs(1);
+const SETTLED: usize = 12;
+/// Maximum number of readings.
+const READINGS: usize = 60;
+/// Average pause of a client at half load, in seconds.
+const PAUSE: f64 = 0.008;
+/// Our row.
+const OURS: &str = "ratekeeper, one limit";
 /// Row that the others are compared with.
 const NGINX: &str = "nginx, limit_req";
 const QUESTION: Question = Question {
@@ -71,8 +86,80 @@ pub(crate) fn run(effort: Effort) {
         let figures: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
         spent::table(&title, NGINX, &figures);
         spent::note(&format!("Gateway, {size}"), NGINX, &figures);
+        parts(&figures);
+        half_load(&wrk, effort, &rows);
     }
     idle();
+}
+
+/// Prints where the time goes, and what we must save to pass nginx.
+fn parts(rows: &[(&str, &Spent)]) {
+    for (name, spent) in rows {
+        let AnswerMicros { user, kernel } = spent.least();
+        report::line(&format!(
+            "{name:<34} {user:>8.2} us in the program, {kernel:>6.2} us in the kernel"
+        ));
+    }
+    let of = |wanted: &str| {
+        let row = rows.iter().find(|(name, _)| *name == wanted);
+        row.map(|(_, spent)| spent.least())
+    };
+    let (Some(ours), Some(nginx)) = (of(OURS), of(NGINX)) else {
+        return;
+    };
+    let more = ours.all() - nginx.all();
+    report::line(&if more > 0.0 {
+        let program = ours.user - nginx.user;
+        let kernel = ours.kernel - nginx.kernel;
+        format!(
+            "to pass nginx: {more:.2} us less; ours takes {program:.2} us more in the program and \
+             {kernel:.2} us more in the kernel"
+        )
+    } else {
+        format!("nginx is passed by {:.2} us", -more)
+    });
+}
+
+/// Prints the times of answers at half the load that nginx bears; the least of the rounds.
+fn half_load(wrk: &Wrk, effort: Effort, rows: &[Row]) {
+    let base = rows
+        .iter()
+        .find(|row| row.name == NGINX)
+        .unwrap_or(&rows[0]);
+    let rate = base.spent.most() * 1000.0 / 2.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of clients"
+    )]
+    let clients = (rate * PAUSE).ceil().max(1.0) as u32;
+    let mut least = vec![[f64::INFINITY; 2]; rows.len()];
+    for _ in 0..effort.http_rounds {
+        for (row, least) in rows.iter().zip(&mut least) {
+            let (counted, Latency { median, p99 }) =
+                wrk.paced(row.proxy.port(), clients, effort.http_seconds);
+            assert!(counted.refused == 0, "{}: {counted:?}", row.name);
+            *least = [least[0].min(median), least[1].min(p99)];
+        }
+    }
+    let of = |name: &str| rows.iter().position(|row| row.name == name);
+    let reference = of(NGINX).map_or(f64::NAN, |at| least[at][1]);
+    report::line(&format!(
+        "\nhalf load   (us until an answer; {clients} clients, about {:.1} k/s; ratio of p99 to: \
+         {NGINX})",
+        rate / 1000.0
+    ));
+    report::line(&format!(
+        "{:<34} {:>8} {:>8} {:>7}",
+        "", "median", "p99", "ratio"
+    ));
+    for (row, [median, p99]) in rows.iter().zip(&least) {
+        let ratio = p99 / reference;
+        report::line(&format!(
+            "{:<34} {median:>8.0} {p99:>8.0} {ratio:>7.2}",
+            row.name
+        ));
+    }
 }
 
 /// Starts the proxies that are installed.
@@ -89,10 +176,7 @@ fn rows(directory: &std::path::Path, upstream: u16) -> Vec<Row> {
             "floor: bare hyper proxy",
             Some(Server::start(&["forward", &upstream.to_string()])),
         ),
-        row(
-            "ratekeeper, one limit",
-            Some(peers::ratekeeper(directory, upstream)),
-        ),
+        row(OURS, Some(peers::ratekeeper(directory, upstream))),
         row(NGINX, peers::nginx(directory, upstream)),
         row("HAProxy, stick table", peers::haproxy(directory, upstream)),
         row("Caddy, no limit", peers::caddy(directory, upstream)),
@@ -111,11 +195,30 @@ fn idle() {
         drop(connections(row.proxy.port(), 1));
         let before = row.proxy.resident_bytes();
         let held = connections(row.proxy.port(), IDLE);
-        let after = row.proxy.resident_bytes();
+        let after = settled(&row.proxy);
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
         let each = (after - before) / held.len() as f64 / 1024.0;
         report::line(&format!("{:<34} {each:>8.2}", row.name));
     }
+}
+
+/// Returns the resident memory once it falls no more.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a proxy releases memory some time after the requests"
+)]
+fn settled(proxy: &Server) -> f64 {
+    let (mut least, mut unchanged) = (f64::INFINITY, 0);
+    for _ in 0..READINGS {
+        let now = proxy.resident_bytes();
+        unchanged = if now < least { 0 } else { unchanged + 1 };
+        least = least.min(now);
+        if unchanged >= SETTLED {
+            break;
+        }
+        thread::sleep(READ_EVERY);
+    }
+    least
 }
 
 /// Opens connections, each of which has had an answer.

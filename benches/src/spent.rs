@@ -9,10 +9,23 @@ use crate::server::Server;
 /// Processor time of the rounds of one row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
-    /// Microseconds of processor time per answer, of each round.
-    micros: Vec<f64>,
+    /// Of each round.
+    micros: Vec<AnswerMicros>,
     /// Thousands of answers a second, in the fastest round.
     most: f64,
+}
+
+/// Microseconds of processor time per answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerMicros {
+    pub(crate) user: f64,
+    pub(crate) kernel: f64,
+}
+
+impl AnswerMicros {
+    pub(crate) fn all(self) -> f64 {
+        self.user + self.kernel
+    }
 }
 
 impl Spent {
@@ -26,15 +39,30 @@ impl Spent {
     ) -> T {
         let before = server.cpu_micros();
         let (counted, answers) = load(server.port());
-        let spent = server.cpu_micros() - before;
+        let after = server.cpu_micros();
         let answers = answers as f64;
-        self.micros.push(spent / answers);
+        self.micros.push(AnswerMicros {
+            user: (after[0] - before[0]) / answers,
+            kernel: (after[1] - before[1]) / answers,
+        });
         self.most = self.most.max(answers / f64::from(seconds) / 1000.0);
         counted
     }
 
+    /// Returns the round that took the least time.
+    pub(crate) fn least(&self) -> AnswerMicros {
+        let least = self.micros.iter().copied();
+        let least = least.min_by(|a, b| a.all().total_cmp(&b.all()));
+        least.expect("a round was measured")
+    }
+
+    /// Returns thousands of answers a second, in the fastest round.
+    pub(crate) fn most(&self) -> f64 {
+        self.most
+    }
+
     fn sorted(&self) -> Vec<f64> {
-        let mut micros = self.micros.clone();
+        let mut micros: Vec<_> = self.micros.iter().map(|round| round.all()).collect();
         micros.sort_by(f64::total_cmp);
         micros
     }

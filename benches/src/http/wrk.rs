@@ -26,6 +26,13 @@ pub(crate) struct Counted {
     pub(crate) errors: u64,
 }
 
+/// Times of answers, in microseconds.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct Latency {
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+}
+
 /// The installed program.
 pub(crate) struct Wrk {
     directory: tempfile::TempDir,
@@ -57,6 +64,24 @@ impl Wrk {
         read(&String::from_utf8_lossy(&output.stdout))
     }
 
+    /// Loads that port for `seconds` by clients that pause for 1 to 15 ms after each answer, 8 ms on
+    /// average.
+    pub(crate) fn paced(&self, port: u16, clients: u32, seconds: u32) -> (Counted, Latency) {
+        let path = self.directory.path().join("paced.lua");
+        let script = "function delay() return math.random(1, 15) end\n";
+        fs::write(&path, script).expect("a script is written");
+        let output = Command::new("wrk")
+            .args(["-t1", "--latency", &format!("-c{clients}")])
+            .arg(format!("-d{seconds}s"))
+            .arg("-s")
+            .arg(path)
+            .arg(format!("http://127.0.0.1:{port}/"))
+            .output()
+            .expect("wrk runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        (read(&text), latency(&text))
+    }
+
     fn script(&self, question: &Question) -> PathBuf {
         let path = self.directory.path().join("question.lua");
         let Question { method, body, .. } = question;
@@ -85,6 +110,23 @@ fn read(text: &str) -> Counted {
     counted
 }
 
+/// Reads the times of a report.
+fn latency(text: &str) -> Latency {
+    let of = |share: &str| {
+        let mut lines = text.lines().map(str::trim);
+        let time = lines.find_map(|line| line.strip_prefix(share))?.trim();
+        let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
+        units.iter().find_map(|(unit, micros)| {
+            let number: f64 = time.strip_suffix(unit)?.parse().ok()?;
+            Some(number * micros)
+        })
+    };
+    Latency {
+        median: of("50%").unwrap_or(f64::NAN),
+        p99: of("99%").unwrap_or(f64::NAN),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +149,8 @@ Requests/sec:  81234.00
         };
         assert_eq!(read(text), expected);
         assert_eq!(read(""), Counted::default());
+        let times = "  Latency Distribution\n     50%  390.00us\n     99%    1.25ms\n";
+        let (median, p99) = (390.0, 1250.0);
+        assert_eq!(latency(times), Latency { median, p99 });
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! ```text
 //!   lease --> room --> HTTP/2 connection of this thread with a free stream -------.
-//!                '---> idle connection, of this thread if there is one ----------.|
+//!                '---> idle connection of this thread ---------------------------.|
+//!                '---> idle connection of another, if there is no room for more -.|
 //!                '---> new connection --------------------------------------------> request
 //!                        | refused: left out for a while                             |
 //!                        v                idle again, or a free stream <-- end of body
 //! ```
+//!
+//! A connection is served by the thread that opened it. A request of another thread wakes that one
+//! twice, each time for longer than all else takes; so a thread opens connections of its own, until
+//! as many are open as are allowed.
 //!
 //! An HTTP/2 connection serves the requests of the thread that opened it, up to the number of
 //! streams that its peer allows. Requests that come while one is opened wait for it, so that they
@@ -36,6 +41,8 @@ const MAX_IDLE: usize = 256;
 /// How long a connection may be idle. Servers close idle connections too, and a connection that is
 /// about to be closed costs a retry.
 const IDLE: Duration = Duration::from_secs(30);
+
+const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeout);
 
 #[derive(Debug)]
 pub(crate) struct Address {
@@ -140,11 +147,14 @@ impl Address {
             Transport::Http2 => Wanted::Any, // it has no other
             _ => wanted,
         };
-        let end = Instant::now() + patience;
-        let late = |_| ForwardError::from(UpstreamFailure::ConnectTimeout);
-        let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
-        let Ok(Ok(room)) = room else {
-            return Err(UpstreamFailure::ConnectTimeout.into());
+        let start = Instant::now();
+        let end = start + patience;
+        let late = |_| LATE;
+        let room = if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
+            room
+        } else {
+            let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
+            room.ok().and_then(Result::ok).ok_or(LATE)?
         };
         let lease = |(sender, thread)| Lease {
             address: Arc::clone(self),
@@ -154,7 +164,13 @@ impl Address {
             room,
         };
         if origin == Origin::Idle {
-            let open = timeout_at(end, self.open_one(wanted)).await.map_err(late)?;
+            let open = match self.open_now(wanted, start) {
+                Some((Sender::Http1(sender), thread)) if !sender.is_ready() => {
+                    let ready = self.open_one((sender, thread), start);
+                    timeout_at(end, ready).await.map_err(late)?
+                }
+                open => open,
+            };
             if let Some(open) = open {
                 self.put_in();
                 return Ok((lease(open), Origin::Idle));
@@ -202,19 +218,25 @@ impl Address {
         }
     }
 
-    /// Returns a connection that is open, if there is one.
-    async fn open_one(&self, wanted: Wanted) -> Option<(Sender, ThreadId)> {
-        if wanted == Wanted::Any
-            && let Some(shared) = self.take_shared()
-        {
-            return Some(shared);
+    /// Returns a connection that is open, if there is one; one of HTTP/1.1 may not be ready.
+    fn open_now(&self, wanted: Wanted, now: Instant) -> Option<(Sender, ThreadId)> {
+        let shared = (wanted == Wanted::Any).then(|| self.take_shared());
+        shared.flatten().or_else(|| {
+            let idle = self.take_idle(now)?;
+            Some((Sender::Http1(idle.sender), idle.thread))
+        })
+    }
+
+    /// Waits until this connection is ready, or returns another if it is closed.
+    async fn open_one(
+        &self,
+        (mut sender, mut thread): (http1::SendRequest<UploadBody>, ThreadId),
+        now: Instant,
+    ) -> Option<(Sender, ThreadId)> {
+        while sender.ready().await.is_err() {
+            IdleConnection { sender, thread, .. } = self.take_idle(now)?;
         }
-        while let Some(mut idle) = self.take_idle() {
-            if idle.sender.ready().await.is_ok() {
-                return Some((Sender::Http1(idle.sender), idle.thread));
-            }
-        }
-        None
+        Some((Sender::Http1(sender), thread))
     }
 
     async fn connect(&self, wanted: Wanted) -> Result<Sender, ForwardError> {
@@ -268,18 +290,20 @@ impl Address {
         Some((Sender::Http2(it.sender.clone(), stream), thread))
     }
 
-    /// Takes the idle connection that was used last, of this thread if there is one. Older ones than
-    /// `IDLE` are closed.
-    fn take_idle(&self) -> Option<IdleConnection> {
-        let (thread, now) = (thread::current().id(), Instant::now());
+    /// Takes the idle connection of this thread that was used last; that of another only if no
+    /// more may be opened. Older ones than `IDLE` are closed.
+    fn take_idle(&self, now: Instant) -> Option<IdleConnection> {
+        let thread = thread::current().id();
         let mut idle = self.idle.lock();
         // They are in the order of their times.
-        let old = idle.partition_point(|it| now - it.since >= IDLE);
+        let old = idle.partition_point(|it| now.saturating_duration_since(it.since) >= IDLE);
         idle.drain(..old);
         let own = idle
             .iter()
             .rposition(|it| it.thread == thread && !it.sender.is_closed());
-        let at = own.or_else(|| idle.len().checked_sub(1))?;
+        // The permit of this request is taken already, and is for the connection to be opened.
+        let is_full = idle.len() > self.room.available_permits() || idle.len() >= MAX_IDLE;
+        let at = own.or_else(|| idle.len().checked_sub(1).filter(|_| is_full))?;
         Some(idle.remove(at))
     }
 
@@ -396,6 +420,33 @@ mod tests {
             .await
             .unwrap();
         assert_eq!((origin, address.idle.lock().len()), (Origin::New, 1));
+    }
+
+    #[tokio::test]
+    async fn a_thread_borrows_only_when_no_more_connections_may_be_opened() {
+        let (_listener, name) = listening().await;
+        let address = Address::new(name, 3);
+        let own = thread::current().id();
+        let (one, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (two, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        one.give_back();
+        two.give_back();
+        let other = Arc::clone(&address);
+        let lease_three = async move {
+            let mut leases = Vec::new();
+            for _ in 0..3 {
+                leases.push(other.lease(IDLE_FIRST, LONG).await.unwrap());
+            }
+            let borrowed = leases.iter().filter(|(lease, _)| lease.thread == own);
+            (borrowed.count(), leases[0].1)
+        };
+        let runtime = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().unwrap();
+            runtime.block_on(lease_three)
+        };
+        let waits = tokio::task::spawn_blocking(runtime).await.unwrap();
+        assert_eq!(waits, (2, Origin::New));
     }
 
     #[tokio::test]

@@ -220,7 +220,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD).max_headers(MAX_FIELDS);
+    builder
+        .writev(false) // most requests are a head: a plain write costs less than a vectored one
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await; // its request has the error

@@ -11,9 +11,10 @@
 //!
 //! * Source: RFC 7239, "Forwarded HTTP Extension" (2014), sections 4 and 6.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use bytes::Bytes;
+use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::request_id::{X_REQUEST_ID, is_id};
@@ -26,6 +27,8 @@ const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const OWN: &str = "x-ratekeeper-";
 /// Beginning of the names of fields about a client.
 const ABOUT: &str = "x-forwarded-";
+/// Room for an element of `Forwarded`.
+const USUAL_ELEMENT: usize = 96;
 
 /// The sender of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,34 +79,52 @@ pub enum Trust {
     Nothing,
 }
 
-/// Adds the fields about the client; `host` is the host of the request as text of a field.
+/// Replaces the fields about the client, or continues those of a trusted proxy; our own never come
+/// from outside. `host` is the host of the request as text of a field.
 pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    let trusted = client.trust == Trust::Proxy;
-    if !trusted {
-        remove_invented(client.address_field.as_ref(), headers);
+    match client.trust {
+        Trust::Proxy => remove_all(headers, |name| begins(name, OWN)),
+        Trust::Nothing => remove_invented(client.address_field.as_ref(), headers),
     }
     let peer = client.peer.to_canonical();
-    append(headers, FOR, &peer.to_string());
-    if let (Some(host), false) = (host, headers.contains_key(HOST)) {
-        headers.insert(HOST, host.clone());
+    let address = text(peer);
+    let mut element = String::with_capacity(USUAL_ELEMENT);
+    match peer {
+        IpAddr::V4(_) => element.extend(["for=", &address]),
+        IpAddr::V6(_) => element.extend(["for=\"[", &address, "]\""]),
     }
-    if !headers.contains_key(PROTO) {
-        headers.insert(PROTO, HeaderValue::from_static(client.scheme.name()));
-    }
-    let mut element = match peer {
-        IpAddr::V4(peer) => format!("for={peer}"),
-        IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
-    };
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
-        let _ = write!(element, ";host=\"{host}\""); // no host has quotes or backslashes
+        element.extend([";host=\"", host, "\""]); // no host has quotes or backslashes
     }
     element.extend([";proto=", client.scheme.name()]);
-    append(headers, header::FORWARDED, &element);
+    append(headers, header::FORWARDED, element.into());
+    append(headers, FOR, address.into());
+    if let Some(host) = host {
+        headers.entry(HOST).or_insert_with(|| host.clone());
+    }
+    let scheme = HeaderValue::from_static(client.scheme.name());
+    headers.entry(PROTO).or_insert(scheme);
 }
 
-/// Removes our own fields, because they never come from outside.
-pub(crate) fn remove_own(headers: &mut HeaderMap) {
-    remove_all(headers, |name| begins(name, OWN));
+/// Returns an address as text: one of IPv4 by hand, because the formatter takes as long as a decision.
+fn text(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else {
+        return address.to_string();
+    };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for octet in address.octets() {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let leading = digits[..2].iter().take_while(|digit| **digit == 0).count();
+        text.extend(
+            digits[leading..]
+                .iter()
+                .map(|digit| char::from(b'0' + digit)),
+        );
+    }
+    text
 }
 
 /// Removes the fields about the client, and our own: those of a peer that is no trusted proxy, or
@@ -143,16 +164,25 @@ fn begins(name: &HeaderName, start: &str) -> bool {
 }
 
 /// Appends an element to a field that is a list, in one line.
-pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: &str) {
-    let mut list = Vec::new();
-    for value in headers.get_all(&name) {
-        list.extend_from_slice(value.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(element.as_bytes());
-    // The parts were values, so the whole is one.
-    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
-        headers.insert(name, value);
+pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: Bytes) {
+    // The parts are values, so each of them, and the whole, is one.
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            if let Ok(value) = HeaderValue::from_maybe_shared(element) {
+                entry.insert(value);
+            }
+        }
+        Entry::Occupied(mut entry) => {
+            let mut list = Vec::new();
+            for value in entry.iter() {
+                list.extend_from_slice(value.as_bytes());
+                list.extend_from_slice(b", ");
+            }
+            list.extend_from_slice(&element);
+            if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(list)) {
+                entry.insert(value);
+            }
+        }
     }
 }
 
@@ -206,6 +236,14 @@ mod tests {
             ("cf_connecting_ip", "10.0.0.1"),
         ];
         check("::ffff:192.0.2.1", Trust::Nothing, &invented, &own);
+    }
+
+    #[test]
+    fn addresses_are_written_as_the_standard_library_does() {
+        for octet in 0..=u8::MAX {
+            let address = IpAddr::from([octet, 255 - octet, 0, octet]);
+            assert_eq!(text(address), address.to_string());
+        }
     }
 
     #[test]

@@ -173,7 +173,8 @@ impl Gateway {
     ) -> Result<Forwarded, ForwardError> {
         let has_no_copy = upload.is_some() || hop.websocket;
         let is_repeatable = !has_no_copy && is_idempotent(request.method());
-        self.retries.deposit(self.now());
+        let mut now = self.now();
+        self.retries.deposit(now);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, Origin::Idle);
         let wanted = if hop.websocket {
@@ -185,12 +186,13 @@ impl Gateway {
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
         // At most one attempt on an idle connection, and one on a new one for each address, and one
         // more for an address that did not begin to process the request.
-        while let Some(index) = self.choose(turn, failed) {
+        while let Some(index) = self.choose(turn, failed, now) {
             let address = &self.addresses[index];
-            let bounds = (self.now(), self.settings.connect);
+            let bounds = (now, self.settings.connect);
             let (mut lease, came) = match address.lease((origin, wanted), bounds).await {
                 Ok(leased) => leased,
                 Err(refused) => {
+                    now = self.now();
                     failure = refused;
                     failed |= 1 << index;
                     continue;
@@ -224,6 +226,7 @@ impl Gateway {
                 }
                 Err(SendError::End(error)) => return Err(error),
             };
+            now = self.now();
             request = again.ok_or(UpstreamFailure::Broken)?;
             drop(lease); // its room may be the last
             failure = UpstreamFailure::Broken.into();
@@ -240,8 +243,7 @@ impl Gateway {
 
     /// Returns the next address in turn that has not failed for this request; those that refuse
     /// connections come last.
-    fn choose(&self, turn: usize, failed: u64) -> Option<usize> {
-        let now = self.now();
+    fn choose(&self, turn: usize, failed: u64, now: Time) -> Option<usize> {
         let count = self.addresses.len();
         let order = (0..count).map(|step| (turn % count + step) % count);
         let mut order = order.filter(|index| failed & (1 << index) == 0);

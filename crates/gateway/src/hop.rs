@@ -10,7 +10,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Fields of a connection, whatever `Connection` names.
-const OF_A_CONNECTION: [HeaderName; 8] = [
+static OF_A_CONNECTION: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("keep-alive"),
@@ -22,7 +22,7 @@ const OF_A_CONNECTION: [HeaderName; 8] = [
 ];
 
 /// Fields that `Connection` may not name, because the upstream relies on them.
-const KEPT: [HeaderName; 9] = [
+static KEPT: [HeaderName; 9] = [
     header::HOST,
     header::CONTENT_LENGTH,
     header::CONTENT_TYPE,
@@ -66,10 +66,12 @@ pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
 /// Removes the fields of a connection; those that the next one needs too are returned.
 pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
     let mut hop = Hop::default();
-    if headers.contains_key(header::TE) {
+    let of_a_connection = |name: &&HeaderName| OF_A_CONNECTION.contains(name);
+    let found: Vec<HeaderName> = headers.keys().filter(of_a_connection).cloned().collect();
+    if found.contains(&header::TE) {
         hop.trailers = tokens(headers, &header::TE).any(|token| is(token, "trailers"));
     }
-    if headers.contains_key(header::CONNECTION) {
+    if found.contains(&header::CONNECTION) {
         let upgrades = tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade"));
         let offers = tokens(headers, &header::UPGRADE).any(|protocol| is(protocol, WEBSOCKET));
         hop.websocket = upgrades && offers;
@@ -81,7 +83,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
             headers.remove(name);
         }
     }
-    for name in OF_A_CONNECTION {
+    for name in found {
         headers.remove(name);
     }
     hop
@@ -100,7 +102,7 @@ pub(crate) fn put(hop: Hop, headers: &mut HeaderMap) {
 
 /// Replaces the fields of a connection by those of HTTP/2, which has a field for trailers alone.
 pub(crate) fn put_http2(hop: Hop, headers: &mut HeaderMap) {
-    for name in OF_A_CONNECTION {
+    for name in &OF_A_CONNECTION {
         headers.remove(name);
     }
     if hop.trailers {

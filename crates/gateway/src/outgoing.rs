@@ -6,6 +6,7 @@
 //!                                     '-> HTTP/2:   :scheme, :authority
 //! ```
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TRANSFER_ENCODING, VIA};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -15,6 +16,9 @@ use http_body::Body;
 use crate::forwarded::{self, Client};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
+
+/// Number of fields that are added to a request.
+const ADDED: usize = 7;
 
 /// The form of requests on a connection to an upstream.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,35 +31,39 @@ pub(crate) enum Form {
 /// Changes the head of a request for the upstream, which knows it by `id`. Returns the properties
 /// of the connection from which it came.
 pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Hop {
-    let host = host(parts);
+    let authority = parts.uri.authority();
+    let authority = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+    let host = authority
+        .clone()
+        .or_else(|| parts.headers.get(HOST).cloned());
     let via = match parts.version {
         Version::HTTP_2 => "2.0 ratekeeper",
         Version::HTTP_10 => "1.0 ratekeeper",
         _ => "1.1 ratekeeper",
     };
     let headers = &mut parts.headers;
+    headers.reserve(ADDED);
     let hop = hop::remove(headers);
-    forwarded::remove_own(headers);
     // The client has its `100 Continue` as soon as the upstream reads the body.
     headers.remove(EXPECT);
     forwarded::put(client, host.as_ref(), headers);
-    forwarded::append(headers, VIA, via);
+    forwarded::append(headers, VIA, Bytes::from_static(via.as_bytes()));
     headers.insert(X_REQUEST_ID, id);
-    match host {
-        Some(host) => drop(headers.insert(HOST, host)),
-        None => drop(headers.remove(HOST)),
+    if let Some(authority) = authority {
+        headers.insert(HOST, authority); // before any that the request states
     }
     if parts.version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    parts.uri = Uri::from(target(&parts.uri));
+    if !is_origin_form(&parts.uri) {
+        parts.uri = Uri::from(target(&parts.uri));
+    }
     parts.extensions.clear();
     hop
 }
 
 /// Gives a prepared request the form of a connection, whatever form it had for another.
 pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
-    let target = target(request.uri());
     match form {
         Form::Http1 => {
             let authority = request.uri().authority();
@@ -69,7 +77,9 @@ pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
                 let chunked = HeaderValue::from_static("chunked");
                 request.headers_mut().insert(TRANSFER_ENCODING, chunked);
             }
-            *request.uri_mut() = Uri::from(target);
+            if !is_origin_form(request.uri()) {
+                *request.uri_mut() = Uri::from(target(request.uri()));
+            }
             *request.version_mut() = Version::HTTP_11;
         }
         Form::Http2(scheme, own) => {
@@ -81,7 +91,7 @@ pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
             parts.authority = host
                 .or_else(|| request.uri().authority().cloned())
                 .or_else(|| own.clone());
-            parts.path_and_query = Some(target);
+            parts.path_and_query = Some(target(request.uri()));
             // All three are there, unless the address of the upstream is no authority.
             if let Ok(uri) = Uri::from_parts(parts) {
                 *request.uri_mut() = uri;
@@ -89,6 +99,11 @@ pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
             *request.version_mut() = Version::HTTP_2;
         }
     }
+}
+
+/// Returns true for a target that is sent as it is.
+fn is_origin_form(uri: &Uri) -> bool {
+    uri.scheme().is_none() && uri.authority().is_none()
 }
 
 /// Returns the target in origin form. Of `http://host#x` a parser leaves an empty one, which is
@@ -106,13 +121,6 @@ pub(crate) fn prepare_response(headers: &mut HeaderMap) -> Hop {
         headers.remove(CONTENT_LENGTH);
     }
     hop::remove(headers)
-}
-
-/// Returns the host of the target, or else that of the header.
-fn host(parts: &Parts) -> Option<HeaderValue> {
-    let authority = parts.uri.authority();
-    let authority = authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-    authority.or_else(|| parts.headers.get(HOST).cloned())
 }
 
 /// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3).

@@ -102,7 +102,7 @@ pub(super) async fn auth<C: Clock + 'static>(
         .keeper
         .check_for_report(&facts, Scope::All, new_nonce)
         .await;
-    let answer = answer.map_err(|error| store_down(&error))?;
+    let mut answer = answer.map_err(|error| store_down(&error))?;
     drop(policy);
     let request = LoggedRequest {
         method: &original.method,
@@ -114,7 +114,7 @@ pub(super) async fn auth<C: Clock + 'static>(
         shared.record(asked, &answer);
         return Ok(respond(&answer, options));
     }
-    let answer = hold::answer(shared, (caller, asked), answer).await;
+    hold::hold_back(shared, (caller, asked), &mut answer).await;
     Ok(respond(&answer, options))
 }
 

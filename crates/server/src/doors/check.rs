@@ -99,10 +99,11 @@ pub(super) async fn check<C: Clock + 'static>(
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = if options.held {
-        let answer = ask(shared, &check, CheckCall::Check).await?;
+        let mut answer = ask(shared, &check, CheckCall::Check).await?;
         let id = check.request_id();
         let asked = (Protocol::Http, check.logged(id.as_ref()));
-        hold::answer(shared, (caller, asked), answer).await
+        hold::hold_back(shared, (caller, asked), &mut answer).await;
+        answer
     } else {
         decide(shared, &check).await?
     };

@@ -141,7 +141,7 @@ struct LinePlace<C: Clock + 'static> {
 
 /// The result of joining a line.
 enum Joined<C: Clock + 'static> {
-    /// The answer is sent at once.
+    /// The request is refused.
     No(Answer),
     /// The answer is held back.
     Yes(LinePlace<C>),
@@ -151,9 +151,6 @@ enum Joined<C: Clock + 'static> {
 /// requests wait.
 async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
     let delay = answer.delay();
-    if !answer.allowed() || delay == Nanos::ZERO {
-        return Joined::No(answer);
-    }
     let hold = &shared.hold;
     let now = shared.keeper.clock().now();
     let charges = charges_of(&answer);
@@ -196,23 +193,31 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
     })
 }
 
-/// Counts a decided request, and holds its answer back until the moment that its limits grant.
-pub(super) async fn answer<C: Clock + 'static>(
+/// Counts a decided request, and holds its answer back until the moment that its limits grant; then
+/// `answer` is the one of that moment.
+pub(super) async fn hold_back<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     (caller, asked): (Caller<'_>, (Protocol, LoggedRequest<'_>)),
-    answer: Answer,
-) -> Answer {
-    match join(shared, answer).await {
-        Joined::No(answer) => {
-            shared.record(asked, &answer);
-            answer
-        }
-        Joined::Yes(place) => {
-            shared.record(asked, &place.answer);
-            // Boxed apart from the connection, because most requests need no wait.
-            Box::pin(place.wait(caller)).await
-        }
+    answer: &mut Answer,
+) {
+    if !answer.allowed() || answer.delay() == Nanos::ZERO {
+        shared.record(asked, answer);
+        return;
     }
+    // Boxed apart from the connection, because most requests need no wait.
+    Box::pin(async {
+        match join(shared, answer.clone()).await {
+            Joined::No(refused) => {
+                shared.record(asked, &refused);
+                *answer = refused;
+            }
+            Joined::Yes(place) => {
+                shared.record(asked, &place.answer);
+                *answer = place.wait(caller).await;
+            }
+        }
+    })
+    .await;
 }
 
 impl<C: Clock + 'static> LinePlace<C> {

@@ -50,6 +50,9 @@ use crate::metrics::{Protocol, RequestResult};
 use crate::tls::ListenerTls;
 use crate::{Door, StartError};
 
+/// The usual field of the client's address, which the gateway knows.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
 /// The listener that forwards.
 #[derive(Debug)]
 pub(crate) struct ProxyDoor<C> {
@@ -139,7 +142,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let forwarded = {
             let _waits = caller.pulse.hold_back();
-            let gateway = self.upstreams.of_request(&parts, answer.as_ref());
+            let gateway = self.upstreams.of_request(&parts, answer.as_deref());
             let request = Request::from_parts(parts, body);
             gateway.forward(client, request, id.clone()).await
         };
@@ -190,8 +193,9 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         caller: Caller<'_>,
         parts: &Parts,
         id: &HeaderValue,
-    ) -> Result<(Answer, RequestGuard), Box<Response<ProxyBody>>> {
+    ) -> Result<(Box<Answer>, RequestGuard), Box<Response<ProxyBody>>> {
         let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
+        let mut answer = Box::new(answer); // large, and passed on several times
         let headers = [(REQUEST_ID, id.as_bytes())];
         let request = LoggedRequest {
             method: parts.method.as_str(),
@@ -199,7 +203,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             headers: &headers,
         };
         let asked = (Protocol::Proxy, request);
-        let answer = hold::answer(&self.shared, (caller, asked), answer).await;
+        hold::hold_back(&self.shared, (caller, asked), &mut answer).await;
         if answer.allowed() {
             return Ok((answer, guard));
         }
@@ -229,10 +233,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let policy = self.shared.keeper.look_at_policy();
         let trusts = policy.client_ip.trusts(peer);
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
+        let field = &*policy.client_ip.header;
         Client {
             peer,
             trust,
-            address_field: policy.client_ip.header.parse().ok(),
+            address_field: (field != FORWARDED_FOR)
+                .then(|| field.parse().ok())
+                .flatten(),
             scheme: match self.tls {
                 Some(_) => ClientScheme::Https,
                 None => ClientScheme::Http,
