@@ -152,7 +152,7 @@ impl Gateway {
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
         let is_sending = sent == Some(None);
-        if let Some(ended) = ended(&result, is_sending) {
+        if let (Some(waiting), Some(ended)) = (waiting, ended(&result, is_sending)) {
             waiting.end(sent.flatten(), ended);
         }
         if let Some(mut permit) = permit {

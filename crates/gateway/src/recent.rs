@@ -15,6 +15,8 @@
 //!
 //! A mean needs two numbers a second. A percentile needs a histogram, whose limits would decide.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Time};
 use tokio::time::Instant;
@@ -43,10 +45,13 @@ pub(crate) enum Ended {
     GivenUp,
 }
 
-/// The responses of an upstream in the last 10 s.
+/// The responses of an upstream in the last 10 s, from the first look on: requests of an upstream
+/// whose levels nobody reads cost nothing here.
 #[derive(Debug)]
 pub struct RecentResponses {
     start: Instant,
+    /// True once the levels were read.
+    is_read: AtomicBool,
     seconds: Mutex<Seconds>,
 }
 
@@ -104,32 +109,40 @@ impl RecentResponses {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
+            is_read: AtomicBool::new(false),
             seconds: Mutex::default(),
         }
     }
 
     /// Counts a request from now on; one with a body is counted when it ends, because it may wait
-    /// for its client.
-    pub(crate) fn wait(&self, has_body: bool) -> Waiting<'_> {
+    /// for its client. `None` if nobody reads the levels.
+    pub(crate) fn wait(&self, has_body: bool) -> Option<Waiting<'_>> {
+        if !self.is_read.load(Ordering::Relaxed) {
+            return None;
+        }
         let since = Instant::now();
         if !has_body {
             self.seconds.lock().begin(self.time_of(since));
         }
-        Waiting {
+        Some(Waiting {
             recent: self,
             since,
             has_body,
-        }
+        })
     }
 
     /// Counts a request that was not sent, because the upstream bears no more.
     pub(crate) fn refuse(&self) {
+        if !self.is_read.load(Ordering::Relaxed) {
+            return;
+        }
         let now = self.time_of(Instant::now());
         self.seconds.lock().count(Nanos::ZERO, now, Ended::Failed);
     }
 
-    /// Returns the levels of the last 10 s.
+    /// Returns the levels of the last 10 s, without requests that began before the first call.
     pub fn levels(&self) -> RecentLevels {
+        self.is_read.store(true, Ordering::Relaxed);
         let now = self.time_of(Instant::now());
         self.seconds.lock().levels(now)
     }
