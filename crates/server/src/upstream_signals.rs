@@ -29,10 +29,10 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
         let keeper = &shared.keeper;
         let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
         for signal in keeper.policy().signals() {
-            let Some(level) = level(upstreams, signal.name()) else {
-                continue; // no upstream has it
+            let Some(wanted) = upstream_signal(signal.name()) else {
+                continue;
             };
-            match level {
+            match level(upstreams, wanted) {
                 Some(level) => signal.set(level, wall, LASTS_SECONDS),
                 None => signal.clear(),
             }
@@ -40,19 +40,22 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// Returns the level of a signal, if it is one of an upstream: parts per million or microseconds.
-fn level(upstreams: &[(Box<str>, Arc<RecentResponses>)], signal: &str) -> Option<Option<u32>> {
-    let (route, measure) = upstream_signal(signal)?;
+/// Returns a level, in parts per million or microseconds; `None` if there is no such upstream, or it
+/// did not respond.
+fn level(
+    upstreams: &[(Box<str>, Arc<RecentResponses>)],
+    (route, measure): (&str, UpstreamMeasure),
+) -> Option<u32> {
     let (_, recent) = upstreams.iter().find(|(name, _)| **name == *route)?;
     let RecentLevels {
         latency,
         failed_ppm,
     } = recent.levels();
-    Some(match measure {
+    match measure {
         UpstreamMeasure::Errors => failed_ppm,
         UpstreamMeasure::Latency => latency.map(|latency| {
             // Up, so that no level is taken for a lower one.
             u32::try_from(latency.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX)
         }),
-    })
+    }
 }

@@ -73,17 +73,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         }
     }
     add_counting(&mut limit, policy, rule);
-    if !rule.otherwise.is_empty() {
-        let names = limits::alternatives(policy, rule);
-        let names = names.map(|other| &*other.limit.name);
-        limit["otherwise"] = json!(names.collect::<Vec<_>>());
-    }
-    if let Some(chain) = limits::Together::of(policy, rule) {
-        limit["together"] = json!({
-            "within": chain.within(),
-            "span_ms": chain.span.as_millis_ceil(),
-        });
-    }
+    add_chain(policy, rule, &mut limit);
     add_trials(policy, rule, &mut limit);
     if let Some(concurrency) = rule.limit.algorithm.concurrency() {
         limit["worst_case"] = json!({
@@ -141,6 +131,21 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
         });
     }
     limit
+}
+
+/// Adds the limits that are asked when it denies, and what they let pass together.
+fn add_chain(policy: &Policy, rule: &Rule, limit: &mut Value) {
+    if !rule.otherwise.is_empty() {
+        let names = limits::alternatives(policy, rule);
+        let names = names.map(|other| &*other.limit.name);
+        limit["otherwise"] = json!(names.collect::<Vec<_>>());
+    }
+    if let Some(chain) = limits::Together::of(policy, rule) {
+        limit["together"] = json!({
+            "within": chain.within(),
+            "span_ms": chain.span.as_millis_ceil(),
+        });
+    }
 }
 
 /// Adds how a limit is tried, the limits that it replaces, and its scope.
