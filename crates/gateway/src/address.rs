@@ -9,9 +9,9 @@
 //!                        v                idle again, or a free stream <-- end of body
 //! ```
 //!
-//! A connection is served by the thread that opened it. A request of another thread wakes that one
-//! twice, each time for longer than all else takes; so a thread opens connections of its own, until
-//! as many are open as are allowed.
+//! A connection is served by the thread that opened it. A request of another thread wakes that
+//! thread, and is woken by it; so a thread opens connections of its own, until as many are open as
+//! are allowed.
 //!
 //! An HTTP/2 connection serves the requests of the thread that opened it, up to the number of
 //! streams that its peer allows. Requests that come while one is opened wait for it, so that they

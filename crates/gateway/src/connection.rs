@@ -221,7 +221,7 @@ where
 {
     let mut builder = http1::Builder::new();
     builder
-        .writev(false) // most requests are a head: a plain write costs less than a vectored one
+        .writev(false) // most requests are a head alone, which is one part
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_FIELDS);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;

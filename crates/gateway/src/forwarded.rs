@@ -106,7 +106,7 @@ pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut Hea
     headers.entry(PROTO).or_insert(scheme);
 }
 
-/// Returns an address as text: one of IPv4 by hand, because the formatter takes as long as a decision.
+/// Returns an address as text: one of IPv4 by hand, which the formatter makes slow.
 fn text(address: IpAddr) -> String {
     let IpAddr::V4(address) = address else {
         return address.to_string();
