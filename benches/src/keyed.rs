@@ -6,7 +6,7 @@ use foldhash::fast::RandomState as Foldhash;
 use governor::clock::FakeRelativeClock;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Outage, Permits, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, LimitId, Mode, Outage, Permits, Time};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::direct::{ALLOWS, at, gcra, governor_allows};
@@ -37,17 +37,22 @@ pub(crate) fn pick(sequence: &[u32], number: u64) -> usize {
 }
 
 fn limit() -> Limit {
+    limit_by(gcra(ALLOWS))
+}
+
+/// Returns a limit by this algorithm.
+pub(crate) fn limit_by(algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
         name: "bench".into(),
         id: LimitId::new(0),
         version: 1,
         outage: Outage::Local,
         scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: gcra(ALLOWS).into(),
+        algorithm: algorithm.into(),
     }
 }
 
-fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
+pub(crate) fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
     let charge = Charge {
         limit,
         key: Key::from_bytes(key),

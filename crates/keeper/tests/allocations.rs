@@ -2,8 +2,10 @@
 //! more is noticed.
 //!
 //! ```text
-//!   fields of the answer     the text of a value, the value, and the map of fields (two)
-//!   a refusal                the answer, its fields, the document
+//!   fields of the answer     what they show, the text of a value, the value, and the map of
+//!                            fields (two)
+//!   a refusal                the denial, the answer, its fields, the document
+//!   adaptive                 the course of the request
 //! ```
 
 use std::convert::Infallible;
@@ -86,13 +88,13 @@ fn allocations_of_a_request() {
     check("one limit, no fields", &one("9000/1h").headers(off), 200, 0);
     check("a key, no fields", &keyed("9000/1h").headers(off), 200, 0);
     check("in flight, no fields", &in_flight(9).headers(off), 200, 0);
-    check("adaptive", &adaptive, 200, 0);
-    check("one limit", &one("9000/1h"), 200, 4);
-    check("a key", &keyed("9000/1h"), 200, 4);
-    check("in flight", &in_flight(9), 200, 4);
-    check("a policy", &policy, 200, 6);
+    check("adaptive", &adaptive, 200, 1);
+    check("one limit", &one("9000/1h"), 200, 5);
+    check("a key", &keyed("9000/1h"), 200, 5);
+    check("in flight", &in_flight(9), 200, 5);
+    check("a policy", &policy, 200, 7);
     check("lent to a key, no fields", &lent().headers(off), 200, 4);
-    check("one limit, denied", &one("1/1h"), 429, 6);
-    check("a key, denied", &keyed("1/1h"), 429, 6);
-    check("in flight, denied", &in_flight(0), 429, 5);
+    check("one limit, denied", &one("1/1h"), 429, 7);
+    check("a key, denied", &keyed("1/1h"), 429, 7);
+    check("in flight, denied", &in_flight(0), 429, 6);
 }

@@ -173,7 +173,7 @@ impl<C: Timer + 'static> Places for AdaptivePlaces<C> {
     fn take(self: &Arc<Self>, _: Permits, _: bool) -> Option<RequestHold> {
         let permit = self.limit.try_acquire_owned(self.clock.now())?;
         let measured = Measured::new(permit, Arc::clone(self) as Arc<_>);
-        Some(RequestHold::Measured(measured))
+        Some(RequestHold::Measured(Box::new(measured)))
     }
 }
 

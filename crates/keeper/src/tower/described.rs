@@ -86,7 +86,7 @@ impl Described {
         if self.is_silent() && decision.verdict == Verdict::Allow {
             return Ruling::Pass(Pass { hold, terms: None });
         }
-        let terms = Some(self.terms(limited, decision));
+        let terms = Some(Box::new(self.terms(limited, decision)));
         Ruling::Pass(Pass { hold, terms })
     }
 
@@ -108,12 +108,12 @@ impl Described {
     #[cold]
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
         let shown = self.decided(limited, decision, cost);
-        Ruling::Denied(Denied {
+        Ruling::Denied(Box::new(Denied {
             reporter: None,
             fields: FieldsToSend::Limit(Arc::clone(&shown.limit), decision),
             denial: Denial(DeniedBy::Limits(smallvec![shown])),
             hold: None,
-        })
+        }))
     }
 
     /// Returns a decision as clients are shown it.
@@ -140,7 +140,7 @@ impl Described {
     pub(super) fn without_key(&self, reason: NoKey) -> Ruling {
         let limit = Arc::clone(&self.look.name);
         let denial = Denial(DeniedBy::NoKey { limit, reason });
-        Ruling::Denied(Denied::unasked(denial))
+        Ruling::Denied(Box::new(Denied::unasked(denial)))
     }
 
     /// Returns the current limit, rebuilt if it was changed.

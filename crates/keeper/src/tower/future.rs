@@ -45,7 +45,7 @@ pin_project! {
             #[pin]
             future: S::Future,
             hold: Option<RequestHold>,
-            terms: Option<PassTerms>,
+            terms: Option<Box<PassTerms>>,
         },
         Refused { response: Option<Response<Vec<u8>>> },
         // On the heap, so that a request that does not wait is moved in a few words.
@@ -157,7 +157,7 @@ where
                     let mut hold = hold.take(); // an error gives back the permits
                     let mut costs = None;
                     match &mut result {
-                        Ok(response) => costs = answered(response, &mut hold, terms.as_mut()),
+                        Ok(response) => costs = answered(response, &mut hold, terms.as_deref_mut()),
                         Err(_) => {
                             if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
                                 measured.failed();

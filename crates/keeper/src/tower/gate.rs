@@ -41,8 +41,9 @@ pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub enum Ruling {
     /// It passes.
     Pass(Pass),
-    /// A limit refuses it, or would if it were enforced.
-    Denied(Denied),
+    /// A limit refuses it, or would if it were enforced. On the heap, so that a request that
+    /// passes is moved in a few words.
+    Denied(Box<Denied>),
 }
 
 /// The refusal of a limit, or one that would be if it were enforced.

@@ -14,8 +14,8 @@ use crate::limiter::line::WaitLine;
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub enum RequestHold {
     Counted(CountGuard),
-    /// Notified of the progress of the request.
-    Measured(Measured),
+    /// Notified of the progress of the request. On the heap, as [`PassTerms`](super::pass::PassTerms).
+    Measured(Box<Measured>),
     Other(Box<dyn Any + Send>),
 }
 

@@ -26,8 +26,9 @@ const USUAL_FIELDS: usize = 3;
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Pass {
     pub(super) hold: Option<RequestHold>,
-    /// `None` if it passes at once, and its response is returned as it is.
-    pub(super) terms: Option<PassTerms>,
+    /// `None` if it passes at once, and its response is returned as it is. On the heap, because
+    /// moving them with each request takes longer than to allocate them.
+    pub(super) terms: Option<Box<PassTerms>>,
 }
 
 impl Pass {

@@ -249,18 +249,18 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let fields = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
-            return Ruling::Denied(Denied {
+            return Ruling::Denied(Box::new(Denied {
                 denial,
                 fields,
                 hold,
                 reporter,
-            });
+            }));
         }
-        let terms = Some(PassTerms {
+        let terms = Some(Box::new(PassTerms {
             delay: answer.delay(),
             fields,
             reporter,
-        });
+        }));
         Ruling::Pass(Pass { hold, terms })
     }
 }
@@ -270,7 +270,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
         let asked = match self.charges(parts, cost) {
             Ok(asked) => asked,
-            Err(denial) => return Asked::Now(Ruling::Denied(Denied::unasked(denial))),
+            Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
         };
         if self.keeper.store().answers_at_once()
             && let Some(admitted) = poll_once(self.keeper.admit(&asked))

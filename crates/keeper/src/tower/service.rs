@@ -13,8 +13,6 @@ use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
-use super::hold::RequestHold;
-use super::pass::Pass;
 use super::settle::{GateSettings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
@@ -77,59 +75,36 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let LayerContext { gate, settings } = &*self.shared;
-        if settings.cost.is_none() {
-            match gate.ask_unseen(settings.patience) {
-                // Apart from the next case, which would move the bytes of `None`.
-                Asked::Now(Ruling::Pass(Pass {
-                    hold: None,
-                    terms: None,
-                })) => return self.serve(request, None),
-                Asked::Now(Ruling::Pass(Pass { hold, terms: None })) => {
-                    return self.serve(request, hold);
-                }
-                Asked::Now(Ruling::Pass(mut pass)) if pass.delay() == Nanos::ZERO => {
-                    settings.passed_by(&mut pass);
-                    return ResponseFuture::serving(self.inner.call(request), pass);
-                }
-                Asked::Unseen => {}
-                asked => return self.call_otherwise(asked, request),
-            }
-        }
-        let (parts, body) = request.into_parts();
-        let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-        match gate.ask(&parts, cost, settings.patience) {
-            Asked::Now(Ruling::Pass(Pass {
-                hold: None,
-                terms: None,
-            })) => self.serve(Request::from_parts(parts, body), None),
-            Asked::Now(Ruling::Pass(mut pass)) if pass.delay() == Nanos::ZERO => {
-                settings.passed_by(&mut pass);
-                let request = Request::from_parts(parts, body);
+        let asked = match settings.cost {
+            None => gate.ask_unseen(settings.patience),
+            Some(_) => Asked::Unseen,
+        };
+        match asked {
+            Asked::Now(Ruling::Pass(pass)) if pass.terms.is_none() => {
+                settings.passed();
                 ResponseFuture::serving(self.inner.call(request), pass)
             }
-            asked => self.call_otherwise(asked, Request::from_parts(parts, body)),
+            Asked::Unseen => {
+                let (parts, body) = request.into_parts();
+                let cost = settings.cost.as_ref().map(|cost| cost(&parts));
+                let asked = gate.ask(&parts, cost, settings.patience);
+                let request = Request::from_parts(parts, body);
+                match asked {
+                    Asked::Now(Ruling::Pass(pass)) if pass.terms.is_none() => {
+                        settings.passed();
+                        ResponseFuture::serving(self.inner.call(request), pass)
+                    }
+                    asked => self.call_otherwise(asked, request),
+                }
+            }
+            asked => self.call_otherwise(asked, request),
         }
     }
 }
 
 impl<S: Clone, G: Gate> RateLimited<S, G> {
-    /// Serves a request that passes without terms.
-    #[inline]
-    fn serve<B, R>(
-        &mut self,
-        request: Request<B>,
-        hold: Option<RequestHold>,
-    ) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>, Response = Response<R>>,
-    {
-        self.shared.settings.passed();
-        let pass = Pass { hold, terms: None };
-        ResponseFuture::serving(self.inner.call(request), pass)
-    }
-
-    /// Answers a request that does not pass at once and without terms. Apart, because moving the
-    /// values of a ruling takes as long as deciding.
+    /// Answers a request that does not pass at once and without terms. Apart from the usual case,
+    /// which is small enough to be compiled into its caller.
     #[inline(never)]
     fn call_otherwise<B, R>(&mut self, asked: Asked, request: Request<B>) -> ResponseFuture<S, B>
     where

@@ -91,12 +91,13 @@ impl GateSettings {
     ) -> Settled {
         let enforced = self.mode == Mode::Enforce;
         match ruling {
-            Ruling::Denied(Denied { denial, fields, .. }) if enforced && !denial.is_shadow() => {
+            Ruling::Denied(denied) if enforced && !denied.denial.is_shadow() => {
+                let Denied { denial, fields, .. } = *denied;
                 add(&self.tally.refused);
                 call(self.on_refused.as_deref(), &denial);
                 Settled::Refuse(refusal(&denial, fields, grpc()))
             }
-            Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
+            Ruling::Denied(denied) => Settled::Pass(self.shadowed(*denied)),
             Ruling::Pass(mut pass) => {
                 self.passed_by(&mut pass);
                 Settled::Pass(pass)
@@ -144,11 +145,11 @@ impl GateSettings {
         }
         Pass {
             hold,
-            terms: Some(PassTerms {
+            terms: Some(Box::new(PassTerms {
                 delay,
                 fields,
                 reporter,
-            }),
+            })),
         }
     }
 

@@ -228,12 +228,12 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         if !decisions.admitted {
             let denies = |shown: &&ShownDecision| !shown.decision.verdict.allows();
             let denying = shown.iter().filter(denies).cloned().collect();
-            return Ruling::Denied(Denied {
+            return Ruling::Denied(Box::new(Denied {
                 denial: Denial(DeniedBy::Limits(denying)),
                 fields: FieldsToSend::Limits(shown),
                 hold: None,
                 reporter: None,
-            });
+            }));
         }
         let lent = charges.iter().filter_map(|charge| {
             let (limit, lease) = (&charge.limit, lease?);
@@ -250,11 +250,11 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         } else {
             FieldsToSend::Limits(shown)
         };
-        let terms = Some(PassTerms {
+        let terms = Some(Box::new(PassTerms {
             delay: delay.unwrap_or(Nanos::ZERO),
             fields,
             reporter: None,
-        });
+        }));
         Ruling::Pass(Pass { hold, terms })
     }
 }
@@ -264,7 +264,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for Together<S, C> {
     fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
         let charges = match self.charges(parts, cost) {
             Ok(charges) => charges,
-            Err(denial) => return Asked::Now(Ruling::Denied(Denied::unasked(denial))),
+            Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
         };
         if self.members.limits.store().answers_at_once()
             && let Some(admitted) = poll_once(self.admit(&charges))
