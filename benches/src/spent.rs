@@ -33,6 +33,11 @@ impl Spent {
         counted
     }
 
+    /// Returns the microseconds of the least round.
+    pub(crate) fn least(&self) -> f64 {
+        self.sorted()[0]
+    }
+
     fn sorted(&self) -> Vec<f64> {
         let mut micros = self.micros.clone();
         micros.sort_by(f64::total_cmp);
