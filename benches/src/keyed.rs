@@ -236,7 +236,7 @@ pub(crate) fn uniform(keys: u32) -> Vec<u32> {
 }
 
 /// Draws keys in proportion to `1 / r` for rank `r`; ranks are scattered over the keys.
-fn zipf(keys: u32) -> Vec<u32> {
+pub(crate) fn zipf(keys: u32) -> Vec<u32> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=keys)
         .map(|rank| {

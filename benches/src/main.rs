@@ -16,7 +16,8 @@
 //! `-- bytes`, the bytes of a key by the algorithm of its limit: see [`bytes`]; with
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
 //! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
-//! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`].
+//! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
+//! what the service keeps about its decisions: see [`watch`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -41,6 +42,7 @@ mod redis;
 mod report;
 mod server;
 mod spent;
+mod watch;
 
 use mimalloc::MiMalloc;
 
@@ -92,6 +94,10 @@ fn main() {
     report::line(&machine::describe());
     if args.iter().any(|arg| arg == "descriptors") {
         descriptors::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "watch") {
+        watch::run(effort);
         return;
     }
     if args.iter().any(|arg| arg == "matching") {

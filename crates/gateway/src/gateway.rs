@@ -152,7 +152,7 @@ impl Gateway {
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
         let is_sending = sent == Some(None);
-        if let (Some(waiting), Some(ended)) = (waiting, ended(&result, is_sending)) {
+        if let (Some(waiting), Some(ended)) = (waiting, Ended::of(&result, is_sending)) {
             waiting.end(sent.flatten(), ended);
         }
         if let Some(mut permit) = permit {
@@ -330,25 +330,6 @@ fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
         return End::Ignored;
     }
     end
-}
-
-/// Returns what the end of a request says of the upstream; `None` if its client did not send it.
-fn ended(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Ended> {
-    let status = match result {
-        Ok(Forwarded::Response(response)) => response.status(),
-        Ok(Forwarded::Upgraded(..)) => StatusCode::SWITCHING_PROTOCOLS,
-        Err(ForwardError::Upstream(_) | ForwardError::Tls(_)) => return Some(Ended::Failed),
-        Err(ForwardError::UploadTimeout | ForwardError::UploadBroken) => return None,
-    };
-    Some(
-        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            Ended::Failed
-        } else if is_sending {
-            Ended::Early
-        } else {
-            Ended::Responded
-        },
-    )
 }
 
 /// Why a request has no response.

@@ -17,9 +17,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::StatusCode;
 use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Time};
 use tokio::time::Instant;
+
+use crate::error::ForwardError;
+use crate::gateway::Forwarded;
 
 /// Seconds that count, the current one among them.
 const SPAN: u64 = SLOTS as u64;
@@ -43,6 +47,27 @@ pub(crate) enum Ended {
     Failed,
     /// By its client: it says nothing of the upstream but that it had not responded.
     GivenUp,
+}
+
+impl Ended {
+    /// Returns what the end of a request says of the upstream; `None` if its client did not send it.
+    pub(crate) fn of(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Self> {
+        let status = match result {
+            Ok(Forwarded::Response(response)) => response.status(),
+            Ok(Forwarded::Upgraded(..)) => StatusCode::SWITCHING_PROTOCOLS,
+            Err(ForwardError::Upstream(_) | ForwardError::Tls(_)) => return Some(Self::Failed),
+            Err(ForwardError::UploadTimeout | ForwardError::UploadBroken) => return None,
+        };
+        Some(
+            if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+                Self::Failed
+            } else if is_sending {
+                Self::Early
+            } else {
+                Self::Responded
+            },
+        )
+    }
 }
 
 /// The responses of an upstream in the last 10 s, from the first look on: requests of an upstream

@@ -104,6 +104,7 @@ mod upstream_signals;
 mod wall_clock;
 mod watch;
 mod watched;
+mod watching;
 mod workers;
 
 pub use alerts::{AlertChange, AlertEnd, AlertNotice};
@@ -117,3 +118,5 @@ pub use policy_file::writable_by_all;
 pub use redis_config::redis_config;
 pub use service::Service;
 pub use store_choice::{StoreAddress, StoreChoice, StoreSettings};
+#[doc(hidden)]
+pub use watching::{WatchedKeys, Watchers};

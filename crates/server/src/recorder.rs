@@ -79,6 +79,9 @@ pub(crate) struct Recorded {
 }
 
 impl Recorder {
+    /// Maximum memory of all records.
+    pub(crate) const MAX_BYTES: usize = TOTAL_BYTES;
+
     /// Makes room for the limits of `policy`. A limit with the key that it had keeps its record.
     pub(crate) fn install(&self, policy: &Policy) {
         let old = self.limits.load();
@@ -135,6 +138,14 @@ impl Recorder {
             since: ring.since.unwrap_or(now).max(now - SPAN),
             halvings: ring.halvings,
         })
+    }
+
+    /// Returns the number of bytes of all records.
+    pub(crate) fn bytes(&self) -> usize {
+        let limits = self.limits.load_full();
+        let each = limits.iter().flatten();
+        let requests: usize = each.map(|it| it.ring.lock().requests.capacity()).sum();
+        requests * size_of::<RecordedRequest>()
     }
 
     /// Forgets old records, and gives their memory back, of limits that decide no more.

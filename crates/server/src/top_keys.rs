@@ -79,6 +79,9 @@ impl Default for TopKeys {
 }
 
 impl TopKeys {
+    /// Maximum memory of all counts.
+    pub(crate) const MAX_BYTES: usize = REQUEST_BYTES + DENIED_BYTES;
+
     fn with_bytes(requests: usize, denied: usize) -> Self {
         Self {
             limits: ArcSwap::default(),
@@ -182,6 +185,11 @@ impl TopKeys {
         let limits = self.limits.load();
         let place = limits.get(limit.index());
         place.map_or(0, |place| place.uncounted.count())
+    }
+
+    /// Returns the number of bytes of all counts.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::MAX_BYTES - self.budgets.requests.left() - self.budgets.denied.left()
     }
 
     /// Drops the periods that have ended, of limits that decide no more.

@@ -12,7 +12,6 @@ impl ByteBudget {
         Self(AtomicUsize::new(bytes))
     }
 
-    #[cfg(test)]
     pub(super) fn left(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
