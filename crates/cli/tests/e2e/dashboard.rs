@@ -198,8 +198,6 @@ fn it_tries_another_number_and_sets_and_removes_an_override() {
     browser.wait(&format!("{}.includes('50/1h')", text("#question")));
     click(&mut browser, "#confirm button[value=no]");
     browser.wait("!document.querySelector('#confirm').open");
-    // The page hears of a closed question in its next turn.
-    browser.run("new Promise((done) => setTimeout(done))");
     assert!(!file().contains("mallory"), "declined: nothing is changed");
     browser.run("document.querySelector('#override').requestSubmit()");
     click(&mut browser, "#confirm button[value=yes]");

@@ -344,15 +344,23 @@ async function balance(limit, parts) {
   }
 }
 
+/** Answers the question that is open. */
+let answer = () => {};
+at("confirm").addEventListener("close", () => {
+  // The event comes a moment after the answer: the next question may be open already.
+  if (!at("confirm").open) answer(at("confirm").returnValue === "yes");
+});
+
 /** Returns the answer of the operator to a question about a key. */
 function confirmed(question, parts) {
   const dialog = at("confirm");
+  answer(dialog.returnValue === "yes");
   text("question", question);
   text("question-key", parts.join(", "));
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((done) => {
-    dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+    answer = done;
   });
 }
 
