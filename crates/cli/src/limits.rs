@@ -2,10 +2,11 @@
 
 mod beside;
 mod chain;
+mod worst;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
     Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
     Policy, Rule, RuleMode, WallTime,
@@ -13,6 +14,7 @@ use ratekeeper_policy::{
 
 pub(crate) use self::beside::{candidate, distinct, priority, replaced};
 pub(crate) use self::chain::{Together, together};
+pub(crate) use self::worst::Worst;
 use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
@@ -260,7 +262,7 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
 
 /// Returns true for a limit that does not refill.
 fn is_balance(rule: &Rule) -> bool {
-    rule.limit.algorithm.name() == "balance"
+    matches!(rule.limit.algorithm, AnyAlgorithm::Balance(_))
 }
 
 fn admitted(rule: &Rule) -> String {
@@ -296,35 +298,6 @@ fn admitted(rule: &Rule) -> String {
         ),
         None if at_once == within => within_span,
         None => format!("{within_span}; {} at once", words::count(at_once)),
-    }
-}
-
-/// Maximum that one key is ever admitted.
-pub(crate) struct Worst {
-    /// Permits in any `span`, including those that wait.
-    pub(crate) within: u64,
-    pub(crate) span: Nanos,
-    /// Permits in one instant, except those that wait.
-    pub(crate) at_once: u64,
-    /// Maximum number that may wait at once, and for how long.
-    pub(crate) waiting: Option<(Permits, Nanos)>,
-}
-
-impl Worst {
-    pub(crate) fn of(rule: &Rule) -> Self {
-        let (algorithm, span) = (&rule.limit.algorithm, span(rule));
-        // A report may owe more than the limit holds, but no request is admitted meanwhile.
-        let estimated = rule.correction.as_deref().is_some_and(|it| it.is_estimate);
-        let plain = estimated.then(|| algorithm.clone().with_patience(Nanos::ZERO));
-        let algorithm = plain.as_ref().unwrap_or(algorithm);
-        let waiting = algorithm.queue();
-        let places = waiting.map_or(0, |(places, _)| places.get());
-        Self {
-            within: algorithm.bound(span),
-            span,
-            at_once: algorithm.bound(Nanos::from_nanos(1)) - places, // they are part of it
-            waiting,
-        }
     }
 }
 

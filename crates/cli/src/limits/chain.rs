@@ -1,9 +1,9 @@
 //! Chain: the most that a limit and its alternatives let pass together.
 
-use ratekeeper_core::{Algorithm as _, Nanos};
+use ratekeeper_core::Nanos;
 use ratekeeper_policy::{Policy, Rule, RuleMode};
 
-use super::{alternatives, is_balance, span};
+use super::{Worst, alternatives, is_balance, span};
 use crate::words;
 
 /// The worst case of a chain: each limit of it is spent, one after the other.
@@ -23,7 +23,7 @@ impl<'a> Together<'a> {
         let span = refilled.map(|rule| span(rule)).max()?;
         let parts = asked
             .iter()
-            .map(|rule| (*rule, rule.limit.algorithm.bound(span)));
+            .map(|rule| (*rule, Worst::in_any(span, rule).within));
         (asked.len() > 1).then(|| Self {
             span,
             parts: parts.collect(),

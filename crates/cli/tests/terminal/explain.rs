@@ -25,6 +25,31 @@ fn explain_adds_up_the_limits_of_a_chain() {
     insta::assert_snapshot!(desk.terminal(&[&["explain"]]));
 }
 
+#[test]
+fn the_sum_of_a_chain_is_that_of_its_worst_cases() {
+    let limit = |name: &str, more: &str| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\nlimit = \"10/1h\"\n\
+             cost = {{ reserve = \"attr:tokens\" }}\n{more}\n"
+        )
+    };
+    let policy = [
+        "version = 1\n".to_owned(),
+        limit("first", "otherwise = [\"second\"]"),
+        limit("second", ""),
+    ];
+    let desk = Desk::new().with("ratekeeper.toml", &policy.concat());
+    let told = desk.terminal(&[&["explain"]]);
+    assert!(
+        told.contains("at worst  at most 19 in any 1 h; 10 at once"),
+        "{told}"
+    );
+    assert!(
+        told.contains("at most 38 in any 1 h: 19 by first; 19 by second"),
+        "{told}"
+    );
+}
+
 const CHAINS: &str = r#"
 version = 1
 
