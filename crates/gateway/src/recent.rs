@@ -29,7 +29,7 @@ use crate::gateway::Forwarded;
 const SPAN: u64 = SLOTS as u64;
 const SLOTS: usize = 10;
 
-/// What is known of an upstream's last seconds.
+/// How an upstream responded in the last 10 s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecentLevels {
     /// Mean time to the head of a response; `None` without one.
@@ -70,8 +70,8 @@ impl Ended {
     }
 }
 
-/// The responses of an upstream in the last 10 s, from the first look on: requests of an upstream
-/// whose levels nobody reads cost nothing here.
+/// The responses of an upstream in the last 10 s. Nothing is counted before the first call of
+/// [`levels`](Self::levels), so an upstream that no limit names costs one load a request.
 #[derive(Debug)]
 pub struct RecentResponses {
     start: Instant,
@@ -140,7 +140,7 @@ impl RecentResponses {
     }
 
     /// Counts a request from now on; one with a body is counted when it ends, because it may wait
-    /// for its client. `None` if nobody reads the levels.
+    /// for its client. Returns `None` if the levels were never read.
     pub(crate) fn wait(&self, has_body: bool) -> Option<Waiting<'_>> {
         if !self.is_read.load(Ordering::Relaxed) {
             return None;
@@ -230,7 +230,7 @@ impl Seconds {
 
     /// Forgets a request that began at `start` and waited.
     fn end(&mut self, start: Time, now: Time) {
-        self.at(now); // forgets what is old
+        self.at(now); // moves the requests of seconds before the span to `older`
         let number = second_of(start);
         let waiting = if number + SPAN <= second_of(now) {
             &mut self.older

@@ -39,7 +39,7 @@ impl<'p> SignalReader<'p> {
         }
     }
 
-    /// Reads `{ signal = "load", below = "70%" }`; reports what is wrong.
+    /// Reads `{ signal = "load", below = "70%" }`. Returns `None` after a finding.
     pub(super) fn gate(&mut self, table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Gate> {
         let name = read::text(table, "signal")?;
         let below = read::text(table, "below")?;
