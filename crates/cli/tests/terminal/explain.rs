@@ -38,7 +38,7 @@ fn the_sum_of_a_chain_is_that_of_its_worst_cases() {
         limit("first", "otherwise = [\"second\"]"),
         limit("second", ""),
     ];
-    let desk = Desk::new().with("ratekeeper.toml", &policy.concat());
+    let desk = Desk::new().with("ratekeeper.toml", policy.concat());
     let told = desk.terminal(&[&["explain"]]);
     assert!(
         told.contains("at worst  at most 19 in any 1 h; 10 at once"),
