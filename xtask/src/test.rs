@@ -8,9 +8,14 @@
 //! are installed into `target`.
 
 use std::env;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
+/// Number of tests that run at a time, as the test harness reads it.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+const TESTS_PER_CORE: usize = 2;
 /// Program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 13] = [
     ("nginx", "nginx"),
@@ -167,6 +172,11 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     tests
         .args(["test", "--workspace", "--no-fail-fast"])
         .current_dir(root);
+    // Most tests wait for servers, so more of them run at a time than there are cores.
+    if env::var_os(TEST_THREADS).is_none() {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        tests.env(TEST_THREADS, (TESTS_PER_CORE * cores).to_string());
+    }
     if run_command(&mut tests)? {
         Ok("every test passed".into())
     } else {
