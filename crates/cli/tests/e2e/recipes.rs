@@ -1,14 +1,13 @@
 //! The policies of two pages of the guide: each is served, and answers its requests as the page
 //! says, with its counters in memory and in Redis.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use crate::harness::redis::Redis;
 use crate::harness::service::Service;
-use crate::harness::visitor::Visitor;
+use crate::harness::visitor::{Answer, Caller};
 
 const RECIPES: &str = include_str!("../../../../docs/guide/recipes.md");
 const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
@@ -100,45 +99,83 @@ fn answer_everywhere(recipes: &[Recipe<'_>]) {
     }
 }
 
-/// Serves a policy, and sends its requests.
+/// Serves a policy, and sends its requests: those without a report all at once.
 fn answer(dir: &Path, recipe: &Recipe<'_>, store: &str) {
     let path = dir.join("policy.toml");
     let text = format!("version = 1\ntimezone = \"UTC\"\n{store}{}", recipe.policy);
     std::fs::write(&path, text).expect("the test's directory is writable");
     let service = Service::start(dir, &path);
-    for line in &recipe.requests {
-        answered(service.http(), recipe.title, line);
+    let mut caller = Caller::connect(service.http());
+    let steps: Vec<_> = recipe
+        .requests
+        .iter()
+        .flat_map(|line| steps(line))
+        .collect();
+    let at_once = |one: &Step<'_>, next: &Step<'_>| one.report.is_none() && next.report.is_none();
+    for steps in steps.chunk_by(at_once) {
+        let requests: Vec<_> = steps
+            .iter()
+            .map(|step| (step.call, step.body.clone()))
+            .collect();
+        for (step, answer) in steps.iter().zip(caller.post_all(&requests)) {
+            step.check(recipe.title, &answer, &mut caller);
+        }
     }
 }
 
-/// Sends `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report RESULT]`. A result is a
+/// One request of a recipe, and its answer.
+struct Step<'a> {
+    line: &'a str,
+    call: &'static str,
+    body: String,
+    status: &'a str,
+    /// A limit that denies; empty if it does not matter which.
+    limit: &'a str,
+    report: Option<&'a str>,
+}
+
+/// Reads `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report RESULT]`. A result is a
 /// status, `cost N`, or an outcome.
-fn answered(to: SocketAddr, title: &str, line: &str) {
+fn steps(line: &str) -> impl Iterator<Item = Step<'_>> {
     let parts = line.split_once(" x ").zip(line.rsplit_once(": "));
     let ((count, _), (request, expected)) =
-        parts.unwrap_or_else(|| panic!("{title}: {line}: expected `N x REQUEST: STATUS`"));
+        parts.unwrap_or_else(|| panic!("{line}: expected `N x REQUEST: STATUS`"));
     let (_, request) = request.split_once(" x ").unwrap_or_default();
     let (call, request) = match request.strip_prefix("acquire ") {
         Some(request) => ("/v1/acquire", request),
         None => ("/v1/check", request),
     };
-    let body = body(request);
-    let (expected, report) = expected.split_once(", report ").unwrap_or((expected, ""));
+    let (expected, report) = match expected.split_once(", report ") {
+        Some((expected, report)) => (expected, Some(report)),
+        None => (expected, None),
+    };
     let (status, limit) = expected.split_once(' ').unwrap_or((expected, ""));
-    for at in 0..count.parse().expect("a count") {
-        let answer = Visitor::at(2).post_json(to, call, &body);
-        let place = format!("{title}: {line}: request {at}: {}", answer.body);
-        assert_eq!(answer.status.to_string(), status, "{place}");
+    let each = 0..count.parse().expect("a count");
+    each.map(move |_: u32| Step {
+        line,
+        call,
+        body: body(request),
+        status,
+        limit,
+        report,
+    })
+}
+
+impl Step<'_> {
+    /// Checks the answer, and sends the report.
+    fn check(&self, title: &str, answer: &Answer, caller: &mut Caller) {
+        let place = format!("{title}: {}: {}", self.line, answer.body);
+        assert_eq!(answer.status.to_string(), self.status, "{place}");
         let json: Value = serde_json::from_str(&answer.body).expect("an answer is JSON");
         let limits = json["limits"].as_array().into_iter().flatten();
         let mut denying = limits.filter(|limit| denies(&limit["verdict"]));
-        let names = |found: &Value| found["name"] == limit;
-        assert!(limit.is_empty() || denying.any(names), "{place}");
-        if !report.is_empty() {
+        let names = |found: &Value| found["name"] == self.limit;
+        assert!(self.limit.is_empty() || denying.any(names), "{place}");
+        if let Some(report) = self.report {
             let mut report = result(report);
             report["decision"] = json["decision"].clone();
-            let reported = Visitor::at(2).post_json(to, "/v1/report", &report.to_string());
-            assert_eq!(reported.status, 200, "{place}: {}", reported.body);
+            let status = caller.post_json("/v1/report", &report.to_string());
+            assert_eq!(status, 200, "{place}: {report}");
         }
     }
 }

@@ -130,35 +130,46 @@ impl Caller {
 
     /// Returns the status of the answer.
     pub(crate) fn post_json(&mut self, target: &str, body: &str) -> u16 {
-        let status = self.exchange(target, body);
-        status.unwrap_or_else(|error| panic!("POST {target} to {}: {error}", self.to))
+        let answers = self.post_all(&[(target, body.to_owned())]);
+        answers[0].status
     }
 
-    fn exchange(&mut self, target: &str, body: &str) -> io::Result<u16> {
-        let length = body.len();
-        let request = format!(
-            "POST {target} HTTP/1.1\r\nHost: app.example\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        let strange = || io::Error::from(io::ErrorKind::InvalidData);
-        let (mut status, mut length) = (None, 0);
-        loop {
-            let mut line = String::new();
-            self.stream.read_line(&mut line)?;
-            let line = line.trim_end().to_ascii_lowercase();
-            if status.is_none() {
-                let number = line.split(' ').nth(1).ok_or_else(strange)?;
-                status = Some(number.parse().map_err(|_| strange())?);
-            } else if let Some(said) = line.strip_prefix("content-length: ") {
-                length = said.parse().map_err(|_| strange())?;
-            } else if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
-        status.ok_or_else(strange)
+    /// Sends all requests, target and body, before it reads the first answer: the service decides
+    /// them within a moment, however busy the machine is.
+    pub(crate) fn post_all(&mut self, requests: &[(&str, String)]) -> Vec<Answer> {
+        let each = requests.iter().map(|(target, body)| {
+            let length = body.len();
+            let host = "Host: app.example";
+            format!("POST {target} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\n\r\n{body}")
+        });
+        let sent = each.collect::<Vec<_>>().concat();
+        let written = self.stream.get_mut().write_all(sent.as_bytes());
+        let read = |()| {
+            requests
+                .iter()
+                .map(|_| read_answer(&mut self.stream))
+                .collect()
+        };
+        let answers: io::Result<Vec<_>> = written.and_then(read);
+        answers.unwrap_or_else(|error| panic!("{}: {error}", self.to))
     }
+}
+
+/// Reads one answer, of the length that it states.
+fn read_answer(stream: &mut impl BufRead) -> io::Result<Answer> {
+    let strange = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let answer = parse_head(head.trim_end()).ok_or_else(strange)?;
+    let length = answer.header("content-length").map_or("0", str::trim);
+    let mut body = vec![0; length.parse().map_err(|_| strange())?];
+    stream.read_exact(&mut body)?;
+    let body = String::from_utf8(body).map_err(|_| strange())?;
+    Ok(Answer { body, ..answer })
 }
 
 impl Answer {
@@ -187,17 +198,7 @@ impl Answer {
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let text = String::from_utf8_lossy(bytes);
     let (head, rest) = text.split_once("\r\n\r\n")?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-    let headers: Vec<(String, String)> = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-        .collect();
-    let mut answer = Answer {
-        status,
-        headers,
-        body: String::new(),
-    };
+    let mut answer = parse_head(head)?;
     answer.body = if answer.header("transfer-encoding").is_some() {
         unchunk(rest)?
     } else {
@@ -210,6 +211,20 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
         rest.to_owned()
     };
     Some(answer)
+}
+
+fn parse_head(head: &str) -> Option<Answer> {
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect();
+    Some(Answer {
+        status,
+        headers,
+        body: String::new(),
+    })
 }
 
 fn unchunk(mut rest: &str) -> Option<String> {
