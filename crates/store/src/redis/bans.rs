@@ -1,7 +1,7 @@
 //! Bans: the banned keys of a limit, found by a scan of the servers' keys, a page at a time.
 //!
 //! ```text
-//!   SCAN cursor MATCH rk:{*}:login*~b* COUNT 512 --> names --> GET each --> banned?
+//!   SCAN cursor MATCH rk:{*}:login*~b* COUNT 128 --> names --> GET each --> banned?
 //!     ^                                                           |
 //!     +---- until the page is full, or the last server has ended -+
 //! ```
@@ -24,10 +24,10 @@ use super::limits::Prepared;
 use super::{RedisStore, name};
 use crate::{KeyEntry, StoreError};
 
-/// Keys that one command looks at: about 0.1 ms of a server.
-const KEYS_PER_SCAN: usize = 512;
+/// Keys that one command looks at: 0.14 ms of a server with a million keys.
+const KEYS_PER_SCAN: usize = 128;
 /// Commands for a page.
-const SCANS_PER_PAGE: usize = 16;
+const SCANS_PER_PAGE: usize = 64;
 
 /// A part of the list of banned keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
