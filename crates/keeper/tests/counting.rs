@@ -155,7 +155,7 @@ fn at_most_so_many_values_pass_in_a_window() {
     }
 }
 
-/// Many values of one key are as exact as few. Bytes are those of the guide.
+/// Many values of one key are as exact as few.
 #[test]
 fn five_thousand_values_of_one_key_are_counted_exactly() {
     let keeper = keeper(&ACCOUNTS.replace("3/day", "5000/day"));
@@ -184,7 +184,7 @@ fn five_thousand_values_of_one_key_are_counted_exactly() {
     );
 }
 
-/// Bytes that a counted value takes in the memory store, at most: a number of the guide.
+/// Bytes that a counted value takes in the memory store, at most; the guide has those measured.
 const MAX_BYTES_A_VALUE: usize = 128;
 
 /// A full store forgets values that were counted. They are then counted again, so fewer pass.
