@@ -545,6 +545,7 @@ bucket = { size = "200.00", refill = "50.00/24h" }
 cost   = "attr:amount"
 alert  = { above = "80%", for = "2m" }
 otherwise = ["credits"]
+on_store_error = "deny"
 
 [[limit]]
 name    = "credits"
