@@ -146,7 +146,7 @@ fn a_process_lists_the_bans_of_others() {
 fn a_long_value_is_listed_by_its_hash() {
     for program in programs() {
         let server = Server::start(&program, &[]);
-        let store = RedisStore::new(RedisConfig::new(&server.url())).unwrap();
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
         let login = limit(0, "login");
         let long = key_of(&[&"x".repeat(100), "/login"]);
         Runtime::new().unwrap().block_on(async {
