@@ -94,8 +94,8 @@ pub(crate) fn alert(rule: &Rule) -> Option<String> {
     Some(format!(
         "starts once more than {} of {} ({}%) are used, or requests are refused, for {}; ends when \
          no longer",
-        words::count(level),
-        words::count(rule.quota.get()),
+        amount(rule, level),
+        amount(rule, rule.quota.get()),
         alert.above_percent,
         words::span(alert.hold)
     ))
@@ -232,14 +232,14 @@ pub(crate) fn at_least(rule: &Rule) -> String {
             format!("never has more than {} in flight", words::count(at_once))
         }
         (Some(quota), None) => {
-            let (sends, permits) = if ones {
-                ("sends", "")
-            } else {
-                ("spends", " permits")
+            let (sends, permits) = match (ones, &rule.unit) {
+                (true, _) => ("sends", ""),
+                (false, Some(_)) => ("spends", ""),
+                (false, None) => ("spends", " permits"),
             };
             format!(
                 "{sends} at most {}{permits} in any {}",
-                words::count(quota.permits().get()),
+                amount(rule, quota.permits().get()),
                 words::span(quota.per())
             )
         }
@@ -260,6 +260,14 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
     }
 }
 
+/// Returns permits of a limit in words: `1,700`, or `17.00 USD` if it has a unit.
+pub(crate) fn amount(rule: &Rule, permits: u64) -> String {
+    match &rule.unit {
+        Some(unit) => unit.show(permits).to_string(),
+        None => words::count(permits),
+    }
+}
+
 /// Returns true for a limit that does not refill.
 fn is_balance(rule: &Rule) -> bool {
     matches!(rule.limit.algorithm, AnyAlgorithm::Balance(_))
@@ -267,7 +275,7 @@ fn is_balance(rule: &Rule) -> bool {
 
 fn admitted(rule: &Rule) -> String {
     if is_balance(rule) {
-        let most = words::count(rule.limit.algorithm.capacity().get());
+        let most = amount(rule, rule.limit.algorithm.capacity().get());
         return format!("at most {most} at once, and what is granted to it");
     }
     if let Some(limit) = rule.limit.algorithm.concurrency() {
@@ -286,18 +294,18 @@ fn admitted(rule: &Rule) -> String {
     } = Worst::of(rule);
     let within_span = format!(
         "at most {} in any {}",
-        words::count(within),
+        amount(rule, within),
         words::span(span)
     );
     match waiting {
         Some((places, longest)) => format!(
             "{within_span}; {} at once, {} more wait up to {}",
-            words::count(at_once),
-            words::count(places.get()),
+            amount(rule, at_once),
+            amount(rule, places.get()),
             words::span(longest)
         ),
         None if at_once == within => within_span,
-        None => format!("{within_span}; {} at once", words::count(at_once)),
+        None => format!("{within_span}; {} at once", amount(rule, at_once)),
     }
 }
 

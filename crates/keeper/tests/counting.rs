@@ -155,6 +155,59 @@ fn at_most_so_many_values_pass_in_a_window() {
     }
 }
 
+/// Many values of one key are as exact as few.
+#[test]
+fn five_thousand_values_of_one_key_are_counted_exactly() {
+    let keeper = keeper(&ACCOUNTS.replace("3/day", "5000/day"));
+    let account = |number: u64| format!("account-{number}");
+    for number in 0..5_000 {
+        let answer = sign_in(&keeper, "phone", &account(number));
+        assert!(answer.allowed(), "{number}");
+        assert_eq!(remaining(&answer), [4_999 - number]);
+        let again = sign_in(&keeper, "phone", &account(number / 2));
+        assert!(again.allowed(), "{number}");
+        assert_eq!(remaining(&again), [4_999 - number]);
+    }
+    for number in 5_000..5_500 {
+        assert!(!sign_in(&keeper, "phone", &account(number)).allowed());
+    }
+    for number in 0..5_000 {
+        assert!(sign_in(&keeper, "phone", &account(number)).allowed());
+    }
+    let usage = keeper.store().usage();
+    let seen = usage.limits.iter().max_by_key(|limit| limit.keys).unwrap();
+    assert_eq!(seen.keys, 5_000, "refused values take no memory");
+    let each = seen.bytes / seen.keys;
+    assert!(
+        (60..=MAX_BYTES_A_VALUE).contains(&each),
+        "{each} bytes a value"
+    );
+}
+
+/// Bytes that a counted value takes in the memory store, at most; the guide has those measured.
+const MAX_BYTES_A_VALUE: usize = 128;
+
+/// A full store forgets values that were counted. They are then counted again, so fewer pass.
+#[test]
+fn a_full_store_lets_no_further_value_pass() {
+    let store = MemoryStore::new(MemoryConfig {
+        budget_bytes: 256 << 10,
+    });
+    let text = ACCOUNTS.replace("3/day", "5000/day");
+    let keeper = Keeper::new(policy(&text), store, ManualClock::at(START));
+    let mut passed = HashSet::new();
+    let mut random = Random::new(3);
+    for _ in 0..60_000 {
+        let account = random.below(9_000);
+        if sign_in(&keeper, "phone", &account.to_string()).allowed() {
+            passed.insert(account);
+        }
+    }
+    let usage = keeper.store().usage();
+    assert!(usage.limits.iter().any(|limit| limit.evicted.budget > 0));
+    assert!((500..=5_000).contains(&passed.len()), "{}", passed.len());
+}
+
 #[test]
 fn a_missing_value_follows_missing_key() {
     for (missing, expected) in [

@@ -91,7 +91,7 @@ async fn answer<C: Clock + 'static>(
             whatif::answer(shared, query).await
         }
         "/v1/bans" => match *request.method() {
-            Method::GET | Method::HEAD => bans::list(shared, query),
+            Method::GET | Method::HEAD => bans::list(shared, query).await,
             Method::POST => bans::add(shared, query).await,
             Method::DELETE => bans::lift(shared, query).await,
             _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),

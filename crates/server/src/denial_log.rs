@@ -9,7 +9,8 @@
 //! of keys is bounded by [`MAX_LINES`]. Denials without a line are counted in `suppressed` of the next
 //! one of their limit. Keys are shown as `reveal_keys` says, and the request with `log_requests`.
 //!
-//! Events: `decision.denied`, `decision.shadow_denied`, `decision.soft`, `ban.began`.
+//! Events: `decision.denied`, `decision.shadow_denied`, `decision.soft`, `decision.covered`,
+//! `ban.began`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -138,9 +139,30 @@ impl DenialLog {
         let key = reveal.text(rule, outcome.key);
         let (limit, mode) = (&*rule.limit.name, mode(shown_mode(outcome)));
         let shown = shown().unwrap_or_default();
-        let event = if outcome.is_soft() {
-            "decision.soft"
-        } else if outcome.shadow_denies() {
+        if let Some(by) = outcome.covered_by {
+            let mut outcomes = answer.outcomes();
+            let covering = outcomes.find(|other| other.rule.limit.id == by.limit.id);
+            let event = if outcome.is_soft() {
+                "decision.soft"
+            } else {
+                "decision.covered"
+            };
+            tracing::info!(
+                event,
+                limit,
+                mode,
+                key,
+                covered_by = &*by.limit.name,
+                remaining = covering.map(|other| other.decision.remaining.get()),
+                retry_after_ms,
+                suppressed,
+                method = shown.method,
+                path = shown.path,
+                request_id = shown.id,
+            );
+            return;
+        }
+        let event = if outcome.shadow_denies() {
             "decision.shadow_denied"
         } else {
             "decision.denied"

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
-use ratekeeper_core::{Origin, Outage};
+use ratekeeper_core::{Nanos, Origin, Outage, Time};
 use ratekeeper_store::{
     AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisStore, StoreError,
 };
@@ -28,6 +28,11 @@ use crate::{Event, StartError, StoreSettings};
 const TEND: Duration = Duration::from_millis(100);
 /// How often its clock is compared with ours.
 const COMPARE: Duration = Duration::from_secs(10);
+/// Difference of the clocks that `doctor` and the alert rules report as well.
+const WORTH_A_WARNING: Nanos = Nanos::from_millis(500);
+/// Minimum time between two warnings.
+const WARN_AGAIN: Nanos = Nanos::from_secs(3_600);
+
 /// Opens the store that these settings ask for; also returns its secrets that are in files.
 /// Secrets are looked up, but no server is asked yet.
 pub(crate) fn open(
@@ -67,16 +72,41 @@ pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// Compares the clock of a shared store with ours until the service ends.
+/// Compares the clock of a shared store with ours until the service ends, and warns of a
+/// difference at most once an hour.
 pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(COMPARE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut warned: Option<Time> = None;
     while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
-        if store.is_asked() {
-            compare_once(&shared, store.main()).await;
+        if !store.is_asked() {
+            continue;
+        }
+        compare_once(&shared, store.main()).await;
+        let now = shared.keeper.clock().now();
+        let is_due = warned.is_none_or(|warned| now.since(warned) >= WARN_AGAIN);
+        let offset = shared.metrics.clock_offset.load();
+        if let Some(text) = offset.and_then(clock_warning).filter(|_| is_due) {
+            shared.sink.emit(&Event::Notice(text));
+            warned = Some(now);
         }
     }
+}
+
+/// Returns the warning about a clock of the store that is `offset` nanoseconds ahead of ours;
+/// `None` if they agree well enough.
+fn clock_warning(offset: i64) -> Option<String> {
+    let off = Nanos::from_nanos(offset.unsigned_abs());
+    if off < WORTH_A_WARNING {
+        return None;
+    }
+    let off = Nanos::from_millis(off.as_nanos() / 1_000_000); // down
+    let side = if offset < 0 { "behind" } else { "ahead of" };
+    Some(format!(
+        "RK-W103: the clock of the store is {off} {side} this machine's, so windows and calendar \
+         limits begin at another time while the store is away; set both by NTP"
+    ))
 }
 
 /// Compares the clocks of all servers with ours; the largest difference counts.
@@ -123,5 +153,27 @@ fn has_fallback<C: Clock>(shared: &ServiceContext<C>) -> bool {
         Some(envoy) if !refuses(envoy.settings().outage) => true,
         envoy if rules.len() == 0 => envoy.is_none(),
         _ => rules.any(|rule| !refuses(rule.limit.outage)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_by_half_a_second_are_warned_of() {
+        for (offset, expected) in [
+            (0, None),
+            (499_999_999, None),
+            (-499_999_999, None),
+            (500_000_000, Some("500ms ahead of")),
+            (-3_000_400_000, Some("3s behind")),
+            (i64::MIN, Some("behind")),
+        ] {
+            let text = clock_warning(offset);
+            assert_eq!(text.is_some(), expected.is_some(), "{offset}");
+            let words = expected.unwrap_or_default();
+            assert!(text.unwrap_or_default().contains(words), "{offset}");
+        }
     }
 }

@@ -113,7 +113,8 @@ impl TopKeys {
         self.limits.store(Arc::new(places));
     }
 
-    /// Notes the decisions of an answer; `log` receives the denials, and those of soft limits.
+    /// Notes the decisions of an answer; `log` receives the denials, also those of limits that another
+    /// let pass.
     pub(crate) fn note(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
         let limits = self.limits.load();
         for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
@@ -122,7 +123,7 @@ impl TopKeys {
             };
             let denies = outcome.refuses() || outcome.shadow_denies();
             let count = self.count(place, &outcome, (denies, answer.decided_at()));
-            if denies || outcome.is_soft() && answer.allowed() {
+            if denies || outcome.covered_by.is_some() && answer.allowed() {
                 let outcome = &outcome;
                 log(LoggedDenial { outcome, count }, &place.log);
             }

@@ -34,7 +34,8 @@ pub use observed::{Observed, Observer};
 pub use ratekeeper_resilience::BreakerState;
 #[cfg(feature = "redis")]
 pub use redis::{
-    CallTime, CallTimes, ClusterNode, RedisClock, RedisConfig, RedisIdentity, RedisLogin,
-    RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls, ServerHealth, ServerInfo,
+    BanCursor, BanPage, BannedKey, CallTime, CallTimes, ClusterNode, RedisClock, RedisConfig,
+    RedisIdentity, RedisLogin, RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls,
+    ServerHealth, ServerInfo,
 };
 pub use store::{Decisions, Store, StoreError};

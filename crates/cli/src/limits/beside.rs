@@ -3,7 +3,7 @@
 use ratekeeper_core::Algorithm as _;
 use ratekeeper_policy::{Policy, Rule};
 
-use super::fields;
+use super::{amount, fields};
 
 /// Returns the rule with another number that is tried beside a limit.
 pub(crate) fn candidate<'a>(policy: &'a Policy, rule: &Rule) -> Option<&'a Rule> {
@@ -33,7 +33,9 @@ pub(crate) fn priority(rule: &Rule) -> Option<String> {
     let capacity = rule.limit.algorithm.capacity();
     let (last, of) = (priority.headroom(capacity), fields(&priority.matcher));
     Some(format!(
-        "the last {last} of {capacity} are for {}",
+        "the last {} of {} are for {}",
+        amount(rule, last.get()),
+        amount(rule, capacity.get()),
         of.join(", ")
     ))
 }

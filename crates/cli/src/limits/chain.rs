@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::{Policy, Rule, RuleMode};
 
-use super::{Worst, alternatives, is_balance, span};
+use super::{Worst, alternatives, amount, is_balance, span};
 use crate::words;
 
 /// The worst case of a chain: each limit of it is spent, one after the other.
@@ -42,7 +42,7 @@ impl<'a> Together<'a> {
 pub(crate) fn together(policy: &Policy, rule: &Rule) -> Option<String> {
     let chain = Together::of(policy, rule)?;
     let part = |(other, most): &(&Rule, u64)| {
-        let (most, name) = (words::count(*most), &other.limit.name);
+        let (most, name) = (amount(other, *most), &other.limit.name);
         let key: Vec<_> = other.key.iter().map(ToString::to_string).collect();
         let shared = if other.key == rule.key {
             String::new()
@@ -61,7 +61,7 @@ pub(crate) fn together(policy: &Policy, rule: &Rule) -> Option<String> {
     let parts: Vec<_> = chain.parts.iter().map(part).collect();
     Some(format!(
         "at most {} in any {}: {}",
-        words::count(chain.within()),
+        amount(rule, chain.within()),
         words::span(chain.span),
         parts.join("; ")
     ))

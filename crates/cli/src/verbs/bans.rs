@@ -1,10 +1,13 @@
 //! `bans`: lists, adds and lifts the bans of a limit, in a running service.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 use clap::{Args, Subcommand};
 use ratekeeper_core::Nanos;
 use serde_json::Value;
 
-use crate::client::CallArgs;
+use crate::client::{CallArgs, Client};
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::{Exit, Failure, Output, words};
 
@@ -63,8 +66,8 @@ Examples:
   ratekeeper bans lift login 192.0.2.1
   ratekeeper bans list login --top 100 --json --server http://127.0.0.1:9090
 
-These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Bans in
-Redis are not listed: look up one key at /v1/keys/LIMIT?key=VALUE.
+These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. A list of
+bans in Redis reads all keys there, some thousand at a time.
 
 Exit codes: 0 done; 1 no key is banned, or was; 2 usage, or no service.";
 
@@ -72,9 +75,7 @@ impl Bans {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self.act {
             BanAct::List { limit, top, call } => {
-                let top = top.to_string();
-                let query = [("limit", &*limit), ("top", &*top)];
-                let answer = call.client()?.get("/v1/bans", &query)?;
+                let answer = list(&call.client()?, &limit, top)?;
                 let bans = answer["bans"].as_array().map_or(&[][..], Vec::as_slice);
                 if call.json {
                     output.json(&answer)?;
@@ -113,6 +114,33 @@ impl Bans {
                 Ok(found(was_banned))
             }
         }
+    }
+}
+
+/// Returns the list of bans with the `top` longest; a shared store answers in parts.
+fn list(client: &Client, limit: &str, top: u32) -> Result<Value, Failure> {
+    let count = top.to_string();
+    let query = [("limit", limit), ("top", &*count)];
+    let mut answer = client.get("/v1/bans", &query)?;
+    while let Some(next) = answer["next"].as_str() {
+        let part = client.get("/v1/bans", &[&query[..], &[("from", next)]].concat())?;
+        let mut bans = taken(&mut answer);
+        answer = part;
+        bans.append(&mut taken(&mut answer));
+        bans.sort_by_key(|ban| Reverse(ban["ends_after_ms"].as_u64()));
+        // A key is found twice if it moves to another server meanwhile.
+        let mut seen = HashSet::new();
+        bans.retain(|ban| seen.insert(ban["key"].clone()));
+        bans.truncate(usize::try_from(top).unwrap_or(usize::MAX));
+        answer["bans"] = bans.into();
+    }
+    Ok(answer)
+}
+
+fn taken(answer: &mut Value) -> Vec<Value> {
+    match answer["bans"].take() {
+        Value::Array(bans) => bans,
+        _ => Vec::new(),
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::Stage;
+use crate::harness::ports::free_port;
 use crate::harness::proxy::Kind;
-use crate::harness::redis::Redis;
+use crate::harness::redis::{Make, Redis};
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
 use crate::store::start;
@@ -143,13 +144,55 @@ fn six_processes_count_strikes_exactly_and_a_restart_keeps_the_ban() {
     let again = node(6);
     let refused = check(again.http(), "one");
     assert_eq!(refused["banned"], true, "{refused}");
-    let (code, _, why) = bans(&again, &["list", "login"]);
-    assert_eq!(code, Some(2));
-    assert!(why.contains("/v1/keys/LIMIT?key=VALUE"), "{why}");
+    let other = node(7);
+    let (code, keys, _) = bans(&other, &["list", "login"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        keys.starts_with("attr:run=one  banned for another ") && keys.lines().count() == 1,
+        "{keys}"
+    );
     let (code, lifted, _) = bans(&again, &["lift", "login", "one"]);
     assert_eq!((code, &*lifted), (Some(0), "attr:run=one: lifted\n"));
     assert!(check(again.http(), "one").get("banned").is_none());
+    assert_eq!(bans(&other, &["list", "login"]).0, Some(1), "none is left");
     let (code, _, _) = bans(&again, &["add", "login", "two", "--for", "1h"]);
     assert_eq!(code, Some(0));
     assert_eq!(check(again.http(), "two")["banned"], true);
+}
+
+/// Two processes share a store with more keys than one answer looks at.
+#[test]
+fn bans_of_one_process_are_listed_and_lifted_by_another() {
+    for make in [Make::Redis, Make::Valkey91] {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let Some(redis) = Redis::start_make(make, dir.path(), free_port(), &[]) else {
+            continue;
+        };
+        let store = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+        let limits = LOGIN.replace("[\"ip\"]", "[\"attr:run\"]\nmissing_key = \"skip\"");
+        let [one, two] = ["one", "two"].map(|name| start(dir.path(), name, &store, &limits));
+        let fill = "for i = 1, 30000 do redis.call('set', 'other:' .. i, i) end";
+        redis.run(&["EVAL", fill, "0"]);
+        for (run, span) in [("a", "1h"), ("b", "3h"), ("c", "2h")] {
+            let (code, ..) = bans(&one, &["add", "login", run, "--for", span]);
+            assert_eq!(code, Some(0));
+        }
+        let (code, listed, _) = bans(&two, &["list", "login", "--top", "2"]);
+        let keys: Vec<_> = listed
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert_eq!((code, keys), (Some(0), vec!["attr:run=b", "attr:run=c"]));
+        let part = Visitor::at(1).get(two.admin(), "/v1/bans?limit=login&top=1");
+        let part: Value = serde_json::from_str(&part.body).expect("JSON");
+        assert!(part["next"].is_string(), "{part}");
+
+        assert_eq!(bans(&two, &["lift", "login", "b"]).0, Some(0));
+        let (_, listed, _) = bans(&one, &["list", "login", "--json"]);
+        let listed: Value = serde_json::from_str(&listed).expect("JSON");
+        let keys = listed["bans"].as_array().into_iter().flatten();
+        let keys: Vec<_> = keys.map(|ban| &ban["key"][0]).collect();
+        assert_eq!(keys, ["attr:run=c", "attr:run=a"]);
+        assert!(listed["next"].is_null());
+    }
 }

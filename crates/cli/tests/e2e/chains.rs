@@ -144,6 +144,14 @@ fn check(services: &[Service]) {
         12,
         "and the whole of the team"
     );
+    let log = first.process.log();
+    let covered = log
+        .lines()
+        .find(|line| line.contains("decision.covered") && line.contains("\"api\""));
+    assert!(
+        covered.is_some_and(|line| line.contains("covered_by=\"team\" remaining=")),
+        "{log}"
+    );
     assert_eq!(passed(services, "/api", "bob"), 5);
     assert_eq!(
         passed(services, "/team", "bob"),

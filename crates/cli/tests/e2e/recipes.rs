@@ -196,9 +196,17 @@ fn result(text: &str) -> Value {
     }
 }
 
-/// `METHOD PATH FIELD=VALUE..` as the body of a check.
+/// `METHOD PATH FIELD=VALUE..`, or `DOMAIN KEY=VALUE..`, as the body of a check.
 fn body(request: &str) -> String {
     let mut words = request.split(' ');
+    let first = words.clone().next().unwrap_or_default();
+    if first.starts_with(|letter: char| letter.is_lowercase()) {
+        let pairs = words.skip(1).filter_map(|word| word.split_once('='));
+        let entries: Vec<_> = pairs
+            .map(|(key, value)| json!({"key": key, "value": value}))
+            .collect();
+        return json!({"descriptor": {"domain": first, "entries": entries}}).to_string();
+    }
     let (method, path) = (words.next(), words.next());
     let (mut ip, mut host, mut cost) = (None, None, 1);
     let (mut headers, mut attributes) = (Map::new(), Map::new());

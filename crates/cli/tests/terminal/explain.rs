@@ -533,3 +533,41 @@ fn results_that_are_reported_are_explained() {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+const DOLLARS: &str = r#"
+version = 1
+
+[[limit]]
+name   = "purchases"
+key    = ["ip"]
+unit   = { name = "USD", decimals = 2 }
+bucket = { size = "200.00", refill = "50.00/24h" }
+cost   = "attr:amount"
+alert  = { above = "80%", for = "2m" }
+otherwise = ["credits"]
+on_store_error = "deny"
+
+[[limit]]
+name    = "credits"
+key     = ["ip"]
+unit    = { name = "USD", decimals = 2 }
+balance = { start = "10.50", max = "1000.00" }
+cost    = "attr:amount"
+"#;
+
+/// A unit is that of every number, not only of the one that is written.
+#[test]
+fn numbers_of_a_unit_are_shown_in_it() {
+    let desk = Desk::new().with("ratekeeper.toml", DOLLARS);
+    let page = desk.terminal(&[&["explain"], &["validate"]]);
+    for line in [
+        "bucket of 200.00 USD, 50.00 USD/24h",
+        "at most 399.99 USD in any 4 d; 200.00 USD at once",
+        "a client that spends at most 200.00 USD in any 4 d",
+        "starts once more than 160.00 USD of 200.00 USD (80%) are used",
+        "at most 1399.99 USD in any 4 d: 399.99 USD by purchases; 1000.00 USD by credits",
+        "at most 1000.00 USD at once, and what is granted to it",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}

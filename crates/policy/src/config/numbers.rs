@@ -206,9 +206,10 @@ pub(super) fn built<T>(
         .ok()
 }
 
-/// Returns the quota probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`.
+/// Returns the quota probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`, `-5/1m`,
+/// `5/1mo`.
 fn quota_like(text: &str) -> Option<String> {
-    let text = text.trim().to_lowercase();
+    let text = text.trim().trim_start_matches(['-', '+']).to_lowercase();
     let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
     let rest = text.trim_start_matches(number);
     let digits = text[..text.len() - rest.len()].replace(['_', ','], "");
@@ -270,6 +271,8 @@ fn span_like(text: &str) -> Option<String> {
         "hour" | "day" | "week" | "month" | "year" if number.is_empty() => {
             return Some(unit.trim().to_owned());
         }
+        "mo" | "mon" | "month" if matches!(number, "" | "1") => return Some("month".into()),
+        "y" | "yr" | "year" if matches!(number, "" | "1") => return Some("year".into()),
         "ns" | "nanosecond" | "nanoseconds" => "ns",
         "us" | "microsecond" | "microseconds" => "us",
         "ms" | "msec" | "millisecond" | "milliseconds" => "ms",

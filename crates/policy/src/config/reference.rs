@@ -15,6 +15,9 @@ const INTRODUCTION: &str = "\
 
 Every field that a policy may have, with its type, its default and an example. This page is generated from the table that the parser and the
 JSON Schema are made from. `ratekeeper help FIELD` prints one entry, such as `ratekeeper help missing_key` or `ratekeeper help bucket.size`.
+
+An editor completes and explains the fields by that schema: `ratekeeper validate --schema > ratekeeper.schema.json`, and, for Taplo and Even
+Better TOML, the first line of the policy `#:schema ./ratekeeper.schema.json`.
 ";
 
 /// The place of fields outside of all tables.

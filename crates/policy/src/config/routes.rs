@@ -25,7 +25,7 @@ use super::variants::VariantReader;
 use crate::{Role, Route, Settings};
 
 /// Fields that exclude `on_limit` beside them.
-const STRANGERS: [&str; 10] = [
+const STRANGERS: [&str; 9] = [
     "queue",
     "warmup",
     "ban",
@@ -33,7 +33,6 @@ const STRANGERS: [&str; 10] = [
     "elastic",
     "otherwise",
     "distinct",
-    "priority",
     "percent",
     "candidate",
 ];

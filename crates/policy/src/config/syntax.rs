@@ -114,17 +114,7 @@ fn advice(message: &str, line: &str) -> Advice {
         return advise("close the brackets: [[limit]] begins a limit, [defaults] a table");
     }
     if !line.contains('=') {
-        let help = match line.split_once(':') {
-            Some((name, value)) => {
-                let value = quoted(value.trim());
-                format!(
-                    "write `=` instead of `:`, as in {} = {value}",
-                    shown(name.trim())
-                )
-            }
-            None => "write a name, `=` and a value, as in limit = \"100/1m\"".to_owned(),
-        };
-        return advise(&help);
+        return advise(&without_equals(line));
     }
     if value.is_empty() {
         let message = format!("`{}` has no value", shown(name));
@@ -145,6 +135,31 @@ fn advice(message: &str, line: &str) -> Advice {
     advise(
         "write TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }",
     )
+}
+
+/// Returns the help for a line without `=`, which may be one of JSON or YAML.
+fn without_equals(line: &str) -> String {
+    if line.starts_with(['{', '}', '"']) {
+        return "this is JSON, and a policy is TOML: version = 1, and [[limit]] above each limit"
+            .into();
+    }
+    if line.starts_with("- ") {
+        return "a list of tables has a heading for each in place of `-`: [[limit]]".into();
+    }
+    match line.split_once(':') {
+        Some(("limit" | "limits", "")) => "write [[limit]] above each limit".into(),
+        Some((name, value)) => {
+            let (name, value) = (shown(name.trim()), value.trim());
+            let is_number = value.parse::<i64>().is_ok() || matches!(value, "true" | "false");
+            let value = if is_number {
+                value.to_owned()
+            } else {
+                quoted(value)
+            };
+            format!("write `=` instead of `:`, as in {name} = {value}")
+        }
+        None => "write a name, `=` and a value, as in limit = \"100/1m\"".into(),
+    }
 }
 
 /// Returns a message of the TOML parser as one lower-case sentence.

@@ -2,19 +2,22 @@
 
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits};
+use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{RevealKeys, Rule};
-use ratekeeper_store::{Store, StoreError};
+use ratekeeper_store::{
+    AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, RedisStore, Store, StoreError,
+};
 use serde_json::{Value, json};
 
 use super::keys::{
-    DEFAULT_TOP, find, key_in_words, numbers, parameters, top, unknown, whole_key_of,
+    DEFAULT_TOP, find, key_in_words, numbers, parameters, shared_key, top, unknown, whole_key_of,
 };
 use super::reply;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::{NOT_LISTED, Problem, WRONG_QUERY, shown};
+use crate::doors::answer::key_parts;
+use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::listener::Reply;
 
 /// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20&reveal=policy`.
@@ -23,6 +26,7 @@ struct BanQuery {
     key: Vec<String>,
     span: Option<Nanos>,
     top: Option<usize>,
+    from: Option<BanCursor>,
     shown: ShownKeys,
 }
 
@@ -39,7 +43,7 @@ impl BanQuery {
     /// Reads the parameters, of which a call knows those in `known`.
     fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, None);
-        let mut shown_keys = ShownKeys::Plain;
+        let (mut shown_keys, mut from) = (ShownKeys::Plain, None);
         for (parameter, value) in parameters(query)? {
             if !known.contains(&parameter) {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
@@ -49,6 +53,7 @@ impl BanQuery {
                 "limit" => limit = Some(value),
                 "top" => listed = Some(top("top", &value)?),
                 "for" => span = Some(ban_length(&value)?),
+                "from" => from = Some(cursor(&value)?),
                 "reveal" if value == "policy" => shown_keys = ShownKeys::ByPolicy,
                 "reveal" => {
                     let value = shown(&value);
@@ -64,9 +69,18 @@ impl BanQuery {
             key,
             span,
             top: listed,
+            from,
             shown: shown_keys,
         })
     }
+}
+
+/// Reads the place from which a list goes on.
+fn cursor(text: &str) -> Result<BanCursor, Problem> {
+    text.parse().map_err(|()| {
+        let detail = format!("`from={}` is not the `next` of a list of bans", shown(text));
+        Problem::new(WRONG_QUERY, detail)
+    })
 }
 
 /// Reads the length of a ban by hand.
@@ -82,45 +96,105 @@ fn ban_length(text: &str) -> Result<Nanos, Problem> {
         })
 }
 
-/// `GET /v1/bans?limit=NAME&top=20`: the banned keys; with `reveal=policy` as `reveal_keys` says.
-pub(super) fn list<C: Clock>(
+/// Banned keys, and where the list of a shared store goes on.
+struct Listed {
+    bans: Vec<BannedKey>,
+    next: Option<BanCursor>,
+}
+
+/// `GET /v1/bans?limit=NAME&top=20`: the banned keys; with `reveal=policy` as `reveal_keys` says,
+/// with `from=NEXT` those from where the last answer ended.
+pub(super) async fn list<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "top", "reveal"])?;
+    let query = BanQuery::read(query, &["limit", "top", "reveal", "from"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let rule = banning(find(&policy, &query.limit)?)?;
-    if shared.keeper.store().shared().is_some() {
-        let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
-        return Err(Problem::new(NOT_LISTED, detail));
-    }
-    let (local, top) = (
-        shared.keeper.store().local(),
-        query.top.unwrap_or(DEFAULT_TOP),
-    );
-    let mut entries = Vec::new();
-    for (limit, _) in numbers(rule, rule.variants.numbers()) {
-        entries.extend(local.bans(limit, top, now));
-        // One after the other, so that no more than twice the keys are held.
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.decision.verdict.retry_after()));
-        entries.truncate(top);
-    }
+    let mut listed = match shared.keeper.store() {
+        AnyStore::Memory(memory) => in_memory(memory, rule, &query, now),
+        AnyStore::Redis(_) if key_parts(rule).next().is_none() => {
+            keyless(shared.keeper.store(), rule, now).await?
+        }
+        AnyStore::Redis(redis) => in_redis(redis.main(), rule, &query, now).await?,
+    };
+    let ends = |ban: &BannedKey| ban.entry.decision.verdict.retry_after();
+    listed.bans.sort_by_key(|ban| std::cmp::Reverse(ends(ban)));
     let how = match query.shown {
         ShownKeys::Plain => RevealKeys::Raw,
         ShownKeys::ByPolicy => policy.settings.reveal_keys,
     };
     let reveal = shared.key_reveal(how);
-    let bans = entries.iter().map(|entry| {
-        json!({
-            "key": reveal.key(rule, Key::from_bytes(&entry.key)),
-            "ends_after_ms": ends_after_ms(&entry.decision),
-        })
+    let bans = listed.bans.iter().map(|ban| {
+        let mut shown = json!({
+            "key": reveal.key(rule, Key::from_bytes(&ban.entry.key)),
+            "ends_after_ms": ends_after_ms(&ban.entry.decision),
+        });
+        if ban.is_hashed {
+            shown["hashed"] = json!(true);
+        }
+        shown
     });
-    Ok(reply(&json!({
+    let mut answer = json!({
         "limit": &*rule.limit.name,
         "reveal_keys": how.word(),
         "bans": bans.collect::<Vec<_>>(),
-    })))
+    });
+    if let Some(next) = listed.next {
+        answer["next"] = json!(next.to_string());
+    }
+    Ok(reply(&answer))
+}
+
+/// The longest bans.
+fn in_memory(memory: &MemoryStore, rule: &Rule, query: &BanQuery, now: Time) -> Listed {
+    let top = query.top.unwrap_or(DEFAULT_TOP);
+    let mut entries = Vec::new();
+    for (limit, _) in numbers(rule, rule.variants.numbers()) {
+        entries.extend(memory.bans(limit, top, now));
+        // One after the other, so that no more than twice the keys are held.
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.decision.verdict.retry_after()));
+        entries.truncate(top);
+    }
+    let plain = |entry| BannedKey {
+        entry,
+        is_hashed: false,
+    };
+    Listed {
+        bans: entries.into_iter().map(plain).collect(),
+        next: None,
+    }
+}
+
+/// A part of the bans, all that a few thousand keys have.
+async fn in_redis(
+    store: &RedisStore,
+    rule: &Rule,
+    query: &BanQuery,
+    now: Time,
+) -> Result<Listed, Problem> {
+    let limits: Vec<_> = numbers(rule, rule.variants.numbers()).collect();
+    let limits: Vec<_> = limits.iter().map(|(limit, _)| *limit).collect();
+    let top = query.top.unwrap_or(DEFAULT_TOP);
+    let page = store.bans(&limits, query.from.as_ref(), top, now).await;
+    let BanPage { bans, next } = page.map_err(|error| doors::store_down(&error))?;
+    Ok(Listed { bans, next })
+}
+
+/// The bans of a limit for all requests together: one for each of its numbers at most.
+async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Problem> {
+    let mut bans = Vec::new();
+    for (limit, _) in numbers(rule, rule.variants.numbers()) {
+        let key = Vec::new();
+        let decision = shared_key(store, limit, Key::from_bytes(&key), now).await?;
+        if let Some(decision) = decision.filter(|decision| decision.verdict.is_ban()) {
+            bans.push(BannedKey {
+                entry: KeyEntry { key, decision },
+                is_hashed: false,
+            });
+        }
+    }
+    Ok(Listed { bans, next: None })
 }
 
 /// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, in place of a ban that

@@ -142,7 +142,7 @@ pub(super) async fn reset<C: Clock>(
 }
 
 /// Returns the state of a key in a shared store; `None` if it owes nothing.
-async fn shared_key(
+pub(super) async fn shared_key(
     store: &AnyStore,
     limit: &Limit,
     key: Key<'_>,

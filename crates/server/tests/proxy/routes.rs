@@ -115,3 +115,34 @@ fn a_limit_with_a_route_refuses_what_has_no_count() {
         assert_eq!(found, expected, "{field}");
     }
 }
+
+/// The example of the policy language: free plans leave the last part to others, and what has no
+/// room goes to the other server.
+#[test]
+fn a_limit_diverts_requests_without_priority_sooner() {
+    let [usual, spare] = ["usual", "spare"].map(named);
+    let limits = "[[limit]]\nname = \"server-total\"\nkey = [\"all\"]\nscope = \"node\"\n\
+                  bucket = { size = 10, refill = \"1/1h\" }\nstatus = 503\n\
+                  priority = { last = \"20%\", match = { header.x-plan = \"!free\" } }\n\
+                  on_limit = \"route:spare\"\n";
+    let proxy = Proxy::start(&[usual.address], &route("spare", "", &spare), limits);
+    let mut client = proxy.client();
+    let mut ask = |plan: &str| {
+        let head = format!("GET / HTTP/1.1\r\nhost: a\r\nx-plan: {plan}\r\n\r\n");
+        let response = client.ask(&head);
+        assert_eq!(response.status(), 200);
+        response.text().to_owned()
+    };
+    for _ in 0..8 {
+        assert_eq!(ask("free"), "usual");
+    }
+    for (plan, server) in [
+        ("free", "spare"),
+        ("pro", "usual"),
+        ("free", "spare"),
+        ("pro", "usual"),
+        ("pro", "spare"),
+    ] {
+        assert_eq!(ask(plan), server, "{plan}");
+    }
+}

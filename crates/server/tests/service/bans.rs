@@ -99,6 +99,7 @@ fn invalid_calls_are_refused() {
         "GET /v1/bans?limit=plain",
         "GET /v1/bans?limit=login&top=1001",
         "GET /v1/bans?limit=login&key=192.0.2.1",
+        "GET /v1/bans?limit=login&from=17",
         "PUT /v1/bans?limit=login",
         "POST /v1/bans?limit=login&key=192.0.2.1&key=POST",
         "POST /v1/bans?limit=login&key=192.0.2.1&key=POST&for=366d",

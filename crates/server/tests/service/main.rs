@@ -14,6 +14,7 @@ mod dashboard;
 mod envoy_files;
 mod event_schema;
 mod hold;
+mod hours;
 mod malformed;
 mod metrics_page;
 mod monitoring;

@@ -37,12 +37,24 @@ impl RedisStore {
     /// [`StoreError::Unavailable`] if no sentinel names a primary.
     pub async fn servers(&self) -> Result<Vec<RedisServer>, StoreError> {
         let nodes = self.servers.nodes().await?.into_iter();
-        let servers = nodes.map(|node| RedisServer {
+        Ok(nodes.map(|node| self.server(node)).collect())
+    }
+
+    /// Returns the servers that hold keys, sorted by address.
+    pub(super) async fn holders(&self) -> Result<Vec<RedisServer>, StoreError> {
+        let mut nodes = self.servers.nodes().await?;
+        if self.servers.has_slots() {
+            nodes = self.servers.known();
+        }
+        Ok(nodes.into_iter().map(|node| self.server(node)).collect())
+    }
+
+    fn server(&self, node: Arc<RedisNode>) -> RedisServer {
+        RedisServer {
             node,
             scripts: Arc::clone(&self.scripts),
             deadline: self.config.deadline,
-        });
-        Ok(servers.collect())
+        }
     }
 
     /// Returns the health of each server that calls go to, as far as known, without asking any.
@@ -96,7 +108,7 @@ impl ServerHealth {
 
 /// A server that a store calls.
 pub struct RedisServer {
-    node: Arc<RedisNode>,
+    pub(super) node: Arc<RedisNode>,
     scripts: Arc<Scripts>,
     deadline: Duration,
 }
@@ -127,18 +139,8 @@ impl RedisServer {
     /// # Errors
     /// As [`ping`](Self::ping).
     pub async fn clock(&self) -> Result<UnixMicros, StoreError> {
-        let parts = match self.query(&redis::cmd("TIME")).await? {
-            Value::Array(parts) => parts,
-            _ => Vec::new(),
-        };
-        let mut numbers = parts.into_iter().map(|part| text(part).parse::<u64>().ok());
-        let (seconds, micros) = (numbers.next().flatten(), numbers.next().flatten());
-        let micros = seconds.zip(micros).and_then(|(seconds, micros)| {
-            let whole = seconds.checked_mul(1_000_000)?;
-            whole.checked_add(micros)
-        });
         let strange = || StoreError::Misconfigured("unexpected reply to TIME".into());
-        micros.map(UnixMicros::new).ok_or_else(strange)
+        clock_of(self.query(&redis::cmd("TIME")).await?).ok_or_else(strange)
     }
 
     /// Runs a script of the store that writes nothing, to check that scripts can be loaded.
@@ -197,11 +199,11 @@ impl RedisServer {
         Ok(text.lines().filter_map(ClusterNode::read).collect())
     }
 
-    async fn query(&self, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, StoreError> {
         self.in_time(self.node.query(command)).await
     }
 
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         answer: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, StoreError> {
@@ -296,6 +298,17 @@ impl ClusterNode {
         }
         gaps
     }
+}
+
+/// Reads the answer of `TIME`.
+pub(super) fn clock_of(answer: Value) -> Option<UnixMicros> {
+    let Value::Array(parts) = answer else {
+        return None;
+    };
+    let mut numbers = parts.into_iter().map(|part| text(part).parse::<u64>().ok());
+    let (seconds, micros) = (numbers.next()??, numbers.next()??);
+    let whole = seconds.checked_mul(1_000_000)?;
+    whole.checked_add(micros).map(UnixMicros::new)
 }
 
 /// Reads a slot or a range of slots: `5460`, `0-5460`.

@@ -24,6 +24,7 @@
 //!   (`maxmemory-policy noeviction` or a `volatile-ttl` that never triggers), because evicting
 //!   a key forgives its debt.
 
+mod bans;
 mod batch;
 mod cluster;
 mod config;
@@ -62,6 +63,7 @@ use smallvec::SmallVec;
 
 use crate::act::{Act, ActAnswer as _, ActItem, ActKind};
 use crate::{Store, StoreAct, StoreError};
+pub use bans::{BanCursor, BanPage, BannedKey};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
 };

@@ -79,6 +79,77 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     name.into_bytes().into()
 }
 
+/// A key as its name shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NamedKey {
+    /// The key's bytes; a value that the name holds as a hash is `#` and the hash.
+    pub(super) key: Vec<u8>,
+    /// True if the name holds a hash of a value.
+    pub(super) is_hashed: bool,
+}
+
+/// Returns a pattern of `SCAN` for the names of keys with parts, of limits whose names begin with
+/// `limit` and whose states have this tag.
+pub(super) fn pattern(prefix: &str, limit: &str, tag: u8) -> String {
+    let mut pattern = String::new();
+    push_literally(&mut pattern, prefix);
+    pattern.push_str(":{*}:");
+    push_literally(&mut pattern, limit);
+    pattern.push_str("*~");
+    pattern.push(char::from(tag));
+    pattern.push('*');
+    pattern
+}
+
+/// Reads the name of a key with parts; `limit_of` returns the limit with this name and shape.
+pub(super) fn read<T>(
+    prefix: &str,
+    name: &[u8],
+    limit_of: impl Fn(&str) -> Option<T>,
+) -> Option<(T, NamedKey)> {
+    let name = str::from_utf8(name).ok()?;
+    let name = name.strip_prefix(prefix)?.strip_prefix(":{")?;
+    let (subject, name) = name.split_once("}:")?;
+    // A name of a limit may hold a colon too.
+    let ends = name.match_indices(':').map(|(at, _)| at);
+    let mut splits = ends.chain([name.len()]).map(|at| name.split_at(at));
+    let (limit, rest) = splits.find_map(|(label, rest)| Some((limit_of(label)?, rest)))?;
+    let mut named = NamedKey {
+        key: Vec::new(),
+        is_hashed: false,
+    };
+    let subject = (subject != FINAL).then_some(subject);
+    // Each further part follows a colon.
+    for value in subject.into_iter().chain(rest.split(':').skip(1)) {
+        named.is_hashed |= value.starts_with('#');
+        KeyBuilder::new(&mut named.key).part(&plain(value)?);
+    }
+    Some((limit, named))
+}
+
+/// Returns an escaped value as it was.
+fn plain(value: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut pieces = value.split('%');
+    bytes.extend(pieces.next()?.as_bytes());
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend(rest.as_bytes());
+    }
+    Some(bytes)
+}
+
+/// Appends a text to a pattern.
+fn push_literally(pattern: &mut String, text: &str) {
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+}
+
 /// Returns a text as it stands in names of keys.
 pub(super) fn escaped(text: &str) -> String {
     let mut name = String::new();
@@ -183,6 +254,41 @@ mod tests {
         }
         let long = named(&[&[b'x'; 65]]);
         assert!(long.starts_with("rk:{#") && long.len() == "rk:{#}:limit".len() + HASH_DIGITS);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for label in [label(), last()] {
+            let text = format!("{}{}", label.limit, label.shape);
+            let known = |name: &str| (name == text).then_some(());
+            let long = [b'x'; 65];
+            for parts in [
+                &[&b"ada"[..]][..],
+                &[b"2001:db8::1"],
+                &[b"", b"", b""],
+                &[b"a}b{c%d\n", b"limit", b"#final"],
+                &[b"ada", &long],
+            ] {
+                let name = named_by(&label, parts);
+                let ((), read) = read("rk", name.as_bytes(), known).unwrap();
+                assert_eq!(read.is_hashed, parts.contains(&&long[..]), "{name}");
+                let shown: Vec<_> = Key::from_bytes(&read.key).parts().collect();
+                assert_eq!(shown.len(), parts.len(), "{name}");
+                for (shown, part) in shown.into_iter().zip(parts) {
+                    assert_eq!(shown == *part, part.len() < 65, "{name}");
+                }
+            }
+            for other in [
+                "rk:{limit}",
+                "rk:{ada}:limit-two",
+                "rk:{ada}!limit",
+                "other",
+            ] {
+                assert_eq!(read("rk", other.as_bytes(), known), None, "{other}");
+            }
+        }
+        assert_eq!(read("rk", b"rk:{a%zz}:limit", |_| Some(())), None);
+        assert_eq!(pattern("r*k", "log-in", b'b'), r"r\*k:{*}:log\-in*~b*");
     }
 
     /// Covers prefixes, limits' names and all bytes that could be mistaken for a separator.

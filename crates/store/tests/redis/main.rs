@@ -6,6 +6,7 @@
     reason = "skipped tests and the number of comparisons are printed"
 )]
 
+mod bans;
 mod calls;
 mod chains;
 mod clock;

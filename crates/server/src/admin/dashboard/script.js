@@ -220,7 +220,7 @@ async function refreshLimit(name) {
       cell(row, 1, span(ban.ends_after_ms), "number");
     });
   }
-  text("bans-note", listed || !limit?.bans ? bansNote(bans) : "Keys of a shared store are not listed: look up one key.");
+  text("bans-note", listed || !limit?.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${limit.name}`);
 }
 
 function bansNote(bans) {
