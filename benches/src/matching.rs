@@ -1,5 +1,5 @@
 //! Matching: cost of a decision with one limit in the policy, and with up to ten thousand, of
-//! which the request meets one.
+//! which the request meets one; and with one limit that has a list of 100,000 values.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,6 +8,9 @@ use ratekeeper::policy::{Descriptor, Facts};
 use crate::descriptors::{BenchKeeper, decide, keeper, limit};
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
+
+/// Number of values of a long list.
+const LISTED: usize = 100_000;
 
 /// A field that limits match by: the `match` of limit number `n`, and the value that meets it.
 struct MatchedField {
@@ -114,6 +117,40 @@ fn decide_value(keeper: &BenchKeeper, title: &str, value: &str) -> bool {
 }
 
 pub(crate) fn run(effort: Effort) {
+    limits(effort);
+    lists(effort);
+}
+
+/// Measures one limit with a list of values.
+fn lists(effort: Effort) {
+    for field in FIELDS.iter().filter(|field| field.title != "descriptor") {
+        let of = |count: usize| {
+            let matches = (0..count).map(|n| (field.matches)(LISTED / 2 + n));
+            // `name = "value"` of each, in one list.
+            let split = |one: String| {
+                one.split_once(" = ")
+                    .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            };
+            let (names, values): (Vec<_>, Vec<_>) = matches.filter_map(split).unzip();
+            let list = format!("match.{} = [{}]", names[0], values.join(", "));
+            keeper(&limit(0, &format!("{list}\nkey = [\"all\"]")))
+        };
+        let met = (field.value)(LISTED / 2);
+        let (one, many) = (of(1), of(LISTED));
+        let mut contenders = [
+            Contender::new("1 value", |_| decide_value(&one, field.title, &met)),
+            Contender::new("100,000 values", |_| decide_value(&many, field.title, &met)),
+        ];
+        let rows = measure(effort.rounds, &mut contenders);
+        let title = format!(
+            "a limit by a list of {}, one of its values met",
+            field.title
+        );
+        report::table(&title, "1 value", &rows);
+    }
+}
+
+fn limits(effort: Effort) {
     for field in &FIELDS {
         let of = |numbers: std::ops::Range<usize>| {
             let each = numbers.map(|n| {

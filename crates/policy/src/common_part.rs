@@ -8,10 +8,13 @@
 //! ```
 //!
 //! A value without this part does not match; one with it must still be compared in full. Both
-//! sides write the bytes to a hasher: the pattern once, and each request.
+//! sides write the bytes to a hasher: the pattern once, and each request. Adjacent segments are
+//! written at once, with the slashes between them.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
+
+use smallvec::SmallVec;
 
 use crate::glob::GlobPiece;
 
@@ -31,6 +34,36 @@ pub(crate) enum CommonPart {
     V6(u8),
 }
 
+/// A normal path, and where its first segments are.
+pub(crate) struct FirstSegments<'p> {
+    path: &'p [u8],
+    /// One behind each slash; behind the last segment, one behind the end of the path.
+    starts: SmallVec<[usize; MAX_SEGMENTS + 1]>,
+}
+
+impl<'p> FirstSegments<'p> {
+    /// Finds the first `depth` segments, at most 16.
+    pub(crate) fn new(path: &'p [u8], depth: usize) -> Self {
+        let mut starts = SmallVec::new();
+        if depth > 0 {
+            let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+            for (at, _) in slashes.take(depth.min(MAX_SEGMENTS) + 1) {
+                starts.push(at + 1);
+            }
+            if starts.len() <= depth {
+                starts.push(path.len() + 1);
+            }
+        }
+        Self { path, starts }
+    }
+
+    /// Returns adjacent segments, with the slashes between them.
+    fn run(&self, first: usize, length: usize) -> Option<&'p [u8]> {
+        let (start, end) = (self.starts.get(first)?, self.starts.get(first + length)?);
+        self.path.get(*start..end - 1)
+    }
+}
+
 impl CommonPart {
     /// Returns the number of segments of a path up to the last one in the part.
     pub(crate) fn depth(self) -> usize {
@@ -41,21 +74,27 @@ impl CommonPart {
     }
 
     /// Writes this part of a path. Returns false if the path has no such part.
-    pub(crate) fn of_path(self, path: &[u8], segments: &[&[u8]], to: &mut impl Hasher) -> bool {
+    #[inline]
+    pub(crate) fn of_path(self, path: &FirstSegments<'_>, to: &mut impl Hasher) -> bool {
         let mut fixed = match self {
             Self::Text(_) => {
-                to.write(path);
+                to.write(path.path);
                 return true;
             }
             Self::Segments(fixed) => fixed,
             Self::V4(_) | Self::V6(_) => return false,
         };
+        let mut at = 0;
         while fixed != 0 {
-            let Some(segment) = segments.get(fixed.trailing_zeros() as usize) else {
+            at += fixed.trailing_zeros();
+            fixed >>= fixed.trailing_zeros();
+            let length = fixed.trailing_ones();
+            let Some(run) = path.run(at as usize, length as usize) else {
                 return false;
             };
-            to.write(segment);
-            fixed &= fixed - 1; // clears the lowest bit
+            to.write(run);
+            at += length;
+            fixed = fixed.checked_shr(length).unwrap_or(0);
         }
         true
     }

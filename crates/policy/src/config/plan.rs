@@ -1,5 +1,6 @@
 //! Plan: `[plan]`, where the plan of a request comes from, and `plans` of the limits.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use toml::de::DeTable;
@@ -155,11 +156,10 @@ fn numbers(
 }
 
 /// Returns numbers as text: a string, or the digits of a number.
-pub(super) fn set_text(node: &SpannedValue<'_>) -> Option<At<String>> {
-    let text = match (node.get_ref().as_str(), read::whole(node)) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(number)) => number.to_string(),
-        (None, None) => return None,
+pub(super) fn set_text<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
+    let text = match node.get_ref().as_str() {
+        Some(text) => text.into(),
+        None => read::whole(node)?.to_string().into(),
     };
     Some(At::new(text, node.span()))
 }
