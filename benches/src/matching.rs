@@ -136,7 +136,10 @@ fn lists(effort: Effort) {
             keeper(&limit(0, &format!("{list}\nkey = [\"all\"]")))
         };
         let met = (field.value)(LISTED / 2);
-        let (one, many) = (of(1), of(LISTED));
+        let one = of(1);
+        let start = cpu_nanos();
+        let many = of(LISTED);
+        let load = (cpu_nanos() - start) / 1_000_000;
         let mut contenders = [
             Contender::new("1 value", |_| decide_value(&one, field.title, &met)),
             Contender::new("100,000 values", |_| decide_value(&many, field.title, &met)),
