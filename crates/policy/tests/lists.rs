@@ -77,7 +77,9 @@ fn each_field_takes_a_hundred_thousand_values_or_a_file_of_them() {
         ("descriptor.a", |n| format!("v{n}")),
     ];
     for (field, value) in fields {
-        for in_file in [false, true] {
+        // The two shapes of a list in the policy; the others are checked and read as these are.
+        let in_policy = matches!(field, "path" | "header.x-a");
+        for in_file in [false, true].into_iter().skip(usize::from(!in_policy)) {
             let policy = policy(field, value, in_file);
             for (number, expected) in [(0, true), (MANY - 1, true), (MANY, false)] {
                 let applies = applies(&policy, field, &value(number));
