@@ -14,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 
 use toml::de::DeTable;
 
@@ -75,7 +76,8 @@ pub(super) fn read(
 
 /// Returns true if a file of this name has the form of the policy.
 pub(super) fn is_toml(name: &str) -> bool {
-    name.ends_with(".toml")
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
 /// Reads `[[override]]`.
@@ -173,7 +175,7 @@ fn rows(
     overrides.count_ended(out);
 }
 
-fn borrowed<'t>(cell: At<&'t str>) -> At<Cow<'t, str>> {
+fn borrowed(cell: At<&str>) -> At<Cow<'_, str>> {
     At::new(cell.value.into(), cell.at)
 }
 
