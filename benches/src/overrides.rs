@@ -17,8 +17,10 @@ const NUMBERS: usize = 3;
 /// Maximum time of loading a file, in milliseconds.
 const LOAD_GOAL: f64 = 1000.0;
 
-/// Forms of a file of overrides: its name, and its text.
-const FILES: [(&str, fn() -> String); 2] = [("overrides.csv", csv), ("overrides.toml", toml)];
+/// A form of a file of overrides: its name, and its text.
+type FileForm = (&'static str, fn() -> String);
+
+const FILES: [FileForm; 2] = [("overrides.csv", csv), ("overrides.toml", toml)];
 
 fn csv() -> String {
     let lines = (0..MANY).map(|n| format!("l0,{},{},,contract {n}\n", key(n), numbers(n)));

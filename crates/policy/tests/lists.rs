@@ -11,6 +11,9 @@ use ratekeeper_policy::{Descriptor, Facts, Policy};
 
 const MANY: u32 = 100_000;
 
+/// A field, and its value with a number.
+type ListedField = (&'static str, fn(u32) -> String);
+
 /// Returns the policy of one limit with the values of a field, in a list or in a file.
 fn policy(field: &str, value: fn(u32) -> String, in_file: bool) -> Policy {
     let values: Vec<_> = (0..MANY).map(value).collect();
@@ -65,7 +68,7 @@ fn applies(policy: &Policy, field: &str, value: &str) -> bool {
 
 #[test]
 fn each_field_takes_a_hundred_thousand_values_or_a_file_of_them() {
-    let fields: [(&str, fn(u32) -> String); 9] = [
+    let fields: [ListedField; 9] = [
         ("method", |n| format!("M{n}")),
         ("host", |n| format!("t{n}.example.com")),
         ("path", |n| format!("/api/v1/action{n}")),
