@@ -39,6 +39,7 @@ mod dated;
 mod descriptors;
 mod diagnostic;
 mod distinct;
+mod exact_value;
 mod exempt;
 mod extras;
 mod fields;
