@@ -1,7 +1,7 @@
 //! Descriptors: cost of a decision with one limit in the policy, and with a thousand.
 
 use ratekeeper::core::{Origin, Permits};
-use ratekeeper::policy::{Descriptor, Facts, config};
+use ratekeeper::policy::{Descriptor, Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{Act, Asked, Keeper, ManualClock, at_once};
 
@@ -74,7 +74,10 @@ pub(crate) fn keeper(limits: &str) -> BenchKeeper {
         &format!("version = 1\n{limits}"),
         config::Context::default(),
     );
-    let policy = policy.expect("the policy is right").policy;
+    keeper_of(policy.expect("the policy is right").policy)
+}
+
+pub(crate) fn keeper_of(policy: Policy) -> BenchKeeper {
     let store = MemoryStore::new(MemoryConfig::default());
     Keeper::new(policy, store, ManualClock::at(Origin::UNIX))
 }

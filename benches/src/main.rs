@@ -17,7 +17,8 @@
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
 //! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
 //! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
-//! what the service keeps about its decisions: see [`watch`].
+//! what the service keeps about its decisions: see [`watch`]; with `-- overrides [--quick]`, limits
+//! with 100,000 overrides: see [`overrides`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -38,6 +39,7 @@ mod library;
 mod machine;
 mod matching;
 mod measure;
+mod overrides;
 mod redis;
 mod report;
 mod server;
@@ -104,6 +106,10 @@ fn main() {
         matching::run(effort);
         return;
     }
+    if args.iter().any(|arg| arg == "overrides") {
+        overrides::run(effort);
+        return;
+    }
     let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
     let server = after.next().map_or("redis-server", String::as_str);
     if args.iter().any(|arg| arg == "compare") {
@@ -147,5 +153,6 @@ fn main() {
     keyed::run(effort);
     descriptors::run(effort);
     matching::run(effort);
+    overrides::run(effort);
     bytes::run(effort);
 }

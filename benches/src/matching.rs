@@ -1,13 +1,16 @@
 //! Matching: cost of a decision with one limit in the policy, and with up to ten thousand, of
-//! which the request meets one.
+//! which the request meets one; and with one limit that has a list of 100,000 values.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ratekeeper::policy::{Descriptor, Facts};
 
 use crate::descriptors::{BenchKeeper, decide, keeper, limit};
-use crate::measure::{Contender, measure};
+use crate::measure::{Contender, cpu_nanos, measure};
 use crate::{Effort, report};
+
+/// Number of values of a long list.
+const LISTED: usize = 100_000;
 
 /// A field that limits match by: the `match` of limit number `n`, and the value that meets it.
 struct MatchedField {
@@ -114,6 +117,41 @@ fn decide_value(keeper: &BenchKeeper, title: &str, value: &str) -> bool {
 }
 
 pub(crate) fn run(effort: Effort) {
+    limits(effort);
+    lists(effort);
+}
+
+/// Measures one limit with a list of values.
+fn lists(effort: Effort) {
+    for field in FIELDS.iter().filter(|field| field.title != "descriptor") {
+        let of = |count: usize| {
+            let matches = (0..count).map(|n| (field.matches)(LISTED / 2 + n));
+            // `name = "value"` of each, in one list.
+            let split = |one: String| {
+                one.split_once(" = ")
+                    .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            };
+            let (names, values): (Vec<_>, Vec<_>) = matches.filter_map(split).unzip();
+            let list = format!("match.{} = [{}]", names[0], values.join(", "));
+            keeper(&limit(0, &format!("{list}\nkey = [\"all\"]")))
+        };
+        let met = (field.value)(LISTED / 2);
+        let one = of(1);
+        let start = cpu_nanos();
+        let many = of(LISTED);
+        let load = (cpu_nanos() - start) / 1_000_000;
+        let mut contenders = [
+            Contender::new("1 value", |_| decide_value(&one, field.title, &met)),
+            Contender::new("100,000 values", |_| decide_value(&many, field.title, &met)),
+        ];
+        let rows = measure(effort.rounds, &mut contenders);
+        let by = field.title;
+        let title = format!("a list of 100,000 by {by}, loaded in {load} ms");
+        report::table(&title, "1 value", &rows);
+    }
+}
+
+fn limits(effort: Effort) {
     for field in &FIELDS {
         let of = |numbers: std::ops::Range<usize>| {
             let each = numbers.map(|n| {

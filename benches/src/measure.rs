@@ -90,7 +90,7 @@ fn timed<T>(first: u64, decide: &mut impl FnMut(u64) -> T) -> Sample {
 }
 
 /// Returns the CPU time of this thread.
-fn cpu_nanos() -> i64 {
+pub(crate) fn cpu_nanos() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

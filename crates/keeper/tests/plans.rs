@@ -202,6 +202,11 @@ fn plans_come_from_headers_and_from_keys() {
         (&by_header, &[("x-api-key", "k1"), ("x-plan", "pro")][..], 8),
         (&by_header, &[("x-api-key", "k2")][..], 3),
         (
+            &by_header,
+            &[("x-api-key", "k3"), ("x-plan", "gold")][..],
+            3,
+        ),
+        (
             &format!("{by_key}{numbers}"),
             &[("x-api-key", "acme")][..],
             8,

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A value without this part does not match; one with it must still be compared in full. Both
-//! sides write the bytes to a hasher: the pattern once, and each request.
+//! sides write the bytes to a hasher: the pattern once, and each request. Adjacent segments are
+//! written at once, with the slashes between them.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -31,6 +32,76 @@ pub(crate) enum CommonPart {
     V6(u8),
 }
 
+/// A normal path, and where its first segments are.
+pub(crate) struct FirstSegments<'p> {
+    path: &'p [u8],
+    /// One behind each slash; behind the last segment, one behind the end of the path.
+    starts: [usize; MAX_SEGMENTS + 1],
+    count: usize,
+}
+
+impl<'p> FirstSegments<'p> {
+    /// Finds the first `depth` segments, at most 16.
+    #[inline]
+    pub(crate) fn new(path: &'p [u8], depth: usize) -> Self {
+        let mut found = Self {
+            path,
+            starts: [0; MAX_SEGMENTS + 1],
+            count: 0,
+        };
+        if depth > 0 {
+            found.find(depth.min(MAX_SEGMENTS) + 1);
+        }
+        found
+    }
+
+    /// Notes the first `wanted` places behind slashes. Eight bytes are compared at once.
+    fn find(&mut self, wanted: usize) {
+        let (words, tail) = self.path.as_chunks();
+        for (index, word) in words.iter().enumerate() {
+            let mut slashes = slashes(u64::from_le_bytes(*word));
+            while slashes != 0 {
+                self.note(index * 8 + slashes.trailing_zeros() as usize / 8 + 1);
+                if self.count == wanted {
+                    return;
+                }
+                slashes &= slashes - 1; // clears the lowest bit
+            }
+        }
+        for (index, byte) in tail.iter().enumerate() {
+            if *byte == b'/' && self.count < wanted {
+                self.note(words.len() * 8 + index + 1);
+            }
+        }
+        if self.count < wanted {
+            self.note(self.path.len() + 1);
+        }
+    }
+
+    fn note(&mut self, start: usize) {
+        if let Some(place) = self.starts.get_mut(self.count) {
+            *place = start;
+            self.count += 1;
+        }
+    }
+
+    /// Returns adjacent segments, with the slashes between them.
+    fn run(&self, first: usize, length: usize) -> Option<&'p [u8]> {
+        let starts = self.starts.get(..self.count)?;
+        let (start, end) = (starts.get(first)?, starts.get(first + length)?);
+        self.path.get(*start..end - 1)
+    }
+}
+
+/// Returns a word with the highest bit of each byte that is a slash in `word`, and no other.
+fn slashes(word: u64) -> u64 {
+    const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
+    const LOW: u64 = u64::from_le_bytes([0x7f; 8]);
+    let differs = word ^ SLASHES;
+    // The sum of a byte carries into its highest bit, and not into the next byte.
+    !(((differs & LOW) + LOW) | differs | LOW)
+}
+
 impl CommonPart {
     /// Returns the number of segments of a path up to the last one in the part.
     pub(crate) fn depth(self) -> usize {
@@ -41,21 +112,27 @@ impl CommonPart {
     }
 
     /// Writes this part of a path. Returns false if the path has no such part.
-    pub(crate) fn of_path(self, path: &[u8], segments: &[&[u8]], to: &mut impl Hasher) -> bool {
+    #[inline]
+    pub(crate) fn of_path(self, path: &FirstSegments<'_>, to: &mut impl Hasher) -> bool {
         let mut fixed = match self {
             Self::Text(_) => {
-                to.write(path);
+                to.write(path.path);
                 return true;
             }
             Self::Segments(fixed) => fixed,
             Self::V4(_) | Self::V6(_) => return false,
         };
+        let mut at = 0;
         while fixed != 0 {
-            let Some(segment) = segments.get(fixed.trailing_zeros() as usize) else {
+            at += fixed.trailing_zeros();
+            fixed >>= fixed.trailing_zeros();
+            let length = fixed.trailing_ones();
+            let Some(run) = path.run(at as usize, length as usize) else {
                 return false;
             };
-            to.write(segment);
-            fixed &= fixed - 1; // clears the lowest bit
+            to.write(run);
+            at += length;
+            fixed = fixed.checked_shr(length).unwrap_or(0);
         }
         true
     }
@@ -82,4 +159,31 @@ pub(crate) fn leading_bits(address: IpAddr, bits: u8) -> u128 {
     number
         .checked_shr(width - u32::from(bits).min(width))
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The definition: a split at the slashes.
+        #[test]
+        fn segments_are_those_between_slashes(
+            path in "/[a/.\u{af}]{0,40}",
+            depth in 0..=MAX_SEGMENTS,
+        ) {
+            let found = FirstSegments::new(path.as_bytes(), depth);
+            let segments: Vec<_> = path.split('/').skip(1).take(depth).collect();
+            for first in 0..=depth {
+                for length in 1..=depth - first {
+                    let expected = segments.get(first..first + length);
+                    let expected = expected.map(|run| run.join("/").into_bytes());
+                    let run = found.run(first, length);
+                    prop_assert_eq!(run.map(<[u8]>::to_vec), expected);
+                }
+            }
+        }
+    }
 }

@@ -10,8 +10,10 @@
 //! A part that an override does not name may have any value. The keys come from the policy, so a
 //! client cannot cause collisions.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Key, KeyBuilder};
@@ -39,12 +41,9 @@ pub struct Override {
 impl Override {
     /// Returns true if it has ended.
     pub fn has_ended(&self, unix_nanos: u64) -> bool {
-        ends_by(self.until_unix_nanos, unix_nanos)
+        let until = self.until_unix_nanos;
+        until.is_some_and(|until| unix_nanos >= until)
     }
-}
-
-fn ends_by(until_unix_nanos: Option<u64>, unix_nanos: u64) -> bool {
-    until_unix_nanos.is_some_and(|until| unix_nanos >= until)
 }
 
 /// The key of an override: a value for each part of the rule's key, `None` for any.
@@ -74,7 +73,18 @@ pub(crate) struct Overrides {
 struct ExactOverrides {
     /// Bit `n` is set for part `n` of the key.
     parts: u32,
-    by_key: HashMap<Box<[u8]>, ExactOverride, RandomState>,
+    by_key: HashMap<OverriddenKey, ExactOverride, RandomState>,
+}
+
+/// Maximum length of a key that stands in its place of the map, in bytes: that of a UUID. A longer
+/// one costs a decision another read of memory. With its override it fills a line of the cache.
+const SHORT: usize = 38;
+
+/// The bytes of a key.
+#[derive(Clone, Debug)]
+enum OverriddenKey {
+    Short { length: u8, bytes: [u8; SHORT] },
+    Long(Box<[u8]>),
 }
 
 /// An override, with copies of the values that a decision needs, to read one place less.
@@ -82,7 +92,8 @@ struct ExactOverrides {
 struct ExactOverride {
     index: u32,
     allowance: Allowance,
-    until_unix_nanos: Option<u64>,
+    /// `u64::MAX` if it has no end.
+    until_unix_nanos: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -125,7 +136,7 @@ impl Overrides {
             }
         }
         if is_exact {
-            match self.exact_of(parts).entry((*exact).into()) {
+            match self.exact_of(parts).entry(OverriddenKey::new(&exact)) {
                 Entry::Occupied(first) => {
                     let first = first.get().index as usize;
                     return Err(&self.all[first]);
@@ -134,7 +145,7 @@ impl Overrides {
                     free.insert(ExactOverride {
                         index,
                         allowance: new.allowance,
-                        until_unix_nanos: new.until_unix_nanos,
+                        until_unix_nanos: new.until_unix_nanos.unwrap_or(u64::MAX),
                     });
                 }
             }
@@ -151,7 +162,7 @@ impl Overrides {
         Ok(())
     }
 
-    fn exact_of(&mut self, parts: u32) -> &mut HashMap<Box<[u8]>, ExactOverride, RandomState> {
+    fn exact_of(&mut self, parts: u32) -> &mut HashMap<OverriddenKey, ExactOverride, RandomState> {
         let rank = |parts: u32| (std::cmp::Reverse(parts.count_ones()), parts);
         let found = self
             .exact
@@ -176,7 +187,7 @@ impl Overrides {
     /// Returns the allowance of a key by the override in force.
     pub(crate) fn find(&self, ask: &KeyAsk<'_, '_>) -> Option<(Allowance, &Override)> {
         let exact = self.exact.iter().filter_map(|of| of.find(ask.key));
-        let mut exact = exact.filter(|of| !ends_by(of.until_unix_nanos, ask.unix_nanos));
+        let mut exact = exact.filter(|of| ask.unix_nanos < of.until_unix_nanos);
         if let Some(found) = exact.next() {
             return Some((found.allowance, self.all.get(found.index as usize)?));
         }
@@ -186,6 +197,42 @@ impl Overrides {
         Some((found.allowance, found))
     }
 }
+
+impl OverriddenKey {
+    fn new(key: &[u8]) -> Self {
+        let mut bytes = [0; SHORT];
+        match (u8::try_from(key.len()), bytes.get_mut(..key.len())) {
+            (Ok(length), Some(place)) => {
+                place.copy_from_slice(key);
+                Self::Short { length, bytes }
+            }
+            _ => Self::Long(key.into()),
+        }
+    }
+}
+
+impl Borrow<[u8]> for OverriddenKey {
+    fn borrow(&self) -> &[u8] {
+        match self {
+            Self::Short { length, bytes } => bytes.get(..(*length).into()).unwrap_or_default(),
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Hash for OverriddenKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Borrow::<[u8]>::borrow(self).hash(state);
+    }
+}
+
+impl PartialEq for OverriddenKey {
+    fn eq(&self, other: &Self) -> bool {
+        Borrow::<[u8]>::borrow(self) == Borrow::<[u8]>::borrow(other)
+    }
+}
+
+impl Eq for OverriddenKey {}
 
 impl ExactOverrides {
     fn find(&self, key: Key<'_>) -> Option<ExactOverride> {
@@ -230,6 +277,23 @@ impl PartPattern {
         match self {
             Self::Exact(value) => value.len(),
             Self::Glob(glob) => glob.length(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_key_and_its_override_fill_a_line_of_the_cache() {
+        assert_eq!(size_of::<(OverriddenKey, ExactOverride)>(), 64);
+        for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 512] {
+            let key = vec![b'a'; length];
+            let stored = OverriddenKey::new(&key);
+            assert_eq!(Borrow::<[u8]>::borrow(&stored), key);
+            let is_short = matches!(stored, OverriddenKey::Short { .. });
+            assert_eq!(is_short, length <= SHORT, "{length}");
         }
     }
 }

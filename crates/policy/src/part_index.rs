@@ -18,21 +18,20 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
-use foldhash::fast::{FoldHasher, RandomState};
-use smallvec::SmallVec;
-
 use crate::Pattern;
-use crate::common_part::{CommonPart, MAX_SEGMENTS};
+use crate::common_part::{CommonPart, FirstSegments};
 use crate::glob::GlobPiece;
 use crate::matcher::FieldValue;
 use crate::path::PathCase;
-use crate::path_pattern::segments;
+use foldhash::fast::{FoldHasher, RandomState};
 
 /// The index. The patterns come from the policy, so a client cannot cause collisions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartIndex {
     hasher: RandomState,
     ways: Vec<PartWay>,
+    /// Number of segments of a path that the ways need.
+    depth: usize,
     /// Ranges of `numbers`, by way and part.
     lists: HashMap<u64, (u32, u32), RandomState>,
     numbers: Vec<u32>,
@@ -85,6 +84,7 @@ impl PartIndex {
             return known.hash;
         }
         let hash = self.hasher.hash_one(part);
+        self.depth = self.depth.max(part.depth());
         self.ways.push(PartWay { part, hash, edges });
         hash
     }
@@ -116,13 +116,9 @@ impl PartIndex {
             }),
             FieldValue::Path(reading) => {
                 let path = reading.path(PathCase::Insensitive);
-                let depth = self.ways.iter().map(|way| way.part.depth()).max();
-                let segments = segments(path).take(depth.unwrap_or(0));
-                let segments: SmallVec<[&[u8]; MAX_SEGMENTS]> = segments.collect();
+                let path = FirstSegments::new(path, self.depth);
                 ways.any(|way| {
-                    self.any_at(way, &mut found, |hasher| {
-                        way.part.of_path(path, &segments, hasher)
-                    })
+                    self.any_at(way, &mut found, |hasher| way.part.of_path(&path, hasher))
                 })
             }
             FieldValue::Address(address) => ways.any(|way| {

@@ -84,13 +84,18 @@ impl PathPattern {
             }
             Self::Runs(runs) => runs,
         };
-        let mut fixed = 0;
-        for (at, segment) in runs.first()?.iter().take(MAX_SEGMENTS).enumerate() {
-            if let Segment::Literal(text) = segment {
-                fixed |= 1 << at;
-                hasher.write(text);
+        let first = runs.first()?;
+        let (mut fixed, mut at) = (0, 0);
+        let looked_at = first.get(..MAX_SEGMENTS).unwrap_or(first);
+        for run in looked_at.chunk_by(|a, b| a.literal().is_some() && b.literal().is_some()) {
+            let literals: Vec<&[u8]> = run.iter().filter_map(Segment::literal).collect();
+            if !literals.is_empty() {
+                fixed |= ((1u32 << run.len()) - 1) << at;
+                hasher.write(&literals.join(&b'/'));
             }
+            at += run.len();
         }
+        let fixed = u16::try_from(fixed).ok()?;
         (fixed != 0).then_some(CommonPart::Segments(fixed))
     }
 
@@ -135,22 +140,13 @@ impl PathPattern {
     }
 }
 
-/// Returns the segments of a normal path.
-pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').skip(1)
-}
-
 /// The rest of a path, beginning with `/`; `None` at its end.
 type PathRest<'a> = Option<&'a [u8]>;
 
 /// Returns the rest behind the segments of `run`, if they match.
 fn skip_run<'a>(run: &[Segment], mut rest: PathRest<'a>) -> Option<PathRest<'a>> {
     for segment in run {
-        let (found, after) = take(rest?);
-        if !segment.matches(found) {
-            return None;
-        }
-        rest = after;
+        rest = segment.skip(rest?)?;
     }
     Some(rest)
 }
@@ -190,6 +186,28 @@ impl Segment {
         } else {
             Self::Literal(canonical(text))
         })
+    }
+
+    fn literal(&self) -> Option<&[u8]> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::Any | Self::Part(_) => None,
+        }
+    }
+
+    /// Returns the rest behind the first segment, if that matches. The end of a literal is not
+    /// searched: it is where the text ends.
+    fn skip<'a>(&self, rest: &'a [u8]) -> Option<PathRest<'a>> {
+        let Some(text) = self.literal() else {
+            let (segment, after) = take(rest);
+            return self.matches(segment).then_some(after);
+        };
+        let after = rest.get(1..)?.strip_prefix(text)?;
+        match after.first() {
+            None => Some(None),
+            Some(b'/') => Some(Some(after)),
+            Some(_) => None,
+        }
     }
 
     fn matches(&self, segment: &[u8]) -> bool {
@@ -276,6 +294,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::common_part::FirstSegments;
 
     /// The definition, exponential.
     fn reference(pattern: &[&str], path: &[&str]) -> bool {
@@ -460,8 +479,8 @@ mod tests {
             let hasher = foldhash::fast::RandomState::default();
             let (mut wanted, mut found) = (hasher.build_hasher(), hasher.build_hasher());
             if compiled.matches(path) && let Some(part) = compiled.common_part(&mut wanted) {
-                let segments: Vec<_> = segments(path).collect();
-                prop_assert!(part.of_path(path, &segments, &mut found));
+                let first = FirstSegments::new(path, part.depth());
+                prop_assert!(part.of_path(&first, &mut found));
                 prop_assert_eq!(wanted.finish(), found.finish());
             }
         }

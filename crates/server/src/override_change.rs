@@ -52,6 +52,8 @@ pub(crate) struct OverrideChanged {
 pub(crate) enum NotChanged {
     /// The policy names no file of overrides.
     NoFile,
+    /// The file with this name is not edited, because it is written in TOML.
+    NotCsv(String),
     /// The file cannot be read or written, for this reason.
     Failed(String),
     /// The policy would have errors.
@@ -74,8 +76,7 @@ impl OverrideChange {
         }
     }
 
-    fn edit(&self, text: &str) -> Result<Edited, String> {
-        let csv = OverridesCsv::new(text);
+    fn edit(&self, csv: OverridesCsv<'_>) -> Result<Edited, String> {
         Ok(match self {
             Self::Set(line) => {
                 let (text, number) = csv.set(line)?;
@@ -125,7 +126,9 @@ impl<C: Clock> ServiceContext<C> {
             let (file, old) = text.files.overrides().ok_or(NotChanged::NoFile)?;
             let failed = |why: &str| NotChanged::Failed(format!("`{file}`: {why}"));
             let old = old.map_err(failed)?.to_owned();
-            let edited = change.edit(&old).map_err(|why| failed(&why))?;
+            let csv = OverridesCsv::of(file, &old);
+            let csv = csv.ok_or_else(|| NotChanged::NotCsv(file.to_owned()))?;
+            let edited = change.edit(csv).map_err(|why| failed(&why))?;
             let candidate = Arc::new(text.with_overrides(edited.text.clone()));
             let loaded = self.judge(path, &candidate);
             let version = self.keeper.policy().version;

@@ -18,12 +18,18 @@ use super::complaint::{
     Here, a_type, missing, out_of_range, too_many, unknown, word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
+use super::fields::OVERRIDES;
 use super::read::{SpannedValue, whole};
 use super::shape::{Need, Shape, TableSpec};
 
 /// Checks the whole file.
 pub(super) fn policy(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
     fields(root, 0..0, table, "the policy", out);
+}
+
+/// Checks a file of overrides.
+pub(super) fn overrides(root: &DeTable<'_>, out: &mut Findings<'_>) {
+    fields(root, 0..0, &OVERRIDES, OVERRIDES.what, out);
 }
 
 /// Checks a quantity that stands by itself.

@@ -39,6 +39,7 @@ mod dated;
 mod descriptors;
 mod diagnostic;
 mod distinct;
+mod exact_value;
 mod exempt;
 mod extras;
 mod fields;
@@ -99,7 +100,7 @@ use toml::de::DeTable;
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
 pub use limit_text::{LimitTextError, parse_limit};
-pub use overrides_edit::{OverrideLine, OverridesCsv};
+pub use overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 pub use policy_files::{MAX_LIST_BYTES, PolicyFiles};
 pub use reference::{explain_field, reference};
 pub use render::{Colour, brief, render};
@@ -108,7 +109,7 @@ pub use schema::schema;
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;
 use self::limit::{Draft, FileContext};
-use self::overrides::OverrideReader;
+use self::overrides::{OverridePlace, OverrideReader};
 use self::unit::Conversions;
 use self::variants::VariantReader;
 use crate::{Policy, Rules};
@@ -262,7 +263,12 @@ fn policy(
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
-    overrides.tables(root, &mut lines, (&mut variants, &mut drafts), out);
+    overrides.tables(
+        (root, OverridePlace::Policy),
+        &mut lines,
+        (&mut variants, &mut drafts),
+        out,
+    );
     overrides_file::read(
         root,
         files,

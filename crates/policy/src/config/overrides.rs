@@ -1,18 +1,17 @@
 //! Overrides: `[[override]]`, other numbers for single keys of a limit.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use jiff::Timestamp;
-use ratekeeper_core::Key;
 use toml::de::{DeTable, DeValue};
 
 use super::LineCounter;
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::exact_value::exact_value;
 use super::fields::{MAX_OVERRIDES, MAX_PATTERNS};
 use super::limit::Draft;
 use super::plan::set_text;
@@ -20,7 +19,7 @@ use super::read::{self, At};
 use super::variants::{SetText, VariantReader};
 use crate::glob::Glob;
 use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
-use crate::{Facts, KeyBytes, KeyPart, PathCase};
+use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.
 pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft>);
@@ -36,6 +35,18 @@ pub(super) struct OverrideReader {
     refused: HashSet<Box<str>>,
     /// By limit.
     found: Vec<Overrides>,
+    ended: EndedOverrides,
+}
+
+/// Maximum number of overrides of the policy, or of the file, that are named as ended.
+const MAX_ENDED: usize = 3;
+
+/// Overrides that have ended: contracts end all the time, so only the first are named.
+#[derive(Default)]
+struct EndedOverrides {
+    count: usize,
+    /// The first that is not named.
+    next: Range<usize>,
 }
 
 /// One override as written.
@@ -43,13 +54,76 @@ pub(super) struct OverrideText<'t> {
     pub(super) limit: At<&'t str>,
     /// Key parts and their values.
     pub(super) key: Vec<(At<&'t str>, At<&'t str>)>,
-    pub(super) set: At<&'t str>,
-    pub(super) until: Option<At<&'t str>>,
+    pub(super) set: At<Cow<'t, str>>,
+    pub(super) until: Option<At<Cow<'t, str>>>,
     pub(super) reason: &'t str,
     /// Range of the key.
     pub(super) at: Range<usize>,
     pub(super) line: usize,
-    pub(super) from_file: bool,
+    pub(super) stands: OverridePlace,
+}
+
+/// Where an override is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OverridePlace {
+    /// `[[override]]` of the policy.
+    Policy,
+    /// `[[override]]` of the file.
+    FileTable,
+    /// A line of the file.
+    FileLine,
+}
+
+impl OverridePlace {
+    fn is_file(self) -> bool {
+        self != Self::Policy
+    }
+
+    /// Returns the field with the numbers; empty for a cell.
+    fn field(self) -> &'static str {
+        match self {
+            Self::Policy | Self::FileTable => "set",
+            Self::FileLine => "",
+        }
+    }
+}
+
+/// Returns the overrides of `[[override]]` that can be read. The others have been reported:
+/// something is missing there, or of the wrong type.
+pub(super) fn written<'t>(
+    root: &'t DeTable<'_>,
+    stands: OverridePlace,
+    lines: &mut LineCounter<'_>,
+) -> impl Iterator<Item = OverrideText<'t>> {
+    read::tables(root, "override", MAX_OVERRIDES).filter_map(move |(_, table)| {
+        let line = lines.at(table.at.start);
+        let written = table.value;
+        let key = read::table(written, "key")?;
+        let mut parts = Vec::with_capacity(key.value.len());
+        for (part, value) in key.value {
+            if let Some(text) = value.get_ref().as_str() {
+                let name = At::new(&**part.get_ref(), part.span());
+                parts.push((name, At::new(text, value.span())));
+            }
+        }
+        let until = written.get("until").and_then(|node| {
+            let text = match node.get_ref() {
+                DeValue::Datetime(moment) => moment.to_string().into(),
+                value => value.as_str()?.into(),
+            };
+            Some(At::new(text, node.span()))
+        });
+        Some(OverrideText {
+            limit: read::text(written, "limit")?,
+            at: key.at,
+            key: parts,
+            set: written.get("set").and_then(set_text)?,
+            until,
+            reason: read::text(written, "reason").map_or("", |reason| reason.value),
+            line,
+            stands,
+        })
+    })
 }
 
 impl OverrideReader {
@@ -71,6 +145,7 @@ impl OverrideReader {
             unix_nanos,
             names,
             found: vec![Overrides::default(); drafts.len()],
+            ended: EndedOverrides::default(),
         }
     }
 
@@ -81,50 +156,29 @@ impl OverrideReader {
         }
     }
 
-    /// Reads `[[override]]`.
+    /// Reads `[[override]]` of the policy or of the file.
     pub(super) fn tables(
         &mut self,
-        root: &DeTable<'_>,
+        (root, stands): (&DeTable<'_>, OverridePlace),
         lines: &mut LineCounter<'_>,
         (reader, drafts): Limits<'_, '_>,
         out: &mut Findings<'_>,
     ) {
-        for (_, table) in read::tables(root, "override", MAX_OVERRIDES) {
-            let line = lines.at(table.at.start);
-            let written = table.value;
-            let limit = read::text(written, "limit");
-            let set = written.get("set").and_then(set_text);
-            let (Some(limit), Some(set), Some(key)) = (limit, set, read::table(written, "key"))
-            else {
-                continue; // reported: missing, or of the wrong type
-            };
-            let mut parts = Vec::with_capacity(key.value.len());
-            for (part, value) in key.value {
-                if let Some(text) = value.get_ref().as_str() {
-                    let name = At::new(&**part.get_ref(), part.span());
-                    parts.push((name, At::new(text, value.span())));
-                }
-            }
-            let until = written.get("until").and_then(|node| {
-                let text = match node.get_ref() {
-                    DeValue::Datetime(moment) => moment.to_string(),
-                    value => value.as_str()?.to_owned(),
-                };
-                Some(At::new(text, node.span()))
-            });
-            let text = OverrideText {
-                limit,
-                at: key.at,
-                key: parts,
-                set: At::new(&set.value, set.at),
-                until: until
-                    .as_ref()
-                    .map(|until| At::new(&*until.value, until.at.clone())),
-                reason: read::text(written, "reason").map_or("", |reason| reason.value),
-                line,
-                from_file: false,
-            };
+        for text in written(root, stands, lines) {
             self.add(&text, (&mut *reader, &mut *drafts), out);
+        }
+        self.count_ended(out);
+    }
+
+    /// Warns of the overrides that have ended and are not named, at the end of a text.
+    pub(super) fn count_ended(&mut self, out: &mut Findings<'_>) {
+        let ended = std::mem::take(&mut self.ended);
+        let more = ended.count.saturating_sub(MAX_ENDED);
+        if more > 0 {
+            let message = format!("{more} more overrides have ended");
+            let label = "and others below it";
+            out.warning(codes::OVERRIDE_ENDED, ended.next, message, label)
+                .help("remove them, or write later times");
         }
     }
 
@@ -160,9 +214,9 @@ impl OverrideReader {
         };
         let draft = &mut drafts[index];
         let set = SetText {
-            name: text.set.value,
-            text: text.set.value,
-            field: if text.from_file { "" } else { "set" },
+            name: &text.set.value,
+            text: &text.set.value,
+            field: text.stands.field(),
         };
         let allowance = reader.allowance(draft, set, &text.set.at, out);
         let key = self.key(draft, text, out);
@@ -175,10 +229,15 @@ impl OverrideReader {
             until_unix_nanos,
             reason: text.reason.into(),
             line: text.line,
-            from_file: text.from_file,
+            from_file: text.stands.is_file(),
         };
         if let Some(now) = self.unix_nanos.filter(|now| new.has_ended(*now)) {
-            ended(text, now, out);
+            self.ended.count += 1;
+            if self.ended.count <= MAX_ENDED {
+                ended(text, now, out);
+            } else if self.ended.count == MAX_ENDED + 1 {
+                self.ended.next = text.until.as_ref().map_or(0..0, |until| until.at.clone());
+            }
         }
         let found = &mut self.found[index];
         if found.pattern_count() >= MAX_PATTERNS && has_pattern(&key) {
@@ -194,7 +253,7 @@ impl OverrideReader {
             return;
         }
         if let Err(first) = found.add(key, new) {
-            let place = match (first.from_file, text.from_file) {
+            let place = match (first.from_file, text.stands.is_file()) {
                 (false, true) => format!("in the policy, line {}", first.line),
                 _ => format!("in line {}", first.line),
             };
@@ -297,7 +356,7 @@ fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
 }
 
 /// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
-fn moment(text: &At<&str>, out: &mut Findings<'_>) -> Option<u64> {
+fn moment(text: &At<Cow<'_, str>>, out: &mut Findings<'_>) -> Option<u64> {
     let nanos = text
         .value
         .parse::<Timestamp>()
@@ -306,71 +365,10 @@ fn moment(text: &At<&str>, out: &mut Findings<'_>) -> Option<u64> {
     if let Some(nanos) = nanos {
         return Some(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
     }
-    let value = shown(text.value);
+    let value = shown(&text.value);
     let message = format!("\"{value}\" is not a time with an offset");
     let label = "expected a date, a time and an offset";
     out.error(codes::OVERRIDE, text.at.clone(), message, label)
         .help("write for example 2026-12-31T00:00:00Z, or 2026-12-31T00:00:00+01:00");
     None
-}
-
-/// Returns a value of a key part, written as in a request or as shown, as it stands in keys;
-/// `None` if it is reported as wrong.
-pub(super) fn exact_value(
-    part: &KeyPart,
-    text: &At<&str>,
-    (ipv6_prefix, case): (u8, PathCase),
-    out: &mut Findings<'_>,
-) -> Option<Box<[u8]>> {
-    let mut bytes = KeyBytes::default();
-    match part {
-        KeyPart::Ip { .. } => {
-            let network = text.value.parse::<IpNet>().ok();
-            let address = network.map(|network| network.addr().to_string());
-            let address = address.as_deref().unwrap_or(text.value);
-            if address.parse::<IpAddr>().is_ok() {
-                part.write_plain(address, ipv6_prefix, &mut bytes);
-            }
-            let value = Key::from_bytes(&bytes).parts().next();
-            if value.is_none() || network.is_some() && value != Some(text.value.as_bytes()) {
-                let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
-                let label = "expected an address, or the network that a key shows";
-                let help = match value {
-                    Some(key) => format!("write \"{}\"", String::from_utf8_lossy(key)),
-                    None => "write for example \"192.0.2.7\"".to_owned(),
-                };
-                out.error(codes::OVERRIDE, text.at.clone(), message, label)
-                    .help(help);
-                return None;
-            }
-        }
-        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
-            if let Some(Err(error)) = part.normal_place(text.value) {
-                let label = format!("not a value of `{part}`");
-                out.error(codes::PLACE, text.at.clone(), error.reason, label)
-                    .help(error.help);
-                return None;
-            }
-            part.write_plain(text.value, ipv6_prefix, &mut bytes);
-        }
-        // The other parts have one spelling in a key, as a request brings them.
-        KeyPart::Host | KeyPart::Method | KeyPart::Path => {
-            let facts = Facts {
-                host: text.value,
-                method: text.value,
-                path: text.value,
-                ..Facts::default()
-            };
-            part.write_fact(&facts, case, &mut bytes);
-        }
-        _ => part.write_plain(text.value, ipv6_prefix, &mut bytes),
-    }
-    let value = Key::from_bytes(&bytes).parts().next();
-    if text.value.is_empty() || value.is_none() {
-        let message = format!("an override needs a value of `{part}`");
-        out.error(codes::OVERRIDE, text.at.clone(), message, "is empty")
-            .help("write the value that the override is for");
-        return None;
-    }
-    value.map(Into::into)
 }

@@ -11,10 +11,13 @@
 
 use std::ops::Range;
 
+use super::LineCounter;
 use super::diagnostic::Findings;
-use super::overrides_file::{COLUMNS, Records, columns};
+use super::overrides::{OverridePlace, OverrideText, written};
+use super::overrides_file::{COLUMNS, Records, columns, is_toml};
+use super::syntax;
 
-/// One line of a file of overrides. Texts are as written; `until` and `reason` may be empty.
+/// One override of a file. Texts are as written; `until` and `reason` may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverrideLine {
     /// Name of the limit.
@@ -29,7 +32,52 @@ pub struct OverrideLine {
     pub reason: String,
 }
 
-/// The text of a file of overrides.
+/// Returns the overrides that can be read in the text of a file of overrides, each with the number
+/// of its line, from 1. A file with a name that ends in `.toml` has the form of the policy.
+///
+/// ```
+/// use ratekeeper_policy::config::override_lines;
+///
+/// let toml = "[[override]]\nlimit = \"api\"\nkey = { \"attr:tenant\" = \"acme\" }\nset = \"20/1m\"\n";
+/// let csv = "limit,key,set\napi,acme,20/1m\n";
+/// let (_, of_toml) = &override_lines("overrides.toml", toml)[0];
+/// let (_, of_csv) = &override_lines("overrides.csv", csv)[0];
+/// assert_eq!(of_toml, of_csv);
+/// ```
+pub fn override_lines(name: &str, text: &str) -> Vec<(usize, OverrideLine)> {
+    if !is_toml(name) {
+        let csv = OverridesCsv(text);
+        return csv.rows().map(|row| (row.number, row.line)).collect();
+    }
+    let document = syntax::parsed(text, &mut Findings::new(text));
+    let mut lines = LineCounter::new(text);
+    let written = written(document.get_ref(), OverridePlace::FileTable, &mut lines);
+    written.map(|text| (text.line, line_of(&text))).collect()
+}
+
+/// Returns an override as a line shows it.
+fn line_of(text: &OverrideText<'_>) -> OverrideLine {
+    let key = match &*text.key {
+        [(_, value)] => value.value.to_owned(),
+        parts => {
+            let each = parts.iter();
+            let each = each.map(|(part, value)| format!("{}={}", part.value, value.value));
+            each.collect::<Vec<_>>().join(";")
+        }
+    };
+    OverrideLine {
+        limit: text.limit.value.to_owned(),
+        key,
+        set: text.set.value.to_string(),
+        until: text
+            .until
+            .as_ref()
+            .map_or_else(String::new, |until| until.value.to_string()),
+        reason: text.reason.to_owned(),
+    }
+}
+
+/// The text of a file of overrides in CSV, which can be edited.
 ///
 /// ```
 /// use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
@@ -42,7 +90,8 @@ pub struct OverrideLine {
 ///     reason: "contract 4711, signed".into(),
 ///     ..OverrideLine::default()
 /// };
-/// let (text, number) = OverridesCsv::new(file).set(&line).unwrap();
+/// let csv = OverridesCsv::of("overrides.csv", file).unwrap();
+/// let (text, number) = csv.set(&line).unwrap();
 /// assert_eq!(text, "limit,key,set,until,reason\napi,acme,30/1m,,\"contract 4711, signed\"\n");
 /// assert_eq!(number, 2);
 /// ```
@@ -58,14 +107,9 @@ struct Row {
 }
 
 impl<'t> OverridesCsv<'t> {
-    /// Takes a text, which may have errors.
-    pub const fn new(text: &'t str) -> Self {
-        Self(text)
-    }
-
-    /// Returns the lines that can be read, each with its number in the file, from 1.
-    pub fn lines(&self) -> impl Iterator<Item = (usize, OverrideLine)> {
-        self.rows().map(|row| (row.number, row.line))
+    /// Takes the text of a file, which may have errors; `None` if its name is that of a TOML file.
+    pub fn of(name: &str, text: &'t str) -> Option<Self> {
+        (!is_toml(name)).then_some(Self(text))
     }
 
     /// Returns the text with this line, and the number of the line: it replaces the first with the
@@ -205,7 +249,7 @@ mod tests {
                 3,
             ),
         ] {
-            let set = OverridesCsv::new(before).set(&acme);
+            let set = OverridesCsv(before).set(&acme);
             assert_eq!(set, Ok((after.to_owned(), number)), "{before}");
         }
         let until = line(["api", "acme", "30/1m", "2036-01-01T00:00:00Z", ""]);
@@ -217,7 +261,7 @@ mod tests {
                 "its first line does not name the column `until`",
             ),
         ] {
-            let refused = OverridesCsv::new(text).set(&until);
+            let refused = OverridesCsv(text).set(&until);
             assert_eq!(refused, Err(why.to_owned()), "{text}");
         }
     }
@@ -232,7 +276,7 @@ mod tests {
             ("a,kk,1/1m,,\n", "a,kk,1/1m,,\n", 0),
         ] {
             let text = format!("{HEAD}{before}");
-            let removed = OverridesCsv::new(&text).remove(("a", "k"));
+            let removed = OverridesCsv(&text).remove(("a", "k"));
             assert_eq!(removed, (format!("{HEAD}{after}"), count), "{before}");
         }
     }
@@ -247,10 +291,11 @@ mod tests {
             let others: Vec<_> = others.iter().map(|key| format!("zz,{key},1/1m,,\n")).collect();
             let text = HEAD.to_owned() + &others.concat();
             let line = line([&cells[0], &cells[1], &cells[2], &cells[3], &cells[4]]);
-            let (set, number) = OverridesCsv::new(&text).set(&line).unwrap();
-            let found = OverridesCsv::new(&set).lines().find(|(at, _)| *at == number);
+            let (set, number) = OverridesCsv(&text).set(&line).unwrap();
+            let lines = override_lines("o.csv", &set);
+            let found = lines.into_iter().find(|(at, _)| *at == number);
             prop_assert_eq!(found, Some((number, line)));
-            let removed = OverridesCsv::new(&set).remove((&cells[0], &cells[1]));
+            let removed = OverridesCsv(&set).remove((&cells[0], &cells[1]));
             prop_assert_eq!(removed, (text, 1));
         }
     }

@@ -1,4 +1,5 @@
-//! Overrides file: overrides from a table that another program writes (CSV, RFC 4180).
+//! Overrides file: overrides from a table that another program writes (CSV, RFC 4180), or in the
+//! form that they have in the policy, if its name ends in `.toml`.
 //!
 //! ```text
 //!   limit,key,set,until,reason
@@ -6,22 +7,27 @@
 //!   api-model,api_key=acme;attr:model=large,50/1m,,
 //! ```
 //!
-//! The first line names the columns, in any order; `until` and `reason` may be left out. If the
-//! key of a limit has several parts, a key names them, separated by `;`.
+//! The first line of a table names the columns, in any order; `until` and `reason` may be left
+//! out. If the key of a limit has several parts, a key names them, separated by `;`.
 //!
 //! Errors stand at the field of the policy that names the file, with line and column of the file.
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 
 use toml::de::DeTable;
 
+use super::LineCounter;
+use super::check;
 use super::codes;
 use super::diagnostic::{Findings, Severity, shown};
 use super::fields::MAX_OVERRIDES;
-use super::overrides::{Limits, OverrideReader, OverrideText};
+use super::limit::Draft;
+use super::overrides::{Limits, OverridePlace, OverrideReader, OverrideText};
 use super::policy_files::PolicyFiles;
 use super::read::{self, At};
+use super::syntax;
 use crate::KeyPart;
 
 /// Names of the columns; the first three must be there.
@@ -47,12 +53,16 @@ pub(super) fn read(
             let message = format!("cannot read the overrides `{name}`: {reason}");
             let label = "a path relative to the policy file";
             out.error(codes::OVERRIDES_FILE, path.at, message, label)
-                .help("write the path of a CSV file: overrides = \"overrides.csv\"");
+                .help("write the path of a CSV or TOML file: overrides = \"overrides.csv\"");
             return;
         }
     };
     let mut findings = Findings::new(text);
-    rows(text, overrides, limits, &mut findings);
+    if is_toml(path.value) {
+        tables(text, overrides, limits, &mut findings);
+    } else {
+        rows(text, overrides, limits, &mut findings);
+    }
     for found in findings.finish() {
         let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
         let (at, help) = (path.at.clone(), found.help.unwrap_or_default());
@@ -62,6 +72,37 @@ pub(super) fn read(
         };
         here.help(help);
     }
+}
+
+/// Returns true if a file of this name has the form of the policy.
+pub(super) fn is_toml(name: &str) -> bool {
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+/// Reads `[[override]]`.
+fn tables(
+    text: &str,
+    overrides: &mut OverrideReader,
+    limits: Limits<'_, '_>,
+    out: &mut Findings<'_>,
+) {
+    let document = syntax::parsed(text, out);
+    let root = document.get_ref();
+    if root.is_empty() && out.is_whole() {
+        // It may be half written.
+        out.error(
+            codes::OVERRIDES_FILE,
+            0..0,
+            "the file is empty",
+            "expected [[override]]",
+        )
+        .help("write override = [] for a file without overrides");
+        return;
+    }
+    check::overrides(root, out);
+    let mut lines = LineCounter::new(text);
+    overrides.tables((root, OverridePlace::FileTable), &mut lines, limits, out);
 }
 
 /// Reads the lines.
@@ -78,6 +119,8 @@ fn rows(
     let Some(columns) = columns(&head, out) else {
         return;
     };
+    let names = |draft: &Draft| draft.rule.key.iter().map(KeyPart::to_string).collect();
+    let parts: Vec<Vec<String>> = drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
         if count == MAX_OVERRIDES {
             let message = format!("more than {MAX_OVERRIDES} overrides");
@@ -117,24 +160,23 @@ fn rows(
         let Some(index) = overrides.limit(&limit, out) else {
             continue;
         };
-        let parts: Vec<String> = drafts[index]
-            .rule
-            .key
-            .iter()
-            .map(KeyPart::to_string)
-            .collect();
         let text = OverrideText {
-            key: key_of(&parts, &key),
+            key: key_of(&parts[index], &key),
             at: key.at.clone(),
             limit,
-            set,
-            until: cell(3),
+            set: borrowed(set),
+            until: cell(3).map(borrowed),
             reason: cell(4).map_or("", |reason| reason.value),
             line: record.line,
-            from_file: true,
+            stands: OverridePlace::FileLine,
         };
         overrides.add(&text, (&mut *reader, &mut *drafts), out);
     }
+    overrides.count_ended(out);
+}
+
+fn borrowed(cell: At<&str>) -> At<Cow<'_, str>> {
+    At::new(cell.value.into(), cell.at)
 }
 
 /// Returns the parts of a key and their values.

@@ -1,15 +1,16 @@
 //! Plan: `[plan]`, where the plan of a request comes from, and `plans` of the limits.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::exact_value::exact_value;
 use super::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use super::jwt::has_tokens;
 use super::limit::Draft;
-use super::overrides::exact_value;
 use super::read::{self, At, SpannedValue};
 use super::requests::{key_part, name};
 use super::variants::{SetText, VariantReader};
@@ -155,11 +156,10 @@ fn numbers(
 }
 
 /// Returns numbers as text: a string, or the digits of a number.
-pub(super) fn set_text(node: &SpannedValue<'_>) -> Option<At<String>> {
-    let text = match (node.get_ref().as_str(), read::whole(node)) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(number)) => number.to_string(),
-        (None, None) => return None,
+pub(super) fn set_text<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
+    let text = match node.get_ref().as_str() {
+        Some(text) => text.into(),
+        None => read::whole(node)?.to_string().into(),
     };
     Some(At::new(text, node.span()))
 }

@@ -22,7 +22,7 @@ use super::MAX_BYTES;
 use super::codes;
 use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES};
+use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES, MAX_ROUTES};
 use super::jwt::keys_file;
 use super::read::{self, At};
 use super::syntax;
@@ -372,8 +372,14 @@ fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
             visit(text.value);
         }
     };
-    for (kind, most) in [("limit", MAX_LIMITS), ("exempt", MAX_EXEMPTIONS)] {
-        for (_, table) in read::tables(root, kind, most) {
+    let proxy = read::table(root, "listen").and_then(|listen| read::table(listen.value, "proxy"));
+    for (parent, kind, most) in [
+        (Some(root), "limit", MAX_LIMITS),
+        (Some(root), "exempt", MAX_EXEMPTIONS),
+        (proxy.map(|proxy| proxy.value), "route", MAX_ROUTES),
+    ] {
+        let tables = parent.map(|parent| read::tables(parent, kind, most));
+        for (_, table) in tables.into_iter().flatten() {
             let priority = read::table(table.value, "priority");
             let tables = [Some(table.value), priority.map(|priority| priority.value)];
             let fields = tables.into_iter().flatten();
@@ -506,6 +512,19 @@ mod tests {
         assert_eq!(whole.rules[0].matcher.fields[0].1.len(), MAX_MATCH_VALUES);
         let wrong = policy("ip = \"file:a\"", |_| Ok("x\n".repeat(9))).unwrap_err();
         assert_eq!(wrong.lines().count(), MAX_WRONG);
+    }
+
+    #[test]
+    fn a_list_is_read_wherever_a_match_stands() {
+        for text in [
+            "[[limit]]\nmatch = { header.a = \"file:a\" }",
+            "[[limit]]\npriority = { match = { path = \"!file:a\" } }",
+            "[[exempt]]\nmatch = { ip = [\"file:a\"] }",
+            "[[listen.proxy.route]]\nmatch = { host = \"file:a\" }",
+        ] {
+            let files = PolicyFiles::read(text, |_, _| Ok(String::new()));
+            assert_eq!(files.names().collect::<Vec<_>>(), ["a"], "{text}");
+        }
     }
 
     #[test]

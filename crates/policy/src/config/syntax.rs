@@ -25,6 +25,22 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         );
         return None;
     }
+    let document = parsed(text, out);
+    if !out.has_errors() && document.get_ref().is_empty() {
+        out.error(
+            codes::EMPTY_FILE,
+            0..0,
+            "the policy is empty",
+            "the file sets no field",
+        )
+        .help("begin with the line: version = 1");
+        return None;
+    }
+    Some(document)
+}
+
+/// Parses the readable part of a text.
+pub(super) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTable<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reported = 0..0; // the line that was reported last
     for error in &errors {
@@ -43,17 +59,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         out.error(codes::SYNTAX, at, message, "not valid TOML")
             .help(help);
     }
-    if errors.is_empty() && document.get_ref().is_empty() {
-        out.error(
-            codes::EMPTY_FILE,
-            0..0,
-            "the policy is empty",
-            "the file sets no field",
-        )
-        .help("begin with the line: version = 1");
-        return None;
-    }
-    Some(document)
+    document
 }
 
 fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {

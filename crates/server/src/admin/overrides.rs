@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::Key;
-use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
+use ratekeeper_policy::config::{OverrideLine, override_lines};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy};
 use serde_json::{Value, json};
 
@@ -15,7 +15,8 @@ use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::answer::key_parts;
 use crate::doors::problem::{
-    NO_OVERRIDES_FILE, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY, shown,
+    NO_OVERRIDES_FILE, NOT_EDITED, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY,
+    shown,
 };
 use crate::listener::Reply;
 use crate::override_change::{NotChanged, OverrideChange};
@@ -81,7 +82,7 @@ impl OverrideQuery {
     }
 }
 
-/// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first lines of the file in force, of one
+/// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of one
 /// limit or key if the call names it.
 pub(super) async fn list<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
@@ -107,8 +108,8 @@ fn listed<C: Clock>(shared: &ServiceContext<C>, query: &OverrideQuery) -> Option
     let holding = all.filter(|one| one.from_file && !one.has_ended(now));
     let holding: HashSet<usize> = holding.map(|one| one.line).collect();
     let is_asked = |asked: &str, found: &str| asked.is_empty() || asked == found;
-    let csv = OverridesCsv::new(text.unwrap_or_default());
-    let found = csv.lines().filter(|(_, line)| {
+    let lines = override_lines(file, text.unwrap_or_default());
+    let found = lines.into_iter().filter(|(_, line)| {
         is_asked(&query.line.limit, &line.limit) && is_asked(&query.line.key, &line.key)
     });
     let (mut count, mut overrides) = (0, Vec::new());
@@ -223,6 +224,14 @@ fn no_file() -> Problem {
 fn problem(why: NotChanged) -> Problem {
     match why {
         NotChanged::NoFile => no_file(),
+        NotChanged::NotCsv(file) => {
+            let detail = format!(
+                "`{}` is a TOML file, which calls do not edit; hint: change the file itself, or move \
+                 its overrides into a CSV file: overrides = \"overrides.csv\"",
+                shown(&file)
+            );
+            Problem::new(NOT_EDITED, detail)
+        }
         NotChanged::Failed(why) => Problem::new(OVERRIDES_UNWRITTEN, why),
         NotChanged::Useless(why) => Problem::new(OVERRIDE_REFUSED, why),
         NotChanged::Rejected(rejected) => {

@@ -63,6 +63,7 @@ problems! {
     NO_OVERRIDES_FILE = "RK0530" 409 "the policy names no file of overrides";
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";
+    NOT_EDITED = "RK0533" 409 "the file of overrides is not edited";
     NOT_OPEN = "RK0590" 410 "the decision is not open";
 }
 

@@ -1,5 +1,7 @@
 //! Overrides set by the admin listener: on the disk and in force, all or nothing.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -219,6 +221,38 @@ fn without_a_file_the_answer_names_the_line_to_add() {
     }
 }
 
+/// A TOML file is listed, and not edited.
+#[test]
+fn a_toml_file_is_left_to_its_writer() {
+    const TOML: &str = "# ours\n[[override]]\nlimit = \"api\"\n\
+        key = { \"attr:tenant\" = \"globex\" }\nset = \"blocked\"\n";
+    let directory = directory();
+    let policy = POLICY.replace("overrides.csv", "overrides.toml");
+    fs::write(directory.path().join("ratekeeper.toml"), policy).unwrap();
+    let path = directory.path().join("overrides.toml");
+    fs::write(&path, TOML).unwrap();
+    let fixture = started(directory);
+    assert_eq!(quota(&fixture, "globex"), None);
+    let mut admin = fixture.admin();
+    let listed = admin.get("/v1/overrides").json();
+    let first = &listed["overrides"][0];
+    assert_eq!((&listed["count"], &first["line"]), (&1.into(), &2.into()));
+    assert_eq!(
+        (&first["key"], &first["in_force"]),
+        (&"globex".into(), &true.into())
+    );
+    for head in [
+        "PUT /v1/overrides?limit=api&key=acme&set=9/1m",
+        "DELETE /v1/overrides?limit=api&key=globex",
+    ] {
+        let refused = admin.ask(head, b"");
+        assert_eq!(refused.status, 409, "{head}");
+        assert!(refused.body.contains("RK0533"), "{}", refused.body);
+        assert!(refused.body.contains("CSV file"), "{}", refused.body);
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), TOML);
+}
+
 #[test]
 fn changes_need_the_token_if_there_is_one() {
     let directory = directory();
@@ -311,4 +345,33 @@ fn a_change_of_another_program_is_kept() {
     fs::remove_file(&path).unwrap();
     assert_eq!(put(&mut admin, "limit=api&key=acme&set=10/1m"), 503);
     assert_eq!(quota(&fixture, "acme"), Some(9));
+}
+
+#[test]
+fn overrides_make_no_metric_series_of_their_own() {
+    let series = |rows: u32| {
+        let directory = directory();
+        let mut csv = "limit,key,set\n".to_owned();
+        for row in 0..rows {
+            let numbers = 100 + row % 50;
+            writeln!(csv, "api,tenant-{row},{numbers}/1m").unwrap();
+        }
+        fs::write(directory.path().join("overrides.csv"), csv).unwrap();
+        let fixture = started(directory);
+        let mut http = fixture.http();
+        for row in 0..100 {
+            let body = format!(r#"{{"attributes": {{"tenant": "tenant-{row}"}}}}"#);
+            assert_eq!(http.post("/v1/check", &body).status, 200);
+        }
+        let metrics = fixture.admin().get("/metrics").body;
+        // The identity of the policy differs, as it should.
+        let others = ["#", "ratekeeper_config_info"];
+        let is_other = |line: &&str| others.iter().any(|start| line.starts_with(start));
+        let names = metrics.lines().filter(|line| !is_other(line));
+        let names = names.filter_map(|line| line.rsplit_once(' '));
+        let names = names.map(|(name, _)| name.to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    let (none, thousands) = (series(0), series(10_000));
+    assert_eq!(none, thousands);
 }

@@ -232,14 +232,34 @@ fn changes_that_need_a_restart_are_reported() {
 
 #[test]
 fn a_changed_file_of_overrides_is_reloaded_and_a_wrong_one_changes_nothing() {
+    check_overrides(
+        "overrides.csv",
+        |set| format!("limit,key,set\nper-user,ada,{set}\n"),
+        "overrides.csv:2:14",
+    );
+}
+
+#[test]
+fn so_is_one_in_toml() {
+    check_overrides(
+        "overrides.toml",
+        |set| {
+            let key = "key = { \"attr:user\" = \"ada\" }";
+            format!("[[override]]\nlimit = \"per-user\"\n{key}\nset = \"{set}\"\n")
+        },
+        "overrides.toml:4:7",
+    );
+}
+
+/// Changes a file of overrides, with one of a key to numbers, and then to wrong ones at `place`.
+fn check_overrides(name: &str, file: fn(&str) -> String, place: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ratekeeper.toml");
-    let overrides = directory.path().join("overrides.csv");
-    let row = |size: u32| format!("limit,key,set\nper-user,ada,1/1h burst {size}\n");
-    fs::write(&overrides, row(7)).unwrap();
+    let overrides = directory.path().join(name);
+    fs::write(&overrides, file("1/1h burst 7")).unwrap();
     let text = policy(5).replace("[\"all\"]", "[\"attr:user\"]");
     let text = text.replace("name = \"all\"", "name = \"per-user\"");
-    fs::write(&path, format!("overrides = \"overrides.csv\"\n{text}")).unwrap();
+    fs::write(&path, format!("overrides = \"{name}\"\n{text}")).unwrap();
     let fixture = watched(directory, &path);
     let quota_of = |user: &str| {
         let body = format!("{{\"attributes\":{{\"user\":\"{user}\"}}}}");
@@ -247,14 +267,14 @@ fn a_changed_file_of_overrides_is_reloaded_and_a_wrong_one_changes_nothing() {
         answer["limits"][0]["quota"].as_u64().unwrap()
     };
     assert_eq!([quota_of("ada"), quota_of("bob")], [7, 5]);
-    fs::write(&overrides, row(8)).unwrap();
+    fs::write(&overrides, file("1/1h burst 8")).unwrap();
     assert_eq!(reloaded(&fixture), 2);
     assert_eq!([quota_of("ada"), quota_of("bob")], [8, 5]);
-    fs::write(&overrides, "limit,key,set\nper-user,ada,8\n").unwrap();
+    fs::write(&overrides, file("8")).unwrap();
     let report = fixture.await_event(|event| match event {
         Event::ReloadRejected { report, .. } => Some(report),
         _ => None,
     });
-    assert!(report.contains("overrides.csv:2:14"), "{report}");
+    assert!(report.contains(place), "{report}");
     assert_eq!(quota_of("ada"), 8);
 }

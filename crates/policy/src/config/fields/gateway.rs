@@ -70,7 +70,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
             "cors",
             Shape::List { most: MAX_VALUES },
             "[\"https://app.example.com\"]",
-            "Origins of web pages that may read refusals.",
+            "Origins of web pages that may read refusals; compared one by one.",
         ),
         optional(
             "connect_timeout",

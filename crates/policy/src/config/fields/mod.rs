@@ -40,7 +40,8 @@ use self::geo::GEO;
 use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};
 pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
-use self::plan::{OVERRIDE, PLAN};
+pub(in crate::config) use self::plan::OVERRIDES;
+use self::plan::{OVERRIDE_TABLES, PLAN};
 pub(in crate::config) use self::precedence::MAX_REPLACED;
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
 pub(super) use self::process::{MAX_HELD, MAX_SHOWN_LIMITS};
@@ -73,7 +74,7 @@ pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
 pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
 /// Largest `max_connections` of `[listen]`.
 pub(in crate::config) const MAX_CONNECTIONS: u64 = 1_000_000;
-/// Maximum number of values of a list.
+/// Maximum number of values of a list that is not indexed, because servers have a few of them.
 pub(in crate::config) const MAX_VALUES: usize = 1_000;
 /// Maximum number of values of a field of `match`: they are indexed, so only memory grows.
 pub(in crate::config) const MAX_MATCH_VALUES: usize = 100_000;
@@ -271,21 +272,13 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "{ from = \"header:x-plan\", default = \"free\" }",
             "Source of the plan of a request, for limits with `plans`.",
         ),
-        optional(
-            "override",
-            Shape::Tables {
-                of: &OVERRIDE,
-                most: MAX_OVERRIDES,
-                heading: "override",
-            },
-            "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
-            "Other numbers for single keys.",
-        ),
+        OVERRIDE_TABLES,
         optional(
             "overrides",
             Shape::TEXT,
             "\"overrides.csv\"",
-            "File with more overrides, beside the policy: limit,key,set,until,reason.",
+            "File with more overrides, beside the policy: the columns limit,key,set,until,reason, or \
+             [[override]] as here if its name ends in .toml.",
         ),
         optional(
             "exempt",

@@ -1,7 +1,8 @@
 //! Fields of plans and overrides: other numbers for some keys of a limit.
 
 use super::{
-    MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLAN_KEYS, MAX_PLANS, NAME, optional, pattern, required,
+    MAX_AT_ONCE, MAX_KEY_PARTS, MAX_OVERRIDES, MAX_PLAN_KEYS, MAX_PLANS, NAME, optional, pattern,
+    required,
 };
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
@@ -59,8 +60,33 @@ pub(super) static PLAN: TableSpec = TableSpec {
     ..TableSpec::EMPTY
 };
 
+/// A file of overrides in TOML.
+pub(in crate::config) static OVERRIDES: TableSpec = TableSpec {
+    what: "a file of overrides",
+    fields: &[OVERRIDE_TABLES],
+    hints: hints! {
+        "overrides" => "write [[override]] for each",
+        "version" => "leave it out: that of the policy holds",
+        "limit" => "write [[override]] in the line before it",
+        "key" => "write [[override]] before its fields",
+        "set" => "write [[override]] before its fields",
+    },
+    ..TableSpec::EMPTY
+};
+
+pub(super) const OVERRIDE_TABLES: FieldSpec = optional(
+    "override",
+    Shape::Tables {
+        of: &OVERRIDE,
+        most: MAX_OVERRIDES,
+        heading: "override",
+    },
+    "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
+    "Other numbers for single keys.",
+);
+
 /// `[[override]]`
-pub(super) static OVERRIDE: TableSpec = TableSpec {
+static OVERRIDE: TableSpec = TableSpec {
     what: "an override",
     fields: &[
         required("limit", pattern(NAME), "\"named\"", "Name of the limit."),

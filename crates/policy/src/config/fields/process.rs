@@ -44,7 +44,8 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
             "trusted_proxies",
             Shape::List { most: MAX_VALUES },
             "[\"10.0.0.0/8\", \"fd00::/8\"]",
-            "Proxies with a trusted forwarding header.",
+            "Proxies with a trusted forwarding header; they are compared one by one, so name blocks of \
+             many.",
         ),
         optional(
             "header",
@@ -109,7 +110,7 @@ pub(super) static LISTEN: TableSpec = TableSpec {
             Shape::List { most: MAX_VALUES },
             "[\"metrics.internal\"]",
             "Names that an admin call without a token may have in `Host`, besides those of \
-             loopback.",
+             loopback; compared one by one.",
         ),
         optional(
             "max_held",
