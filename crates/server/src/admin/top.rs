@@ -90,7 +90,7 @@ pub(super) fn most_denied<C: Clock>(
     now: Time,
 ) -> Option<TopKeysFound> {
     let order = (TopOrder::Denied, TopWindow::Minute);
-    shared.top_keys.top(limit, order, (1, now))
+    shared.watchers.top_keys.top(limit, order, (1, now))
 }
 
 fn keys<C: Clock>(
@@ -191,7 +191,7 @@ fn found<C: Clock>(
     query: &TopQuery,
     (count, now): (usize, Time),
 ) -> TopKeysFound {
-    let top_keys = &shared.top_keys;
+    let top_keys = &shared.watchers.top_keys;
     let found = top_keys.top(rule.limit.id, (query.by, query.window), (count, now));
     found.unwrap_or_else(|| TopKeysFound::none(now))
 }
@@ -211,7 +211,7 @@ fn about<C: Clock>(
         "denied": found.denied,
         "distinct_denied": found.distinct_denied,
         "distinct_error_percent": ERROR_PERCENT,
-        "uncounted": shared.top_keys.uncounted(rule.limit.id),
+        "uncounted": shared.watchers.top_keys.uncounted(rule.limit.id),
     })
 }
 
