@@ -440,6 +440,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
         "ban.set",
         "ban.lifted",
         "key.reset",
+        "admin.write",
         "config.reload",
         "stopping",
         "stopped",
