@@ -62,7 +62,12 @@ const CALLS: [(&str, &str, &str, u16); 11] = [
     ),
     ("POST", "/v1/bans?limit=login&key=mallory&for=1h", "", 200),
     ("DELETE", "/v1/bans?limit=login&key=mallory", "", 200),
-    ("PUT", "/v1/overrides?limit=login&key=mallory&set=9/1h", "", 200),
+    (
+        "PUT",
+        "/v1/overrides?limit=login&key=mallory&set=9/1h",
+        "",
+        200,
+    ),
     ("DELETE", "/v1/overrides?limit=login&key=mallory", "", 200),
     ("DELETE", "/v1/keys/login?key=mallory", "", 200),
     ("DELETE", "/v1/keys/none?key=mallory", "", 404),

@@ -224,6 +224,19 @@ fn memory_is_bounded_and_given_back() {
     assert_eq!(fixed, size_of::<LimitKeys>());
 }
 
+#[test]
+fn a_limit_with_many_keys_takes_what_the_guide_states() {
+    let bench = Bench::of("limit = \"1/1d\"\nalgorithm = \"fixed-window\"");
+    for later in [0, 3_540, 60] {
+        bench.clock.advance(Nanos::from_secs(later));
+        for user in 0..2_000 {
+            (0..2).for_each(|_| bench.ask(&format!("user-{user:018}"))); // 24 bytes as a key
+        }
+    }
+    let kib = bench.top_keys.bytes() >> 10;
+    assert!((155..=165).contains(&kib), "{kib}");
+}
+
 /// With a million keys, each printed count is within its printed error of the exact one, and no key
 /// above the printed bound is missing.
 #[test]
