@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::times::ServerTimes;
 use crate::Failure;
 use crate::client::Client;
 
+/// Number of digits of the hash of a policy that are shown.
+const SHA_SHOWN: usize = 6;
 /// Maximum number of limits that a server lists.
 const MAX_LIMITS: &str = "1000";
 
@@ -33,6 +36,11 @@ pub(crate) struct Board {
     pub(crate) answered: Vec<String>,
     /// Time of the latest answer, in milliseconds since 1970.
     pub(crate) at_ms: u64,
+    /// Versions of the policies of the servers, each once.
+    pub(crate) policies: Vec<String>,
+    /// Stores of the servers and their states, each once.
+    pub(crate) stores: Vec<String>,
+    pub(crate) times: Vec<ServerTimes>,
     /// Faults and warnings of the servers.
     pub(crate) notes: Vec<String>,
     /// Servers that did not answer, and why.
@@ -74,8 +82,8 @@ pub(crate) struct Decided {
     pub(crate) server: String,
     /// Time of its answer, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// All, and those that denied.
-    pub(crate) counts: [u64; 2],
+    /// All, those that denied, and those that passed with most of the limit spent.
+    pub(crate) counts: [u64; 3],
 }
 
 /// The counts of a key.
@@ -140,7 +148,7 @@ impl Board {
                         "{server} policy version {}",
                         number(&answer, "version")
                     ));
-                    board.at_ms = board.at_ms.max(millis(&answer));
+                    board.add_server(server, &answer);
                     board.more = board.more.max(number(&answer, "more"));
                     let notes = list(&answer, "notes").iter().filter_map(Value::as_str);
                     let notes = notes.map(|note| match clients.len() {
@@ -203,6 +211,27 @@ impl Board {
             board.add_keys(&answers, request);
         }
         Ok(board)
+    }
+
+    fn add_server(&mut self, server: &str, answer: &Value) {
+        self.at_ms = self.at_ms.max(millis(answer));
+        let sha: String = text(answer, "sha").chars().take(SHA_SHOWN).collect();
+        let policy = format!("v{} {sha}", number(answer, "version"));
+        let store = &answer["store"];
+        let store = format!("{} {}", text(store, "kind"), text(store, "state"));
+        for (known, new) in [(&mut self.policies, policy), (&mut self.stores, store)] {
+            if !known.contains(&new) {
+                known.push(new);
+            }
+        }
+        let bucket = |bucket: &Value| {
+            let bound = bucket[0].as_f64().unwrap_or(f64::INFINITY);
+            (bound, bucket[1].as_u64().unwrap_or_default())
+        };
+        self.times.push(ServerTimes {
+            server: server.to_owned(),
+            buckets: list(answer, "decision_times").iter().map(bucket).collect(),
+        });
     }
 
     fn add_keys(&mut self, answers: &[Value], request: &TopRequest) {
@@ -296,7 +325,7 @@ impl LimitRow {
         self.decided.push(Decided {
             server: server.to_owned(),
             at_ms,
-            counts: [all, denied],
+            counts: [all, denied, number(limit, "near")],
         });
     }
 

@@ -8,6 +8,7 @@ mod act;
 mod board;
 mod screen;
 mod table;
+mod times;
 mod trend;
 
 pub(crate) use board::{Board, TopRequest};

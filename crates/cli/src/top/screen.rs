@@ -18,6 +18,7 @@ use ratatui::widgets::Paragraph;
 use super::act::Act;
 use super::board::{Board, KeyRow, LimitRow, TopRequest};
 use super::table::{LIMIT_HEAD, key_head, key_line, limit_line, note_line};
+use super::times::Times;
 use super::trend::Trend;
 use crate::client::Client;
 use crate::{Failure, words};
@@ -26,7 +27,7 @@ use crate::{Failure, words};
 const POLL: Duration = Duration::from_secs(1);
 /// Maximum time for which the keyboard waits for a new board.
 const TICK: Duration = Duration::from_millis(100);
-/// Maximum length of the numbers of an override.
+/// Maximum length of the numbers of an override, and of a filter.
 const MAX_TYPED: usize = 40;
 /// Maximum number of notes.
 const MAX_NOTES: usize = 3;
@@ -73,8 +74,13 @@ pub(crate) struct Screen {
     asked: Option<Act>,
     /// The override that is being typed.
     typed: Option<Act>,
+    /// Keys without this text are not shown.
+    filter: String,
+    /// True while the filter is being typed.
+    filters: bool,
     message: String,
     rates: BTreeMap<String, Trend>,
+    times: Times,
 }
 
 /// Shows the board until the user quits.
@@ -152,19 +158,35 @@ fn poll(
         match asked.recv_timeout(POLL) {
             Ok(Asked::List(new)) => request = new,
             Ok(Asked::Act(act)) => {
-                let done = clients.iter().map(|(_, client)| act.run(client));
-                let done = done.collect::<Result<Vec<_>, _>>();
-                let text = match done {
-                    Ok(done) => done.into_iter().next().unwrap_or_default(),
-                    Err(failure) => failure.sentence(),
-                };
-                if show.send(Found::Done(text)).is_err() {
+                if show.send(Found::Done(everywhere(clients, &act))).is_err() {
                     return;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// Does an act at each server, also if one of them refuses it; returns what came of it.
+fn everywhere(clients: &[(String, Client)], act: &Act) -> String {
+    let mut said = String::new();
+    let mut failed = Vec::new();
+    for (server, client) in clients {
+        match act.run(client) {
+            Ok(done) => said = done,
+            Err(failure) if clients.len() == 1 => return failure.sentence(),
+            Err(failure) => failed.push(format!("{server}: {}", failure.sentence())),
+        }
+    }
+    match (clients.len(), failed.as_slice()) {
+        (0 | 1, _) => said,
+        (all, []) => format!("{said}, at {all} servers"),
+        (all, some) => format!(
+            "failed at {} of {all} servers: {}",
+            some.len(),
+            some.join("; ")
+        ),
     }
 }
 
@@ -178,8 +200,11 @@ impl Screen {
             key: 0,
             asked: None,
             typed: None,
+            filter: String::new(),
+            filters: false,
             message: "asking ..".into(),
             rates: BTreeMap::new(),
+            times: Times::default(),
         }
     }
 
@@ -191,8 +216,8 @@ impl Screen {
                 }
                 self.note(&board);
                 self.limit = self.limit.min(board.limits.len().saturating_sub(1));
-                self.key = self.key.min(board.keys.len().saturating_sub(1));
                 self.board = board;
+                self.key = self.key.min(self.keys().len().saturating_sub(1));
             }
             Found::Board(Err(failure)) => self.message = failure.sentence(),
             Found::Done(text) => self.message = text,
@@ -204,6 +229,7 @@ impl Screen {
         if board.at_ms <= self.board.at_ms {
             return;
         }
+        self.times.note(&board.times);
         let rates = &mut self.rates;
         rates.retain(|name, _| board.limits.iter().any(|row| row.name == *name));
         for row in &board.limits {
@@ -219,6 +245,10 @@ impl Screen {
         }
         if let Some(act) = self.typed.take() {
             self.type_override(act, key.code);
+            return Press::Nothing;
+        }
+        if self.filters {
+            self.type_filter(key.code);
             return Press::Nothing;
         }
         if key.code == KeyCode::Char('q') {
@@ -242,6 +272,10 @@ impl Screen {
                 self.ask(|limit, key| Act::Override { limit, key, set });
                 self.typed = self.asked.take();
             }
+            KeyCode::Char('/') => {
+                self.filters = true;
+                self.type_filter(KeyCode::Null);
+            }
             KeyCode::Up => return self.select(|place| place.saturating_sub(1)),
             KeyCode::Down => return self.select(|place| place + 1),
             _ => {}
@@ -251,7 +285,7 @@ impl Screen {
 
     fn select(&mut self, to: impl Fn(usize) -> usize) -> Press {
         if self.focus == Focus::Keys {
-            self.key = to(self.key).min(self.board.keys.len().saturating_sub(1));
+            self.key = to(self.key).min(self.keys().len().saturating_sub(1));
             return Press::Nothing;
         }
         self.limit = to(self.limit).min(self.board.limits.len().saturating_sub(1));
@@ -262,6 +296,33 @@ impl Screen {
             .get(self.limit)
             .map(|row| row.name.clone());
         Press::List
+    }
+
+    /// Returns the keys that the filter leaves.
+    fn keys(&self) -> Vec<&KeyRow> {
+        let keys = self.board.keys.iter();
+        keys.filter(|row| row.text().contains(&self.filter))
+            .collect()
+    }
+
+    /// Takes one key press of the filter: Enter keeps it, Esc shows all keys again.
+    fn type_filter(&mut self, pressed: KeyCode) {
+        match pressed {
+            KeyCode::Char(c) if self.filter.len() < MAX_TYPED => self.filter.push(c),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.filters = false;
+            }
+            KeyCode::Enter => self.filters = false,
+            _ => {}
+        }
+        self.key = 0;
+        self.message = match (self.filters, self.filter.as_str()) {
+            (false, "") => String::new(),
+            (false, filter) => format!("keys with `{filter}`; / and Esc show all"),
+            (true, filter) => format!("keys with: {filter}"),
+        };
     }
 
     /// Takes one key press of the numbers of an override.
@@ -284,7 +345,7 @@ impl Screen {
 
     /// Asks for the confirmation of an act on the selected key.
     fn ask(&mut self, act: impl FnOnce(String, Vec<String>) -> Act) {
-        let selected = self.board.keys.get(self.key);
+        let selected = self.keys().get(self.key).copied().cloned();
         let (Some(limit), Some(row)) = (&self.board.limit, selected) else {
             self.message = "no key is selected".into();
             return;
@@ -293,7 +354,7 @@ impl Screen {
             self.message = "keys are hidden; set reveal_keys = \"raw\" in the policy".into();
             return;
         }
-        let act = act(limit.clone(), row.key.clone());
+        let act = act(limit.clone(), row.key);
         self.message = act.question();
         self.asked = Some(act);
     }
@@ -328,7 +389,7 @@ impl Screen {
         lines.push(Line::styled(key_head(limit), bold));
         let keys = height.saturating_sub(lines.len() + 2);
         let first = (self.key + 1).saturating_sub(keys);
-        for (index, row) in self.board.keys.iter().enumerate().skip(first).take(keys) {
+        for (index, row) in self.keys().into_iter().enumerate().skip(first).take(keys) {
             let since = since(row, width);
             let line = format!("{}{since}", key_line(row));
             lines.push(Line::styled(line, self.style(Focus::Keys, index)));
@@ -336,7 +397,7 @@ impl Screen {
         lines.resize(height.saturating_sub(2), Line::raw(""));
         lines.push(Line::raw(self.message.clone()));
         lines.push(Line::styled(
-            "l limits  k keys  arrows select  r reset  b ban  o override  q quit",
+            "l limits  k keys  arrows select  r reset  b ban  o override  / filter  q quit",
             Style::new().add_modifier(Modifier::DIM),
         ));
         lines
@@ -361,19 +422,39 @@ impl Screen {
             0 => String::new(),
             failed => format!(", {failed} not answering"),
         };
+        let policy = match self.board.policies.as_slice() {
+            [] => String::new(),
+            [one] => format!("   policy {one}"),
+            more => format!("   {} different policies", more.len()),
+        };
+        let stores = self.board.stores.join(", ");
         let (by, window) = (&self.request.by, &self.request.window);
-        format!("ratekeeper top   {answered}{failed}   by {by}, window {window}")
+        format!("ratekeeper top   {answered}{failed}{policy}   {stores}   by {by}, {window}")
     }
 
     fn totals(&self) -> String {
-        let all = self
-            .rates
-            .values()
-            .fold([0.0, 0.0], |[all, denied], trend| {
-                [all + trend.rates[0], denied + trend.rates[1]]
-            });
-        let percent = all[1] * 100.0 / all[0].max(1.0);
-        format!("{:.1} decisions/s   denied {percent:.1} %", all[0])
+        let [mut all, mut denied, mut shadow, mut near] = [0.0; 4];
+        for row in &self.board.limits {
+            let [decided, refused, close] = self
+                .rates
+                .get(&row.name)
+                .map_or([0.0; 3], |trend| trend.rates);
+            all += decided;
+            near += close;
+            *(if row.mode == "shadow" {
+                &mut shadow
+            } else {
+                &mut denied
+            }) += refused;
+        }
+        let percent = |part: f64| part * 100.0 / all.max(1.0);
+        let time = self.times.within(99).unwrap_or_else(|| "-".into());
+        format!(
+            "{all:.1} decisions/s   denied {:.1} %   shadow {:.1} %   near {:.1} %   p99 {time}",
+            percent(denied),
+            percent(shadow),
+            percent(near)
+        )
     }
 
     /// Returns a limit with its rate since the last board, in place of that of the window.
@@ -402,8 +483,8 @@ fn since(row: &KeyRow, width: usize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_override_is_typed_and_confirmed() {
+    /// Returns a screen with those keys of a limit.
+    fn screen(keys: &[&str]) -> Screen {
         let request = TopRequest {
             limit: None,
             by: "denied".into(),
@@ -413,11 +494,36 @@ mod tests {
         let mut screen = Screen::new(request);
         screen.board.limit = Some("login".into());
         screen.board.reveal_keys = "raw".into();
-        screen.board.keys = vec![KeyRow {
-            key: vec!["ip=192.0.2.1".into()],
+        let row = |key: &&str| KeyRow {
+            key: vec![(*key).into()],
             ..KeyRow::default()
-        }];
-        let press = |screen: &mut Screen, code| screen.press(KeyEvent::from(code));
+        };
+        screen.board.keys = keys.iter().map(row).collect();
+        screen
+    }
+
+    fn press(screen: &mut Screen, code: KeyCode) -> Press {
+        screen.press(KeyEvent::from(code))
+    }
+
+    #[test]
+    fn a_filter_leaves_the_keys_with_its_text() {
+        let mut screen = screen(&["ip=192.0.2.1", "ip=192.0.2.9", "ip=198.51.100.9"]);
+        for c in "/2.9".chars() {
+            press(&mut screen, KeyCode::Char(c));
+        }
+        press(&mut screen, KeyCode::Enter);
+        press(&mut screen, KeyCode::Char('r'));
+        assert_eq!(screen.message, "reset ip=192.0.2.9 under login? [y/n]");
+        press(&mut screen, KeyCode::Char('n'));
+        press(&mut screen, KeyCode::Char('/'));
+        press(&mut screen, KeyCode::Esc);
+        assert_eq!(screen.keys().len(), 3);
+    }
+
+    #[test]
+    fn an_override_is_typed_and_confirmed() {
+        let mut screen = screen(&["ip=192.0.2.1"]);
         let typed = |screen: &mut Screen, text: &str| {
             for c in text.chars() {
                 assert!(matches!(press(screen, KeyCode::Char(c)), Press::Nothing));

@@ -132,8 +132,8 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
         text("#service")
     ));
     for (name, width, height, scheme) in [
-        ("light", 1200, 1760, "light"),
-        ("dark", 1200, 1760, "dark"),
+        ("light", 1200, 1890, "light"),
+        ("dark", 1200, 1890, "dark"),
         ("phone", 375, 1000, "light"),
     ] {
         browser.show_on(Screen {

@@ -407,13 +407,17 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     let home = tempfile::tempdir().expect("a directory of its own");
     let dir = home.path();
     let text = format!(
-        "reveal_keys = \"raw\"\n[listen]\nadmin_writes = \"open\"\n{LIMIT}\
+        "reveal_keys = \"raw\"\noverrides = \"overrides.csv\"\n\
+         [listen]\nadmin_writes = \"open\"\n{LIMIT}\
          ban = {{ after = 5, within = \"1h\", for = \"1h\" }}\n\
          [[limit]]\nname = \"soft\"\nkey = [\"attr:user\"]\nmissing_key = \"skip\"\n\
          bucket = {{ size = 1, refill = \"1/1h\" }}\nmode = \"shadow\"\n\
-         alert = {{ above = \"50%\", for = \"1s\" }}\n"
+         alert = {{ above = \"50%\", for = \"1s\" }}\n\
+         [[limit]]\nname = \"generous\"\nkey = [\"attr:user\"]\nmissing_key = \"skip\"\n\
+         limit = \"1/1h\"\nsoft = {{ extra = \"300%\" }}\n"
     );
     let path = written(dir, &text);
+    fs::write(dir.join("overrides.csv"), "limit,key,set\n").expect("it is writable");
     let mut service = Service::start_with(dir, &path, &["--log-format", "json"]);
     let (http, admin) = (service.http(), service.admin());
     ask(http, 30);
@@ -426,6 +430,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     call("POST", "/v1/bans?limit=login&key=ada&for=1h");
     call("DELETE", "/v1/bans?limit=login&key=ada");
     call("DELETE", "/v1/keys/login?key=ada");
+    call("PUT", "/v1/overrides?limit=login&key=eve&set=9/1h");
     fs::write(&path, format!("version = 1\nlog_requests = true\n{text}")).expect("it is writable");
     call("POST", "/v1/reload");
     ask(http, 3);
@@ -435,6 +440,8 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
         "listening",
         "decision.denied",
         "decision.shadow_denied",
+        "decision.soft",
+        "override.changed",
         "alert",
         "ban.began",
         "ban.set",

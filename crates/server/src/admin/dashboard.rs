@@ -250,7 +250,8 @@ fn trend(seconds: &[Cell]) -> Vec<[u64; 3]> {
     spans
 }
 
-fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
+/// Returns the kind and the state of the store.
+pub(super) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let any = shared.keeper.store();
     let Some(remote) = any.shared() else {
         return json!({ "kind": "memory", "state": "up" });

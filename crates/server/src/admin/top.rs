@@ -7,6 +7,7 @@ use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
+use super::dashboard;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
 use crate::alerts::message::rfc3339;
@@ -149,6 +150,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
             TopOrder::Requests => estimate(key.requests),
         }));
         let [allowed, denied, queued, covered] = shared.metrics.decisions(rule.limit.id);
+        about["near"] = json!(shared.metrics.near(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
         });
@@ -159,6 +161,8 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "version": policy.version,
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
+        "store": dashboard::store(shared),
+        "decision_times": shared.metrics.decision_times().buckets,
         "limits": limits,
         "more": more,
         "notes": notes(shared, now),
