@@ -294,7 +294,7 @@ mod tests {
     fn memory_is_bounded_if_the_busy_keys_stay() {
         let mut ring = ring(1_024);
         for number in 0..9_000_u64 {
-            let busy = number % 64 >> 1;
+            let busy = (number % 64) / 2;
             let key = if number % 50 == 0 { hash(number) } else { busy };
             ring.push(request(key, seconds(number / 9)));
             assert!(ring.requests.bytes() <= 1_024 * 8, "{number}");

@@ -71,9 +71,10 @@ impl Watchers {
     /// Notes the decisions of an answer; `log` receives the denials, and those of soft limits.
     pub(crate) fn note_and_log(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
         let at = answer.decided_at();
-        let refusing = match answer.allowed() {
-            true => 0,
-            false => answer.outcomes().filter(Outcome::refuses).count(),
+        let refusing = if answer.allowed() {
+            0
+        } else {
+            answer.outcomes().filter(Outcome::refuses).count()
         };
         for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
             let hash = self.hasher.hash_one(outcome.key.as_bytes());

@@ -1,32 +1,24 @@
-//! Screen: the board in a terminal, polled each second.
+//! Screen: the board in a terminal: its lines, and what the keys of the keyboard do.
 //!
 //! ```text
 //!   keyboard --Screen::press--> request or act --> poller (a thread) --> board --> Screen::lines
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::thread;
-use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
 
 use super::act::Act;
-use super::board::{Board, KeyRow, LimitRow, TopRequest};
+use super::board::{Board, TopRequest};
+use super::poller::Found;
+use super::row::{KeyRow, LimitRow};
 use super::table::{LIMIT_HEAD, key_head, key_line, limit_line, note_line};
 use super::times::Times;
 use super::trend::Trend;
-use crate::client::Client;
-use crate::{Failure, words};
+use crate::words;
 
-/// Time between two polls.
-const POLL: Duration = Duration::from_secs(1);
-/// Maximum time for which the keyboard waits for a new board.
-const TICK: Duration = Duration::from_millis(100);
 /// Maximum length of the numbers of an override, and of a filter.
 const MAX_TYPED: usize = 40;
 /// Maximum number of notes.
@@ -41,7 +33,7 @@ enum Focus {
 
 /// The answer to a key press.
 #[derive(Debug)]
-enum Press {
+pub(super) enum Press {
     Nothing,
     /// The list changes.
     List,
@@ -49,23 +41,10 @@ enum Press {
     Quit,
 }
 
-/// A task of the poller.
-enum Asked {
-    List(TopRequest),
-    Act(Act),
-}
-
-/// A result of the poller.
-enum Found {
-    Board(Result<Board, Failure>),
-    /// An act is done, or refused.
-    Done(String),
-}
-
 /// State of the screen.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    request: TopRequest,
+    pub(super) request: TopRequest,
     board: Board,
     focus: Focus,
     limit: usize,
@@ -81,113 +60,6 @@ pub(crate) struct Screen {
     message: String,
     rates: BTreeMap<String, Trend>,
     times: Times,
-}
-
-/// Shows the board until the user quits.
-///
-/// # Errors
-/// Returns an error if the terminal cannot be used.
-pub(crate) fn live(clients: Vec<(String, Client)>, request: TopRequest) -> Result<(), Failure> {
-    let (ask, asked) = channel();
-    let (show, shown) = channel();
-    let first = request.clone();
-    thread::spawn(move || poll(&clients, first, &asked, &show));
-    let mut terminal = ratatui::try_init().map_err(|why| unusable(&why))?;
-    let ended = draw(&mut terminal, Screen::new(request), &ask, &shown);
-    ratatui::restore();
-    ended.map_err(|why| unusable(&why))
-}
-
-fn unusable(why: &io::Error) -> Failure {
-    Failure::new(format!("the terminal cannot be used: {why}"))
-        .hint("print the table once: ratekeeper top --once")
-}
-
-fn draw(
-    terminal: &mut ratatui::DefaultTerminal,
-    mut screen: Screen,
-    ask: &Sender<Asked>,
-    shown: &Receiver<Found>,
-) -> io::Result<()> {
-    loop {
-        loop {
-            match shown.try_recv() {
-                Ok(found) => screen.show(found),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return Ok(()), // the poller has panicked
-            }
-        }
-        terminal.draw(|frame| {
-            let (width, height) = (frame.area().width, frame.area().height);
-            let lines = screen.lines(width.into(), height.into());
-            frame.render_widget(Paragraph::new(lines), frame.area());
-        })?;
-        if !event::poll(TICK)? {
-            continue;
-        }
-        let Event::Key(key) = event::read()? else {
-            continue;
-        };
-        if key.kind != KeyEventKind::Press {
-            continue;
-        }
-        let asked = match screen.press(key) {
-            Press::Quit => return Ok(()),
-            Press::Nothing => continue,
-            Press::List => Asked::List(screen.request.clone()),
-            Press::Act(act) => Asked::Act(act),
-        };
-        let _ = ask.send(asked); // without a poller the loop ends above
-    }
-}
-
-/// Polls the servers each second, and does acts between, until the screen is gone.
-fn poll(
-    clients: &[(String, Client)],
-    mut request: TopRequest,
-    asked: &Receiver<Asked>,
-    show: &Sender<Found>,
-) {
-    loop {
-        if show
-            .send(Found::Board(Board::poll(clients, &request)))
-            .is_err()
-        {
-            return;
-        }
-        match asked.recv_timeout(POLL) {
-            Ok(Asked::List(new)) => request = new,
-            Ok(Asked::Act(act)) => {
-                if show.send(Found::Done(everywhere(clients, &act))).is_err() {
-                    return;
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-    }
-}
-
-/// Does an act at each server, also if one of them refuses it; returns what came of it.
-fn everywhere(clients: &[(String, Client)], act: &Act) -> String {
-    let mut said = String::new();
-    let mut failed = Vec::new();
-    for (server, client) in clients {
-        match act.run(client) {
-            Ok(done) => said = done,
-            Err(failure) if clients.len() == 1 => return failure.sentence(),
-            Err(failure) => failed.push(format!("{server}: {}", failure.sentence())),
-        }
-    }
-    match (clients.len(), failed.as_slice()) {
-        (0 | 1, _) => said,
-        (all, []) => format!("{said}, at {all} servers"),
-        (all, some) => format!(
-            "failed at {} of {all} servers: {}",
-            some.len(),
-            some.join("; ")
-        ),
-    }
 }
 
 impl Screen {
@@ -208,7 +80,7 @@ impl Screen {
         }
     }
 
-    fn show(&mut self, found: Found) {
+    pub(super) fn show(&mut self, found: Found) {
         match found {
             Found::Board(Ok(board)) => {
                 if self.board.answered.is_empty() {
@@ -216,7 +88,7 @@ impl Screen {
                 }
                 self.note(&board);
                 self.limit = self.limit.min(board.limits.len().saturating_sub(1));
-                self.board = board;
+                self.board = *board;
                 self.key = self.key.min(self.keys().len().saturating_sub(1));
             }
             Found::Board(Err(failure)) => self.message = failure.sentence(),
@@ -238,7 +110,7 @@ impl Screen {
         }
     }
 
-    fn press(&mut self, key: KeyEvent) -> Press {
+    pub(super) fn press(&mut self, key: KeyEvent) -> Press {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('c') {
             return Press::Quit;
@@ -360,7 +232,7 @@ impl Screen {
     }
 
     /// Returns the lines of a terminal of that size.
-    fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
+    pub(super) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
         let notes = self.board.notes.iter().take(MAX_NOTES);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::board::{Decided, ratio};
+use super::row::{Decided, ratio};
 
 /// Number of rates kept: a minute of them.
 const RATES: usize = 60;
@@ -60,8 +60,6 @@ impl Trend {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::float_cmp, reason = "whole numbers, which are exact")]
-
     use super::*;
 
     fn decided(server: &str, at_ms: u64, [all, denied]: [u64; 2]) -> Decided {

@@ -415,7 +415,7 @@ fn a_key_is_changed_at_each_server() {
     let mut command = format!("{} top", env!("CARGO_BIN_EXE_ratekeeper"));
     for (node, _) in &nodes {
         ask(node.http(), ("user", "mallory"), 9);
-        command += &format!(" --server {}", url(node));
+        command.extend([" --server ", &url(node)]);
     }
     let state = |node: &Service| {
         let found = Visitor::at(1).get(node.admin(), "/v1/keys/login?key=mallory");

@@ -190,7 +190,9 @@ mod tests {
 
     fn filled(requests: &[RecordedRequest]) -> PackedRequests {
         let mut packed = PackedRequests::default();
-        requests.iter().for_each(|request| packed.push(*request));
+        for request in requests {
+            packed.push(*request);
+        }
         packed
     }
 
