@@ -20,8 +20,8 @@ use crate::harness::in_process::{InProcess, NEW_YEAR};
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::staged::{Course, Scrape, staged};
 use crate::harness::visitor::{Caller, Visitor};
-use crate::mmdb;
 use crate::promtool::{monitoring, prove};
+use crate::{incidents, mmdb};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const DAY: u64 = 86_400;
@@ -227,9 +227,16 @@ const FAULTS: [(&str, Course, Stage); 28] = [
 ];
 
 /// The same with a Redis server, or with a cluster.
-const STORE_FAULTS: [(&str, StoreStage); 2] = [
-    ("RatekeeperStoreServerDown", without_a_server),
-    ("RatekeeperClocksDiffer", with_another_clock),
+const STORE_FAULTS: [(&str, Course, StoreStage); 3] = [
+    (
+        "RatekeeperStoreServerDown",
+        Course::GoesOn,
+        without_a_server,
+    ),
+    ("RatekeeperClocksDiffer", Course::GoesOn, with_another_clock),
+    ("RatekeeperStoreFlaps", Course::Flaps, || {
+        incidents::flap().map(|flap| flap.scrapes)
+    }),
 ];
 
 /// Traffic without a fault.
@@ -442,7 +449,7 @@ fn each_alert_fires_for_its_fault_in_a_service() {
         .filter_map(|alert| alert.split_whitespace().next())
         .collect();
     let each = FAULTS.iter().map(|(alert, ..)| *alert);
-    let staged_ones = each.chain(STORE_FAULTS.iter().map(|(alert, _)| *alert));
+    let staged_ones = each.chain(STORE_FAULTS.iter().map(|(alert, ..)| *alert));
     assert_eq!(alerts, staged_ones.collect(), "each alert has a fault");
 
     let mut tests = format!(
@@ -455,9 +462,9 @@ fn each_alert_fires_for_its_fault_in_a_service() {
         let (before, after) = stage();
         tests += &staged((alert, course), (&before, &after), alert);
     }
-    for (alert, stage) in STORE_FAULTS {
+    for (alert, course, stage) in STORE_FAULTS {
         if let Some((before, after)) = stage() {
-            tests += &staged((alert, Course::GoesOn), (&before, &after), alert);
+            tests += &staged((alert, course), (&before, &after), alert);
         }
     }
     let directory = tempfile::tempdir().expect("a directory of its own");

@@ -1,18 +1,23 @@
-//! Five incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! Six incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
 //! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ratekeeper_core::Nanos;
 use ratekeeper_server::{Door, Event};
 use serde_json::Value;
 
+use crate::harness::clock::poll;
 use crate::harness::in_process::InProcess;
-use crate::harness::staged::{Course, staged};
+use crate::harness::redis::Redis;
+use crate::harness::service::Service;
+use crate::harness::staged::{Course, Scrape, staged};
 use crate::harness::visitor::Visitor;
 use crate::promtool::{monitoring, prove};
 
+const PATIENCE: Duration = Duration::from_secs(30);
 const GUIDE: &str = include_str!("../../../../docs/guide/is-it-effective.md");
 
 const POLICY: &str = r#"
@@ -212,4 +217,72 @@ fn each_incident_is_found_in_each_view_alone() {
     let file = directory.path().join("incidents.yml");
     std::fs::write(&file, &tests).expect("it is writable");
     prove(&["test", "rules", &file.display().to_string()], "");
+}
+
+/// What the views show of a store that failed and returned twice.
+pub(crate) struct Flap {
+    dashboard: Value,
+    notes: Value,
+    /// Before, and while it fails.
+    pub(crate) scrapes: (Scrape, Scrape),
+}
+
+/// Lets a store fail and return twice; `None` if it is not installed.
+pub(crate) fn flap() -> Option<Flap> {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let mut redis = Redis::start(dir.path())?;
+    let store = format!(
+        "[store.redis]\nurl = \"{}\"\ndeadline = \"5s\"\n",
+        redis.url()
+    );
+    let path = dir.path().join("policy.toml");
+    std::fs::write(&path, POLICY.replace("STORE", &store)).expect("it is writable");
+    let service = Service::start(dir.path(), &path);
+    let body = r#"{"attributes":{"user":"ada"}}"#;
+    let await_fallback = |active: bool| {
+        let series = r#"ratekeeper_fallback_active{store="redis"}"#;
+        let seen = poll("the state of the store", PATIENCE, || {
+            Visitor::at(2).post_json(service.http(), "/v1/check", body);
+            ((service.metric(series) > 0.0) == active).then_some(())
+        });
+        seen.unwrap_or_else(|error| panic!("{error}"));
+    };
+    let get = |target: &str| Visitor::at(1).get(service.admin(), target).body;
+    await_fallback(false);
+    let before = Scrape::read(&get("/metrics"));
+    redis.crash();
+    await_fallback(true);
+    let after = Scrape::read(&get("/metrics"));
+    redis.restart();
+    await_fallback(false);
+    redis.crash();
+    await_fallback(true);
+    redis.restart();
+    await_fallback(false);
+    let parsed = |target: &str| serde_json::from_str::<Value>(&get(target)).expect("JSON");
+    Some(Flap {
+        dashboard: parsed("/v1/dashboard"),
+        notes: parsed("/v1/top")["notes"].clone(),
+        scrapes: (before, after),
+    })
+}
+
+/// Prometheus sees it in `faults`.
+#[test]
+fn a_store_that_flaps_is_found_in_each_view() {
+    let Some(flap) = flap() else { return };
+    let changes = flap.dashboard["changes"].as_array().expect("a list");
+    let count = |list: &[Value], words: &str| {
+        let texts = list.iter().map(|it| it["text"].as_str().or(it.as_str()));
+        let texts = texts.filter(|text| text.is_some_and(|text| text.contains(words)));
+        texts.count()
+    };
+    assert_eq!(count(changes, "store down"), 2, "{changes:#?}");
+    assert_eq!(count(changes, "store back"), 2, "{changes:#?}");
+    let notes = flap.notes.as_array().expect("a list");
+    assert_eq!(count(notes, "store down"), 2, "{notes:#?}");
+    let row = GUIDE
+        .lines()
+        .find(|line| line.starts_with("| a store that flaps |"));
+    assert!(row.is_some_and(|row| row.contains("[RatekeeperStoreFlaps]")));
 }

@@ -1,7 +1,7 @@
 //! Metrics and events sent by `ratekeeper run`: OTLP to a receiver that decodes with the classes of
 //! the standard, and statsd to the daemon of that name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -467,6 +467,12 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     let log = service.process.log();
     assert!(wanted.iter().all(|event| has(&log, event)), "{log}");
     check_log(&log);
+    let lines = log.lines().map(serde_json::from_str::<Value>);
+    let denials = lines.filter_map(Result::ok);
+    let denials = denials.filter(|line| line["event"] == "decision.shadow_denied");
+    let shown: BTreeSet<_> = denials.map(|line| line["path"].to_string()).collect();
+    let expected = ["null", "\"/login\""].map(str::to_owned);
+    assert_eq!(shown, expected.into(), "with `log_requests` only: {log}");
 
     let dead = format!("[store.redis]\nurl = \"redis://127.0.0.1:1\"\n{LIMIT}");
     let path = written(dir, &dead);

@@ -18,7 +18,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use ratekeeper::Clock;
-use ratekeeper_policy::{Policy, Rule};
+use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
@@ -166,6 +166,7 @@ fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "held": shared.hold.standing().now,
         "times": times(shared),
         "memory": memory(shared),
+        "signals": signals(shared, &policy),
         "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
         "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
@@ -227,6 +228,17 @@ fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "queue": shared.metrics.queue_waits().buckets,
         "store": store,
     })
+}
+
+/// Returns the levels of the signals of elastic limits, in percent; `null` if none is known.
+fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
+    let now = shared.keeper.clock().now();
+    let now = WallTime::new(shared.keeper.wall_origin(), now);
+    let levels = policy.signals().map(|signal| {
+        let percent = signal.level(now).map(|ppm| f64::from(ppm) / 10_000.0);
+        (signal.name().to_owned(), json!(percent))
+    });
+    levels.collect::<serde_json::Map<_, _>>().into()
 }
 
 fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {

@@ -84,6 +84,8 @@ impl Scrape {
 pub(crate) enum Course {
     /// `before` for five minutes, then the change to `after` in each of 60 minutes.
     GoesOn,
+    /// `before` and `after` in turn.
+    Flaps,
     /// The change to `after` in each of 60 minutes, then nothing for a day.
     Ends,
 }
@@ -118,6 +120,7 @@ pub(crate) fn staged(
         let values = match course {
             Course::GoesOn if is_gauge => format!("{first}x4 {last}x60"),
             Course::GoesOn => format!("{first}x4 {first}+{step:.9}x60"),
+            Course::Flaps => format!("{first} {last} ").repeat(30),
             Course::Ends if is_gauge => format!("{last}x1510"),
             Course::Ends => format!(
                 "{first}+{step:.9}x60 {:.9}x1450",
@@ -136,7 +139,7 @@ pub(crate) fn staged(
         fires => format!(r#",alertname="{fires}""#),
     };
     let at = match course {
-        Course::GoesOn => "50m",
+        Course::GoesOn | Course::Flaps => "50m",
         Course::Ends => "1d40m",
     };
     let query = format!(r#"group by (alertname) (ALERTS{{alertstate="firing"{only}}})"#);

@@ -108,7 +108,7 @@ function moment(seconds) {
 }
 
 /** Returns the rows of the panel of the service: what it has, and nothing that it does not use. */
-function serviceRows({ store, held, memory, reports, limits }) {
+function serviceRows({ store, held, memory, reports, signals, limits }) {
   const mib = (bytes) => `${number(bytes / 2 ** 20)} MiB`;
   const list = [["Counters in memory", `${number(memory.keys)} keys, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
     + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
@@ -123,6 +123,11 @@ function serviceRows({ store, held, memory, reports, limits }) {
   const lending = limits.filter((limit) => limit.in_use !== undefined);
   const total = (field) => lending.reduce((all, limit) => all + limit[field], 0);
   if (lending.length) list.push(["Permits on loan", `${number(total("in_use"))} in use; ${number(total("expired"))} were not given back`]);
+  const levels = Object.entries(signals);
+  if (levels.length) {
+    const level = ([name, percent]) => `${name} ${percent === null ? "unknown" : `${number(percent)} %`}`;
+    list.push(["Signals", levels.map(level).join(", ")]);
+  }
   const told = Object.entries(reports).filter(([, count]) => count);
   if (told.length) list.push(["Reports of results", told.map(([result, count]) => `${number(count)} ${result}`).join(", ")]);
   return list;
