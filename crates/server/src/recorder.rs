@@ -115,8 +115,10 @@ impl Recorder {
             ring.forget(now);
             ring.clone()
         });
+        let mut requests = Vec::with_capacity(ring.requests.count());
+        requests.extend(ring.requests.iter());
         Some(Recorded {
-            requests: ring.requests.iter().collect(),
+            requests,
             since: ring.since.unwrap_or(now).max(now - SPAN),
             halvings: ring.halvings,
         })
