@@ -1,7 +1,7 @@
-//! Watch: cost of what the service keeps about its decisions: top keys, and the recorder.
+//! Watch: cost of what the service keeps about its decisions: top keys, recorder, history.
 //!
 //! ```text
-//!   decision in process                 with top keys, with the recorder, with both
+//!   decision in process                 alone, and with top keys and recorder
 //!   difference / server time of a check = share of the decision path
 //!   1,000,000 keys, Zipf(1.0)           each entry of the top list beside an exact count
 //! ```
@@ -83,58 +83,42 @@ pub(crate) fn run(effort: Effort) {
 
 const DECISION: &str = "decision";
 
-/// Measures a decision with each watcher, and with both.
+/// Measures a decision alone, and with what the service keeps about it.
 fn costs<'n>(effort: Effort, limit: &str, user: impl Fn(u64) -> &'n str) -> Vec<Measured> {
-    let made = || {
-        let keeper = keeper(limit);
-        let watchers = Watchers::new(&keeper.policy());
-        (keeper, watchers)
-    };
-    let [alone, counted, recorded, both] = [made(), made(), made(), made()];
-    let ask = |(keeper, _): &(Watched, Watchers), number| check(keeper, user(number));
+    let [alone, watched] = [keeper(limit), keeper(limit)];
+    let watchers = Watchers::new(&watched.policy());
     let mut contenders = [
-        Contender::new(DECISION, |n| ask(&alone, n)),
-        Contender::new("decision, top keys", |n| {
-            let answer = ask(&counted, n);
-            counted.1.count(&answer);
-            answer
-        }),
-        Contender::new("decision, recorder", |n| {
-            let answer = ask(&recorded, n);
-            recorded.1.record(&answer);
-            answer
-        }),
-        Contender::new("decision, both", |n| {
-            let answer = ask(&both, n);
-            both.1.record(&answer);
-            both.1.count(&answer);
+        Contender::new(DECISION, |n| check(&alone, user(n))),
+        Contender::new("decision, watched", |n| {
+            let answer = check(&watched, user(n));
+            watchers.note(&answer);
             answer
         }),
     ];
     measure(effort.rounds, &mut contenders)
 }
 
-/// Prints the difference of both watchers to none as shares of the two decision paths.
+/// Prints the difference as shares of the two decision paths.
 fn share(rows: &[Measured], path_micros: Option<f64>) {
-    let [alone, .., both] = rows else {
+    let [alone, watched] = rows else {
         return;
     };
-    let more = both.cpu - alone.cpu;
+    let more = watched.cpu - alone.cpu;
     let of_decision = 100.0 * more / alone.cpu;
     report::line(&format!(
-        "both: {more:.0} ns of CPU, {of_decision:.0} % of a decision in process"
+        "watching: {more:.0} ns of CPU, {of_decision:.0} % of a decision in process"
     ));
     if let Some(micros) = path_micros {
         let percent = 100.0 * more / (micros * 1_000.0 - more);
         let stands = if percent <= GOAL.0 { "met" } else { "missed" };
         report::line(&format!(
-            "      {percent:.1} % of an HTTP check without them, goal {} %: {stands}",
+            "          {percent:.1} % of an HTTP check without it, goal {} %: {stands}",
             GOAL.0
         ));
     }
 }
 
-/// Returns the processor time of the service for an HTTP check, in microseconds, both watchers
+/// Returns the processor time of the service for an HTTP check, in microseconds, watching
 /// included; `None` if `wrk` is not installed.
 fn check_micros(effort: Effort) -> Option<f64> {
     let Some(wrk) = Wrk::find() else {
@@ -172,8 +156,7 @@ fn errors(names: &[String], zipf: &[u32]) {
     let mut exact: HashMap<Vec<u8>, u64> = HashMap::new();
     for number in 0..COUNTED {
         let answer = check(&keeper, &names[pick(zipf, number)]);
-        watchers.record(&answer);
-        watchers.count(&answer);
+        watchers.note(&answer);
         let outcome = answer.outcomes().next().expect("one limit applies");
         *exact.entry(outcome.key.as_bytes().to_vec()).or_default() += 1;
     }
@@ -202,16 +185,14 @@ fn errors(names: &[String], zipf: &[u32]) {
     report::line(&format!(
         "memory, this limit: top keys {top:.2} MiB, records {records:.2} MiB"
     ));
-    let [top, records] = Watchers::MAX_BYTES;
-    let stands = if top + records <= GOAL.1 {
-        "met"
-    } else {
-        "missed"
-    };
+    let most = Watchers::MAX_BYTES;
+    let sum = most.iter().sum::<usize>();
+    let stands = if sum <= GOAL.1 { "met" } else { "missed" };
+    let [top, records, history] = most.map(mib);
     report::line(&format!(
-        "memory, all limits, at most: {:.0} + {:.0} MiB, goal {:.0} MiB: {stands}",
-        mib(top),
-        mib(records),
+        "memory, all limits, at most: top keys {top:.1} + records {records:.1} + history \
+         {history:.1} = {:.1} MiB, goal {:.0} MiB: {stands}",
+        mib(sum),
         mib(GOAL.1)
     ));
     assert_eq!(outside, 0, "a printed bound does not hold");

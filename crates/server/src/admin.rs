@@ -33,7 +33,7 @@ use crate::Trigger;
 use crate::context::ServiceContext;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
-use crate::doors::{self, AccessAct};
+use crate::doors::{self, AccessAct, WriteCall};
 use crate::listener::{Caller, Handle, Reply};
 use crate::reload::Reloaded;
 
@@ -49,25 +49,41 @@ pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 impl<C: Clock + 'static> Handle for AdminDoor<C> {
     type Body = Reply;
 
-    async fn handle(&self, _caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
-        let answered = answer(&self.0, request).await;
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
+        let answered = answer(&self.0, caller, request).await;
         answered.unwrap_or_else(|problem| problem.response())
     }
 }
 
 async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
+    caller: Caller<'_>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
     doors::one_host(&request)?;
     let path = request.uri().path();
-    let query = request.uri().query().unwrap_or_default();
     if let Some(file) = dashboard::file(path) {
         return get(&request).map(|()| file);
     }
+    let act = act(&request);
     if !matches!(path, "/healthz" | "/readyz") {
-        shared.access.admin(act(&request), request.headers())?;
+        shared.access.admin(act, request.headers())?;
     }
+    let call = (act == AccessAct::Write).then(|| WriteCall::new(caller, &request));
+    let answered = routed(shared, request).await;
+    if let Some(call) = call {
+        call.log(&answered);
+    }
+    answered
+}
+
+/// Answers a call that was let in.
+async fn routed<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Problem> {
+    let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
     match path {
         "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
         "/readyz" => get(&request).map(|()| readiness(shared.ready())),

@@ -12,7 +12,7 @@ use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, state, store, tls, top_keys, wall_clock};
+use crate::{alerts, history, machine_load, memory, state, store, tls, wall_clock, watching};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
     let kept = again();
     keep(shared, "top keys", move || {
-        top_keys::sweep(Arc::clone(&kept))
+        watching::sweep(Arc::clone(&kept))
     });
     let kept = again();
     keep(shared, "history", move || {

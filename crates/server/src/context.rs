@@ -22,18 +22,17 @@ use crate::event::Sink;
 use crate::history::History;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
-use crate::recorder::Recorder;
 use crate::regular_file::FileReader;
 use crate::state::StateFolder;
-use crate::top_keys::{KeyReveal, TopKeys};
+use crate::top_keys::KeyReveal;
+use crate::watching::Watchers;
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext<C> {
     pub(crate) keeper: Arc<Keeper<AnyStore, C>>,
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
-    pub(crate) top_keys: TopKeys,
-    pub(crate) recorder: Recorder,
+    pub(crate) watchers: Watchers,
     /// Held while records are decided again: one call at a time.
     pub(crate) whatif: tokio::sync::Mutex<()>,
     pub(crate) history: History,
@@ -82,10 +81,7 @@ impl<C: Clock> ServiceContext<C> {
         let now = origin.unix_nanos(keeper.clock().now());
         metrics.install(&keeper.policy(), now / NANOS);
         alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
-        let top_keys = TopKeys::default();
-        top_keys.install(&keeper.policy());
-        let recorder = Recorder::default();
-        recorder.install(&keeper.policy());
+        let watchers = Watchers::new(&keeper.policy());
         let keeper = Arc::new(keeper);
         let changes = Arc::<Changes>::default();
         let sink = changes.listening(sink, Arc::clone(&keeper));
@@ -93,8 +89,7 @@ impl<C: Clock> ServiceContext<C> {
             keeper,
             metrics,
             alerts,
-            top_keys,
-            recorder,
+            watchers,
             whatif: tokio::sync::Mutex::default(),
             history: History::default(),
             state,
@@ -151,8 +146,7 @@ impl<C: Clock> ServiceContext<C> {
         let took = now.since(answer.decided_at());
         self.metrics.record(protocol, answer, took);
         self.alerts.note(answer);
-        self.recorder.note(answer);
-        self.top_keys.note(answer, |denial, limit| {
+        self.watchers.note_and_log(answer, |denial, limit| {
             let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
             let asked = (answer, request);
             self.denial_log.log(asked, (denial, limit), reveal);

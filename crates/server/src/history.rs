@@ -31,6 +31,8 @@ const MINUTES: usize = 24 * 60;
 /// Memory of the history of one limit.
 const LIMIT_BYTES: usize = (SECONDS + MINUTES) * size_of::<Cell>();
 const _: () = assert!(LIMIT_BYTES == 18_000, "stated in docs/guide/dashboard.md");
+/// Maximum memory, with the history of the service itself.
+pub(crate) const MAX_BYTES: usize = (MAX_LIMITS + 1) * LIMIT_BYTES;
 /// How often the counters are read.
 const TICK: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,7 @@
 //! Recorder: the requests of the last hour under each limit, for `GET /v1/whatif`.
 //!
 //! ```text
-//!   decision --note--> ring of its limit:  | key's hash 8 | time 4 | cost 4 | ..   an hour at most
+//!   decision --note--> ring of its limit:  | key, time, cost: 8 bytes | ..   an hour at most
 //!                                 full: every second key is left out, from then on and before
 //! ```
 //!
@@ -10,61 +10,48 @@
 //!   can be decided again exactly. With too few keys to leave out half of them, the oldest
 //!   requests are left out instead.
 //! * Memory: [`TOTAL_BYTES`] for all limits, of which the first [`MAX_LIMITS`] have equal shares.
-//!   A note takes one lock for some nanoseconds; the pass over a full ring takes it once for each
-//!   halving.
+//!   A note of a sampled key takes one lock for some nanoseconds; the pass over a full ring takes
+//!   it once for each halving.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasher as _;
+mod packed;
+
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
-use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{LimitId, Nanos, Time};
+use ratekeeper::Outcome;
+use ratekeeper_core::{LimitId, Nanos, Permits, Time};
 use ratekeeper_policy::{KeyPart, Policy};
 
+use self::packed::PackedRequests;
+pub(crate) use self::packed::RecordedRequest;
+
 /// Memory of all records.
-const TOTAL_BYTES: usize = 8 << 20;
+const TOTAL_BYTES: usize = 7 << 19;
 /// Number of limits, the first of the policy, with a record.
 const MAX_LIMITS: usize = 256;
-/// Maximum number of records of one limit: they are decided again within a fraction of a second.
-const MAX_RECORDS: usize = 1 << 17;
+/// Maximum number of words of one limit: its requests are decided again within a fraction of a
+/// second.
+const MAX_WORDS: usize = 1 << 17;
 /// Maximum age of a record.
 const SPAN: Nanos = Nanos::from_secs(3_600);
 /// Keys are left out as long as at least so many stay.
 const MIN_KEYS: usize = 64;
-
-/// A request of one key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RecordedRequest {
-    /// Hash of its key.
-    pub(crate) key: u64,
-    /// Microseconds on the clock, modulo 2^32: more than an hour.
-    at_micros: u32,
-    /// Its cost, or the largest number.
-    pub(crate) cost: u32,
-}
-const _: () = assert!(size_of::<RecordedRequest>() == 16, "stated in the guide");
-
-impl RecordedRequest {
-    /// Returns the time of the request; `now` is at most an hour later.
-    pub(crate) fn at(self, now: Time) -> Time {
-        now - Nanos::from_micros(age_micros(self, now))
-    }
-}
 
 /// Records of all limits.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// By [`LimitId`].
     limits: ArcSwap<Vec<Option<Arc<LimitRecord>>>>,
-    hasher: RandomState,
 }
 
 #[derive(Debug)]
 struct LimitRecord {
     key: Vec<KeyPart>,
+    /// Copy of [`Ring::halvings`], so that a key that is left out needs no lock.
+    halvings: AtomicU32,
     ring: Mutex<Ring>,
 }
 
@@ -86,7 +73,7 @@ impl Recorder {
     pub(crate) fn install(&self, policy: &Policy) {
         let old = self.limits.load();
         let limits = policy.rules.len().clamp(1, MAX_LIMITS).next_power_of_two();
-        let most = TOTAL_BYTES / size_of::<RecordedRequest>() / limits;
+        let most = TOTAL_BYTES / packed::WORD_BYTES / limits;
         let mut records = Vec::new();
         for rule in policy.rules.iter().take(MAX_LIMITS) {
             let index = rule.limit.id.index();
@@ -98,32 +85,25 @@ impl Recorder {
             let record = kept.cloned().unwrap_or_else(|| {
                 Arc::new(LimitRecord {
                     key: rule.key.clone(),
+                    halvings: AtomicU32::default(),
                     ring: Mutex::default(),
                 })
             });
-            record.ring.lock().resize(most.min(MAX_RECORDS));
+            record.change(|ring| ring.resize(most.min(MAX_WORDS)));
             records[index] = Some(record);
         }
         self.limits.store(Arc::new(records));
     }
 
-    /// Notes the request of an answer under each limit whose number decides about it.
-    pub(crate) fn note(&self, answer: &Answer) {
+    /// Notes a request under a limit that alone decides about it; `hash` is that of its key.
+    pub(crate) fn note(&self, outcome: &Outcome<'_>, (hash, at): (u64, Time)) {
+        let own_numbers = outcome.variant.is_none() && outcome.numbers.is_none();
+        if !own_numbers || outcome.key_missing || outcome.cost == Permits::ZERO {
+            return;
+        }
         let limits = self.limits.load();
-        let refusing = answer.outcomes().filter(Outcome::refuses).count();
-        for outcome in answer.outcomes() {
-            let others = refusing - usize::from(outcome.refuses());
-            let own_numbers = outcome.variant.is_none() && outcome.numbers.is_none();
-            let cost = outcome.cost.get();
-            if others > 0 || !own_numbers || !outcome.is_asked || outcome.key_missing || cost == 0 {
-                continue;
-            }
-            let record = limits.get(outcome.rule.limit.id.index());
-            if let Some(Some(record)) = record {
-                let key = self.hasher.hash_one(outcome.key.as_bytes());
-                let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-                record.ring.lock().push(key, cost, answer.decided_at());
-            }
+        if let Some(Some(record)) = limits.get(outcome.rule.limit.id.index()) {
+            record.note(RecordedRequest::new(hash, at, outcome.cost));
         }
     }
 
@@ -131,10 +111,14 @@ impl Recorder {
     pub(crate) fn recorded(&self, limit: LimitId, now: Time) -> Option<Recorded> {
         let limits = self.limits.load_full();
         let record = limits.get(limit.index())?.as_ref()?;
-        let mut ring = record.ring.lock();
-        ring.forget(now);
+        let ring = record.change(|ring| {
+            ring.forget(now);
+            ring.clone()
+        });
+        let mut requests = Vec::with_capacity(ring.requests.count());
+        requests.extend(ring.requests.iter());
         Some(Recorded {
-            requests: ring.requests.iter().copied().collect(),
+            requests,
             since: ring.since.unwrap_or(now).max(now - SPAN),
             halvings: ring.halvings,
         })
@@ -144,79 +128,86 @@ impl Recorder {
     pub(crate) fn bytes(&self) -> usize {
         let limits = self.limits.load_full();
         let each = limits.iter().flatten();
-        let requests: usize = each.map(|it| it.ring.lock().requests.capacity()).sum();
-        requests * size_of::<RecordedRequest>()
+        each.map(|record| record.ring.lock().requests.bytes()).sum()
     }
 
     /// Forgets old records, and gives their memory back, of limits that decide no more.
     pub(crate) fn sweep(&self, now: Time) {
         for record in self.limits.load_full().iter().flatten() {
-            let mut ring = record.ring.lock();
-            ring.forget(now);
-            let used = ring.requests.len();
-            if used < ring.requests.capacity() / 4 {
-                ring.requests.shrink_to(used * 2);
-            }
+            record.change(|ring| {
+                ring.forget(now);
+                ring.requests.shrink();
+            });
         }
     }
 }
 
+impl LimitRecord {
+    fn note(&self, request: RecordedRequest) {
+        if is_sampled(request.key, self.halvings.load(Ordering::Relaxed)) {
+            self.change(|ring| ring.push(request));
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Ring) -> T) -> T {
+        let mut ring = self.ring.lock();
+        let changed = change(&mut ring);
+        self.halvings.store(ring.halvings, Ordering::Relaxed);
+        changed
+    }
+}
+
 /// The record of one limit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ring {
-    requests: VecDeque<RecordedRequest>,
-    /// Maximum number of requests.
+    requests: PackedRequests,
+    /// Maximum number of words.
     most: usize,
     /// Start of the record; `None` while it is empty.
     since: Option<Time>,
-    /// The latest time noted.
-    latest: Time,
     /// Keys are recorded if so many of the upper bits of their hash are 0.
     halvings: u32,
 }
 
 impl Ring {
-    fn push(&mut self, key: u64, cost: u32, at: Time) {
-        self.forget(at);
-        self.since.get_or_insert(at);
-        self.latest = self.latest.max(at);
-        if !is_sampled(key, self.halvings) {
-            return;
+    fn push(&mut self, request: RecordedRequest) {
+        if !self.requests.has_room(self.most) {
+            self.forget(request.at);
         }
-        if self.requests.len() >= self.most && !self.make_room(at, key) {
-            return;
+        self.make_room();
+        if is_sampled(request.key, self.halvings) {
+            self.since.get_or_insert(request.at);
+            self.requests.push(request);
         }
-        self.requests.push_back(RecordedRequest {
-            key,
-            at_micros: micros(at),
-            cost,
-        });
     }
 
     fn resize(&mut self, most: usize) {
         self.most = most;
-        while self.requests.len() > most && self.make_room(self.latest, 0) {}
+        self.make_room();
         self.requests.shrink_to(most);
     }
 
     /// Drops requests that are older than an hour. Without any, all keys are recorded again.
     fn forget(&mut self, now: Time) {
-        if now.since(self.latest) >= SPAN {
-            self.requests.clear(); // their times may have wrapped
+        let is_old = |first: RecordedRequest| now.since(first.at) >= SPAN;
+        while self.requests.first().is_some_and(is_old) {
+            self.requests.pop();
         }
-        let is_old = |request: &RecordedRequest| age_micros(*request, now) >= SPAN_MICROS;
-        while self.requests.front().is_some_and(is_old) {
-            self.requests.pop_front();
-        }
-        if self.requests.is_empty() && self.since.is_some_and(|since| now.since(since) >= SPAN) {
+        let is_empty = self.requests.count() == 0;
+        if is_empty && self.since.is_some_and(|since| now.since(since) >= SPAN) {
             self.since = None;
             self.halvings = 0;
         }
     }
 
-    /// Leaves out every second key, or the older half if few keys would stay. Returns true if `key`
-    /// is still recorded.
-    fn make_room(&mut self, now: Time, key: u64) -> bool {
+    fn make_room(&mut self) {
+        while self.requests.count() > 0 && !self.requests.has_room(self.most) {
+            self.leave_out();
+        }
+    }
+
+    /// Leaves out every second key, or the older half if few keys would stay.
+    fn leave_out(&mut self) {
         let halvings = self.halvings + 1;
         let mut stays = HashSet::with_capacity(MIN_KEYS);
         let keys = self.requests.iter().map(|request| request.key);
@@ -225,15 +216,13 @@ impl Ring {
             .any(|key| stays.insert(key) && stays.len() == MIN_KEYS);
         if enough {
             self.halvings = halvings;
-            self.requests
-                .retain(|request| is_sampled(request.key, halvings));
-        } else {
-            let half = self.requests.len().div_ceil(2);
-            self.requests.drain(..half);
-            let first = self.requests.front();
-            self.since = Some(first.map_or(now, |first| first.at(now)));
+            self.requests.retain(|key| is_sampled(key, halvings));
+            return;
         }
-        is_sampled(key, self.halvings)
+        for _ in 0..self.requests.count().div_ceil(2) {
+            self.requests.pop();
+        }
+        self.since = self.requests.first().map(|first| first.at);
     }
 }
 
@@ -241,23 +230,6 @@ impl Ring {
 const fn is_sampled(key: u64, halvings: u32) -> bool {
     key.leading_zeros() >= halvings
 }
-
-const SPAN_MICROS: u64 = SPAN.as_nanos() / 1_000;
-
-#[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-const fn micros(at: Time) -> u32 {
-    (at.as_nanos() / 1_000) as u32
-}
-
-/// Returns the age of a request; 0 if another thread has noted it with a later time.
-fn age_micros(request: RecordedRequest, now: Time) -> u64 {
-    let age = micros(now).wrapping_sub(request.at_micros);
-    let is_later = age > u32::MAX - LATER_MICROS;
-    if is_later { 0 } else { age.into() }
-}
-
-/// Maximum time by which a request may be noted ahead of another one.
-const LATER_MICROS: u32 = 60_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +246,10 @@ mod tests {
         Time::ZERO + Nanos::from_secs(count)
     }
 
+    fn request(hash: u64, at: Time) -> RecordedRequest {
+        RecordedRequest::new(hash, at, Permits::ONE)
+    }
+
     /// Hashes of keys, spread like those of a hasher.
     fn hash(key: u64) -> u64 {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -281,49 +257,78 @@ mod tests {
 
     #[test]
     fn a_sampled_key_is_recorded_whole() {
-        let mut ring = ring(4_000);
+        let record = LimitRecord {
+            key: Vec::new(),
+            halvings: AtomicU32::default(),
+            ring: Mutex::new(ring(4_096)),
+        };
         let mut noted = Vec::new();
         for number in 0..40_000_u64 {
-            let (key, at) = (hash(number % 3_000), Time::from_nanos(number * 10_000_000));
-            ring.push(key, 2, at);
-            noted.push((key, at));
+            let at = Time::from_nanos(number * 10_000_000);
+            let cost = Permits::new(if number % 100 == 0 { 1 << 40 } else { 2 });
+            let request = RecordedRequest::new(hash(number % 3_000), at, cost);
+            record.note(request);
+            noted.push(request);
         }
+        let ring = record.ring.lock();
         assert!((3..=5).contains(&ring.halvings), "{}", ring.halvings);
-        noted.retain(|(key, _)| is_sampled(*key, ring.halvings));
-        let (_, now) = noted[noted.len() - 1];
-        let found = ring.requests.iter().map(|it| (it.key, it.at(now)));
-        assert_eq!(found.collect::<Vec<_>>(), noted);
+        assert_eq!(record.halvings.load(Ordering::Relaxed), ring.halvings);
+        noted.retain(|request| is_sampled(request.key, ring.halvings));
+        assert_eq!(ring.requests.iter().collect::<Vec<_>>(), noted);
         assert_eq!(ring.since, Some(Time::ZERO));
-        assert!(ring.requests.capacity() * 16 <= 4_096 * 16);
+        assert_eq!(ring.requests.bytes(), 4_096 * 8);
     }
 
     #[test]
     fn one_busy_key_is_recorded_for_a_shorter_time() {
         let mut ring = ring(1_000);
         for second in 0..3_000 {
-            ring.push(u64::MAX, 1, seconds(second));
+            ring.push(request(u64::MAX, seconds(second)));
         }
         assert_eq!(ring.halvings, 0);
-        assert!((500..=1_000).contains(&ring.requests.len()));
-        let first = ring.requests[0].at(seconds(2_999));
-        assert_eq!(ring.since, Some(first));
+        assert!((400..=1_000).contains(&ring.requests.count()));
+        let first = ring.requests.first().unwrap();
+        assert_eq!(ring.since, Some(first.at));
+    }
+
+    /// Half of the keys have their upper bit set, but few of the requests.
+    #[test]
+    fn memory_is_bounded_if_the_busy_keys_stay() {
+        let mut ring = ring(1_024);
+        for number in 0..9_000_u64 {
+            let busy = (number % 64) / 2;
+            let key = if number % 50 == 0 { hash(number) } else { busy };
+            ring.push(request(key, seconds(number / 9)));
+            assert!(ring.requests.bytes() <= 1_024 * 8, "{number}");
+        }
     }
 
     #[test]
     fn an_hour_is_kept() {
         let mut ring = ring(100_000);
         for second in 0..10_000 {
-            ring.push(hash(second), 1, seconds(second));
+            ring.push(request(hash(second), seconds(second)));
         }
-        assert_eq!(ring.requests.len(), 3_600);
+        ring.forget(seconds(9_999));
+        assert_eq!(ring.requests.count(), 3_600);
         let late = seconds(20_000);
         ring.forget(late);
-        assert_eq!((ring.requests.len(), ring.since), (0, None));
+        assert_eq!((ring.requests.count(), ring.since), (0, None));
         // A later thread may note first.
-        ring.push(1, 1, late + Nanos::SECOND);
-        ring.push(2, 1, late);
-        assert_eq!(ring.requests.len(), 2);
-        ring.resize(1);
-        assert_eq!(ring.requests.len(), 1);
+        ring.push(request(1, late + Nanos::SECOND));
+        ring.push(request(2, late));
+        assert_eq!(ring.requests.count(), 2);
+        ring.resize(6);
+        assert_eq!(ring.requests.count(), 1);
+    }
+
+    /// Old requests make room for new ones, so that no key is left out.
+    #[test]
+    fn a_full_ring_forgets_first() {
+        let mut ring = ring(4_096);
+        for number in 0..100_000_u64 {
+            ring.push(request(hash(number), seconds(number)));
+        }
+        assert_eq!(ring.halvings, 0);
     }
 }

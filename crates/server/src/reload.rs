@@ -283,8 +283,7 @@ impl<C: Clock> ServiceContext<C> {
         let policy = self.keeper.policy();
         self.metrics.install(&policy, self.unix_seconds());
         self.alerts.install(&policy, |notice| self.report(notice));
-        self.top_keys.install(&policy);
-        self.recorder.install(&policy);
+        self.watchers.install(&policy);
         self.metrics.reload_applied(ConfigSource::Policy);
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {

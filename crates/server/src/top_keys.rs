@@ -6,7 +6,7 @@
 //!
 //! * Each process counts its own decisions, whatever the store.
 //! * Counts are kept for each limit in [`limit::PARTS`] parts of [`sketch::COUNTERS`] counters.
-//!   A decision takes the lock of its part for some searches of 256 bytes, and waits for no I/O.
+//!   A decision takes the lock of its part for some searches of 128 bytes, and waits for no I/O.
 //!   It allocates when a key gets a counter, and nothing for a key that has one.
 //! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones,
 //!   over all limits. It is taken as keys come and given back as windows end. What finds no room is
@@ -19,16 +19,12 @@ mod limit;
 mod reveal;
 mod sketch;
 
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use foldhash::quality::RandomState;
-use ratekeeper::{Answer, Clock, Outcome};
+use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Time, Verdict};
 use ratekeeper_policy::Policy;
-use tokio::time::{MissedTickBehavior, interval};
 
 use self::budget::ByteBudget;
 pub(crate) use self::distinct::ERROR_PERCENT;
@@ -37,24 +33,19 @@ pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
 pub(crate) use self::sketch::Estimate;
 use self::sketch::HashedKey;
-use crate::context::ServiceContext;
 use crate::denial_log::{LimitLog, LoggedDenial};
 use crate::metrics::Counter;
 
 /// Memory for the counts of all requests.
-const REQUEST_BYTES: usize = 6 << 20;
+const REQUEST_BYTES: usize = 9 << 19;
 /// Memory for the counts of refused requests.
-const DENIED_BYTES: usize = 10 << 20;
-/// How often ended periods are dropped.
-const SWEEP: Duration = Duration::from_secs(30);
+const DENIED_BYTES: usize = 15 << 19;
 
 /// The counted keys of all limits.
 #[derive(Debug)]
 pub(crate) struct TopKeys {
     /// By [`LimitId`].
     limits: ArcSwap<Vec<Arc<LimitPlace>>>,
-    /// Seeded for this process, so that no client can aim at the counter of another.
-    hasher: RandomState,
     budgets: Budgets,
 }
 
@@ -85,7 +76,6 @@ impl TopKeys {
     fn with_bytes(requests: usize, denied: usize) -> Self {
         Self {
             limits: ArcSwap::default(),
-            hasher: RandomState::default(),
             budgets: Budgets {
                 requests: Arc::new(ByteBudget::new(requests)),
                 denied: Arc::new(ByteBudget::new(denied)),
@@ -113,20 +103,26 @@ impl TopKeys {
         self.limits.store(Arc::new(places));
     }
 
-    /// Notes the decisions of an answer; `log` receives the denials, also those of limits that another
-    /// let pass.
-    pub(crate) fn note(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
+    /// Notes a decision of an answer; `hash` is that of its key. `log` receives a denial, also of
+    /// a limit that another let pass.
+    pub(crate) fn note(
+        &self,
+        (answer, outcome): (&Answer, &Outcome<'_>),
+        hash: u64,
+        log: impl Fn(LoggedDenial<'_>, &LimitLog),
+    ) {
         let limits = self.limits.load();
-        for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
-            let Some(place) = limits.get(outcome.rule.limit.id.index()) else {
-                continue;
-            };
-            let denies = outcome.refuses() || outcome.shadow_denies();
-            let count = self.count(place, &outcome, (denies, answer.decided_at()));
-            if denies || outcome.covered_by.is_some() && answer.allowed() {
-                let outcome = &outcome;
-                log(LoggedDenial { outcome, count }, &place.log);
-            }
+        let Some(place) = limits.get(outcome.rule.limit.id.index()) else {
+            return;
+        };
+        let denies = outcome.refuses() || outcome.shadow_denies();
+        let key = HashedKey {
+            hash,
+            bytes: outcome.key.as_bytes(),
+        };
+        let count = self.count(place, (outcome, key), (denies, answer.decided_at()));
+        if denies || outcome.covered_by.is_some() && answer.allowed() {
+            log(LoggedDenial { outcome, count }, &place.log);
         }
     }
 
@@ -135,7 +131,7 @@ impl TopKeys {
     fn count(
         &self,
         place: &LimitPlace,
-        outcome: &Outcome<'_>,
+        (outcome, key): (&Outcome<'_>, HashedKey<'_>),
         (denies, at): (bool, Time),
     ) -> Option<u64> {
         let verdict = outcome.decision.verdict;
@@ -143,12 +139,8 @@ impl TopKeys {
             return None; // it has no key
         }
         let until = || verdict.retry_after().map_or(Time::MAX, |wait| at + wait);
-        let bytes = outcome.key.as_bytes();
         let note = Note {
-            key: HashedKey {
-                hash: self.hasher.hash_one(bytes),
-                bytes,
-            },
+            key,
             at,
             denied_until: denies.then(until),
         };
@@ -194,24 +186,12 @@ impl TopKeys {
     }
 
     /// Drops the periods that have ended, of limits that decide no more.
-    fn sweep(&self, now: Time) {
+    pub(crate) fn sweep(&self, now: Time) {
         for place in self.limits.load_full().iter() {
             if let Some(keys) = place.keys.get() {
                 keys.sweep(now);
             }
         }
-    }
-}
-
-/// Gives the memory of ended periods back until the service ends.
-pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(SWEEP);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let now = shared.keeper.clock().now();
-        shared.top_keys.sweep(now);
-        shared.recorder.sweep(now);
     }
 }
 

@@ -1,17 +1,39 @@
-//! Watching: top keys and the recorder without a service, for the benches. No program needs it.
+//! Watching: what the service keeps about its decisions, each noted once.
+//!
+//! ```text
+//!                        .--> top keys   who asks most, who is refused
+//!   answer --each limit--+
+//!                        '--> recorder   the last hour, for `GET /v1/whatif`
+//! ```
+//!
+//! A key is hashed once for both.
 
-use ratekeeper::Answer;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use ratekeeper::{Answer, Clock, Outcome};
 use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::Policy;
+use tokio::time::{MissedTickBehavior, interval};
 
+use crate::context::ServiceContext;
+use crate::denial_log::{LimitLog, LoggedDenial};
+use crate::history;
 use crate::recorder::Recorder;
 use crate::top_keys::{TopKeys, TopKeysFound, TopOrder, TopWindow};
 
-/// What a service keeps about its decisions.
+/// How often what is too old is dropped.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// What a service keeps about its decisions; public for the benches.
 #[derive(Debug, Default)]
 pub struct Watchers {
-    top_keys: TopKeys,
-    recorder: Recorder,
+    pub(crate) top_keys: TopKeys,
+    pub(crate) recorder: Recorder,
+    /// Seeded for this process, so that no client can aim at the counter of another.
+    hasher: RandomState,
 }
 
 /// The list of the busiest keys.
@@ -24,22 +46,44 @@ pub struct WatchedKeys {
 }
 
 impl Watchers {
+    /// Maximum number of bytes of the counted keys, the records, and the history of the dashboard,
+    /// for any policy and load.
+    pub const MAX_BYTES: [usize; 3] = [TopKeys::MAX_BYTES, Recorder::MAX_BYTES, history::MAX_BYTES];
+
     /// Creates watchers of the limits of `policy`.
     pub fn new(policy: &Policy) -> Self {
         let watchers = Self::default();
-        watchers.top_keys.install(policy);
-        watchers.recorder.install(policy);
+        watchers.install(policy);
         watchers
     }
 
-    /// Counts the keys of an answer.
-    pub fn count(&self, answer: &Answer) {
-        self.top_keys.note(answer, |_, _| ());
+    /// Makes room for the limits of `policy`. A limit with the key that it had keeps what it has.
+    pub(crate) fn install(&self, policy: &Policy) {
+        self.top_keys.install(policy);
+        self.recorder.install(policy);
     }
 
-    /// Records the requests of an answer.
-    pub fn record(&self, answer: &Answer) {
-        self.recorder.note(answer);
+    /// Notes the decisions of an answer.
+    pub fn note(&self, answer: &Answer) {
+        self.note_and_log(answer, |_, _| ());
+    }
+
+    /// Notes the decisions of an answer; `log` receives the denials, and those of soft limits.
+    pub(crate) fn note_and_log(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
+        let at = answer.decided_at();
+        let refusing = if answer.allowed() {
+            0
+        } else {
+            answer.outcomes().filter(Outcome::refuses).count()
+        };
+        for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
+            let hash = self.hasher.hash_one(outcome.key.as_bytes());
+            // No other limit refuses, so that the number of this one decides.
+            if refusing == usize::from(outcome.refuses()) {
+                self.recorder.note(&outcome, (hash, at));
+            }
+            self.top_keys.note((answer, &outcome), hash, &log);
+        }
     }
 
     /// Returns the `count` busiest keys of a limit, in the last hour.
@@ -60,7 +104,16 @@ impl Watchers {
     pub fn bytes(&self) -> [usize; 2] {
         [self.top_keys.bytes(), self.recorder.bytes()]
     }
+}
 
-    /// Maximum of [`bytes`](Self::bytes), for any policy and load.
-    pub const MAX_BYTES: [usize; 2] = [TopKeys::MAX_BYTES, Recorder::MAX_BYTES];
+/// Gives the memory of what is too old back until the service ends.
+pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(SWEEP);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let now = shared.keeper.clock().now();
+        shared.watchers.top_keys.sweep(now);
+        shared.watchers.recorder.sweep(now);
+    }
 }

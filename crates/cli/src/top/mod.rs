@@ -6,10 +6,14 @@
 
 mod act;
 mod board;
+mod live;
+mod poller;
+mod row;
 mod screen;
 mod table;
+mod times;
 mod trend;
 
 pub(crate) use board::{Board, TopRequest};
-pub(crate) use screen::live;
+pub(crate) use live::live;
 pub(crate) use table::table;

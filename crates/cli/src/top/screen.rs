@@ -1,32 +1,25 @@
-//! Screen: the board in a terminal, polled each second.
+//! Screen: the board in a terminal: its lines, and what the keys of the keyboard do.
 //!
 //! ```text
 //!   keyboard --Screen::press--> request or act --> poller (a thread) --> board --> Screen::lines
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::thread;
-use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
 
 use super::act::Act;
-use super::board::{Board, KeyRow, LimitRow, TopRequest};
+use super::board::{Board, TopRequest};
+use super::poller::Found;
+use super::row::{KeyRow, LimitRow};
 use super::table::{LIMIT_HEAD, key_head, key_line, limit_line, note_line};
+use super::times::Times;
 use super::trend::Trend;
-use crate::client::Client;
-use crate::{Failure, words};
+use crate::words;
 
-/// Time between two polls.
-const POLL: Duration = Duration::from_secs(1);
-/// Maximum time for which the keyboard waits for a new board.
-const TICK: Duration = Duration::from_millis(100);
-/// Maximum length of the numbers of an override.
+/// Maximum length of the numbers of an override, and of a filter.
 const MAX_TYPED: usize = 40;
 /// Maximum number of notes.
 const MAX_NOTES: usize = 3;
@@ -40,7 +33,7 @@ enum Focus {
 
 /// The answer to a key press.
 #[derive(Debug)]
-enum Press {
+pub(super) enum Press {
     Nothing,
     /// The list changes.
     List,
@@ -48,23 +41,10 @@ enum Press {
     Quit,
 }
 
-/// A task of the poller.
-enum Asked {
-    List(TopRequest),
-    Act(Act),
-}
-
-/// A result of the poller.
-enum Found {
-    Board(Result<Board, Failure>),
-    /// An act is done, or refused.
-    Done(String),
-}
-
 /// State of the screen.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    request: TopRequest,
+    pub(super) request: TopRequest,
     board: Board,
     focus: Focus,
     limit: usize,
@@ -73,99 +53,13 @@ pub(crate) struct Screen {
     asked: Option<Act>,
     /// The override that is being typed.
     typed: Option<Act>,
+    /// Keys without this text are not shown.
+    filter: String,
+    /// True while the filter is being typed.
+    filters: bool,
     message: String,
     rates: BTreeMap<String, Trend>,
-}
-
-/// Shows the board until the user quits.
-///
-/// # Errors
-/// Returns an error if the terminal cannot be used.
-pub(crate) fn live(clients: Vec<(String, Client)>, request: TopRequest) -> Result<(), Failure> {
-    let (ask, asked) = channel();
-    let (show, shown) = channel();
-    let first = request.clone();
-    thread::spawn(move || poll(&clients, first, &asked, &show));
-    let mut terminal = ratatui::try_init().map_err(|why| unusable(&why))?;
-    let ended = draw(&mut terminal, Screen::new(request), &ask, &shown);
-    ratatui::restore();
-    ended.map_err(|why| unusable(&why))
-}
-
-fn unusable(why: &io::Error) -> Failure {
-    Failure::new(format!("the terminal cannot be used: {why}"))
-        .hint("print the table once: ratekeeper top --once")
-}
-
-fn draw(
-    terminal: &mut ratatui::DefaultTerminal,
-    mut screen: Screen,
-    ask: &Sender<Asked>,
-    shown: &Receiver<Found>,
-) -> io::Result<()> {
-    loop {
-        loop {
-            match shown.try_recv() {
-                Ok(found) => screen.show(found),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return Ok(()), // the poller has panicked
-            }
-        }
-        terminal.draw(|frame| {
-            let (width, height) = (frame.area().width, frame.area().height);
-            let lines = screen.lines(width.into(), height.into());
-            frame.render_widget(Paragraph::new(lines), frame.area());
-        })?;
-        if !event::poll(TICK)? {
-            continue;
-        }
-        let Event::Key(key) = event::read()? else {
-            continue;
-        };
-        if key.kind != KeyEventKind::Press {
-            continue;
-        }
-        let asked = match screen.press(key) {
-            Press::Quit => return Ok(()),
-            Press::Nothing => continue,
-            Press::List => Asked::List(screen.request.clone()),
-            Press::Act(act) => Asked::Act(act),
-        };
-        let _ = ask.send(asked); // without a poller the loop ends above
-    }
-}
-
-/// Polls the servers each second, and does acts between, until the screen is gone.
-fn poll(
-    clients: &[(String, Client)],
-    mut request: TopRequest,
-    asked: &Receiver<Asked>,
-    show: &Sender<Found>,
-) {
-    loop {
-        if show
-            .send(Found::Board(Board::poll(clients, &request)))
-            .is_err()
-        {
-            return;
-        }
-        match asked.recv_timeout(POLL) {
-            Ok(Asked::List(new)) => request = new,
-            Ok(Asked::Act(act)) => {
-                let done = clients.iter().map(|(_, client)| act.run(client));
-                let done = done.collect::<Result<Vec<_>, _>>();
-                let text = match done {
-                    Ok(done) => done.into_iter().next().unwrap_or_default(),
-                    Err(failure) => failure.sentence(),
-                };
-                if show.send(Found::Done(text)).is_err() {
-                    return;
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-    }
+    times: Times,
 }
 
 impl Screen {
@@ -178,12 +72,15 @@ impl Screen {
             key: 0,
             asked: None,
             typed: None,
+            filter: String::new(),
+            filters: false,
             message: "asking ..".into(),
             rates: BTreeMap::new(),
+            times: Times::default(),
         }
     }
 
-    fn show(&mut self, found: Found) {
+    pub(super) fn show(&mut self, found: Found) {
         match found {
             Found::Board(Ok(board)) => {
                 if self.board.answered.is_empty() {
@@ -191,8 +88,8 @@ impl Screen {
                 }
                 self.note(&board);
                 self.limit = self.limit.min(board.limits.len().saturating_sub(1));
-                self.key = self.key.min(board.keys.len().saturating_sub(1));
-                self.board = board;
+                self.board = *board;
+                self.key = self.key.min(self.keys().len().saturating_sub(1));
             }
             Found::Board(Err(failure)) => self.message = failure.sentence(),
             Found::Done(text) => self.message = text,
@@ -204,6 +101,7 @@ impl Screen {
         if board.at_ms <= self.board.at_ms {
             return;
         }
+        self.times.note(&board.times);
         let rates = &mut self.rates;
         rates.retain(|name, _| board.limits.iter().any(|row| row.name == *name));
         for row in &board.limits {
@@ -212,13 +110,17 @@ impl Screen {
         }
     }
 
-    fn press(&mut self, key: KeyEvent) -> Press {
+    pub(super) fn press(&mut self, key: KeyEvent) -> Press {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('c') {
             return Press::Quit;
         }
         if let Some(act) = self.typed.take() {
             self.type_override(act, key.code);
+            return Press::Nothing;
+        }
+        if self.filters {
+            self.type_filter(key.code);
             return Press::Nothing;
         }
         if key.code == KeyCode::Char('q') {
@@ -242,6 +144,10 @@ impl Screen {
                 self.ask(|limit, key| Act::Override { limit, key, set });
                 self.typed = self.asked.take();
             }
+            KeyCode::Char('/') => {
+                self.filters = true;
+                self.type_filter(KeyCode::Null);
+            }
             KeyCode::Up => return self.select(|place| place.saturating_sub(1)),
             KeyCode::Down => return self.select(|place| place + 1),
             _ => {}
@@ -251,7 +157,7 @@ impl Screen {
 
     fn select(&mut self, to: impl Fn(usize) -> usize) -> Press {
         if self.focus == Focus::Keys {
-            self.key = to(self.key).min(self.board.keys.len().saturating_sub(1));
+            self.key = to(self.key).min(self.keys().len().saturating_sub(1));
             return Press::Nothing;
         }
         self.limit = to(self.limit).min(self.board.limits.len().saturating_sub(1));
@@ -262,6 +168,33 @@ impl Screen {
             .get(self.limit)
             .map(|row| row.name.clone());
         Press::List
+    }
+
+    /// Returns the keys that the filter leaves.
+    fn keys(&self) -> Vec<&KeyRow> {
+        let keys = self.board.keys.iter();
+        keys.filter(|row| row.text().contains(&self.filter))
+            .collect()
+    }
+
+    /// Takes one key press of the filter: Enter keeps it, Esc shows all keys again.
+    fn type_filter(&mut self, pressed: KeyCode) {
+        match pressed {
+            KeyCode::Char(c) if self.filter.len() < MAX_TYPED => self.filter.push(c),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.filters = false;
+            }
+            KeyCode::Enter => self.filters = false,
+            _ => {}
+        }
+        self.key = 0;
+        self.message = match (self.filters, self.filter.as_str()) {
+            (false, "") => String::new(),
+            (false, filter) => format!("keys with `{filter}`; / and Esc show all"),
+            (true, filter) => format!("keys with: {filter}"),
+        };
     }
 
     /// Takes one key press of the numbers of an override.
@@ -284,7 +217,7 @@ impl Screen {
 
     /// Asks for the confirmation of an act on the selected key.
     fn ask(&mut self, act: impl FnOnce(String, Vec<String>) -> Act) {
-        let selected = self.board.keys.get(self.key);
+        let selected = self.keys().get(self.key).copied().cloned();
         let (Some(limit), Some(row)) = (&self.board.limit, selected) else {
             self.message = "no key is selected".into();
             return;
@@ -293,13 +226,13 @@ impl Screen {
             self.message = "keys are hidden; set reveal_keys = \"raw\" in the policy".into();
             return;
         }
-        let act = act(limit.clone(), row.key.clone());
+        let act = act(limit.clone(), row.key);
         self.message = act.question();
         self.asked = Some(act);
     }
 
     /// Returns the lines of a terminal of that size.
-    fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
+    pub(super) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
         let notes = self.board.notes.iter().take(MAX_NOTES);
@@ -328,7 +261,7 @@ impl Screen {
         lines.push(Line::styled(key_head(limit), bold));
         let keys = height.saturating_sub(lines.len() + 2);
         let first = (self.key + 1).saturating_sub(keys);
-        for (index, row) in self.board.keys.iter().enumerate().skip(first).take(keys) {
+        for (index, row) in self.keys().into_iter().enumerate().skip(first).take(keys) {
             let since = since(row, width);
             let line = format!("{}{since}", key_line(row));
             lines.push(Line::styled(line, self.style(Focus::Keys, index)));
@@ -336,7 +269,7 @@ impl Screen {
         lines.resize(height.saturating_sub(2), Line::raw(""));
         lines.push(Line::raw(self.message.clone()));
         lines.push(Line::styled(
-            "l limits  k keys  arrows select  r reset  b ban  o override  q quit",
+            "l limits  k keys  arrows select  r reset  b ban  o override  / filter  q quit",
             Style::new().add_modifier(Modifier::DIM),
         ));
         lines
@@ -361,19 +294,39 @@ impl Screen {
             0 => String::new(),
             failed => format!(", {failed} not answering"),
         };
+        let policy = match self.board.policies.as_slice() {
+            [] => String::new(),
+            [one] => format!("   policy {one}"),
+            more => format!("   {} different policies", more.len()),
+        };
+        let stores = self.board.stores.join(", ");
         let (by, window) = (&self.request.by, &self.request.window);
-        format!("ratekeeper top   {answered}{failed}   by {by}, window {window}")
+        format!("ratekeeper top   {answered}{failed}{policy}   {stores}   by {by}, {window}")
     }
 
     fn totals(&self) -> String {
-        let all = self
-            .rates
-            .values()
-            .fold([0.0, 0.0], |[all, denied], trend| {
-                [all + trend.rates[0], denied + trend.rates[1]]
-            });
-        let percent = all[1] * 100.0 / all[0].max(1.0);
-        format!("{:.1} decisions/s   denied {percent:.1} %", all[0])
+        let [mut all, mut denied, mut shadow, mut near] = [0.0; 4];
+        for row in &self.board.limits {
+            let [decided, refused, close] = self
+                .rates
+                .get(&row.name)
+                .map_or([0.0; 3], |trend| trend.rates);
+            all += decided;
+            near += close;
+            *(if row.mode == "shadow" {
+                &mut shadow
+            } else {
+                &mut denied
+            }) += refused;
+        }
+        let percent = |part: f64| part * 100.0 / all.max(1.0);
+        let time = self.times.within(99).unwrap_or_else(|| "-".into());
+        format!(
+            "{all:.1} decisions/s   denied {:.1} %   shadow {:.1} %   near {:.1} %   p99 {time}",
+            percent(denied),
+            percent(shadow),
+            percent(near)
+        )
     }
 
     /// Returns a limit with its rate since the last board, in place of that of the window.
@@ -402,8 +355,8 @@ fn since(row: &KeyRow, width: usize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_override_is_typed_and_confirmed() {
+    /// Returns a screen with those keys of a limit.
+    fn screen(keys: &[&str]) -> Screen {
         let request = TopRequest {
             limit: None,
             by: "denied".into(),
@@ -413,11 +366,36 @@ mod tests {
         let mut screen = Screen::new(request);
         screen.board.limit = Some("login".into());
         screen.board.reveal_keys = "raw".into();
-        screen.board.keys = vec![KeyRow {
-            key: vec!["ip=192.0.2.1".into()],
+        let row = |key: &&str| KeyRow {
+            key: vec![(*key).into()],
             ..KeyRow::default()
-        }];
-        let press = |screen: &mut Screen, code| screen.press(KeyEvent::from(code));
+        };
+        screen.board.keys = keys.iter().map(row).collect();
+        screen
+    }
+
+    fn press(screen: &mut Screen, code: KeyCode) -> Press {
+        screen.press(KeyEvent::from(code))
+    }
+
+    #[test]
+    fn a_filter_leaves_the_keys_with_its_text() {
+        let mut screen = screen(&["ip=192.0.2.1", "ip=192.0.2.9", "ip=198.51.100.9"]);
+        for c in "/2.9".chars() {
+            press(&mut screen, KeyCode::Char(c));
+        }
+        press(&mut screen, KeyCode::Enter);
+        press(&mut screen, KeyCode::Char('r'));
+        assert_eq!(screen.message, "reset ip=192.0.2.9 under login? [y/n]");
+        press(&mut screen, KeyCode::Char('n'));
+        press(&mut screen, KeyCode::Char('/'));
+        press(&mut screen, KeyCode::Esc);
+        assert_eq!(screen.keys().len(), 3);
+    }
+
+    #[test]
+    fn an_override_is_typed_and_confirmed() {
+        let mut screen = screen(&["ip=192.0.2.1"]);
         let typed = |screen: &mut Screen, text: &str| {
             for c in text.chars() {
                 assert!(matches!(press(screen, KeyCode::Char(c)), Press::Nothing));

@@ -2,7 +2,8 @@
 
 use ratekeeper_core::Nanos;
 
-use super::board::{Board, Count, KeyRow, LimitRow};
+use super::board::Board;
+use super::row::{Count, KeyRow, LimitRow};
 use crate::words;
 
 /// Maximum width of the text of a key.

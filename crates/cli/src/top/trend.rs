@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::board::{Decided, ratio};
+use super::row::{Decided, ratio};
 
 /// Number of rates kept: a minute of them.
 const RATES: usize = 60;
@@ -14,8 +14,8 @@ const STEP: usize = 5;
 pub(super) struct Trend {
     /// The decisions of each server at its last answer.
     last: BTreeMap<String, Decided>,
-    /// Decisions a second between the last two polls: all, and those that denied.
-    pub(super) rates: [f64; 2],
+    /// Decisions a second between the last two polls, as in [`Decided::counts`].
+    pub(super) rates: [f64; 3],
     denied: VecDeque<f64>,
 }
 
@@ -23,7 +23,7 @@ impl Trend {
     /// Notes the decisions of the servers that answered, each since its own last answer. A server
     /// that was restarted counts from zero.
     pub(super) fn note(&mut self, decided: &[Decided]) {
-        self.rates = [0.0; 2];
+        self.rates = [0.0; 3];
         for now in decided {
             let before = self.last.insert(now.server.clone(), now.clone());
             let Some(before) = before.filter(|before| before.at_ms < now.at_ms) else {
@@ -60,11 +60,10 @@ impl Trend {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::float_cmp, reason = "whole numbers, which are exact")]
-
     use super::*;
 
-    fn decided(server: &str, at_ms: u64, counts: [u64; 2]) -> Decided {
+    fn decided(server: &str, at_ms: u64, [all, denied]: [u64; 2]) -> Decided {
+        let counts = [all, denied, 0];
         Decided {
             server: server.into(),
             at_ms,
@@ -79,11 +78,11 @@ mod tests {
         let b = |at_ms| decided("b", at_ms, [1_000_000 + at_ms / 50, at_ms / 100]);
         trend.note(&[a(1_000), b(1_000)]);
         trend.note(&[a(2_000), b(2_000)]);
-        assert_eq!(trend.rates, [30.0, 10.0]);
+        assert_eq!(trend.rates[..2], [30.0, 10.0]);
         trend.note(&[a(3_000)]);
-        assert_eq!(trend.rates, [10.0, 0.0]);
+        assert_eq!(trend.rates[..2], [10.0, 0.0]);
         trend.note(&[a(4_000), b(4_000)]);
-        assert_eq!(trend.rates, [30.0, 10.0]);
+        assert_eq!(trend.rates[..2], [30.0, 10.0]);
     }
 
     #[test]
@@ -97,7 +96,7 @@ mod tests {
         let mut denied = 100;
         note(&mut trend, [100, denied], 1_000);
         assert_eq!(
-            trend.rates,
+            trend.rates[..2],
             [0.0, 0.0],
             "counts before the first poll are no rate"
         );
@@ -109,9 +108,9 @@ mod tests {
         }
         assert_eq!(trend.text(), ".:|#.");
         note(&mut trend, [denied + 8, denied + 4], 2_000);
-        assert_eq!(trend.rates, [4.0, 2.0]);
+        assert_eq!(trend.rates[..2], [4.0, 2.0]);
         note(&mut trend, [0, 0], 1_000);
-        assert_eq!(trend.rates, [0.0, 0.0], "a restart");
+        assert_eq!(trend.rates[..2], [0.0, 0.0], "a restart");
         (0..200).for_each(|_| note(&mut trend, [0, 0], 1_000));
         assert_eq!(trend.text(), "............");
     }

@@ -123,9 +123,17 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
     browser.wait(&format!(
         "{limits}.includes('keys: the number may be too low')"
     ));
+    browser.wait(
+        "parseFloat(document.querySelector('#limits').tBodies[0].rows[2].cells[4].innerText) > 0",
+    );
+    browser.wait(&format!("/^[0-9]+ [um]s$/.test({})", text("#time")));
+    browser.wait(&format!(
+        "/[0-9]+ keys, .* of [0-9]+ MiB/.test({})",
+        text("#service")
+    ));
     for (name, width, height, scheme) in [
-        ("light", 1200, 1180, "light"),
-        ("dark", 1200, 1180, "dark"),
+        ("light", 1200, 1890, "light"),
+        ("dark", 1200, 1890, "dark"),
         ("phone", 375, 1000, "light"),
     ] {
         browser.show_on(Screen {

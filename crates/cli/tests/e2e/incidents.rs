@@ -1,21 +1,21 @@
-//! Five incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! Six incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
 //! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ratekeeper::{Clock, ManualClock, Timer};
-use ratekeeper_core::{Nanos, Origin, Time};
-use ratekeeper_server::{Config, Door, Event, Service};
-use serde_json::{Value, json};
+use ratekeeper_core::Nanos;
+use ratekeeper_server::{Door, Event};
+use serde_json::Value;
 
-use crate::harness::visitor::{Caller, Visitor};
-use crate::promtool::{Scrape, monitoring, prove, staged};
+use crate::harness::clock::poll;
+use crate::harness::in_process::InProcess;
+use crate::harness::redis::Redis;
+use crate::harness::service::Service;
+use crate::harness::staged::{Course, Scrape, staged};
+use crate::harness::visitor::Visitor;
+use crate::promtool::{monitoring, prove};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const GUIDE: &str = include_str!("../../../../docs/guide/is-it-effective.md");
@@ -38,106 +38,23 @@ bucket = { size = 2, refill = "1/1h" }
 "#;
 const DEAD_STORE: &str = "[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
 
-/// A clock that stands still, with a wall clock that the test sets.
-struct SetClock {
-    clock: ManualClock,
-    ahead_seconds: AtomicI64,
-}
-
-impl Clock for SetClock {
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    fn origin(&self) -> Origin {
-        self.clock.origin()
-    }
-
-    fn wall(&self) -> u64 {
-        let ahead = self.ahead_seconds.load(Ordering::Relaxed) * 1_000_000_000;
-        let unix = self.origin().unix_nanos(self.now());
-        unix.saturating_add_signed(ahead)
-    }
-}
-
-impl Timer for SetClock {
-    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
-        self.clock.sleep_async(span)
-    }
-}
-
-struct Stage {
-    service: Service,
-    clock: Arc<SetClock>,
-    events: Receiver<Event>,
-    dir: tempfile::TempDir,
-}
+struct Stage(InProcess);
 
 impl Stage {
     fn new(store: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory of its own");
-        let path = dir.path().join("ratekeeper.toml");
-        std::fs::write(&path, POLICY.replace("STORE", store)).expect("it is writable");
-        let (sink, events) = channel();
-        let mut config = Config::new(path);
-        config.watch = false;
-        config.admin_writes = Some(ratekeeper_policy::AdminWrites::Open);
-        let doors = ["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
-        let config = doors.iter().fold(config, |config, door| {
-            config.listen(door).expect("it is right")
-        });
-        let config = config.on_event(move |event| {
-            let _ = sink.send(event.clone()); // the test may be over
-        });
-        let clock = Arc::new(SetClock {
-            clock: ManualClock::at(Origin::from_unix_nanos(1_767_225_600_000_000_000)),
-            ahead_seconds: AtomicI64::new(0),
-        });
-        let service = Service::start_with(&config, Arc::clone(&clock)).expect("it starts");
-        Self {
-            service,
-            clock,
-            events,
-            dir,
-        }
-    }
-
-    fn door(&self, door: Door) -> SocketAddr {
-        self.service.address(door).expect("it is open")
-    }
-
-    fn get(&self, target: &str) -> String {
-        Visitor::at(1).get(self.door(Door::Admin), target).body
-    }
-
-    fn ask(&self, attribute: &str, values: impl IntoIterator<Item = String>) {
-        let mut caller = Caller::connect(self.door(Door::Http));
-        for value in values {
-            let body = json!({ "attributes": { (attribute): value } }).to_string();
-            caller.post_json("/v1/check", &body);
-        }
-    }
-
-    /// Waits for an event.
-    fn wait(&self, wanted: impl Fn(&Event) -> bool) {
-        let next = || self.events.recv_timeout(PATIENCE).expect("the event comes");
-        while !wanted(&next()) {}
-    }
-
-    fn scrape(&self) -> Scrape {
-        Scrape::read(&self.get("/metrics"))
+        Self(InProcess::start(&POLICY.replace("STORE", store)))
     }
 
     /// Returns what the page asks for; it is made once a second.
     fn dashboard(&self) -> Value {
-        self.clock.clock.advance(Nanos::SECOND);
-        serde_json::from_str(&self.get("/v1/dashboard")).expect("JSON")
+        self.0.clock.clock.advance(Nanos::SECOND);
+        serde_json::from_str(&self.0.get("/v1/dashboard")).expect("JSON")
     }
 
     /// Returns the document and the table of `ratekeeper top --once`.
     fn top(&self) -> (Value, String) {
         let run = |json: &[&str]| {
-            let server = format!("http://{}", self.door(Door::Admin));
+            let server = format!("http://{}", self.0.door(Door::Admin));
             let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
             command
                 .args(["top", "--once", "--server", &server])
@@ -151,28 +68,34 @@ impl Stage {
 }
 
 fn stage_abuser(stage: &Stage) {
-    stage.ask("user", (0..200).map(|_| "mallory".to_owned()));
+    stage.0.ask("user", (0..200).map(|_| "mallory".to_owned()));
 }
 
 fn stage_low_number(stage: &Stage) {
-    stage.ask("customer", (0..600).map(|it| (it % 150).to_string()));
+    stage
+        .0
+        .ask("customer", (0..600).map(|it| (it % 150).to_string()));
 }
 
 fn stage_store(stage: &Stage) {
-    stage.ask("user", (0..30).map(|_| "ada".to_owned()));
-    stage.wait(|event| matches!(event, Event::StoreDown { .. }));
+    stage.0.ask("user", (0..30).map(|_| "ada".to_owned()));
+    stage
+        .0
+        .wait(|event| matches!(event, Event::StoreDown { .. }));
 }
 
 fn stage_refused_policy(stage: &Stage) {
-    let path: &Path = stage.dir.path();
-    std::fs::write(path.join("ratekeeper.toml"), "version = 7").expect("it is writable");
-    let reloaded = Visitor::at(1).post(stage.door(Door::Admin), "/v1/reload");
+    std::fs::write(stage.0.path("ratekeeper.toml"), "version = 7").expect("it is writable");
+    let reloaded = Visitor::at(1).post(stage.0.door(Door::Admin), "/v1/reload");
     assert_eq!(reloaded.status, 422, "{}", reloaded.body);
 }
 
 fn stage_clock_step(stage: &Stage) {
-    stage.clock.ahead_seconds.store(3_600, Ordering::Relaxed);
-    stage.wait(|event| matches!(event, Event::Reloaded { .. }));
+    let clock = &stage.0.clock;
+    clock.ahead_seconds.store(3_600, Ordering::Relaxed);
+    stage
+        .0
+        .wait(|event| matches!(event, Event::Reloaded { .. }));
 }
 
 /// Returns the entry of a list that has that value in a field.
@@ -281,17 +204,85 @@ fn each_incident_is_found_in_each_view_alone() {
             assert!(quiet(&stage.dashboard()), "{name} before it happens");
             assert!(!(incident.top)(&stage.top().0), "{name} before it happens");
         }
-        let before = stage.scrape();
+        let before = stage.0.scrape();
         (incident.stage)(&stage);
         let dashboard = stage.dashboard();
         assert!(!quiet(&dashboard), "{name}: {dashboard:#}");
         let (document, printed) = stage.top();
         assert!((incident.top)(&document), "{name}: {document:#}");
         assert!(printed.contains(incident.printed), "{name}: {printed}");
-        tests += &staged(name, (&before, &stage.scrape()), alert);
+        tests += &staged((name, Course::GoesOn), (&before, &stage.0.scrape()), alert);
     }
     let directory = tempfile::tempdir().expect("a directory of its own");
     let file = directory.path().join("incidents.yml");
     std::fs::write(&file, &tests).expect("it is writable");
     prove(&["test", "rules", &file.display().to_string()], "");
+}
+
+/// What the views show of a store that failed and returned twice.
+pub(crate) struct Flap {
+    dashboard: Value,
+    notes: Value,
+    /// Before, and while it fails.
+    pub(crate) scrapes: (Scrape, Scrape),
+}
+
+/// Lets a store fail and return twice; `None` if it is not installed.
+pub(crate) fn flap() -> Option<Flap> {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let mut redis = Redis::start(dir.path())?;
+    let store = format!(
+        "[store.redis]\nurl = \"{}\"\ndeadline = \"5s\"\n",
+        redis.url()
+    );
+    let path = dir.path().join("policy.toml");
+    std::fs::write(&path, POLICY.replace("STORE", &store)).expect("it is writable");
+    let service = Service::start(dir.path(), &path);
+    let body = r#"{"attributes":{"user":"ada"}}"#;
+    let await_fallback = |active: bool| {
+        let series = r#"ratekeeper_fallback_active{store="redis"}"#;
+        let seen = poll("the state of the store", PATIENCE, || {
+            Visitor::at(2).post_json(service.http(), "/v1/check", body);
+            ((service.metric(series) > 0.0) == active).then_some(())
+        });
+        seen.unwrap_or_else(|error| panic!("{error}"));
+    };
+    let get = |target: &str| Visitor::at(1).get(service.admin(), target).body;
+    await_fallback(false);
+    let before = Scrape::read(&get("/metrics"));
+    redis.crash();
+    await_fallback(true);
+    let after = Scrape::read(&get("/metrics"));
+    redis.restart();
+    await_fallback(false);
+    redis.crash();
+    await_fallback(true);
+    redis.restart();
+    await_fallback(false);
+    let parsed = |target: &str| serde_json::from_str::<Value>(&get(target)).expect("JSON");
+    Some(Flap {
+        dashboard: parsed("/v1/dashboard"),
+        notes: parsed("/v1/top")["notes"].clone(),
+        scrapes: (before, after),
+    })
+}
+
+/// Prometheus sees it in `faults`.
+#[test]
+fn a_store_that_flaps_is_found_in_each_view() {
+    let Some(flap) = flap() else { return };
+    let changes = flap.dashboard["changes"].as_array().expect("a list");
+    let count = |list: &[Value], words: &str| {
+        let texts = list.iter().map(|it| it["text"].as_str().or(it.as_str()));
+        let texts = texts.filter(|text| text.is_some_and(|text| text.contains(words)));
+        texts.count()
+    };
+    assert_eq!(count(changes, "store down"), 2, "{changes:#?}");
+    assert_eq!(count(changes, "store back"), 2, "{changes:#?}");
+    let notes = flap.notes.as_array().expect("a list");
+    assert_eq!(count(notes, "store down"), 2, "{notes:#?}");
+    let row = GUIDE
+        .lines()
+        .find(|line| line.starts_with("| a store that flaps |"));
+    assert!(row.is_some_and(|row| row.contains("[RatekeeperStoreFlaps]")));
 }

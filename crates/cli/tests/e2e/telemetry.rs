@@ -1,7 +1,7 @@
 //! Metrics and events sent by `ratekeeper run`: OTLP to a receiver that decodes with the classes of
 //! the standard, and statsd to the daemon of that name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -407,13 +407,17 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     let home = tempfile::tempdir().expect("a directory of its own");
     let dir = home.path();
     let text = format!(
-        "reveal_keys = \"raw\"\n[listen]\nadmin_writes = \"open\"\n{LIMIT}\
+        "reveal_keys = \"raw\"\noverrides = \"overrides.csv\"\n\
+         [listen]\nadmin_writes = \"open\"\n{LIMIT}\
          ban = {{ after = 5, within = \"1h\", for = \"1h\" }}\n\
          [[limit]]\nname = \"soft\"\nkey = [\"attr:user\"]\nmissing_key = \"skip\"\n\
          bucket = {{ size = 1, refill = \"1/1h\" }}\nmode = \"shadow\"\n\
-         alert = {{ above = \"50%\", for = \"1s\" }}\n"
+         alert = {{ above = \"50%\", for = \"1s\" }}\n\
+         [[limit]]\nname = \"generous\"\nkey = [\"attr:user\"]\nmissing_key = \"skip\"\n\
+         limit = \"1/1h\"\nsoft = {{ extra = \"300%\" }}\n"
     );
     let path = written(dir, &text);
+    fs::write(dir.join("overrides.csv"), "limit,key,set\n").expect("it is writable");
     let mut service = Service::start_with(dir, &path, &["--log-format", "json"]);
     let (http, admin) = (service.http(), service.admin());
     ask(http, 30);
@@ -426,6 +430,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     call("POST", "/v1/bans?limit=login&key=ada&for=1h");
     call("DELETE", "/v1/bans?limit=login&key=ada");
     call("DELETE", "/v1/keys/login?key=ada");
+    call("PUT", "/v1/overrides?limit=login&key=eve&set=9/1h");
     fs::write(&path, format!("version = 1\nlog_requests = true\n{text}")).expect("it is writable");
     call("POST", "/v1/reload");
     ask(http, 3);
@@ -435,11 +440,14 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
         "listening",
         "decision.denied",
         "decision.shadow_denied",
+        "decision.soft",
+        "override.changed",
         "alert",
         "ban.began",
         "ban.set",
         "ban.lifted",
         "key.reset",
+        "admin.write",
         "config.reload",
         "stopping",
         "stopped",
@@ -459,6 +467,12 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     let log = service.process.log();
     assert!(wanted.iter().all(|event| has(&log, event)), "{log}");
     check_log(&log);
+    let lines = log.lines().map(serde_json::from_str::<Value>);
+    let denials = lines.filter_map(Result::ok);
+    let denials = denials.filter(|line| line["event"] == "decision.shadow_denied");
+    let shown: BTreeSet<_> = denials.map(|line| line["path"].to_string()).collect();
+    let expected = ["null", "\"/login\""].map(str::to_owned);
+    assert_eq!(shown, expected.into(), "with `log_requests` only: {log}");
 
     let dead = format!("[store.redis]\nurl = \"redis://127.0.0.1:1\"\n{LIMIT}");
     let path = written(dir, &dead);

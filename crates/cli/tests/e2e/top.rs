@@ -360,13 +360,23 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
     ]);
     assert_eq!(screen.lines().count(), usize::from(size.1), "{screen}");
     assert_eq!(screen.contains("refused since"), size.0 > 120, "{screen}");
-    // The trend shows refusals once there are two polls.
-    terminal.shows(&["#"]);
+    // Rates are those between two polls.
+    terminal.shows(&[
+        "#",
+        "policy v1 ",
+        "memory up",
+        "p99 ",
+        "decisions/s   denied ",
+    ]);
     terminal.press("Down");
     terminal.shows(&["KEY OF signup", "attr:visitor=eve"]);
     terminal.press("Up");
     terminal.shows(&["KEY OF login", "attr:user=mallory"]);
     terminal.press("k");
+    terminal.press("/");
+    terminal.press("mall");
+    terminal.press("Enter");
+    terminal.shows(&["keys with `mall`"]);
     terminal.press("r");
     terminal.shows(&["reset attr:user=mallory under login? [y/n]"]);
     terminal.press("n");
@@ -385,6 +395,62 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
     terminal.press("q");
     let ended = || (!terminal.screen().contains("q quit")).then_some(());
     clock::poll("end of the screen", Duration::from_secs(10), ended).expect("q ends it");
+}
+
+#[test]
+fn a_key_is_changed_at_each_server() {
+    let Some(tmux) = find("tmux") else { return };
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let mut nodes = Vec::new();
+    for name in ["a", "b"] {
+        let dir = dir.path().join(name);
+        std::fs::create_dir_all(&dir).expect("the directory is writable");
+        std::fs::write(dir.join("overrides.csv"), "limit,key,set\n").expect("it is writable");
+        let path = policy(&dir, "raw");
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let text = text.replace("version = 1", "version = 1\noverrides = \"overrides.csv\"");
+        std::fs::write(&path, text).expect("the directory is writable");
+        nodes.push((Service::start_with(&dir, &path, &[]), dir));
+    }
+    let mut command = format!("{} top", env!("CARGO_BIN_EXE_ratekeeper"));
+    for (node, _) in &nodes {
+        ask(node.http(), ("user", "mallory"), 9);
+        command.extend([" --server ", &url(node)]);
+    }
+    let state = |node: &Service| {
+        let found = Visitor::at(1).get(node.admin(), "/v1/keys/login?key=mallory");
+        (found.status, found.body)
+    };
+    let socket = dir.path().join("tmux");
+    let terminal = Terminal::open(&tmux, socket, (100, 24), &format!("{command}; sleep 60"));
+    terminal.shows(&["2 servers", "policy v1 ", "attr:user=mallory"]);
+    let act = |key: &str, done: &str| {
+        terminal.press(key);
+        terminal.shows(&["[y/n]"]);
+        terminal.press("y");
+        terminal.shows(&[&format!("{done}, at 2 servers")]);
+    };
+    act("r", "attr:user=mallory is reset");
+    for (node, _) in &nodes {
+        assert_eq!(state(node).0, 404, "nothing is counted for it");
+    }
+    act("b", "attr:user=mallory is banned for 1h");
+    for (node, _) in &nodes {
+        let body = state(node).1;
+        assert!(body.contains("ban_ends_after_ms"), "{body}");
+    }
+    terminal.press("o");
+    terminal.press("9/1h");
+    terminal.press("Enter");
+    terminal.shows(&["such as 20/1m: 9/1h [y/n]"]);
+    // One of them cannot write it: the other does, and the screen names the one that failed.
+    let (_, second) = &nodes[1];
+    std::fs::remove_file(second.join("overrides.csv")).expect("it was written");
+    std::fs::create_dir(second.join("overrides.csv")).expect("it is writable");
+    terminal.press("y");
+    terminal.shows(&["failed at 1 of 2 servers"]);
+    let written = std::fs::read_to_string(nodes[0].1.join("overrides.csv")).expect("it is there");
+    assert!(written.contains("login,mallory,9/1h"), "{written}");
 }
 
 #[test]

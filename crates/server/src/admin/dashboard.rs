@@ -10,6 +10,7 @@
 //! its own, because it holds nothing; every number comes from a call that needs it
 //! ([ADR 0041](../../../../docs/adr/0041-the-dashboard-asks.md)).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use ratekeeper::Clock;
-use ratekeeper_policy::{Policy, Rule};
+use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
@@ -30,9 +31,12 @@ use crate::doors::answer::{key_parts, mode};
 use crate::doors::problem::{Problem, WRONG_QUERY};
 use crate::history::{Cell, MAX_LIMITS};
 use crate::listener::Reply;
+use crate::metrics::DurationsSnapshot;
 
 /// Maximum number of limits in the state: those with a history that refuse most.
 const MAX_SHOWN: usize = 100;
+/// Maximum number of servers of a store that are named.
+const MAX_DOWN: usize = 8;
 /// Seconds of one cell of the trend of a limit.
 const TREND_STEP: usize = 5;
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,
@@ -160,6 +164,10 @@ fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "seconds": shared.history.total_seconds(),
         "store": store(shared),
         "held": shared.hold.standing().now,
+        "times": times(shared),
+        "memory": memory(shared),
+        "signals": signals(shared, &policy),
+        "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
         "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
         "limits": limits,
@@ -196,15 +204,51 @@ fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) ->
         "key": key_parts(rule).map(ToString::to_string).collect::<Vec<_>>(),
         "bans": rule.limit.algorithm.bans().is_some(),
         "trend": trend(seconds),
+        "near": shared.metrics.near(rule.limit.id),
         "denied": found.as_ref().map_or(0, |found| found.denied),
         "distinct_denied": found.as_ref().map_or(0, |found| found.distinct_denied),
         "busiest": busiest.map_or(0, |key| key.denied.count),
     });
     let store = shared.keeper.store();
     if store.shared().is_none() && rule.limit.algorithm.concurrency().is_some() {
-        about["in_use"] = json!(store.local().loans(&rule.limit, now).in_use);
+        let loans = store.local().loans(&rule.limit, now);
+        about["in_use"] = json!(loans.in_use);
+        about["expired"] = json!(loans.lapsed);
     }
     about
+}
+
+/// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and the
+/// count.
+fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let store = shared.keeper.store().shared();
+    let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
+    json!({
+        "decision": shared.metrics.decision_times().buckets,
+        "queue": shared.metrics.queue_waits().buckets,
+        "store": store,
+    })
+}
+
+/// Returns the levels of the signals of elastic limits, in percent; `null` if none is known.
+fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
+    let now = shared.keeper.clock().now();
+    let now = WallTime::new(shared.keeper.wall_origin(), now);
+    let levels = policy.signals().map(|signal| {
+        let percent = signal.level(now).map(|ppm| f64::from(ppm) / 10_000.0);
+        (signal.name().to_owned(), json!(percent))
+    });
+    levels.collect::<serde_json::Map<_, _>>().into()
+}
+
+fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let usage = shared.keeper.store().local().usage();
+    json!({
+        "bytes": usage.bytes,
+        "budget_bytes": usage.budget_bytes,
+        "keys": usage.limits.iter().map(|limit| limit.keys).sum::<usize>(),
+        "evicted": usage.limits.iter().map(|limit| limit.evicted.budget).sum::<u64>(),
+    })
 }
 
 /// Returns the sums of spans of five seconds, the newest last.
@@ -218,7 +262,8 @@ fn trend(seconds: &[Cell]) -> Vec<[u64; 3]> {
     spans
 }
 
-fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
+/// Returns the kind and the state of the store.
+pub(super) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let any = shared.keeper.store();
     let Some(remote) = any.shared() else {
         return json!({ "kind": "memory", "state": "up" });
@@ -229,9 +274,15 @@ fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
         BreakerState::HalfOpen => "probing",
         BreakerState::Open { .. } => "down",
     };
+    let servers = remote.main().server_health();
+    let down = servers.iter().filter(|server| server.trouble.is_some());
+    let down: Vec<&str> = down.map(|server| &*server.address).take(MAX_DOWN).collect();
+    let offset = shared.metrics.clock_offset.load();
     json!({
         "kind": "redis",
         "state": state,
+        "servers_down": down,
+        "clock_offset_ms": offset.map(|nanos| nanos / 1_000_000),
         "answered": health.answered,
         "failed": health.failed,
         "fallback": health.fallback.local + health.fallback.allow + health.fallback.deny,

@@ -7,6 +7,7 @@ use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
+use super::dashboard;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
 use crate::alerts::message::rfc3339;
@@ -90,7 +91,7 @@ pub(super) fn most_denied<C: Clock>(
     now: Time,
 ) -> Option<TopKeysFound> {
     let order = (TopOrder::Denied, TopWindow::Minute);
-    shared.top_keys.top(limit, order, (1, now))
+    shared.watchers.top_keys.top(limit, order, (1, now))
 }
 
 fn keys<C: Clock>(
@@ -149,6 +150,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
             TopOrder::Requests => estimate(key.requests),
         }));
         let [allowed, denied, queued, covered] = shared.metrics.decisions(rule.limit.id);
+        about["near"] = json!(shared.metrics.near(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
         });
@@ -159,6 +161,8 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "version": policy.version,
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
+        "store": dashboard::store(shared),
+        "decision_times": shared.metrics.decision_times().buckets,
         "limits": limits,
         "more": more,
         "notes": notes(shared, now),
@@ -191,7 +195,7 @@ fn found<C: Clock>(
     query: &TopQuery,
     (count, now): (usize, Time),
 ) -> TopKeysFound {
-    let top_keys = &shared.top_keys;
+    let top_keys = &shared.watchers.top_keys;
     let found = top_keys.top(rule.limit.id, (query.by, query.window), (count, now));
     found.unwrap_or_else(|| TopKeysFound::none(now))
 }
@@ -211,7 +215,7 @@ fn about<C: Clock>(
         "denied": found.denied,
         "distinct_denied": found.distinct_denied,
         "distinct_error_percent": ERROR_PERCENT,
-        "uncounted": shared.top_keys.uncounted(rule.limit.id),
+        "uncounted": shared.watchers.top_keys.uncounted(rule.limit.id),
     })
 }
 

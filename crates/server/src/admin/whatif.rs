@@ -79,7 +79,7 @@ pub(super) async fn answer<C: Clock + 'static>(
     let id = rule.limit.id;
     // Up to half a million decisions: not on the thread that accepts connections.
     let work = tokio::task::spawn_blocking(move || {
-        let recorded = context.recorder.recorded(id, now)?;
+        let recorded = context.watchers.recorder.recorded(id, now)?;
         Some(decided_again(recorded, &algorithms, now))
     });
     let decided = work.await;
@@ -137,11 +137,11 @@ fn decided_again(
     algorithms: &[AnyAlgorithm],
     now: Time,
 ) -> (Value, Vec<Refusals>) {
-    requests.sort_by_key(|request| (request.key, request.at(now)));
+    requests.sort_by_key(|request| (request.key, request.at));
     let keys = || requests.chunk_by(|a, b| a.key == b.key);
     let refusals = algorithms.iter().map(|algorithm| {
         keys().fold(Refusals::default(), |all, one| {
-            let denied = denied(algorithm, one, now);
+            let denied = denied(algorithm, one);
             Refusals {
                 requests: all.requests + denied,
                 keys: all.keys + u64::from(denied > 0),
@@ -159,11 +159,10 @@ fn decided_again(
 }
 
 /// Returns the number of refused requests of one key.
-fn denied(algorithm: &AnyAlgorithm, requests: &[RecordedRequest], now: Time) -> u64 {
+fn denied(algorithm: &AnyAlgorithm, requests: &[RecordedRequest]) -> u64 {
     let mut state = AnyState::default();
     let denies = |request: &&RecordedRequest| {
-        let cost = Permits::new(request.cost.into());
-        let decision = algorithm.decide(&mut state, request.at(now), cost);
+        let decision = algorithm.decide(&mut state, request.at, request.cost);
         !decision.verdict.allows()
     };
     requests.iter().filter(denies).count() as u64

@@ -14,6 +14,7 @@ use super::check::{self, StatusChoice};
 use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use super::report;
+use super::write_log::WriteCall;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
@@ -95,14 +96,7 @@ async fn answer<C: Clock + 'static>(
             Ok(super::envoy::json::serve(shared, body).await)
         }
         "/healthcheck" => Ok(healthcheck(shared.ready())),
-        "/v1/reset" => {
-            let body = operators(shared, caller, request).await?;
-            check::reset(shared, body).await
-        }
-        "/v1/refund" => {
-            let body = operators(shared, caller, request).await?;
-            check::refund(shared, body).await
-        }
+        "/v1/reset" | "/v1/refund" => write(shared, caller, request).await,
         _ if asks(path) => {
             let (parts, _unread) = request.into_parts();
             auth::auth(shared, caller, &parts).await
@@ -134,19 +128,27 @@ fn post(request: &Request<Incoming>) -> Result<(), Problem> {
     not_a_page(request.headers())
 }
 
-/// Returns the body of a call that only the operator may make.
-async fn operators<C: Clock>(
+/// Answers a call that only the operator may make.
+async fn write<C: Clock>(
     shared: &ServiceContext<C>,
     caller: Caller<'_>,
     request: Request<Incoming>,
-) -> Result<bytes::Bytes, Problem> {
+) -> Result<Response<Reply>, Problem> {
     if request.method() != Method::POST {
         return Err(Problem::wrong_method("POST"));
     }
     shared
         .access
         .balances(caller.address.ip(), request.headers())?;
-    body::read(request, MAX_CHECK_BYTES, &shared.bodies).await
+    let call = WriteCall::new(caller, &request);
+    let resets = request.uri().path() == "/v1/reset";
+    let answered = match body::read(request, MAX_CHECK_BYTES, &shared.bodies).await {
+        Ok(body) if resets => check::reset(shared, body).await,
+        Ok(body) => check::refund(shared, body).await,
+        Err(problem) => Err(problem),
+    };
+    call.log(&answered);
+    answered
 }
 
 /// Returns true for `/v1/auth`, and for the paths that Envoy appends to it.

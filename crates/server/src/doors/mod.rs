@@ -17,6 +17,7 @@ pub(crate) mod proxy;
 mod report;
 pub(crate) mod request;
 mod values;
+mod write_log;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
@@ -27,6 +28,7 @@ use ratekeeper::headers::names;
 pub(crate) use self::access::{Access, AccessAct, needs_no_token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub(crate) use self::http::HttpDoor;
+pub(crate) use self::write_log::WriteCall;
 use crate::listener::Reply;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

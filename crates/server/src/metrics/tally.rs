@@ -2,7 +2,7 @@
 
 use ratekeeper_core::LimitId;
 
-use super::{Metrics, RequestResult};
+use super::{BUCKETS, Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult, WAITS};
 
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,38 @@ impl Metrics {
             denied: all(RequestResult::Denied),
             other: all(RequestResult::Error),
         }
+    }
+
+    /// Returns the number of requests allowed with most of a limit spent.
+    pub(crate) fn near(&self, limit: LimitId) -> u64 {
+        let rows = self.rows.load();
+        let row = rows.get(limit.index()).and_then(Option::as_ref);
+        row.map_or(0, |row| row.near.count())
+    }
+
+    /// Returns the times of all decisions since the start.
+    pub(crate) fn decision_times(&self) -> DurationsSnapshot {
+        let [first, others @ ..] = &self.durations;
+        let mut all = first.snapshot(&BUCKETS);
+        for one in others.iter().map(|one| one.snapshot(&BUCKETS)) {
+            for ((_, all), (_, one)) in all.buckets.iter_mut().zip(&one.buckets) {
+                *all += one;
+            }
+            all.sum_seconds += one.sum_seconds;
+            all.count += one.count;
+        }
+        all
+    }
+
+    /// Returns the times that requests waited in queues since the start.
+    pub(crate) fn queue_waits(&self) -> DurationsSnapshot {
+        self.queue_waits.snapshot(&WAITS)
+    }
+
+    /// Returns the number of reports since the start, by result.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.process.reports.iter().map(Counter::count);
+        ReportResult::ALL.iter().map(|(_, name)| *name).zip(counts)
     }
 
     /// Returns when the policy was put in force, in seconds since 1970.

@@ -20,7 +20,7 @@ use ratekeeper_policy::{KeyPart, Rule};
 use super::Budgets;
 use super::budget::{BudgetShare, ByteBudget};
 use super::distinct::DistinctKeys;
-use super::sketch::{Estimate, HashedKey, KeySketch};
+use super::sketch::{COUNTERS, Estimate, HashedKey, KeySketch};
 
 /// Number of parts of the keys of a limit, each with a lock of its own.
 pub(super) const PARTS: usize = 8;
@@ -115,7 +115,23 @@ struct Period {
 #[derive(Debug)]
 struct DeniedKeys {
     sketch: Box<KeySketch>,
-    distinct: Box<DistinctKeys>,
+    more: Box<DeniedMore>,
+}
+
+#[derive(Debug)]
+struct DeniedMore {
+    /// By counter of the sketch.
+    spans: [DeniedSpan; COUNTERS],
+    distinct: DistinctKeys,
+}
+
+/// When the key of a counter was refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct DeniedSpan {
+    /// Time at which the key got the counter.
+    first: Time,
+    /// Time at which the key may pass again; [`Time::MAX`] for never.
+    free_at: Time,
 }
 
 /// The counts of all keys of a limit.
@@ -253,7 +269,7 @@ impl Window {
             found.requests += period.requests.as_ref().map_or(0, |keys| keys.total());
             if let Some(denied) = &period.denied {
                 found.denied += denied.sketch.total();
-                distinct.merge(&denied.distinct);
+                distinct.merge(&denied.more.distinct);
             }
             floor += period.sketch(by).map_or(0, KeySketch::floor);
         }
@@ -268,22 +284,20 @@ impl Window {
                 let is_known = index > 0
                     && periods[0]
                         .sketch(by)
-                        .is_some_and(|sketch| sketch.entry(key).is_some());
+                        .is_some_and(|sketch| sketch.find(key).is_some());
                 if is_known {
                     continue;
                 }
-                let entries = || {
-                    let sketches = periods
-                        .iter()
-                        .filter_map(|period| period.sketch(TopOrder::Denied));
-                    sketches.filter_map(move |sketch| sketch.entry(key))
+                let spans = || {
+                    let denied = periods.iter().filter_map(|period| period.denied.as_ref());
+                    denied.filter_map(move |denied| denied.span(key))
                 };
                 found.keys.push(TopKey {
                     key: key.bytes.to_vec(),
                     requests: estimate(TopOrder::Requests, key),
                     denied: estimate(TopOrder::Denied, key),
-                    denied_since: entries().next().map(|entry| entry.first),
-                    free_at: entries().next_back().map(|entry| entry.free_at),
+                    denied_since: spans().next().map(|span| span.first),
+                    free_at: spans().next_back().map(|span| span.free_at),
                 });
             }
         }
@@ -300,7 +314,7 @@ impl Period {
 
     fn note(&mut self, note: Note<'_>, budgets: &Budgets) -> Noted {
         let requests = made(&mut self.requests, || KeySketch::new(&budgets.requests));
-        let requests = requests.and_then(|keys| keys.add(note.key, note.at));
+        let requests = requests.and_then(|keys| keys.add(note.key));
         let mut noted = Noted {
             is_counted: requests.is_some(),
             denials: None,
@@ -309,12 +323,7 @@ impl Period {
             return noted;
         };
         let denied = made(&mut self.denied, || DeniedKeys::new(&budgets.denied));
-        noted.denials = denied.and_then(|denied| {
-            denied.distinct.add(note.key.hash);
-            let (count, entry) = denied.sketch.add(note.key, note.at)?;
-            entry.free_at = until;
-            Some(count)
-        });
+        noted.denials = denied.and_then(|denied| denied.add(note.key, (note.at, until)));
         noted.is_counted &= noted.denials.is_some();
         noted
     }
@@ -331,9 +340,29 @@ fn made<T>(place: &mut Option<T>, make: impl FnOnce() -> Option<T>) -> Option<&m
 impl DeniedKeys {
     fn new(budget: &Arc<ByteBudget>) -> Option<Self> {
         let mut sketch = KeySketch::new(budget)?;
-        sketch.reserve(size_of::<DistinctKeys>()).then(|| Self {
+        sketch.reserve(size_of::<DeniedMore>()).then(|| Self {
             sketch,
-            distinct: Box::new(DistinctKeys::new()),
+            more: Box::new(DeniedMore {
+                spans: [DeniedSpan::default(); COUNTERS],
+                distinct: DistinctKeys::new(),
+            }),
         })
+    }
+
+    /// Counts a refusal; returns the number of those that are surely of the key.
+    fn add(&mut self, key: HashedKey<'_>, (at, free_at): (Time, Time)) -> Option<u64> {
+        self.more.distinct.add(key.hash);
+        let counted = self.sketch.add(key)?;
+        let span = self.more.spans.get_mut(counted.index)?;
+        if counted.sure == 1 {
+            span.first = at;
+        }
+        span.free_at = free_at;
+        Some(counted.sure)
+    }
+
+    fn span(&self, key: HashedKey<'_>) -> Option<DeniedSpan> {
+        let index = self.sketch.find(key)?;
+        self.more.spans.get(index).copied()
     }
 }

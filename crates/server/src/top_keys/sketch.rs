@@ -11,15 +11,15 @@
 //! * a key without a counter was noted at most [`floor`](KeySketch::floor) times, which is at most
 //!   `n / m`: each key noted more often has a counter.
 //!
-//! The counters are searched one by one: [`COUNTERS`] hashes are four cache lines, so a map would
-//! be no faster. More counters are more sketches, each for a part of the keys.
+//! The counters are searched one by one: [`COUNTERS`] tags of 4 bytes are two cache lines, so a map
+//! would be no faster. More counters are more sketches, each for a part of the keys. A counter with
+//! the lowest count is searched from where the last search ended, because counts never fall: only
+//! once a round a new lowest count is computed.
 //!
 //! Source: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements in
 //! Data Streams" (2005), the algorithm Space-Saving.
 
 use std::sync::Arc;
-
-use ratekeeper_core::Time;
 
 use super::budget::{BudgetShare, ByteBudget};
 
@@ -31,8 +31,16 @@ const STEP: usize = 4;
 /// A key and its hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HashedKey<'a> {
+    /// A key that a sketch returns has the lower half only.
     pub(super) hash: u64,
     pub(super) bytes: &'a [u8],
+}
+
+impl HashedKey<'_> {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    const fn tag(self) -> u32 {
+        self.hash as u32
+    }
 }
 
 /// A count that is too high by `error` at most, and never too low.
@@ -56,36 +64,43 @@ impl std::ops::Add for Estimate {
 #[derive(Debug)]
 pub(super) struct KeySketch {
     /// By counter, apart from the entries so that a search reads little memory.
-    hashes: [u64; COUNTERS],
+    tags: [u32; COUNTERS],
     counts: [u64; COUNTERS],
     entries: Vec<KeyEntry>,
     /// Number of keys noted.
     total: u64,
-    /// True once a key has lost its counter to another.
-    has_replaced: bool,
+    /// Lowest count when a key last took the counter of another; 0 before.
+    floor: u64,
+    /// No counter before this one has the count `floor`.
+    hand: usize,
     share: BudgetShare,
 }
 
 /// The key of a counter.
 #[derive(Debug)]
-pub(super) struct KeyEntry {
+struct KeyEntry {
     key: Vec<u8>,
     error: u64,
-    /// Time at which the key got the counter.
-    pub(super) first: Time,
-    /// Time at which the key may pass again; [`Time::MAX`] for never.
-    pub(super) free_at: Time,
+}
+
+/// The counter of a key that was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct CountedKey {
+    pub(super) index: usize,
+    /// Number of times that the key surely was noted since it got the counter: 1 if just now.
+    pub(super) sure: u64,
 }
 
 impl KeySketch {
     /// Creates a sketch without counters; `None` if the budget has no room for it.
     pub(super) fn new(budget: &Arc<ByteBudget>) -> Option<Box<Self>> {
         Some(Box::new(Self {
-            hashes: [0; COUNTERS],
+            tags: [0; COUNTERS],
             counts: [0; COUNTERS],
             entries: Vec::new(),
             total: 0,
-            has_replaced: false,
+            floor: 0,
+            hand: 0,
             share: BudgetShare::take(budget, size_of::<Self>())?,
         }))
     }
@@ -95,57 +110,66 @@ impl KeySketch {
         self.share.grow(bytes)
     }
 
-    /// Counts a key once; returns the number of times that it surely was noted, and its entry.
-    /// Returns `None`, and counts nothing, if the budget has no room for it.
-    pub(super) fn add(&mut self, key: HashedKey<'_>, at: Time) -> Option<(u64, &mut KeyEntry)> {
+    /// Counts a key once. Returns `None`, and counts nothing, if the budget has no room for it.
+    pub(super) fn add(&mut self, key: HashedKey<'_>) -> Option<CountedKey> {
         let index = match self.find(key) {
             Some(index) => index,
-            None => self.place(key, at)?,
+            None => self.place(key)?,
         };
         self.counts[index] += 1;
         self.total += 1;
-        let entry = self.entries.get_mut(index)?;
-        Some((self.counts[index] - entry.error, entry))
+        let sure = self.counts[index] - self.entries.get(index)?.error;
+        Some(CountedKey { index, sure })
     }
 
-    fn find(&self, key: HashedKey<'_>) -> Option<usize> {
-        let mut entries = self.hashes.iter().zip(&self.entries);
-        entries.position(|(hash, entry)| *hash == key.hash && *entry.key == *key.bytes)
+    /// Returns the counter of a key, if it has one.
+    pub(super) fn find(&self, key: HashedKey<'_>) -> Option<usize> {
+        let tag = key.tag();
+        // All tags, without a branch, so that several are compared at once.
+        let mut equal = 0_u32;
+        for (index, other) in self.tags.iter().enumerate() {
+            equal |= u32::from(*other == tag) << index;
+        }
+        while equal != 0 {
+            let index = equal.trailing_zeros() as usize;
+            let entry = self.entries.get(index);
+            if entry.is_some_and(|entry| *entry.key == *key.bytes) {
+                return Some(index);
+            }
+            equal &= equal - 1;
+        }
+        None
     }
 
-    /// Returns a counter for a key that has none: a new one if there is room, or else that with
-    /// the lowest count, which stays as the error.
-    fn place(&mut self, key: HashedKey<'_>, at: Time) -> Option<usize> {
-        let (error, length) = (self.floor(), key.bytes.len());
-        let index = self.entries.len();
-        if index < COUNTERS && self.has_room() && self.share.grow(length) {
+    /// Returns a counter for a key that has none: a new one if there is room, or else one with the
+    /// lowest count, which stays as the error.
+    fn place(&mut self, key: HashedKey<'_>) -> Option<usize> {
+        let length = key.bytes.len();
+        let next = self.entries.len();
+        let index = if next < COUNTERS && self.has_room() && self.share.grow(length) {
             let mut bytes = Vec::new();
             bytes.reserve_exact(length);
             self.entries.push(KeyEntry {
                 key: bytes,
-                error,
-                first: at,
-                free_at: at,
+                error: 0,
             });
-            return self.occupy(index, key, error, at);
-        }
-        let (lowest, &error) = self.lowest()?;
-        let entry = &mut self.entries[lowest];
-        let more = length.saturating_sub(entry.key.capacity());
-        if more > 0 && !self.share.grow(more) {
-            return None;
-        }
-        entry.key.clear();
-        entry.key.reserve_exact(length);
-        self.has_replaced = true;
-        self.occupy(lowest, key, error, at)
-    }
-
-    fn occupy(&mut self, index: usize, key: HashedKey<'_>, error: u64, at: Time) -> Option<usize> {
-        (self.hashes[index], self.counts[index]) = (key.hash, error);
+            next
+        } else {
+            let lowest = self.lowest()?;
+            let entry = &mut self.entries[lowest];
+            let more = length.saturating_sub(entry.key.capacity());
+            if more > 0 && !self.share.grow(more) {
+                return None;
+            }
+            entry.key.clear();
+            entry.key.reserve_exact(length);
+            self.floor = self.counts[lowest];
+            lowest
+        };
+        (self.tags[index], self.counts[index]) = (key.tag(), self.floor);
         let entry = self.entries.get_mut(index)?;
         entry.key.extend_from_slice(key.bytes);
-        (entry.error, entry.first, entry.free_at) = (error, at, at);
+        entry.error = self.floor;
         Some(index)
     }
 
@@ -161,15 +185,24 @@ impl KeySketch {
         true
     }
 
-    fn lowest(&self) -> Option<(usize, &u64)> {
-        let counts = self.counts[..self.entries.len()].iter().enumerate();
-        counts.min_by_key(|(_, count)| **count)
+    /// Returns a counter with the lowest count.
+    fn lowest(&mut self) -> Option<usize> {
+        let counts = &self.counts[..self.entries.len()];
+        let after = counts.get(self.hand..).unwrap_or_default();
+        let next = after.iter().position(|count| *count == self.floor);
+        let index = if let Some(next) = next {
+            self.hand + next
+        } else {
+            let lowest = counts.iter().min()?;
+            counts.iter().position(|count| count == lowest)?
+        };
+        self.hand = index;
+        Some(index)
     }
 
     /// Returns the maximum number of times that a key without a counter was noted.
     pub(super) fn floor(&self) -> u64 {
-        let lowest = self.lowest().filter(|_| self.has_replaced);
-        lowest.map_or(0, |(_, count)| *count)
+        self.floor
     }
 
     /// Returns the number of keys noted, each as often as it was.
@@ -190,16 +223,11 @@ impl KeySketch {
         })
     }
 
-    /// Returns the entry of a key, if it has a counter.
-    pub(super) fn entry(&self, key: HashedKey<'_>) -> Option<&KeyEntry> {
-        self.entries.get(self.find(key)?)
-    }
-
     /// Returns the keys with a counter.
     pub(super) fn keys(&self) -> impl Iterator<Item = HashedKey<'_>> {
-        let entries = self.hashes.iter().zip(&self.entries);
-        entries.map(|(hash, entry)| HashedKey {
-            hash: *hash,
+        let entries = self.tags.iter().zip(&self.entries);
+        entries.map(|(tag, entry)| HashedKey {
+            hash: u64::from(*tag),
             bytes: &entry.key,
         })
     }
@@ -222,14 +250,13 @@ mod tests {
         // Few hashes, so that keys with the same hash occur.
         let hash = |key: u32| u64::from(key) % 1_000;
         let mut counted = 0;
-        for (index, &key) in stream.iter().enumerate() {
-            let at = Time::from_nanos(index as u64);
+        for &key in stream {
             let bytes = bytes(key);
             let hashed = HashedKey {
                 hash: hash(key),
                 bytes: &bytes,
             };
-            if sketch.add(hashed, at).is_some() {
+            if sketch.add(hashed).is_some() {
                 counted += 1;
                 *exact.entry(key).or_default() += 1;
             }
@@ -251,8 +278,8 @@ mod tests {
                 estimate.count - estimate.error <= count,
                 "{key}: {estimate:?}, {count}"
             );
-            listed += usize::from(sketch.entry(hashed).is_some());
-            assert!(sketch.entry(hashed).is_some() || count <= floor, "{key}");
+            listed += usize::from(sketch.find(hashed).is_some());
+            assert!(sketch.find(hashed).is_some() || count <= floor, "{key}");
         }
         assert_eq!(listed, sketch.keys().count(), "each counter has one key");
         (places, floor)
@@ -322,7 +349,7 @@ mod tests {
             hash: 1,
             bytes: b"key",
         };
-        assert!(sketch.add(key, Time::ZERO).is_none());
+        assert!(sketch.add(key).is_none());
         assert_eq!(sketch.total(), 0);
         assert!(KeySketch::new(&budget).is_none());
     }

@@ -1,8 +1,10 @@
 //! Counts of keys in virtual time, of decisions of a keeper, and against exact counts.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 
-use ratekeeper::{Keeper, ManualClock, Scope};
+use foldhash::quality::FixedState;
+use ratekeeper::{Clock as _, Keeper, ManualClock, Scope};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::Facts;
 use ratekeeper_policy::config::{Context, parse};
@@ -10,6 +12,7 @@ use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use super::*;
 
+const HASHER: FixedState = FixedState::with_seed(1);
 const MINUTE: Nanos = Nanos::from_secs(60);
 
 /// A keeper whose decisions are noted.
@@ -51,8 +54,14 @@ impl Bench {
             cost: Some(Permits::new(1)),
             ..Facts::default()
         };
-        self.top_keys
-            .note(&self.keeper.check_now(&facts, Scope::All), |_, _| ());
+        self.note(&self.keeper.check_now(&facts, Scope::All));
+    }
+
+    fn note(&self, answer: &Answer) {
+        for outcome in answer.outcomes() {
+            let hash = HASHER.hash_one(outcome.key.as_bytes());
+            self.top_keys.note((answer, &outcome), hash, |_, _| ());
+        }
     }
 
     fn top(&self, by: TopOrder, window: TopWindow) -> TopKeysFound {
@@ -157,7 +166,7 @@ fn an_answer_that_was_held_back_is_counted_in_the_current_period() {
     let held = bench.keeper.check_now(&facts, Scope::All);
     bench.clock.advance(MINUTE);
     bench.ask("now");
-    bench.top_keys.note(&held, |_, _| ());
+    bench.note(&held);
     assert_eq!(bench.minute(TopOrder::Requests), ["now 1 0", "held 1 0"]);
 }
 
@@ -215,6 +224,19 @@ fn memory_is_bounded_and_given_back() {
     assert_eq!(fixed, size_of::<LimitKeys>());
 }
 
+#[test]
+fn a_limit_with_many_keys_takes_what_the_guide_states() {
+    let bench = Bench::of("limit = \"1/1d\"\nalgorithm = \"fixed-window\"");
+    for later in [0, 3_540, 60] {
+        bench.clock.advance(Nanos::from_secs(later));
+        for user in 0..2_000 {
+            (0..2).for_each(|_| bench.ask(&format!("user-{user:018}"))); // 24 bytes as a key
+        }
+    }
+    let kib = bench.top_keys.bytes() >> 10;
+    assert!((155..=165).contains(&kib), "{kib}");
+}
+
 /// With a million keys, each printed count is within its printed error of the exact one, and no key
 /// above the printed bound is missing.
 #[test]
@@ -239,7 +261,7 @@ fn a_zipf_load_of_a_million_keys_is_within_the_printed_bounds() {
         *exact.entry(key).or_default() += 1;
         let bytes = key.to_le_bytes();
         let key = HashedKey {
-            hash: top_keys.hasher.hash_one(bytes.as_slice()),
+            hash: HASHER.hash_one(bytes.as_slice()),
             bytes: &bytes,
         };
         let note = Note {

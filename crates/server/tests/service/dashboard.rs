@@ -48,6 +48,23 @@ fn the_files_need_no_token_and_the_state_does() {
 }
 
 #[test]
+fn the_state_has_times_memory_and_requests_near_a_limit() {
+    let fixture = Fixture::new(POLICY);
+    for _ in 0..3 {
+        fixture.http().post("/v1/check", LOGIN);
+    }
+    let state = fixture.admin().get("/v1/dashboard").json();
+    let decided = state["times"]["decision"].as_array().unwrap();
+    let counts = decided.iter().map(|bucket| bucket[1].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 3);
+    assert_eq!(decided.last().unwrap()[0], serde_json::Value::Null);
+    assert_eq!(state["limits"][0]["near"], 1);
+    assert_eq!(state["memory"]["keys"], 1);
+    assert_eq!(state["times"]["store"], serde_json::Value::Null);
+    assert_eq!(state["reports"]["not_open"], 0);
+}
+
+#[test]
 fn a_page_of_another_site_does_not_read_the_state() {
     let fixture = Fixture::new(POLICY);
     let mut admin = fixture.admin();

@@ -1,9 +1,5 @@
-//! Metrics and the files of examples/monitoring, judged by Prometheus's own tool.
-//!
-//! ```text
-//!   service --scrape--> before      fault      service --scrape--> after
-//!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
-//! ```
+//! Metrics and the files of examples/monitoring, judged by Prometheus's own tool. Faults are staged
+//! in `cli/tests/e2e/faults.rs`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +9,7 @@ use serde_json::Value;
 
 use super::Fixture;
 use super::client::Client;
-use super::promtool::{Scrape, monitoring, prove, staged};
+use super::promtool::{monitoring, prove};
 use ratekeeper_server::Door;
 
 const POLICY: &str = r#"
@@ -214,66 +210,6 @@ fn calls_of_the_guide_are_answered() {
         let answer = fixture.admin().get(call);
         assert_eq!(answer.status, 200, "{call}: {}", answer.body);
     }
-}
-
-fn scrape(fixture: &Fixture) -> Scrape {
-    Scrape::read(&fixture.admin().get("/metrics").body)
-}
-
-#[test]
-fn alerts_fire_for_faults_of_a_real_service() {
-    type Fault = fn(&Fixture);
-    let faults: [(&str, Fault); 7] = [
-        ("", |fixture| {
-            for user in ["ada", "grace", "lin"] {
-                check(&mut fixture.http(), "user", user);
-            }
-        }),
-        ("RatekeeperOneKeyDenied", |fixture| {
-            let mut http = fixture.http();
-            (0..200).for_each(|_| check(&mut http, "user", "mallory"));
-        }),
-        ("RatekeeperManyKeysDenied", |fixture| {
-            let mut http = fixture.http();
-            for visitor in 0..300 {
-                check(&mut http, "visitor", &(visitor % 150).to_string());
-            }
-        }),
-        ("RatekeeperShadowWouldDeny", |fixture| {
-            let mut http = fixture.http();
-            (0..20).for_each(|_| check(&mut http, "trial", "x"));
-        }),
-        ("RatekeeperKeyMissing", |fixture| {
-            let mut http = fixture.http();
-            (0..10).for_each(|_| check_path(&mut http, "/device"));
-        }),
-        ("RatekeeperReloadRejected", |fixture| {
-            std::fs::write(fixture.path("ratekeeper.toml"), "version = 7").unwrap();
-            assert_eq!(fixture.admin().post("/v1/reload", "").status, 422);
-        }),
-        ("RatekeeperStoreFails", |fixture| {
-            let mut http = fixture.http();
-            (0..30).for_each(|_| check(&mut http, "user", "ada"));
-        }),
-    ];
-    let rules = monitoring("ratekeeper.rules.yml").display().to_string();
-    let mut tests = format!("rule_files: ['{rules}']\nevaluation_interval: 1m\ntests:\n");
-    for (fires, fault) in faults {
-        let dead = "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
-        let policy = match fires {
-            "RatekeeperStoreFails" => POLICY.replace("version = 1", dead),
-            _ => POLICY.to_owned(),
-        };
-        let fixture = Fixture::new(&policy);
-        let before = scrape(&fixture);
-        fault(&fixture);
-        let after = scrape(&fixture);
-        tests += &staged(&format!("fault {fires}"), (&before, &after), fires);
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("faults.yml");
-    std::fs::write(&file, &tests).unwrap();
-    prove(&["test", "rules", &file.display().to_string()], "");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Promtool: Prometheus's own judgement of scrapes, and of the rules that ship.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,60 +39,4 @@ pub(crate) fn prove(arguments: &[&str], input: &str) {
     if let Some((words, success)) = promtool(arguments, input) {
         assert!(success, "promtool {arguments:?}: {words}\n{input}");
     }
-}
-
-/// The values of a scrape by series, and the names of metrics that are gauges.
-#[derive(Default)]
-pub(crate) struct Scrape {
-    samples: BTreeMap<String, String>,
-    gauges: Vec<String>,
-}
-
-impl Scrape {
-    pub(crate) fn read(text: &str) -> Self {
-        let mut scrape = Self::default();
-        for line in text.lines() {
-            if let Some(name) = line
-                .strip_prefix("# TYPE ")
-                .and_then(|described| described.strip_suffix(" gauge"))
-            {
-                scrape.gauges.push(name.to_owned());
-            } else if !line.starts_with('#') {
-                let (series, value) = line.rsplit_once(' ').expect("a sample");
-                scrape.samples.insert(series.to_owned(), value.to_owned());
-            }
-        }
-        scrape
-    }
-}
-
-/// Writes a test of `promtool test rules`: `before` for five minutes, then the change to `after`
-/// in each minute.
-pub(crate) fn staged(name: &str, (before, after): (&Scrape, &Scrape), fires: &str) -> String {
-    let mut text = format!("  - name: {name}\n    interval: 1m\n    input_series:\n");
-    for (series, last) in &after.samples {
-        let (metric, labels) = series.split_once('{').unwrap_or((series, "}"));
-        let comma = if labels == "}" { "" } else { "," };
-        let first = before.samples.get(series).map_or("0", String::as_str);
-        let number = |text: &str| text.parse::<f64>().expect("a number");
-        let values = if after.gauges.iter().any(|gauge| gauge == metric) {
-            format!("{first}x4 {last}x60")
-        } else {
-            let step = number(last) - number(first);
-            format!("{first}x4 {first}+{step:.9}x60")
-        };
-        let series = format!(r#"{metric}{{job="ratekeeper",instance="a"{comma}{labels}"#);
-        let _ = writeln!(text, "      - {{ series: '{series}', values: '{values}' }}"); // a string takes everything
-    }
-    let expected = match fires {
-        "" => String::new(),
-        fires => format!(r#"{{ labels: '{{alertname="{fires}"}}', value: 1 }}"#),
-    };
-    let only = match fires {
-        "" => String::new(),
-        fires => format!(r#",alertname="{fires}""#),
-    };
-    let query = format!(r#"count by (alertname) (ALERTS{{alertstate="firing"{only}}})"#);
-    let queried = format!("      - expr: {query}\n        eval_time: 50m\n");
-    text + "    promql_expr_test:\n" + &queried + &format!("        exp_samples: [{expected}]\n")
 }

@@ -140,6 +140,32 @@ fn the_record_is_decided_as_a_replay_of_all_requests_decides_it() {
     assert_eq!(found["numbers"][0]["denied"], 0);
 }
 
+/// Costs go to 2^53 - 1, so they are recorded whole.
+#[test]
+fn large_costs_are_decided_as_they_were() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+[[limit]]
+name  = "bytes"
+key   = ["attr:user"]
+limit = "10000000000/1m"
+algorithm = "fixed-window"
+cost  = "attr:units"
+"#,
+    );
+    for (units, status) in [(6_000_000_000_u64, 200), (6_000_000_000, 429), (9, 200)] {
+        let body = json!({ "attributes": { "user": "ada", "units": units.to_string() } });
+        let answer = fixture.http().post("/v1/check", &body.to_string());
+        assert_eq!(answer.status, status, "{units}");
+    }
+    let numbers = "number=6000000009/1m&number=6000000008/1m&number=12000000009/1m";
+    let found = whatif(&fixture, &format!("limit=bytes&{numbers}"));
+    assert_eq!(found["present"]["denied"], 1, "as it was decided");
+    let denied = [0, 1, 2].map(|index| found["numbers"][index]["denied"].as_u64());
+    assert_eq!(denied, [Some(1), Some(2), Some(0)]);
+}
+
 /// A request that another limit refuses would be refused with any number.
 #[test]
 fn requests_that_other_limits_refuse_are_left_out() {

@@ -11,12 +11,14 @@ pub(crate) mod application;
 pub(crate) mod chromium;
 pub(crate) mod clock;
 pub(crate) mod envoy;
+pub(crate) mod in_process;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod sentinel;
 pub(crate) mod service;
+pub(crate) mod staged;
 pub(crate) mod upstream;
 pub(crate) mod visitor;
 

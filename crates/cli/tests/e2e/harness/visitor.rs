@@ -52,6 +52,17 @@ impl Visitor {
             .unwrap_or_else(|error| panic!("POST {target}: {error}"))
     }
 
+    /// Sends a request with that method, target and body.
+    pub(crate) fn ask_with(
+        &self,
+        to: SocketAddr,
+        (method, target): (&str, &str),
+        body: &str,
+    ) -> Answer {
+        self.exchange(to, &self.request(method, target, body))
+            .unwrap_or_else(|error| panic!("{method} {target}: {error}"))
+    }
+
     /// Returns the status of the answer.
     pub(crate) fn put_json(&self, to: SocketAddr, target: &str, body: &str) -> u16 {
         self.exchange(to, &self.request("PUT", target, body))

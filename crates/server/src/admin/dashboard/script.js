@@ -79,7 +79,62 @@ function askForToken() {
 
 // Panels -------------------------------------------------------------------------------------
 
+/** States of the last minute while this page is open: the service counts from its start. */
+const past = [];
+
+function remember(state) {
+  const all = (one) => one.times.decision.reduce((count, bucket) => count + bucket[1], 0);
+  if (past.length && all(past[past.length - 1]) > all(state)) past.length = 0; // another process
+  past.push(state);
+  if (past.length > 61) past.shift();
+}
+
+/** Returns the time within which a share of the calls of the last minute ended, in words. */
+function within(percent, which) {
+  const [first, last] = [past[0].times[which], past[past.length - 1].times[which]];
+  if (!first || !last) return "-";
+  const counts = last.map(([, count], index) => count - first[index][1]);
+  let left = counts.reduce((all, count) => all + count, 0) * percent / 100;
+  if (!left) return "-";
+  const index = counts.findIndex((count) => (left -= count) <= 0);
+  const [bound] = last[index];
+  return bound === null ? `above ${moment(last[index - 1][0])}` : `${moment(bound)}`;
+}
+
+/** Returns seconds in words. */
+function moment(seconds) {
+  if (seconds < 0.001) return `${number(seconds * 1e6)} us`;
+  return seconds < 1 ? `${number(seconds * 1000)} ms` : `${number(seconds)} s`;
+}
+
+/** Returns the rows of the panel of the service: what it has, and nothing that it does not use. */
+function serviceRows({ store, held, memory, reports, signals, limits }) {
+  const mib = (bytes) => `${number(bytes / 2 ** 20)} MiB`;
+  const list = [["Counters in memory", `${number(memory.keys)} keys, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
+    + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
+  if (store.kind === "redis") {
+    const down = store.servers_down.length ? `; down: ${store.servers_down.join(", ")}` : "";
+    const clock = store.clock_offset_ms === null ? "" : `; its clock is ${number(store.clock_offset_ms)} ms ahead`;
+    list.push(["Store", `99 % of the calls within ${within(99, "store")}; ${number(store.failed)} failed, `
+      + `${number(store.fallback)} decided without it${clock}${down}`]);
+  }
+  const waits = within(99, "queue");
+  if (held || waits !== "-") list.push(["Queues", `${number(held)} requests wait; 99 % within ${waits}`]);
+  const lending = limits.filter((limit) => limit.in_use !== undefined);
+  const total = (field) => lending.reduce((all, limit) => all + limit[field], 0);
+  if (lending.length) list.push(["Permits on loan", `${number(total("in_use"))} in use; ${number(total("expired"))} were not given back`]);
+  const levels = Object.entries(signals);
+  if (levels.length) {
+    const level = ([name, percent]) => `${name} ${percent === null ? "unknown" : `${number(percent)} %`}`;
+    list.push(["Signals", levels.map(level).join(", ")]);
+  }
+  const told = Object.entries(reports).filter(([, count]) => count);
+  if (told.length) list.push(["Reports of results", told.map(([result, count]) => `${number(count)} ${result}`).join(", ")]);
+  return list;
+}
+
 function showState(state) {
+  remember(state);
   const age = Date.parse(state.at) - Date.parse(state.applied_at);
   text("policy", `policy version ${state.version}, ${span(age)} old${state.ready ? "" : ", NOT READY"}`);
   at("policy").title = state.sha;
@@ -90,6 +145,13 @@ function showState(state) {
   text("rate-note", `average of 10 s${errors ? `, ${number(errors)} errors/s` : ""}`);
   text("share", `${number(all ? (denied * 100) / all : 0)} %`);
   text("share-note", `${number(denied)}/s${state.held ? `, ${state.held} held back` : ""}`);
+  text("time", within(99, "decision"));
+  text("time-note", `half within ${within(50, "decision")}; last minute`);
+  rows(at("service"), serviceRows(state), (row, [name, words]) => {
+    if (!row.cells.length) row.append(document.createElement("th"));
+    cell(row, 0, name);
+    cell(row, 1, words);
+  });
   text("store", `${state.store.kind} ${state.store.state}`);
   text("store-note", state.store.kind === "redis"
     ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
@@ -129,11 +191,11 @@ function showLimits(limits) {
 
 function limitRow(name) {
   const row = document.createElement("tr");
-  const labels = [, "mode", "allowed/s", "refused/s", , "keys refused"];
-  for (let index = 0; index < 6; index += 1) {
+  const labels = [, "mode", "allowed/s", "refused/s", "near/s", , "keys refused"];
+  for (let index = 0; index < 7; index += 1) {
     const place = row.insertCell();
     if (labels[index]) place.dataset.label = labels[index];
-    if (index === 2 || index === 3) place.className = "number";
+    if (index >= 2 && index <= 4) place.className = "number";
   }
   const button = document.createElement("button");
   button.className = "link";
@@ -144,7 +206,7 @@ function limitRow(name) {
   for (const [key, value] of [["class", "trend"], ["role", "img"], ["viewBox", "0 0 120 24"], ["preserveAspectRatio", "none"]]) {
     trend.setAttribute(key, value);
   }
-  row.cells[4].append(trend);
+  row.cells[5].append(trend);
   return row;
 }
 
@@ -157,9 +219,18 @@ function fillLimit(row, limit) {
   cell(row, 1, limit.mode + (limit.in_use === undefined ? "" : `, ${number(limit.in_use)} in use`));
   cell(row, 2, number(allowed));
   cell(row, 3, limit.mode === "shadow" ? `${number(shadow)} (would)` : number(denied + shadow));
+  cell(row, 4, number(near(limit)));
   const refused = limit.trend.map(([, one, other]) => [0, one + other]);
-  chart(row.cells[4].firstChild, refused, 12, "refusals of the last minute");
-  cell(row, 5, cause(limit));
+  chart(row.cells[5].firstChild, refused, 12, "refusals of the last minute");
+  cell(row, 6, cause(limit));
+}
+
+/** Returns how many requests a second passed with most of the limit spent, in the last minute. */
+function near({ name, near: last }) {
+  const known = past.filter((state) => state.limits.some((limit) => limit.name === name));
+  if (known.length < 2) return 0;
+  const first = known[0].limits.find((limit) => limit.name === name).near;
+  return Math.max(0, last - first) * SECOND / (Date.parse(view.state.at) - Date.parse(known[0].at) || SECOND);
 }
 
 /** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */

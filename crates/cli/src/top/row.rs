@@ -1,0 +1,223 @@
+//! Row: the counts of a limit or of a key, added over servers, as read from their answers.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The counts of a limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LimitRow {
+    pub(crate) name: String,
+    pub(crate) mode: String,
+    pub(crate) requests: u64,
+    pub(crate) denied: u64,
+    pub(crate) uncounted: u64,
+    /// Different keys refused, of the server with the most of them: at least so many in all.
+    pub(crate) distinct_denied: u64,
+    /// The sum of all servers: at most so many in all, because servers may refuse the same keys.
+    pub(crate) distinct_at_most: u64,
+    /// Refusals, or requests, of the busiest key of any server.
+    pub(crate) busiest: u64,
+    /// Time that the counts cover, of the server with the longest.
+    pub(crate) covers_ms: u64,
+    /// The decisions of each server.
+    pub(crate) decided: Vec<Decided>,
+}
+
+/// Decisions of a server since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) server: String,
+    /// Time of its answer, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    /// All, those that denied, and those that passed with most of the limit spent.
+    pub(crate) counts: [u64; 3],
+}
+
+/// The counts of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyRow {
+    pub(crate) key: Vec<String>,
+    pub(crate) requests: Count,
+    pub(crate) denied: Count,
+    /// First refusal of the window, RFC 3339; `None` if none.
+    pub(crate) since: Option<String>,
+    /// Milliseconds until it may pass; `None` if it was not refused, or for ever.
+    pub(crate) next_free_in_ms: Option<u64>,
+}
+
+/// A count that is too high by `error` at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) count: u64,
+    pub(crate) error: u64,
+}
+
+impl Count {
+    pub(super) fn read(value: &Value) -> Self {
+        Self {
+            count: number(value, "count"),
+            error: number(value, "error"),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.error += other.error;
+    }
+}
+
+impl LimitRow {
+    pub(super) fn add(&mut self, limit: &Value, (server, at_ms): (&str, u64)) {
+        self.name = text(limit, "limit");
+        self.mode = text(limit, "mode");
+        self.requests += number(limit, "requests");
+        self.denied += number(limit, "denied");
+        self.uncounted += number(limit, "uncounted");
+        let distinct = number(limit, "distinct_denied");
+        self.distinct_denied = self.distinct_denied.max(distinct);
+        self.distinct_at_most += distinct;
+        self.busiest = self.busiest.max(number(&limit["busiest"], "count"));
+        self.covers_ms = self.covers_ms.max(number(limit, "covers_ms"));
+        let decided = |effect| number(&limit["decisions"], effect);
+        let denied = decided("denied");
+        let all = decided("allowed") + denied + decided("queued") + decided("covered");
+        self.decided.push(Decided {
+            server: server.to_owned(),
+            at_ms,
+            counts: [all, denied, number(limit, "near")],
+        });
+    }
+
+    /// Returns requests a second in the window.
+    pub(crate) fn rate(&self) -> f64 {
+        ratio(
+            self.requests.saturating_mul(1_000),
+            self.covers_ms.max(1_000),
+        )
+    }
+
+    /// Returns the refused part of the requests, in percent.
+    pub(crate) fn denied_percent(&self) -> f64 {
+        ratio(
+            self.denied.saturating_mul(100),
+            self.requests.max(self.denied),
+        )
+    }
+
+    /// Returns the likely cause of the refusals: one key, or many. Several servers may refuse one
+    /// key each, the same or different ones.
+    pub(crate) fn reading(&self) -> &'static str {
+        match (self.denied, self.distinct_denied, self.distinct_at_most) {
+            (0, ..) => "",
+            (.., 0 | 1) => "one key",
+            (denied, ..) if self.busiest * 2 > denied => "mostly one key",
+            (_, 1, _) => "one key a server",
+            (.., 2..=9) => "few keys",
+            (_, 2..=9, _) => "few keys a server",
+            _ => "many keys",
+        }
+    }
+}
+
+impl KeyRow {
+    pub(super) fn read(key: &Value) -> Self {
+        let parts = list(key, "key").iter().filter_map(Value::as_str);
+        let refused = &key["refused"];
+        Self {
+            key: parts.map(str::to_owned).collect(),
+            requests: Count::read(&key["requests"]),
+            denied: Count::read(&key["denied"]),
+            since: refused["since"].as_str().map(str::to_owned),
+            next_free_in_ms: refused["next_free_in_ms"].as_u64(),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.key = other.key;
+        self.requests.add(other.requests);
+        self.denied.add(other.denied);
+        self.since = match (self.since.take(), other.since) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.next_free_in_ms = self.next_free_in_ms.max(other.next_free_in_ms);
+    }
+
+    /// Returns the key on one line. It is a stranger's text: line breaks and escapes of a terminal
+    /// are written out.
+    pub(crate) fn text(&self) -> String {
+        match self.key.as_slice() {
+            [] => "all requests".into(),
+            parts => parts.join(", ").escape_debug().to_string(),
+        }
+    }
+}
+
+/// Returns `part / whole`; of no whole, 0.
+#[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+pub(super) fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_default()
+}
+
+/// Returns the time of an answer.
+pub(super) fn millis(answer: &Value) -> u64 {
+    let time = answer["at"]
+        .as_str()
+        .and_then(|text| text.parse::<Timestamp>().ok());
+    time.map_or(0, |time| {
+        u64::try_from(time.as_millisecond()).unwrap_or_default()
+    })
+}
+
+pub(super) fn text(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_default().to_owned()
+}
+
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_key_and_many_keys_read_differently() {
+        for (denied, servers, busiest, reading) in [
+            (0, &[0][..], 0, ""),
+            (9, &[1], 9, "one key"),
+            (9, &[1, 0, 0], 9, "one key"),
+            (100, &[1; 10], 10, "one key a server"),
+            (100, &[1, 1], 51, "mostly one key"),
+            (100, &[20], 51, "mostly one key"),
+            (100, &[9], 30, "few keys"),
+            (100, &[4, 5], 30, "few keys"),
+            (100, &[5; 10], 10, "few keys a server"),
+            (100, &[90, 1], 2, "many keys"),
+        ] {
+            let mut row = LimitRow::default();
+            for distinct in servers {
+                let limit = json!({ "distinct_denied": distinct });
+                row.add(&limit, ("a", 0));
+            }
+            (row.denied, row.busiest) = (denied, busiest);
+            assert_eq!(row.reading(), reading, "{servers:?}");
+            assert_eq!(row.distinct_at_most, servers.iter().sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn a_key_writes_no_escapes_to_the_terminal() {
+        let row = KeyRow {
+            key: vec!["attr:k=\u{1b}[2J\nx".into()],
+            ..KeyRow::default()
+        };
+        assert_eq!(row.text(), "attr:k=\\u{1b}[2J\\nx");
+    }
+}

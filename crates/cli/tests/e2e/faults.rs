@@ -1,0 +1,474 @@
+//! Faults, each staged in a service: the alert of examples/monitoring that is for it fires.
+//!
+//! ```text
+//!   service --scrape--> before      fault      service --scrape--> after
+//!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ratekeeper_core::Nanos;
+use ratekeeper_server::{Config, Door, Event, LogWriter};
+use serde_json::{Value, json};
+
+use crate::harness::clock::poll;
+use crate::harness::in_process::{InProcess, NEW_YEAR};
+use crate::harness::redis::{Redis, cluster};
+use crate::harness::staged::{Course, Scrape, staged};
+use crate::harness::visitor::{Caller, Visitor};
+use crate::promtool::{monitoring, prove};
+use crate::{incidents, mmdb};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const DAY: u64 = 86_400;
+
+const POLICY: &str = r#"
+version = 1
+
+[[limit]]
+name   = "login"
+key    = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name   = "rehearsed"
+mode   = "shadow"
+key    = ["attr:trial"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name   = "per-device"
+match  = { path = "/device" }
+key    = ["header:x-device"]
+missing_key = "use:ip"
+limit  = "1000/1m"
+
+[[limit]]
+name   = "in-flight"
+key    = ["attr:worker"]
+missing_key = "skip"
+concurrency = { max = 9, lease = "60s" }
+
+[[limit]]
+name   = "failures"
+match  = { path = "/login" }
+key    = ["path"]
+bucket = { size = 100, refill = "1/1h" }
+count  = { status = [401] }
+
+[[limit]]
+name   = "watched"
+key    = ["attr:member"]
+missing_key = "skip"
+bucket = { size = 10, refill = "1/1h" }
+alert  = { above = "80%", for = "2s" }
+
+[[limit]]
+name   = "watched-too"
+key    = ["attr:member"]
+missing_key = "skip"
+bucket = { size = 10, refill = "1/1h" }
+alert  = { above = "80%", for = "2s" }
+"#;
+
+type Scrapes = (Scrape, Scrape);
+/// Stages a fault.
+type Stage = fn() -> Scrapes;
+/// The same; `None` if a program that it needs is not installed.
+type StoreStage = fn() -> Option<Scrapes>;
+
+/// Each alert, and its fault.
+const FAULTS: [(&str, Course, Stage); 28] = [
+    ("RatekeeperDown", Course::GoesOn, || {
+        let service = InProcess::start(POLICY);
+        (service.scrape(), service.end())
+    }),
+    ("RatekeeperNoDecisions", Course::Ends, ordinary),
+    ("RatekeeperUnlimitedRequests", Course::GoesOn, || {
+        after(|service| service.ask_paths(same("/", 9)))
+    }),
+    ("RatekeeperDecisionsSlow", Course::GoesOn, || {
+        after(|service| {
+            let stride = &service.clock.stride;
+            stride.store(200_000_000, Ordering::Relaxed);
+            service.ask("user", numbers(9));
+            stride.store(0, Ordering::Relaxed);
+        })
+    }),
+    ("RatekeeperTaskFailed", Course::GoesOn, || {
+        after_seen("ratekeeper_task_failures_total", |service| {
+            service.clock.trap.store(true, Ordering::Relaxed);
+        })
+    }),
+    (
+        "RatekeeperConnectionsFull",
+        Course::GoesOn,
+        full_of_connections,
+    ),
+    ("RatekeeperUpstreamFails", Course::GoesOn, without_upstream),
+    ("RatekeeperCertificateExpires", Course::GoesOn, || {
+        let service = with_certificate(8);
+        (service.scrape(), service.scrape())
+    }),
+    ("RatekeeperCertificateRejected", Course::GoesOn, || {
+        let service = with_certificate(300);
+        let before = service.scrape();
+        write(&service, "site.pem", "nonsense");
+        let series = r#"ratekeeper_certificate_reloads_total{door="proxy",result="rejected"}"#;
+        (before, service.scrape_with(series))
+    }),
+    ("RatekeeperWallClockSet", Course::GoesOn, || {
+        after(|service| {
+            let ahead = &service.clock.ahead_seconds;
+            ahead.store(3_600, Ordering::Relaxed);
+            service.wait(|event| matches!(event, Event::Reloaded { .. }));
+        })
+    }),
+    ("RatekeeperDenialsRise", Course::GoesOn, || {
+        after(|service| service.ask("user", same("ada", 9)))
+    }),
+    ("RatekeeperManyKeysDenied", Course::GoesOn, || {
+        after(|service| service.ask("user", (0..600).map(|it| (it % 200).to_string())))
+    }),
+    ("RatekeeperOneKeyDenied", Course::GoesOn, || {
+        after(|service| service.ask("user", same("mallory", 200)))
+    }),
+    ("RatekeeperShadowWouldDeny", Course::GoesOn, || {
+        after(|service| service.ask("trial", same("x", 20)))
+    }),
+    ("RatekeeperNearLimit", Course::GoesOn, || {
+        after(|service| service.ask("user", same("ada", 2)))
+    }),
+    ("RatekeeperKeyNearLimit", Course::GoesOn, || {
+        after(|service| {
+            stay_above(service, 1);
+            service.wait(|event| matches!(event, Event::Alert(_)));
+        })
+    }),
+    ("RatekeeperKeyMissing", Course::GoesOn, || {
+        after(|service| service.ask_paths(same("/device", 9)))
+    }),
+    ("RatekeeperLeasesExpire", Course::GoesOn, || {
+        after_seen("ratekeeper_leases_expired_total", |service| {
+            let taken = service.post("/v1/acquire", &json!({ "attributes": { "worker": "w" } }));
+            assert_eq!(taken.status, 200, "{}", taken.body);
+            service.clock.clock.advance(Nanos::from_secs(60));
+            service.ask("worker", same("w", 1));
+        })
+    }),
+    ("RatekeeperReportsLost", Course::GoesOn, || {
+        after(|service| {
+            for _ in 0..9 {
+                let login = json!({ "request": { "path": "/login" } });
+                let answer: Value = parsed(&service.post("/v1/check", &login).body);
+                service.clock.clock.advance(Nanos::from_secs(3_600));
+                let late = json!({ "decision": answer["decision"], "status": 401 });
+                let told = service.post("/v1/report", &late);
+                assert_eq!(told.status, 410, "{}", told.body);
+            }
+        })
+    }),
+    ("RatekeeperStoreFails", Course::GoesOn, || {
+        let dead = "[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
+        let service = InProcess::start(&with(dead));
+        let before = service.scrape();
+        service.ask("user", same("ada", 30));
+        service.wait(|event| matches!(event, Event::StoreDown { .. }));
+        (before, service.scrape())
+    }),
+    ("RatekeeperMemoryFull", Course::GoesOn, || {
+        let service = InProcess::start(&with("[store.memory]\nbudget = \"1MiB\"\n"));
+        let before = service.scrape();
+        service.ask("user", (0..12_000).map(|number| format!("{number:0100}")));
+        (before, service.scrape())
+    }),
+    ("RatekeeperReloadRejected", Course::GoesOn, || {
+        after(|service| {
+            write(service, "ratekeeper.toml", "version = 7");
+            let reloaded = Visitor::at(1).post(service.door(Door::Admin), "/v1/reload");
+            assert_eq!(reloaded.status, 422, "{}", reloaded.body);
+        })
+    }),
+    ("RatekeeperPoliciesDiffer", Course::GoesOn, || {
+        let (one, other) = (InProcess::start(POLICY), InProcess::start(&with("# new\n")));
+        let before = one.scrape();
+        (before, one.scrape().beside(other.scrape()))
+    }),
+    ("RatekeeperGeoDatabaseOld", Course::GoesOn, || {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let built = mmdb::countries(NEW_YEAR - 50 * DAY, &[("192.0.2.0/24", "NO")]);
+        std::fs::write(dir.path().join("c.mmdb"), built).expect("it is writable");
+        let geo = with("[geo]\ncountry_db = \"c.mmdb\"\n");
+        let geo =
+            format!("{geo}[[limit]]\nname = \"land\"\nkey = [\"country\"]\nlimit = \"9/1m\"\n");
+        let service = InProcess::start_with(dir, &geo, |config| config);
+        (service.scrape(), service.scrape())
+    }),
+    (
+        "RatekeeperWebhookFails",
+        Course::GoesOn,
+        with_a_receiver_that_hangs,
+    ),
+    (
+        "RatekeeperExportFails",
+        Course::GoesOn,
+        with_a_receiver_that_refuses,
+    ),
+    ("RatekeeperKeysUnwatched", Course::GoesOn, || {
+        after(|service| stay_above(service, 1_100))
+    }),
+    ("RatekeeperLogLinesDropped", Course::GoesOn, without_a_log),
+];
+
+/// The same with a Redis server, or with a cluster.
+const STORE_FAULTS: [(&str, Course, StoreStage); 3] = [
+    (
+        "RatekeeperStoreServerDown",
+        Course::GoesOn,
+        without_a_server,
+    ),
+    ("RatekeeperClocksDiffer", Course::GoesOn, with_another_clock),
+    ("RatekeeperStoreFlaps", Course::Flaps, || {
+        incidents::flap().map(|flap| flap.scrapes)
+    }),
+];
+
+/// Traffic without a fault.
+fn ordinary() -> Scrapes {
+    after(|service| service.ask("user", numbers(9)))
+}
+
+/// Stages a fault in a service of the policy.
+fn after(fault: impl FnOnce(&InProcess)) -> Scrapes {
+    let service = InProcess::start(POLICY);
+    let before = service.scrape();
+    fault(&service);
+    (before, service.scrape())
+}
+
+/// The same, for a fault that a series shows later.
+fn after_seen(series: &str, fault: impl FnOnce(&InProcess)) -> Scrapes {
+    let service = InProcess::start(POLICY);
+    let before = service.scrape();
+    fault(&service);
+    (before, service.scrape_with(series))
+}
+
+/// Returns the policy with further settings.
+fn with(settings: &str) -> String {
+    POLICY.replace("version = 1\n", &format!("version = 1\n{settings}"))
+}
+
+fn store_at(servers: &[&Redis]) -> String {
+    let urls: Vec<String> = servers
+        .iter()
+        .map(|server| format!("\"{}\"", server.url()))
+        .collect();
+    format!(
+        "[store.redis]\nurl = [{}]\ndeadline = \"5s\"\n",
+        urls.join(", ")
+    )
+}
+
+fn same(value: &str, times: usize) -> impl Iterator<Item = String> + use<> {
+    std::iter::repeat_n(value.to_owned(), times)
+}
+
+fn numbers(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| number.to_string())
+}
+
+fn parsed(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+fn write(service: &InProcess, name: &str, text: &str) {
+    std::fs::write(service.path(name), text).expect("it is writable");
+}
+
+/// Keeps members above the level of the alert of both limits for longer than its span.
+fn stay_above(service: &InProcess, members: usize) {
+    let mut caller = Caller::connect(service.door(Door::Http));
+    for member in numbers(members) {
+        let body = json!({ "attributes": { "member": member }, "cost": 9 }).to_string();
+        assert_eq!(caller.post_json("/v1/check", &body), 200);
+    }
+    service.clock.clock.advance(Nanos::from_secs(3));
+}
+
+fn full_of_connections() -> Scrapes {
+    let service = InProcess::start(&with("[listen]\nmax_connections = 8\n"));
+    let before = service.scrape();
+    let http = service.door(Door::Http);
+    let mut busy = Vec::new();
+    for _ in 0..8 {
+        let mut stream = Visitor::at(2).connect(http).expect("it listens");
+        let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n\
+                    content-length: 2\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("it reads");
+        stream
+            .read_exact(&mut [0; 25])
+            .expect("it waits for the body");
+        busy.push(stream);
+    }
+    let mut ninth = Visitor::at(2).connect(http).expect("it listens");
+    assert_eq!(ninth.read(&mut [0]).expect("its end"), 0, "turned away");
+    (before, service.scrape())
+}
+
+fn proxy(config: Config) -> Config {
+    config.listen("proxy=127.0.0.1:0").expect("it is right")
+}
+
+fn without_upstream() -> Scrapes {
+    let listen = with("[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n");
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = InProcess::start_with(dir, &listen, proxy);
+    let before = service.scrape();
+    for _ in 0..70 {
+        let answer = Visitor::at(2).get(service.door(Door::Proxy), "/");
+        assert_eq!(answer.status, 502, "{}", answer.body);
+    }
+    (before, service.scrape())
+}
+
+/// Starts a service whose certificate expires on that day of the year.
+fn with_certificate(day: u32) -> InProcess {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let names = vec!["a.example".to_owned()];
+    let mut params = rcgen::CertificateParams::new(names).expect("a name");
+    let (month, day) = (1 + day / 28, 1 + day % 28);
+    let month = u8::try_from(month).expect("below 13");
+    params.not_after = rcgen::date_time_ymd(2026, month, u8::try_from(day).expect("below 29"));
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let signed = params.self_signed(&key).expect("it signs itself");
+    for (name, text) in [
+        ("site.pem", signed.pem()),
+        ("site.key", key.serialize_pem()),
+    ] {
+        std::fs::write(dir.path().join(name), text).expect("it is writable");
+    }
+    let listen = "[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+                  tls = { certificate = \"site.pem\", key = \"site.key\" }\n";
+    InProcess::start_with(dir, &with(listen), proxy)
+}
+
+fn without_a_server() -> Option<Scrapes> {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let mut servers = cluster(dir.path())?;
+    for server in &servers {
+        server.run(&["config", "set", "cluster-require-full-coverage", "no"]);
+    }
+    let service = InProcess::start(&with(&store_at(&servers.iter().collect::<Vec<_>>())));
+    service.ask("user", numbers(30));
+    let before = service.scrape();
+    servers[1].crash();
+    let lost = poll("the lost server", PATIENCE, || {
+        service.ask("user", numbers(30));
+        let scrape = service.scrape();
+        scrape
+            .has("ratekeeper_store_server_up", "0")
+            .then_some(scrape)
+    });
+    Some((before, lost.unwrap_or_else(|error| panic!("{error}"))))
+}
+
+/// The clock of the service stands at New Year, that of the store is the machine's.
+fn with_another_clock() -> Option<Scrapes> {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let redis = Redis::start(dir.path())?;
+    let service = InProcess::start(&with(&store_at(&[&redis])));
+    let before = service.scrape();
+    service.ask("user", same("ada", 9));
+    Some((before, service.scrape()))
+}
+
+/// One message of an alert is on its way, a thousand wait, and the others are dropped.
+fn with_a_receiver_that_hangs() -> Scrapes {
+    let receiver = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = receiver.local_addr().expect("it is bound");
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let secret = format!("whsec_{}\n", "c2VjcmV0".repeat(4));
+    std::fs::write(dir.path().join("secret"), secret).expect("it is writable");
+    let alerts =
+        format!("[alerts]\nwebhook = {{ url = \"http://{url}/\", secret = \"file:secret\" }}\n");
+    let service = InProcess::start_with(dir, &with(&alerts), |config| config);
+    let before = service.scrape();
+    stay_above(&service, 700);
+    let dropped = r#"ratekeeper_webhook_messages_total{result="dropped"}"#;
+    (before, service.scrape_with(dropped))
+}
+
+fn with_a_receiver_that_refuses() -> Scrapes {
+    let receiver = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = receiver.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for stream in receiver.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 1 << 14]); // a part of the message
+            let refused =
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(refused.as_bytes()); // it may have gone
+        }
+    });
+    let otlp = format!("[otlp]\nendpoint = \"http://{url}\"\ninterval = \"1s\"\n");
+    let service = InProcess::start(&with(&otlp));
+    let before = service.scrape();
+    let failed = r#"ratekeeper_otlp_exports_total{signal="metrics",result="failed"}"#;
+    (before, service.scrape_with(failed))
+}
+
+/// Each event of the service is a line of a log on a full disk.
+fn without_a_log() -> Scrapes {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let log = LogWriter::new(full.expect("Linux has it")).expect("a thread");
+    let lines = log.clone();
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = InProcess::start_with(dir, POLICY, |config| {
+        let config = config.log(log);
+        config.on_event(move |event| {
+            let _ = writeln!(lines.clone(), "{event}"); // a log writer takes everything
+        })
+    });
+    let series = "ratekeeper_log_lines_dropped_total";
+    (Scrape::default(), service.scrape_with(series))
+}
+
+#[test]
+fn each_alert_fires_for_its_fault_in_a_service() {
+    let rules = monitoring("ratekeeper.rules.yml");
+    let text = std::fs::read_to_string(&rules).expect("it ships");
+    let alerts = text.split("- alert: ").skip(1);
+    let alerts: BTreeSet<_> = alerts
+        .filter_map(|alert| alert.split_whitespace().next())
+        .collect();
+    let each = FAULTS.iter().map(|(alert, ..)| *alert);
+    let staged_ones = each.chain(STORE_FAULTS.iter().map(|(alert, ..)| *alert));
+    assert_eq!(alerts, staged_ones.collect(), "each alert has a fault");
+
+    let mut tests = format!(
+        "rule_files: ['{}']\nevaluation_interval: 1m\ntests:\n",
+        rules.display()
+    );
+    let (before, after) = ordinary();
+    tests += &staged(("no fault", Course::GoesOn), (&before, &after), "");
+    for (alert, course, stage) in FAULTS {
+        let (before, after) = stage();
+        tests += &staged((alert, course), (&before, &after), alert);
+    }
+    for (alert, course, stage) in STORE_FAULTS {
+        if let Some((before, after)) = stage() {
+            tests += &staged((alert, course), (&before, &after), alert);
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory of its own");
+    let file = directory.path().join("faults.yml");
+    std::fs::write(&file, &tests).expect("it is writable");
+    prove(&["test", "rules", &file.display().to_string()], "");
+}

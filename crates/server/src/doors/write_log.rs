@@ -1,0 +1,49 @@
+//! Write log: a line for each call of an operator that may have changed something.
+//!
+//! ```text
+//!   call --access--> refused: no line        let in --> its answer: `admin.write`
+//! ```
+//!
+//! Written in one place, so that no such call is without a line. The key is in the query or in the
+//! body, which are left out: the events of a change show it as far as the policy says.
+
+use std::net::SocketAddr;
+
+use http::{Method, Request, Response};
+
+use super::Reply;
+use super::problem::{Problem, shown};
+use crate::listener::Caller;
+
+/// A call that was let in.
+#[derive(Debug)]
+pub(crate) struct WriteCall {
+    method: Method,
+    path: String,
+    caller: SocketAddr,
+}
+
+impl WriteCall {
+    pub(crate) fn new<B>(caller: Caller<'_>, request: &Request<B>) -> Self {
+        Self {
+            method: request.method().clone(),
+            path: shown(request.uri().path()),
+            caller: caller.address,
+        }
+    }
+
+    /// Writes the line of the call, by its answer.
+    pub(crate) fn log(&self, answered: &Result<Response<Reply>, Problem>) {
+        let status = match answered {
+            Ok(response) => response.status().as_u16(),
+            Err(problem) => problem.status(),
+        };
+        tracing::info!(
+            event = "admin.write",
+            caller = %self.caller,
+            method = self.method.as_str(),
+            path = self.path,
+            status,
+        );
+    }
+}
