@@ -11,8 +11,7 @@
 //! client cannot cause collisions.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
@@ -73,11 +72,11 @@ pub(crate) struct Overrides {
 struct ExactOverrides {
     /// Bit `n` is set for part `n` of the key.
     parts: u32,
-    by_key: HashMap<OverriddenKey, ExactOverride, RandomState>,
+    by_key: HashSet<ExactOverride, RandomState>,
 }
 
-/// Maximum length of a key that stands in its place of the map, in bytes: that of a UUID. A longer
-/// one costs a decision another read of memory. With its override it fills a line of the cache.
+/// Maximum length of a key that stands beside its override, in bytes: that of a UUID. A longer one
+/// costs a decision another read of memory.
 const SHORT: usize = 38;
 
 /// The bytes of a key.
@@ -87,9 +86,12 @@ enum OverriddenKey {
     Long(Box<[u8]>),
 }
 
-/// An override, with copies of the values that a decision needs, to read one place less.
-#[derive(Clone, Copy, Debug)]
+/// An override, with copies of the values that a decision needs: equal to others of its key, and
+/// read as one line of the cache.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
 struct ExactOverride {
+    key: OverriddenKey,
     index: u32,
     allowance: Allowance,
     /// `u64::MAX` if it has no end.
@@ -136,19 +138,17 @@ impl Overrides {
             }
         }
         if is_exact {
-            match self.exact_of(parts).entry(OverriddenKey::new(&exact)) {
-                Entry::Occupied(first) => {
-                    let first = first.get().index as usize;
-                    return Err(&self.all[first]);
-                }
-                Entry::Vacant(free) => {
-                    free.insert(ExactOverride {
-                        index,
-                        allowance: new.allowance,
-                        until_unix_nanos: new.until_unix_nanos.unwrap_or(u64::MAX),
-                    });
-                }
+            let by_key = self.exact_of(parts);
+            if let Some(first) = by_key.get(&*exact) {
+                let first = first.index as usize;
+                return Err(&self.all[first]);
             }
+            by_key.insert(ExactOverride {
+                key: OverriddenKey::new(&exact),
+                index,
+                allowance: new.allowance,
+                until_unix_nanos: new.until_unix_nanos.unwrap_or(u64::MAX),
+            });
         } else {
             let length = key.iter().flatten().map(PartPattern::length).sum();
             // After those of the same length, so that the first of them in the file holds.
@@ -162,13 +162,13 @@ impl Overrides {
         Ok(())
     }
 
-    fn exact_of(&mut self, parts: u32) -> &mut HashMap<OverriddenKey, ExactOverride, RandomState> {
+    fn exact_of(&mut self, parts: u32) -> &mut HashSet<ExactOverride, RandomState> {
         let rank = |parts: u32| (std::cmp::Reverse(parts.count_ones()), parts);
         let found = self
             .exact
             .binary_search_by_key(&rank(parts), |of| rank(of.parts));
         let at = found.unwrap_or_else(|at| {
-            let by_key = HashMap::default();
+            let by_key = HashSet::default();
             self.exact.insert(at, ExactOverrides { parts, by_key });
             at
         });
@@ -209,10 +209,8 @@ impl OverriddenKey {
             _ => Self::Long(key.into()),
         }
     }
-}
 
-impl Borrow<[u8]> for OverriddenKey {
-    fn borrow(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::Short { length, bytes } => bytes.get(..(*length).into()).unwrap_or_default(),
             Self::Long(bytes) => bytes,
@@ -220,36 +218,40 @@ impl Borrow<[u8]> for OverriddenKey {
     }
 }
 
-impl Hash for OverriddenKey {
+impl Borrow<[u8]> for ExactOverride {
+    fn borrow(&self) -> &[u8] {
+        self.key.bytes()
+    }
+}
+
+impl Hash for ExactOverride {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Borrow::<[u8]>::borrow(self).hash(state);
+        self.key.bytes().hash(state);
     }
 }
 
-impl PartialEq for OverriddenKey {
+impl PartialEq for ExactOverride {
     fn eq(&self, other: &Self) -> bool {
-        Borrow::<[u8]>::borrow(self) == Borrow::<[u8]>::borrow(other)
+        self.key.bytes() == other.key.bytes()
     }
 }
 
-impl Eq for OverriddenKey {}
+impl Eq for ExactOverride {}
 
 impl ExactOverrides {
-    fn find(&self, key: Key<'_>) -> Option<ExactOverride> {
+    fn find(&self, key: Key<'_>) -> Option<&ExactOverride> {
         let count = key.parts().count();
-        let found = if self.parts.count_ones() as usize == count {
-            self.by_key.get(key.as_bytes())
-        } else {
-            let mut named = KeyBytes::default();
-            let mut builder = KeyBuilder::new(&mut named);
-            for (bit, value) in key.parts().enumerate() {
-                if self.parts & (1 << bit) != 0 {
-                    builder.part(value);
-                }
+        if self.parts.count_ones() as usize == count {
+            return self.by_key.get(key.as_bytes());
+        }
+        let mut named = KeyBytes::default();
+        let mut builder = KeyBuilder::new(&mut named);
+        for (bit, value) in key.parts().enumerate() {
+            if self.parts & (1 << bit) != 0 {
+                builder.part(value);
             }
-            self.by_key.get(&*named)
-        };
-        found.copied()
+        }
+        self.by_key.get(&*named)
     }
 }
 
@@ -287,11 +289,11 @@ mod tests {
 
     #[test]
     fn a_short_key_and_its_override_fill_a_line_of_the_cache() {
-        assert_eq!(size_of::<(OverriddenKey, ExactOverride)>(), 64);
+        assert_eq!(size_of::<ExactOverride>(), 64);
         for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 512] {
             let key = vec![b'a'; length];
             let stored = OverriddenKey::new(&key);
-            assert_eq!(Borrow::<[u8]>::borrow(&stored), key);
+            assert_eq!(stored.bytes(), key);
             let is_short = matches!(stored, OverriddenKey::Short { .. });
             assert_eq!(is_short, length <= SHORT, "{length}");
         }

@@ -18,12 +18,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
+use foldhash::fast::{FoldHasher, RandomState};
+
 use crate::Pattern;
 use crate::common_part::{CommonPart, FirstSegments};
 use crate::glob::GlobPiece;
 use crate::matcher::FieldValue;
 use crate::path::PathCase;
-use foldhash::fast::{FoldHasher, RandomState};
 
 /// The index. The patterns come from the policy, so a client cannot cause collisions.
 #[derive(Clone, Debug, Default)]
