@@ -155,6 +155,7 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         let first = "the estimate is charged first, and becomes the actual cost";
         let place = match &correction.settle {
             Some(CostSource::Header(name)) => format!("the field `{name}` of the response"),
+            Some(CostSource::Trailer(name)) => format!("the trailer `{name}` of the response"),
             Some(CostSource::Body(field)) => format!("`{field}` of the response's body"),
             None => return first.to_owned(),
         };

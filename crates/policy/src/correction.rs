@@ -53,6 +53,8 @@ impl Correction {
 pub enum CostSource {
     /// A header field, by its name in lower case: `response.header:x-tokens-used`.
     Header(Box<str>),
+    /// A trailer, a field after the body, by its name in lower case: `response.trailer:x-tokens-used`.
+    Trailer(Box<str>),
     /// A value of the JSON in the body: `response.json:/usage/total_tokens`.
     Body(BodyField),
 }
@@ -232,7 +234,7 @@ impl ResultSet {
 impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Header(name) => f.write_str(name),
+            Self::Header(name) | Self::Trailer(name) => f.write_str(name),
             Self::Body(field) => write!(f, "{field}"),
         }
     }

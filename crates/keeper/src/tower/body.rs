@@ -101,9 +101,12 @@ fn read<D: Buf, E>(costs: &mut Option<Box<ResponseCosts>>, frame: Option<&Result
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {
                 match data.chunk() {
-                    whole if whole.len() == data.remaining() => reading.reader.add(whole),
-                    _ => *costs = None,
+                    whole if whole.len() == data.remaining() => reading.add(whole),
+                    _ if reading.reads_data() => *costs = None,
+                    _ => {}
                 }
+            } else if let Some(fields) = frame.trailers_ref() {
+                reading.add_trailers(fields);
             }
         }
         Some(Err(_)) => *costs = None,
@@ -133,7 +136,10 @@ where
                     }
                 }
                 read(this.costs, frame.as_ref());
-                if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
+                // Servers do not ask for more than an announced length, nor behind trailers.
+                if let Some(Ok(last)) = &frame
+                    && (last.is_trailers() || body.is_end_stream())
+                {
                     settle(this.costs);
                 }
                 frame

@@ -46,8 +46,8 @@ impl RequestGuard {
     }
 
     /// Like [`report`](Self::report), with the actual costs that the response states, by the `settle`
-    /// of each limit. Costs in its body are found by [`add_part`](Self::add_part) and
-    /// [`end_response`](Self::end_response). Returns the number of charges that keep their estimate,
+    /// of each limit. Costs in its body are found by [`add_part`](Self::add_part),
+    /// [`add_trailers`](Self::add_trailers) and [`end_response`](Self::end_response). Returns the number of charges that keep their estimate,
     /// because the response lacks the field or has no amount there, or because its body cannot be
     /// read.
     pub fn report_response(&mut self, report: Report, fields: &HeaderMap) -> usize {
@@ -71,8 +71,15 @@ impl RequestGuard {
         let Some(costs) = &mut self.costs else {
             return 0;
         };
-        costs.reader.add(part);
-        costs.reader.held()
+        costs.add(part);
+        costs.held()
+    }
+
+    /// Takes the trailers of the response, which may settle charges.
+    pub fn add_trailers(&mut self, fields: &HeaderMap) {
+        if let Some(costs) = &mut self.costs {
+            costs.add_trailers(fields);
+        }
     }
 
     /// Settles charges by the body of the response, after its last part. Returns the number of those

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   head: status, fields --> corrected at once: `count`, `reset_on`, `settle = "response.header:.."`
-//!   body: parts as they pass --> its end --> corrected: `settle = "response.json:.."`
+//!   body: parts as they pass --> its end --> corrected: `settle = "response.json:.."`,
+//!                           |                           `settle = "response.trailer:.."`
 //!                           '--> broken off, or not to be read: the estimate stays
 //! ```
 
@@ -39,19 +40,48 @@ pub(super) struct HeadReported {
     pub(super) costs: Option<Box<ResponseCosts>>,
 }
 
-/// Charges that the body of a response settles at its end. Dropped before, they keep their estimate.
+/// Charges that the body of a response, or its trailers, settle at its end. Dropped before, they keep
+/// their estimate.
 pub(super) struct ResponseCosts {
-    pub(super) reader: ResponseReader,
-    /// Receives the values of the body, and returns the number of charges that keep their estimate.
-    settle: Box<dyn FnOnce(Vec<Option<String>>) -> usize + Send>,
+    /// `None` if only trailers settle charges.
+    reader: Option<ResponseReader>,
+    trailers: HeaderMap,
+    settle: Box<SettleAtEnd>,
     pub(super) charges: usize,
 }
 
+/// Receives the values of the body and the trailers, and returns the number of charges that keep
+/// their estimate.
+type SettleAtEnd = dyn FnOnce(Vec<Option<String>>, &HeaderMap) -> usize + Send;
+
 impl ResponseCosts {
+    /// Returns true if the data of the body may settle a charge.
+    pub(super) fn reads_data(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Reads a part of the body.
+    pub(super) fn add(&mut self, part: &[u8]) {
+        if let Some(reader) = &mut self.reader {
+            reader.add(part);
+        }
+    }
+
+    /// Returns the number of bytes that are held of the body.
+    pub(super) fn held(&self) -> usize {
+        self.reader.as_ref().map_or(0, ResponseReader::held)
+    }
+
+    /// Takes the trailers.
+    pub(super) fn add_trailers(&mut self, fields: &HeaderMap) {
+        self.trailers = fields.clone();
+    }
+
     /// Settles the charges after the last part of the body. Returns the number of those that keep
     /// their estimate.
     pub(super) fn finish(self) -> usize {
-        (self.settle)(self.reader.finish())
+        let values = self.reader.map_or_else(Vec::new, ResponseReader::finish);
+        (self.settle)(values, &self.trailers)
     }
 }
 
@@ -85,12 +115,11 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     ) -> HeadReported {
         let policy = self.keeper.policy();
         let mut reported = HeadReported::default();
-        let (mut decided, mut open, mut places) = (Vec::new(), Vec::new(), Vec::<BodyField>::new());
+        let (mut decided, mut open) = (Vec::new(), Vec::new());
         for charge in made {
             match stated_cost(&policy, &charge, &report) {
-                Some((_, CostSource::Body(field))) => {
-                    places.push(field.clone());
-                    open.push(charge);
+                Some((_, place @ (CostSource::Body(_) | CostSource::Trailer(_)))) => {
+                    open.push((charge, place.clone()));
                     continue;
                 }
                 Some((rule, CostSource::Header(name))) => {
@@ -103,48 +132,82 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             }
             decided.push(charge);
         }
-        if !open.is_empty() {
-            let max = self.max_inspected_response;
-            let fields = fields.iter();
-            let fields: Vec<_> = fields
-                .map(|(name, value)| (name.as_str(), value.as_bytes()))
-                .collect();
-            let charges = open.len();
-            match ResponseReader::new(places, &fields, max) {
-                Some(reader) => {
-                    let (gate, report) = (self.clone(), report.clone());
-                    let settle = Box::new(move |values| gate.report_body(open, report, values));
-                    reported.costs = Some(Box::new(ResponseCosts {
-                        reader,
-                        settle,
-                        charges,
-                    }));
-                }
-                None => reported.unsettled += charges,
-            }
-        }
+        let unread = self.await_end(open, (&report, fields), &mut reported);
+        reported.unsettled += unread;
         self.correct(decided, report);
         reported
     }
 
-    /// Corrects charges by the values of a body, one for each. Returns the number of those that keep
-    /// their estimate.
-    fn report_body(
+    /// Prepares to settle charges at the end of the response. Returns the number of those that keep
+    /// their estimate, because the body cannot be read.
+    fn await_end(
+        &self,
+        mut open: Vec<(MadeCharge, CostSource)>,
+        (report, fields): (&Report, &HeaderMap),
+        reported: &mut HeadReported,
+    ) -> usize {
+        let places = open.iter().filter_map(|(_, place)| match place {
+            CostSource::Body(field) => Some(field.clone()),
+            CostSource::Header(_) | CostSource::Trailer(_) => None,
+        });
+        let places: Vec<BodyField> = places.collect();
+        let by_body = places.len();
+        let fields = fields.iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        let max = self.max_inspected_response;
+        let reader = (by_body > 0).then(|| ResponseReader::new(places, &fields, max));
+        let reader = reader.flatten();
+        let unread = if reader.is_some() { 0 } else { by_body };
+        if unread > 0 {
+            open.retain(|(_, place)| matches!(place, CostSource::Trailer(_)));
+        }
+        if !open.is_empty() {
+            let charges = open.len();
+            let (gate, report) = (self.clone(), report.clone());
+            let settle = Box::new(move |values, trailers: &HeaderMap| {
+                gate.report_end(open, report, (values, trailers))
+            });
+            reported.costs = Some(Box::new(ResponseCosts {
+                reader,
+                trailers: HeaderMap::new(),
+                settle,
+                charges,
+            }));
+        }
+        unread
+    }
+
+    /// Corrects charges by the values of a body, one for each that it settles, and by trailers.
+    /// Returns the number of those that keep their estimate.
+    fn report_end(
         self,
-        charges: Vec<MadeCharge>,
+        charges: Vec<(MadeCharge, CostSource)>,
         mut report: Report,
-        values: Vec<Option<String>>,
+        (values, trailers): (Vec<Option<String>>, &HeaderMap),
     ) -> usize {
         let policy = self.keeper.policy();
-        let mut unsettled = 0;
-        for (charge, value) in charges.iter().zip(values) {
+        let (mut unsettled, mut values) = (0, values.into_iter());
+        for (charge, place) in &charges {
+            let in_body = match place {
+                CostSource::Body(_) => values.next().flatten(),
+                CostSource::Header(_) | CostSource::Trailer(_) => None,
+            };
+            let value = match place {
+                CostSource::Trailer(name) => one_value(trailers, name),
+                CostSource::Header(_) | CostSource::Body(_) => in_body.as_deref(),
+            };
             let rule = policy.rule(charge.rule());
-            match rule.and_then(|rule| amount(value.as_deref(), rule)) {
+            match rule.and_then(|rule| amount(value, rule)) {
                 Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                 None => unsettled += 1,
             }
         }
-        self.correct(charges, report);
+        self.correct(
+            charges.into_iter().map(|(charge, _)| charge).collect(),
+            report,
+        );
         unsettled
     }
 

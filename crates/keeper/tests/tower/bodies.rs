@@ -40,7 +40,7 @@ impl Parts {
         Self(parts.iter().map(data).collect())
     }
 
-    fn then(mut self, part: Option<Result<Frame<Bytes>, &'static str>>) -> Self {
+    pub(crate) fn then(mut self, part: Option<Result<Frame<Bytes>, &'static str>>) -> Self {
         self.0.push_back(part);
         self
     }

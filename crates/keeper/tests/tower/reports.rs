@@ -5,6 +5,7 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use http_body::Frame;
 use http_body_util::BodyExt as _;
 use ratekeeper::Report;
 use tower_layer::Layer;
@@ -43,6 +44,13 @@ key    = ["header:x-user"]
 missing_key = "shared"
 bucket = { size = 100, refill = "1/1s" }
 cost   = { reserve = 40, settle = "response.json:/usage/total" }
+[[limit]]
+name   = "ended"
+match  = { path = "/complete/trailer" }
+key    = ["header:x-user"]
+missing_key = "shared"
+bucket = { size = 100, refill = "1/1s" }
+cost   = { reserve = 40, settle = "response.trailer:X-Used" }
 "#;
 
 /// A handler that answers with the status, outcome or cost in the query.
@@ -147,9 +155,9 @@ fn a_field_of_the_response_settles_an_estimate() {
     }
 }
 
-/// A handler whose responses have a body of parts.
+/// A handler whose responses have a body of parts, and then perhaps a trailer, `x-used`.
 #[derive(Clone)]
-struct Writer(&'static [&'static str]);
+struct Writer(&'static [&'static str], Option<&'static str>);
 
 impl Service<Request<()>> for Writer {
     type Response = Response<Parts>;
@@ -162,7 +170,13 @@ impl Service<Request<()>> for Writer {
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
         let response = Response::builder().header("content-type", "application/json");
-        ready(Ok(response.body(Parts::of(self.0)).unwrap()))
+        let mut body = Parts::of(self.0);
+        if let Some(used) = self.1 {
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-used", used.parse().unwrap());
+            body = body.then(Some(Ok(Frame::trailers(trailers))));
+        }
+        ready(Ok(response.body(body).unwrap()))
     }
 }
 
@@ -176,23 +190,43 @@ fn the_body_of_a_response_settles_an_estimate_at_its_end() {
         (&["{\"usage\": {\"total\": 100}}"], 9, 1),
         (&[], 9, 2),
     ] {
-        let layer = layer(&clock());
-        let mut service = layer.layer(Writer(parts));
-        let mut passed = 0;
-        for _ in 0..10 {
-            let future = service.call(get("/complete/json", &[("x-user", "ann")]));
-            let Poll::Ready(response) = crate::stage::poll(std::pin::pin!(future)) else {
-                panic!("the call is pending");
-            };
-            let response = response.unwrap();
-            passed += u32::from(response.status() == 200);
-            let mut body = response.into_body();
-            for _ in 0..read {
-                let _ = crate::stage::poll(std::pin::pin!(body.frame()));
-            }
-        }
+        let passed = passed("/complete/json", Writer(parts, None), read);
         assert_eq!(passed, passes, "{parts:?}, {read}");
     }
+}
+
+#[test]
+fn a_trailer_of_a_response_settles_an_estimate() {
+    for (used, read, passes) in [
+        (Some("10"), 9, 7),
+        (Some("10"), 3, 7), // servers drop a body after its trailers
+        (Some("10"), 2, 2), // dropped before its trailers
+        (Some("many"), 9, 2),
+        (None, 9, 2),
+    ] {
+        let passed = passed("/complete/trailer", Writer(&["a", "b"], used), read);
+        assert_eq!(passed, passes, "{used:?}, {read}");
+    }
+}
+
+/// Returns how many of ten requests pass, of whose responses so many frames are read.
+fn passed(path: &str, writer: Writer, read: usize) -> u32 {
+    let layer = layer(&clock());
+    let mut service = layer.layer(writer);
+    let mut passed = 0;
+    for _ in 0..10 {
+        let future = service.call(get(path, &[("x-user", "ann")]));
+        let Poll::Ready(response) = crate::stage::poll(std::pin::pin!(future)) else {
+            panic!("the call is pending");
+        };
+        let response = response.unwrap();
+        passed += u32::from(response.status() == 200);
+        let mut body = response.into_body();
+        for _ in 0..read {
+            let _ = crate::stage::poll(std::pin::pin!(body.frame()));
+        }
+    }
+    passed
 }
 
 #[test]

@@ -97,16 +97,21 @@ fn amount(
     Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
 }
 
-/// Reads `settle`: a field of a response, or a value of its body.
+/// Reads `settle`: a field or a trailer of a response, or a value of its body.
 fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
     let of_response = text.value.strip_prefix("response.");
-    if let Some(name) = of_response.and_then(|source| source.strip_prefix("header:"))
-        && (1..=MAX_FIELD).contains(&name.len())
-        && name.bytes().all(is_token)
-    {
-        return Some(CostSource::Header(name.to_ascii_lowercase().into()));
+    let named = of_response.and_then(|source| source.split_once(':'));
+    let is_name = |name: &str| (1..=MAX_FIELD).contains(&name.len()) && name.bytes().all(is_token);
+    if let Some((place, name)) = named.filter(|(_, name)| is_name(name)) {
+        let name = name.to_ascii_lowercase().into();
+        match place {
+            "header" => return Some(CostSource::Header(name)),
+            "trailer" => return Some(CostSource::Trailer(name)),
+            _ => {}
+        }
     }
-    let label = "expected \"response.header:NAME\" or \"response.json:/NAME\"";
+    let label = "expected \"response.header:NAME\", \"response.trailer:NAME\" or \
+                 \"response.json:/NAME\"";
     if let Some(source) = of_response.filter(|source| source.starts_with("json:")) {
         return match BodyField::parse(source) {
             Ok(field) => Some(CostSource::Body(field)),

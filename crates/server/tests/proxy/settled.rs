@@ -36,8 +36,12 @@ fn chunked(fields: &str, body: &str) -> String {
 
 /// Returns how many of ten requests pass, each of which is answered with these bytes.
 fn passing(listener: &str, response: &str) -> (usize, u64) {
+    passing_by((listener, TOKENS), response)
+}
+
+fn passing_by((listener, limits): (&str, &str), response: &str) -> (usize, u64) {
     let upstream = Upstream::with(response);
-    let proxy = Proxy::start(&[upstream.address], listener, TOKENS);
+    let proxy = Proxy::start(&[upstream.address], listener, limits);
     let mut client = proxy.client();
     let statuses = (0..10).map(|_| client.get("/").status());
     let passed = statuses.filter(|status| *status != 429).count();
@@ -81,6 +85,35 @@ fn the_body_of_a_response_settles_the_cost() {
         assert_eq!(found, (passed, unsettled), "{response}");
     }
     assert_eq!(passing("", &response(JSON, &long)), (5, 0));
+}
+
+#[test]
+fn a_trailer_of_a_response_settles_the_cost() {
+    let limits = TOKENS.replace("response.json:/usage/total", "response.trailer:X-Tokens");
+    let with = |fields: &str, trailers: &str| {
+        let response = chunked(fields, "any bytes");
+        let end = format!("0\r\n{trailers}\r\n");
+        response.replace("0\r\n\r\n", &end)
+    };
+    for (response, passed, unsettled) in [
+        // 600 are reserved, 100 stay charged: 4 x 100 + 600.
+        (with("", "x-tokens: 100\r\n"), 5, 0),
+        (
+            with("content-encoding: gzip\r\n", "x-tokens: 100\r\n"),
+            5,
+            0,
+        ),
+        (with("", "x-tokens: 0\r\nx-more: 7\r\n"), 10, 0),
+        // The estimate stays.
+        (with("", ""), 1, 1),
+        (with("x-tokens: 100\r\n", ""), 1, 1),
+        (with("", "x-tokens: many\r\n"), 1, 1),
+        (with("", "x-tokens: 1\r\nx-tokens: 2\r\n"), 1, 1),
+        (response("", ""), 1, 1),
+    ] {
+        let found = passing_by(("", &limits), &response);
+        assert_eq!(found, (passed, unsettled), "{response}");
+    }
 }
 
 #[test]

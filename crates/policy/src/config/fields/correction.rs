@@ -61,8 +61,9 @@ static ESTIMATE: TableSpec = TableSpec {
             "settle",
             Shape::TEXT,
             "\"response.header:x-tokens-used\"",
-            "Place of the actual cost in the response, a header field or a value of its JSON \
-             (response.json:/usage/total_tokens), which the proxy listener and the tower layer read; \
+            "Place of the actual cost in the response: a header field, a trailer \
+             (response.trailer:x-tokens-used), or a value of its JSON \
+             (response.json:/usage/total_tokens). The proxy listener and the tower layer read it; \
              other callers send it with POST /v1/report.",
         ),
         optional(

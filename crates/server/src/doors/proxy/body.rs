@@ -81,14 +81,17 @@ impl ForwardedBody {
 
     /// Reads a frame for the costs that it may state.
     fn read(&mut self, frame: &Frame<Bytes>) {
-        if let Some((guard, held)) = &mut self.guard
-            && let Some(data) = frame.data_ref()
-        {
+        let Some((guard, held)) = &mut self.guard else {
+            return;
+        };
+        if let Some(data) = frame.data_ref() {
             let bytes = guard.add_part(data);
             if !held.resize(bytes) {
                 self.process.unsettled(guard.give_up_response());
                 held.resize(0);
             }
+        } else if let Some(fields) = frame.trailers_ref() {
+            guard.add_trailers(fields);
         }
     }
 
@@ -106,8 +109,8 @@ impl ForwardedBody {
         match &frame {
             Some(Ok(frame)) => {
                 self.read(frame);
-                // Servers do not ask for more than an announced length.
-                if self.body.is_end_stream() {
+                // Servers do not ask for more than an announced length, nor behind trailers.
+                if frame.is_trailers() || self.body.is_end_stream() {
                     self.end(RequestGuard::end_response);
                 }
             }
