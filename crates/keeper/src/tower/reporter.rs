@@ -132,51 +132,57 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             }
             decided.push(charge);
         }
-        let unread = self.await_end(open, (&report, fields), &mut reported);
-        reported.unsettled += unread;
+        if !open.is_empty() {
+            let (costs, unread) = self.costs_at_end(open, &report, fields);
+            reported.costs = costs;
+            reported.unsettled += unread;
+        }
         self.correct(decided, report);
         reported
     }
 
-    /// Prepares to settle charges at the end of the response. Returns the number of those that keep
+    /// Returns the charges that the end of the response settles, and the number of those that keep
     /// their estimate, because the body cannot be read.
-    fn await_end(
+    fn costs_at_end(
         &self,
         mut open: Vec<(MadeCharge, CostSource)>,
-        (report, fields): (&Report, &HeaderMap),
-        reported: &mut HeadReported,
-    ) -> usize {
+        report: &Report,
+        fields: &HeaderMap,
+    ) -> (Option<Box<ResponseCosts>>, usize) {
         let places = open.iter().filter_map(|(_, place)| match place {
             CostSource::Body(field) => Some(field.clone()),
             CostSource::Header(_) | CostSource::Trailer(_) => None,
         });
         let places: Vec<BodyField> = places.collect();
-        let by_body = places.len();
-        let fields = fields.iter();
-        let fields: Vec<_> = fields
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect();
-        let max = self.max_inspected_response;
-        let reader = (by_body > 0).then(|| ResponseReader::new(places, &fields, max));
-        let reader = reader.flatten();
-        let unread = if reader.is_some() { 0 } else { by_body };
-        if unread > 0 {
+        let (mut reader, mut unread) = (None, 0);
+        if !places.is_empty() {
+            unread = places.len();
+            let fields = fields.iter();
+            let fields: Vec<_> = fields
+                .map(|(name, value)| (name.as_str(), value.as_bytes()))
+                .collect();
+            reader = ResponseReader::new(places, &fields, self.max_inspected_response);
+        }
+        if reader.is_some() {
+            unread = 0;
+        } else {
             open.retain(|(_, place)| matches!(place, CostSource::Trailer(_)));
         }
-        if !open.is_empty() {
-            let charges = open.len();
-            let (gate, report) = (self.clone(), report.clone());
-            let settle = Box::new(move |values, trailers: &HeaderMap| {
-                gate.report_end(open, report, (values, trailers))
-            });
-            reported.costs = Some(Box::new(ResponseCosts {
-                reader,
-                trailers: HeaderMap::new(),
-                settle,
-                charges,
-            }));
+        let charges = open.len();
+        if charges == 0 {
+            return (None, unread);
         }
-        unread
+        let (gate, report) = (self.clone(), report.clone());
+        let settle = Box::new(move |values, trailers: &HeaderMap| {
+            gate.report_end(open, report, (values, trailers))
+        });
+        let costs = ResponseCosts {
+            reader,
+            trailers: HeaderMap::new(),
+            settle,
+            charges,
+        };
+        (Some(Box::new(costs)), unread)
     }
 
     /// Corrects charges by the values of a body, one for each that it settles, and by trailers.
@@ -190,24 +196,19 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let policy = self.keeper.policy();
         let (mut unsettled, mut values) = (0, values.into_iter());
         for (charge, place) in &charges {
-            let in_body = match place {
-                CostSource::Body(_) => values.next().flatten(),
-                CostSource::Header(_) | CostSource::Trailer(_) => None,
-            };
             let value = match place {
-                CostSource::Trailer(name) => one_value(trailers, name),
-                CostSource::Header(_) | CostSource::Body(_) => in_body.as_deref(),
+                CostSource::Body(_) => values.next().flatten(),
+                CostSource::Trailer(name) => one_value(trailers, name).map(str::to_owned),
+                CostSource::Header(_) => None, // settled by the head
             };
             let rule = policy.rule(charge.rule());
-            match rule.and_then(|rule| amount(value, rule)) {
+            match rule.and_then(|rule| amount(value.as_deref(), rule)) {
                 Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                 None => unsettled += 1,
             }
         }
-        self.correct(
-            charges.into_iter().map(|(charge, _)| charge).collect(),
-            report,
-        );
+        let charges = charges.into_iter().map(|(charge, _)| charge);
+        self.correct(charges.collect(), report);
         unsettled
     }
 

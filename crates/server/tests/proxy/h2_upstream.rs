@@ -214,6 +214,37 @@ fn streams_and_trailers_pass_both_ways() {
 }
 
 #[test]
+fn a_trailer_settles_the_cost() {
+    let answer = |_, mut respond: SendResponse<Bytes>| async move {
+        let mut body = respond.send_response(Response::new(()), false).unwrap();
+        body.send_data(Bytes::from("a message"), false).unwrap();
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-tokens", "100".parse().unwrap());
+        body.send_trailers(trailers).unwrap();
+    };
+    let upstream = Http2Upstream::start(None, Builder::new(), serve(answer));
+    let limits = "[[limit]]\nname = \"tokens\"\nkey = [\"all\"]\n\
+                  bucket = { size = 1000, refill = \"1/1h\" }\n\
+                  cost = { reserve = 600, settle = \"response.trailer:x-tokens\" }\n";
+    let proxy = Proxy::start_at(&[upstream.url("h2c")], "", limits);
+    let passed = runtime().block_on(async {
+        let client = client(&proxy).await;
+        let mut passed = 0;
+        for _ in 0..10 {
+            let mut client = client.clone().ready().await.unwrap();
+            let (response, _) = client.send_request(request("POST", "/"), true).unwrap();
+            let response = response.await.unwrap();
+            passed += usize::from(response.status() == 200);
+            let mut body = response.into_body();
+            while body.data().await.is_some() {}
+            body.trailers().await.unwrap();
+        }
+        passed
+    });
+    assert_eq!(passed, 5, "100 stay charged of 600: 4 x 100 + 600");
+}
+
+#[test]
 fn over_tls_the_upstream_chooses_the_protocol() {
     let authority = Authority::new();
     let both = authority.server(&["h2", "http/1.1"]);

@@ -34,6 +34,11 @@ fn chunked(fields: &str, body: &str) -> String {
     head + &chunks.collect::<String>() + "0\r\n\r\n"
 }
 
+/// Returns a response in chunks with these trailers.
+fn ended_by(chunked: &str, trailers: &str) -> String {
+    chunked.replace("0\r\n\r\n", &format!("0\r\n{trailers}\r\n"))
+}
+
 /// Returns how many of ten requests pass, each of which is answered with these bytes.
 fn passing(listener: &str, response: &str) -> (usize, u64) {
     passing_by((listener, TOKENS), response)
@@ -65,6 +70,7 @@ fn the_body_of_a_response_settles_the_cost() {
         (chunked(JSON, usage), 5, 0),
         (response(EVENTS, &events), 5, 0),
         (chunked(EVENTS, &events), 5, 0),
+        (ended_by(&chunked(JSON, usage), "x-sum: 6\r\n"), 5, 0),
         (response(JSON, r#"{"usage": {"total": 0}}"#), 10, 0),
         // The estimate stays.
         (response(JSON, "{}"), 1, 1),
@@ -90,11 +96,7 @@ fn the_body_of_a_response_settles_the_cost() {
 #[test]
 fn a_trailer_of_a_response_settles_the_cost() {
     let limits = TOKENS.replace("response.json:/usage/total", "response.trailer:X-Tokens");
-    let with = |fields: &str, trailers: &str| {
-        let response = chunked(fields, "any bytes");
-        let end = format!("0\r\n{trailers}\r\n");
-        response.replace("0\r\n\r\n", &end)
-    };
+    let with = |fields: &str, trailers: &str| ended_by(&chunked(fields, "any bytes"), trailers);
     for (response, passed, unsettled) in [
         // 600 are reserved, 100 stay charged: 4 x 100 + 600.
         (with("", "x-tokens: 100\r\n"), 5, 0),
