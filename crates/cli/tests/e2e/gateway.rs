@@ -50,23 +50,18 @@ pub(crate) fn gateway(dir: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
     (process, address.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Starts nginx with files, and a location that returns what it received.
-fn application(dir: &Path, program: &Path) -> (Process, SocketAddr) {
+/// Starts nginx as an application in `dir/app`, with these lines of its server.
+pub(crate) fn application(dir: &Path, program: &Path, server: &str) -> (Process, SocketAddr) {
     let address = free_address();
     let dir = dir.join("app");
-    fs::create_dir_all(dir.join("files")).expect("the test's directory is writable");
-    let byte = |index: usize| u8::try_from(index * 31 % 251).expect("below 251");
-    let bytes: Vec<u8> = (0..FILE_BYTES).map(byte).collect();
-    fs::write(dir.join("files/data.bin"), bytes).expect("the test's directory is writable");
+    fs::create_dir_all(&dir).expect("the test's directory is writable");
     let at = dir.display();
     let config = format!(
         "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;\n\
          events {{}}\n\
          http {{ access_log off; client_body_temp_path {at}/b; proxy_temp_path {at}/p;\n\
          fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n\
-         server {{ listen {address}; root {at}/files;\n\
-         location /echo {{ default_type text/plain;\n\
-         return 200 \"$request_method $request_uri $http_host $http_x_forwarded_for $http_via\"; }} }} }}\n"
+         server {{ listen {address}; root {at}/files;\n{server}\n}} }}\n"
     );
     let path = dir.join("nginx.conf");
     fs::write(&path, config).expect("the test's directory is writable");
@@ -76,6 +71,18 @@ fn application(dir: &Path, program: &Path) -> (Process, SocketAddr) {
     let listens = clock::poll("nginx", START_WITHIN, || TcpStream::connect(address).ok());
     listens.unwrap_or_else(|error| panic!("{error}"));
     (process, address)
+}
+
+/// Starts nginx with a file, and a location that returns what it received.
+fn files(dir: &Path, program: &Path) -> (Process, SocketAddr) {
+    let files = dir.join("app/files");
+    fs::create_dir_all(&files).expect("the test's directory is writable");
+    let byte = |index: usize| u8::try_from(index * 31 % 251).expect("below 251");
+    let bytes: Vec<u8> = (0..FILE_BYTES).map(byte).collect();
+    fs::write(files.join("data.bin"), bytes).expect("the test's directory is writable");
+    let echo = "location /echo { default_type text/plain;
+        return 200 \"$request_method $request_uri $http_host $http_x_forwarded_for $http_via\"; }";
+    application(dir, program, echo)
 }
 
 /// Returns the output of curl.
@@ -104,7 +111,7 @@ fn the_first_steps_lead_to_a_gateway_in_front_of_nginx() {
         return;
     };
     let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
-    let (_nginx, application) = application(dir.path(), &nginx);
+    let (_nginx, application) = files(dir.path(), &nginx);
     assert!(GUIDE.contains("ratekeeper init --upstream http://127.0.0.1:3000"));
     let upstream = format!("http://{application}");
     let written = ratekeeper(dir.path(), &["init", "--upstream", &upstream]).status();

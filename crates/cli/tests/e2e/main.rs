@@ -19,6 +19,7 @@ mod ext_authz;
 mod faults;
 mod founding;
 mod gateway;
+mod gateway_browser;
 mod gateway_idle;
 mod gateway_random;
 mod gateway_tls;
