@@ -74,7 +74,7 @@ impl Pair {
         }
     }
 
-    /// Plays a history for a user whom no limit has met; returns the most of one span of 4 s.
+    /// Plays a history for a user without counters; returns the most that a span of 4 s admits.
     fn play(&self, user: &str, ticks: &[Tick]) -> usize {
         let attributes = [("user", user)];
         let facts = Facts {

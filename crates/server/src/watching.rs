@@ -1,7 +1,7 @@
 //! Watching: what the service keeps about its decisions, each noted once.
 //!
 //! ```text
-//!                        .--> top keys   who asks most, who is refused
+//!                        .--> top keys   the busiest keys, the most refused
 //!   answer --each limit--+
 //!                        '--> recorder   the last hour, for `GET /v1/whatif`
 //! ```
@@ -24,7 +24,7 @@ use crate::history;
 use crate::recorder::Recorder;
 use crate::top_keys::{TopKeys, TopKeysFound, TopOrder, TopWindow};
 
-/// How often what is too old is dropped.
+/// How often counts and records are dropped that are too old.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// What a service keeps about its decisions; public for the benches.
@@ -106,7 +106,7 @@ impl Watchers {
     }
 }
 
-/// Gives the memory of what is too old back until the service ends.
+/// Drops counts and records that are too old, and returns their memory, until the service ends.
 pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(SWEEP);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

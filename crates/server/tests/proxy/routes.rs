@@ -116,8 +116,8 @@ fn a_limit_with_a_route_refuses_what_has_no_count() {
     }
 }
 
-/// The example of the policy language: free plans leave the last part to others, and what has no
-/// room goes to the other server.
+/// The example of the policy language: free plans leave the last part to others, and requests without
+/// room go to the other server.
 #[test]
 fn a_limit_diverts_requests_without_priority_sooner() {
     let [usual, spare] = ["usual", "spare"].map(named);

@@ -146,7 +146,7 @@ fn start(servers: &[RedisServer], from: Option<&BanCursor>) -> (usize, u64) {
     }
 }
 
-/// What is searched for.
+/// The limits whose bans are searched, and how their keys are named.
 struct Search<'a> {
     pattern: String,
     prefix: &'a str,
