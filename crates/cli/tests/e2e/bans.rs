@@ -194,5 +194,11 @@ fn bans_of_one_process_are_listed_and_lifted_by_another() {
         let keys: Vec<_> = keys.map(|ban| &ban["key"][0]).collect();
         assert_eq!(keys, ["attr:run=c", "attr:run=a"]);
         assert!(listed["next"].is_null());
+
+        drop(redis); // killed
+        let (code, _, error) = bans(&one, &["list", "login"]);
+        assert_eq!(code, Some(2));
+        let why = "the store does not answer, try again later [RK0515]";
+        assert!(error.contains(why), "{error}");
     }
 }

@@ -310,7 +310,7 @@ pub(crate) fn store_down(error: &StoreError) -> Problem {
         return Problem::new(NO_REFUND, why.clone());
     }
     tracing::warn!(event = "store.failed", %error);
-    Problem::new(STORE_DOWN, "try again later")
+    Problem::new(STORE_DOWN, "the store does not answer, try again later")
 }
 
 /// Refuses names that the policy does not have.
