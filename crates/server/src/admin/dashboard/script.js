@@ -114,7 +114,9 @@ function serviceRows({ store, held, memory, reports, signals, limits }) {
     + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
   if (store.kind === "redis") {
     const down = store.servers_down.length ? `; down: ${store.servers_down.join(", ")}` : "";
-    const clock = store.clock_offset_ms === null ? "" : `; its clock is ${number(store.clock_offset_ms)} ms ahead`;
+    const offset = store.clock_offset_ms;
+    const side = offset < 0 ? "behind" : "ahead";
+    const clock = offset === null ? "" : `; its clock is ${number(Math.abs(offset))} ms ${side}`;
     list.push(["Store", `99 % of the calls within ${within(99, "store")}; ${number(store.failed)} failed, `
       + `${number(store.fallback)} decided without it${clock}${down}`]);
   }
