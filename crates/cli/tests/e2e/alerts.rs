@@ -138,6 +138,5 @@ fn eight_clients_start_and_end_one_alert_and_a_lost_receiver_learns_of_it() {
     assert_eq!(both.len(), 2);
     let total = service.metric("ratekeeper_alerts_total{limit=\"per-path\"}");
     assert!((total - 1.0).abs() < f64::EPSILON, "{total}");
-    let log = service.process.log();
-    assert!(log.contains("alert started: limit `per-path`"), "{log}");
+    service.process.log_with("alert started: limit `per-path`");
 }

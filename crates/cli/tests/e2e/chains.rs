@@ -144,7 +144,7 @@ fn check(services: &[Service]) {
         12,
         "and the whole of the team"
     );
-    let log = first.process.log();
+    let log = first.process.log_with("covered_by=\"team\" remaining=");
     let covered = log
         .lines()
         .find(|line| line.contains("decision.covered") && line.contains("\"api\""));

@@ -2,7 +2,7 @@
 
 use crate::harness::clock;
 use crate::harness::redis::Redis;
-use crate::store::{CHOICES, SHOWN_WITHIN, admitted, is_active, start, until, wait_for_log};
+use crate::store::{CHOICES, SHOWN_WITHIN, admitted, is_active, start, until};
 
 #[test]
 fn a_password_in_a_file_is_read_again() {
@@ -44,13 +44,12 @@ fn a_password_in_a_file_is_read_again() {
         (passed == 0 && is_active(&service)).then_some(())
     });
     refused.unwrap_or_else(|error| panic!("{error}"));
-    wait_for_log(&service, "store down");
+    service.process.log_with("store down");
 
     std::fs::write(&password, "second-secret\n").expect("the test's directory is writable");
-    wait_for_log(
-        &service,
-        "new connections to the store use the new passwords",
-    );
+    service
+        .process
+        .log_with("new connections to the store use the new passwords");
     until(&service, false);
     assert_eq!(
         admitted(http, "/local", "ada", 30),

@@ -21,7 +21,7 @@ use crate::harness::sentinel::{MASTER, Watched};
 use crate::harness::service::Service;
 use crate::harness::visitor::Caller;
 use crate::harness::{clock, say};
-use crate::store::{admitted, is_active, start, wait_for_log};
+use crate::store::{admitted, is_active, start};
 
 /// The limit L.
 const WHOLE: usize = 1_000;
@@ -152,8 +152,8 @@ fn follows(make: Make) {
     watched.servers[0].crash();
     let killed = clock::now();
     for service in &services {
-        wait_for_log(service, "store down");
-        wait_for_log(service, "store back");
+        service.process.log_with("store down");
+        service.process.log_with("store back");
     }
     let away = killed.elapsed();
     // A call in flight may have been charged without an answer.

@@ -84,7 +84,6 @@ fn a_restart_keeps_usage_and_a_crash_forgives_only_the_time_since_the_last_snaps
     bytes[middle] ^= 1;
     fs::write(&file, bytes).expect("writable");
     let service = Service::start(dir.path(), &policy);
-    let log = service.process.log();
-    assert!(log.contains("counters.state is not used"), "{log}");
+    service.process.log_with("counters.state is not used");
     assert_eq!(ask(&service, 9), 8, "as without a file");
 }

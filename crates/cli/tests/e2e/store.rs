@@ -207,14 +207,6 @@ pub(crate) fn until(service: &Service, active: bool) {
     seen.unwrap_or_else(|error| panic!("{error} (active: {active})"));
 }
 
-/// Waits until the log contains `text`.
-pub(crate) fn wait_for_log(service: &Service, text: &str) {
-    let seen = clock::poll(text, SHOWN_WITHIN, || {
-        service.process.log().contains(text).then_some(())
-    });
-    seen.unwrap_or_else(|error| panic!("{error}"));
-}
-
 /// Returns the number of `requests` that are admitted, sent one after the other.
 pub(crate) fn admitted(to: SocketAddr, path: &str, run: &str, requests: usize) -> usize {
     let statuses = (0..requests).map(|_| ask(to, path, run));
@@ -305,7 +297,7 @@ fn decisions_go_on_without_a_killed_store_until_it_returns() {
     assert_eq!(admitted(http, "/deny", "a", 5), 0);
     assert_eq!(admitted(http, "/any", "b", 5), 0, "any refusal refuses");
     assert_eq!(ready(&service), 200, "a fallback is active");
-    wait_for_log(&service, "store down");
+    service.process.log_with("store down");
 
     redis.restart();
     until(&service, false);
@@ -315,7 +307,7 @@ fn decisions_go_on_without_a_killed_store_until_it_returns() {
     assert_eq!(admitted(http, "/allow", "a", 5), 0);
     assert_eq!(admitted(http, "/deny", "a", 5), 5);
     load.end("killed and restarted under load");
-    wait_for_log(&service, "store back");
+    service.process.log_with("store back");
 }
 
 #[test]

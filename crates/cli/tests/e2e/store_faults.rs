@@ -7,8 +7,7 @@ use crate::harness::clock;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
 use crate::store::{
-    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, wait_for_log,
-    with_choices,
+    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, with_choices,
 };
 
 fn store_calls(service: &Service, result: &str) -> f64 {
@@ -45,7 +44,8 @@ fn decisions_go_on_without_a_full_store_until_it_has_room() {
     until(&deny, true);
     clock::wait(Duration::from_secs(2)); // several probes
     assert!(is_active(&service) && is_active(&deny));
-    let downs = service.process.log().matches("store down").count();
+    let log = service.process.log_with("store down");
+    let downs = log.matches("store down").count();
     assert_eq!(downs, 1, "logged once");
     assert_eq!((ready(&service), ready(&deny)), (200, 503));
     assert_eq!(admitted(http, "/local", "b", 50), 20, "half of 40");
@@ -135,7 +135,7 @@ fn a_cluster_that_has_lost_a_server_names_it() {
         (!up(&nodes[1])).then_some(())
     });
     found.unwrap_or_else(|error| panic!("{error}"));
-    wait_for_log(&service, "store partly down");
+    service.process.log_with("store partly down");
     let line = format!(
         "limits of the keys that 127.0.0.1:{} holds follow",
         nodes[1].port()
@@ -154,7 +154,7 @@ fn a_cluster_that_has_lost_a_server_names_it() {
 
     nodes[1].restart();
     let line = format!("decides the keys of 127.0.0.1:{} again", nodes[1].port());
-    wait_for_log(&service, &line);
+    service.process.log_with(&line);
     let whole = clock::poll("the whole store", SHOWN_WITHIN, || {
         (ask_all() == 30).then_some(())
     });

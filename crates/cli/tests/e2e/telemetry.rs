@@ -302,7 +302,7 @@ fn a_receiver_that_refuses_loses_the_message_and_delays_no_decision() {
     };
     clock::poll("a message that is given up", PATIENCE, lost).expect("it is counted");
     assert_eq!(received(&receiver)[0]["status"], 400);
-    assert!(service.process.log().contains("answered 400"));
+    service.process.log_with("answered 400");
 }
 
 #[test]

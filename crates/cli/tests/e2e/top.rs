@@ -202,11 +202,14 @@ fn a_policy_may_turn_the_lines_off() {
         text.replace("version = 1", "version = 1\nlog_denials = false"),
     )
     .expect("the directory is writable");
-    let service = Service::start_with(dir.path(), &path, &[]);
+    let mut service = Service::start_with(dir.path(), &path, &[]);
     ask(service.http(), ("user", "mallory"), 9);
     let (_, printed, _) = top(&["--server", &url(&service), "--once"]);
     assert!(printed.contains("attr:user=mallory"), "{printed}");
-    assert!(!service.process.log().contains("denied"));
+    service.process.signal("TERM");
+    service.process.end().expect("it writes its last lines");
+    let log = service.process.log();
+    assert!(log.contains("stopped") && !log.contains("denied"), "{log}");
 }
 
 #[test]

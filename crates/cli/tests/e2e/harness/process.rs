@@ -13,6 +13,9 @@ use super::{clock, say};
 /// Maximum time for a program to end after it was asked to.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
+/// Maximum time for a line of the log to be written.
+const LOGGED_WITHIN: Duration = Duration::from_secs(20);
+
 /// Maximum length of the log that is shown after a failure, in bytes.
 const SHOWN_LOG: usize = 8 * 1024;
 
@@ -82,6 +85,17 @@ impl Process {
     /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until standard error contains `text`, and returns it.
+    ///
+    /// The service writes its log from a thread of its own: a line may be written after the answer
+    /// to the request that caused it.
+    pub(crate) fn log_with(&self, text: &str) -> String {
+        let logged = clock::poll(text, LOGGED_WITHIN, || {
+            Some(self.log()).filter(|log| log.contains(text))
+        });
+        logged.unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub(crate) fn id(&self) -> u32 {
