@@ -34,12 +34,21 @@ const LOW: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each tag of a group.
 const HIGH: u64 = LOW << 7;
 
+/// Whether another entry fits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    Free,
+    Full,
+}
+
 /// A part of all hashes.
 pub(super) type HashSpan = RangeInclusive<u64>;
 
-#[derive(Debug)]
+/// Compiled for each algorithm and size of key, some forty times, so its loops are plain ones: a
+/// chain of iterators is ten functions more each time.
 pub(super) struct Flat<T> {
-    slots: Box<[Option<T>]>,
+    /// As long as it has room for.
+    slots: Vec<Option<T>>,
     /// One for each slot, then those of the first slots again, so that a group can be read
     /// at any slot.
     tags: Box<[u8]>,
@@ -49,7 +58,7 @@ pub(super) struct Flat<T> {
 impl<T> Flat<T> {
     pub(super) fn new() -> Self {
         Self {
-            slots: Box::default(),
+            slots: Vec::new(),
             tags: Box::default(),
             len: 0,
         }
@@ -74,8 +83,8 @@ impl<T> Flat<T> {
         self.slots.get_mut(at)?.as_mut()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten()
+    pub(super) fn as_slots(&self) -> &[Option<T>] {
+        &self.slots
     }
 
     /// Calls `each` with the entries that have a hash in `span`: the slots from the home of its
@@ -98,12 +107,8 @@ impl<T> Flat<T> {
         }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
-    }
-
-    pub(super) fn into_entries(self) -> impl Iterator<Item = T> {
-        self.slots.into_iter().flatten()
+    pub(super) fn as_slots_mut(&mut self) -> &mut [Option<T>] {
+        &mut self.slots
     }
 
     /// Returns the slot where an entry with this hash most likely is, if it is here; the slot may
@@ -205,23 +210,31 @@ impl<T> Flat<T> {
         (self.len <= most(self.slots.len()) / 4 && wanted < self.slots.len()).then_some(wanted)
     }
 
-    /// Moves to `slots` slots; hands out entries that do not fit, or are not to be kept.
+    /// Moves to `slots` slots the entries that `keep` returns, which is told whether there is room.
     pub(super) fn resize(
         &mut self,
         slots: usize,
-        hash_of: impl Fn(&T) -> u64,
-        keep: impl Fn(&T) -> bool,
-        mut left_out: impl FnMut(T),
+        hash_of: &dyn Fn(&T) -> u64,
+        keep: &mut dyn FnMut(T, Room) -> Option<T>,
     ) {
-        let empty = (0..slots).map(|_| None).collect();
-        let old = std::mem::replace(&mut self.slots, empty);
+        let mut empty = Vec::with_capacity(slots);
+        while empty.len() < slots {
+            empty.push(None);
+        }
+        let mut old = std::mem::replace(&mut self.slots, empty);
         self.tags = vec![0; tags_for(slots)].into();
         self.len = 0;
-        for entry in old.into_iter().flatten() {
-            if keep(&entry) && !self.is_full() {
-                self.insert(hash_of(&entry), entry);
+        for slot in &mut old {
+            let Some(entry) = slot.take() else {
+                continue;
+            };
+            let room = if self.is_full() {
+                Room::Full
             } else {
-                left_out(entry);
+                Room::Free
+            };
+            if let Some(entry) = keep(entry, room) {
+                self.insert(hash_of(&entry), entry);
             }
         }
     }
@@ -314,7 +327,7 @@ mod tests {
                 let hash = hash * 0x0640_0000_0000_0000;
                 if action < 3 {
                     if flat.is_full() {
-                        flat.resize(flat.grown(), hash_of, |_| true, |_| unreachable!());
+                        flat.resize(flat.grown(), &hash_of, &mut |entry, _| Some(entry));
                     }
                     flat.insert(hash, (hash, number));
                     model.insert(number, hash);
@@ -323,11 +336,11 @@ mod tests {
                     prop_assert_eq!(flat.remove(at, hash_of), Some((of, it)));
                     model.remove(&it);
                     if let Some(smaller) = flat.shrunk() {
-                        flat.resize(smaller, hash_of, |_| true, |_| unreachable!());
+                        flat.resize(smaller, &hash_of, &mut |entry, _| Some(entry));
                     }
                 }
                 prop_assert_eq!(flat.len(), model.len());
-                prop_assert_eq!(flat.iter().count(), model.len());
+                prop_assert_eq!(flat.as_slots().iter().flatten().count(), model.len());
                 for (&it, &of) in &model {
                     prop_assert!(flat.find(of, |entry| entry.1 == it).is_some());
                 }
@@ -349,15 +362,21 @@ mod tests {
             let mut flat = Flat::new();
             for number in 0..count as u64 {
                 if flat.is_full() {
-                    flat.resize(flat.grown(), hash_of, |_| true, |_| unreachable!());
+                    flat.resize(flat.grown(), &hash_of, &mut |entry, _| Some(entry));
                 }
                 flat.insert(hash_of(&number), number);
             }
             let mut out = Vec::new();
-            flat.resize(slots, hash_of, |number| number % 3 > 0, |entry| out.push(entry));
+            flat.resize(slots, &hash_of, &mut |number, room| {
+                if number % 3 > 0 && room == Room::Free {
+                    return Some(number);
+                }
+                out.push(number);
+                None
+            });
             prop_assert_eq!(out.len() + flat.len(), count);
             prop_assert!(flat.len() <= most(slots));
-            prop_assert!(flat.iter().all(|number| number % 3 > 0));
+            prop_assert!(flat.as_slots().iter().flatten().all(|number| number % 3 > 0));
         }
     }
 }

@@ -21,7 +21,6 @@ use super::table::{History, Made, Table, TableAsk};
 pub(super) const SLOT_BYTES: usize = 608;
 
 /// The tables of a limit.
-#[derive(Debug)]
 pub(super) struct Slot<A: Listed> {
     /// Version of the limit that the tables run with.
     pub(super) version: u32,
@@ -144,6 +143,14 @@ pub(super) trait AnySlot: fmt::Debug + Send {
     ) -> Option<Decision>;
     /// See [`Table::restore_floor`].
     fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time);
+}
+
+impl<A: Listed> fmt::Debug for Slot<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Listed> Slot<A> {
@@ -342,15 +349,15 @@ impl<A: Listed> AnySlot for Slot<A> {
 
     fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &MemoryBudget) {
         new.inherit(SizeClass::Word, self.word.history(now), now, budget);
-        self.word.drain_used(now, budget, |key, used| {
+        self.word.drain_used(now, budget, &mut |key, used| {
             new.carry(AnyKey::Word(key), used, now, budget);
         });
         new.inherit(SizeClass::Short, self.short.history(now), now, budget);
-        self.short.drain_used(now, budget, |key, used| {
+        self.short.drain_used(now, budget, &mut |key, used| {
             new.carry(AnyKey::Short(key), used, now, budget);
         });
         new.inherit(SizeClass::Long, self.long.history(now), now, budget);
-        self.long.drain_used(now, budget, |key, used| {
+        self.long.drain_used(now, budget, &mut |key, used| {
             new.carry(AnyKey::Long(key), used, now, budget);
         });
     }

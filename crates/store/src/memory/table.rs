@@ -45,13 +45,11 @@ const FORGIVEN_PART: u64 = 8;
 /// Minimum number of permits forgiven; the maximum is half of the limit.
 const MIN_FORGIVEN: u64 = 2;
 
-#[derive(Debug)]
 struct TableEntry<K, S> {
     key: K,
     state: S,
 }
 
-#[derive(Debug)]
 pub(super) struct Table<A: Listed, K> {
     algorithm: A,
     entries: Flat<TableEntry<K, A::State>>,
@@ -140,10 +138,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     fn decide_new(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
-        let lend = |algorithm: &A, state: &mut A::State, now| {
+        self.begin(ask, budget, &mut |algorithm, state, now| {
             algorithm.lend(state, now, ask.cost, ask.lend)
-        };
-        self.begin(ask, budget, lend)
+        })
     }
 
     /// Decides about a key that is not here, and inserts its state if that has changed.
@@ -151,7 +148,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         &mut self,
         ask: &TableAsk<'_>,
         budget: &MemoryBudget,
-        decide: impl FnOnce(&A, &mut A::State, Time) -> Decision,
+        decide: &mut dyn FnMut(&A, &mut A::State, Time) -> Decision,
     ) -> Option<Decision> {
         let mut start = self.start(ask.now);
         let before = start.state.clone();
@@ -191,13 +188,13 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         span: Nanos,
         budget: &MemoryBudget,
     ) -> Option<Decision> {
-        let ban = |algorithm: &A, state: &mut A::State, now| {
+        let mut ban = |algorithm: &A, state: &mut A::State, now| {
             let _ = algorithm.try_ban(state, now, span); // checked by the act
             algorithm.look(state, now, Permits::ZERO)
         };
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => Some(ban(&self.algorithm, &mut entry.state, ask.now)),
-            None => self.begin(ask, budget, ban),
+            None => self.begin(ask, budget, &mut ban),
         }
     }
 
@@ -217,7 +214,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         };
         let decision = match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => grant(&self.algorithm, &mut entry.state, ask.now),
-            None => self.begin(ask, budget, grant)?,
+            None => self.begin(ask, budget, &mut grant)?,
         };
         Some((granted, decision))
     }
@@ -236,7 +233,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Shows all keys in debt.
     pub(super) fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
-        for entry in self.entries.iter() {
+        for slot in self.entries.as_slots() {
+            let Some(entry) = slot else {
+                continue;
+            };
             if let Some(standing) = self.standing_of(&entry.state, now) {
                 entry.key.show(|key| show(key, standing));
             }
@@ -284,7 +284,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
         let old = std::mem::replace(&mut self.algorithm, new.clone());
         let now = now.max(self.forgotten);
-        for entry in self.entries.iter_mut() {
+        for slot in self.entries.as_slots_mut() {
+            let Some(entry) = slot else {
+                continue;
+            };
             new.rescale(&mut entry.state, &old, now);
         }
         new.rescale(&mut self.floor, &old, now);
@@ -305,10 +308,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         &mut self,
         now: Time,
         budget: &MemoryBudget,
-        mut each: impl FnMut(K, Permits),
+        each: &mut dyn FnMut(K, Permits),
     ) {
         let bytes = self.bytes();
-        for entry in std::mem::replace(&mut self.entries, Flat::new()).into_entries() {
+        let mut entries = std::mem::replace(&mut self.entries, Flat::new());
+        for slot in entries.as_slots_mut() {
+            let Some(entry) = slot.take() else {
+                continue;
+            };
             each(entry.key, self.used(&entry.state, now));
         }
         self.heap_bytes = 0;

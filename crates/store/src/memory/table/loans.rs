@@ -39,8 +39,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Returns the permits on loan, of all keys.
     pub(in crate::memory) fn on_loan(&self, now: Time) -> u64 {
-        let held = |state| self.algorithm.on_loan(state, now);
-        self.entries.iter().map(|entry| held(&entry.state)).sum()
+        let mut on_loan = 0;
+        for slot in self.entries.as_slots() {
+            let Some(entry) = slot else {
+                continue;
+            };
+            on_loan += self.algorithm.on_loan(&entry.state, now);
+        }
+        on_loan
     }
 
     /// Returns the limit, and the state of a key that is here.

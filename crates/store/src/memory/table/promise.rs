@@ -37,7 +37,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         if let Some((limit, state)) = self.here(ask) {
             return Some(reserve(limit, state, ask.now));
         }
-        self.begin(ask, budget, reserve)
+        self.begin(ask, budget, &mut |limit, state, now| {
+            reserve(limit, state, now)
+        })
     }
 
     /// Gives back the charge made at `made`, if nothing was charged since: if the key still

@@ -13,7 +13,7 @@ use ratekeeper_core::{Listed, Permits, Time};
 
 use super::{Table, TableEntry};
 use crate::memory::budget::{MemoryBudget, Purpose};
-use crate::memory::flat::{self, Flat};
+use crate::memory::flat::{self, Flat, Room};
 use crate::memory::key::{StoredKey, block};
 
 /// Entries looked at for a victim: enough to find one that used little, few enough to be quick.
@@ -134,8 +134,16 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
         };
-        let sampled = self.entries.iter().take(QUANTILE_SAMPLE);
-        let mut sample: Vec<(Rank, u64)> = sampled.map(rank).collect();
+        let mut sample = Vec::<(Rank, u64)>::with_capacity(QUANTILE_SAMPLE);
+        for slot in self.entries.as_slots() {
+            let Some(entry) = slot else {
+                continue;
+            };
+            if sample.len() == QUANTILE_SAMPLE {
+                break;
+            }
+            sample.push(rank(entry));
+        }
         sample.sort_unstable();
         let Some(&bar) = sample.get(sample.len() / 3) else {
             return false;
@@ -148,22 +156,21 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let (floor, evicted) = (&mut self.floor, &mut self.evicted);
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
-        self.entries.resize(
-            slots,
-            hash,
-            |entry| rank(entry) > bar,
-            |mut entry| {
-                *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
-                if algorithm.expires_at(&entry.state, now) <= now {
-                    *forgotten = (*forgotten).max(now);
-                    *lapsed += algorithm.lapse(&mut entry.state, now);
-                    evicted.idle += 1;
-                } else {
-                    algorithm.stricter(floor, &entry.state);
-                    evicted.budget += 1;
-                }
-            },
-        );
+        self.entries.resize(slots, &hash, &mut |mut entry, room| {
+            if room == Room::Free && rank(&entry) > bar {
+                return Some(entry);
+            }
+            *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
+            if algorithm.expires_at(&entry.state, now) <= now {
+                *forgotten = (*forgotten).max(now);
+                *lapsed += algorithm.lapse(&mut entry.state, now);
+                evicted.idle += 1;
+            } else {
+                algorithm.stricter(floor, &entry.state);
+                evicted.budget += 1;
+            }
+            None
+        });
         // The bytes of the new array were taken on top of those in use before.
         budget.give(before + array_bytes::<A, K>(slots) - self.bytes());
         true
@@ -176,12 +183,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             return false;
         }
         let hasher = &self.hasher;
-        self.entries.resize(
-            new,
-            |entry| entry.key.rehash(hasher),
-            |_| true,
-            |_| debug_assert!(false, "all fit"),
-        );
+        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
+        self.entries.resize(new, &hash, &mut |entry, _| Some(entry));
         budget.give(array_bytes::<A, K>(old));
         true
     }
