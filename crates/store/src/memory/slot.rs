@@ -4,8 +4,6 @@
 //!   key of 8 bytes at most  --> word table        longer --> short table, long table
 //! ```
 
-use std::fmt;
-
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time};
 
@@ -64,7 +62,7 @@ pub(super) enum AnyKey {
 }
 
 /// A slot of any algorithm: the calls of its tables, for keys like that of `ask`.
-pub(super) trait AnySlot: fmt::Debug + Send {
+pub(super) trait AnySlot: Send {
     fn version(&self) -> u32;
     /// See [`Table::decide`].
     fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision>;
@@ -143,14 +141,6 @@ pub(super) trait AnySlot: fmt::Debug + Send {
     ) -> Option<Decision>;
     /// See [`Table::restore_floor`].
     fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time);
-}
-
-impl<A: Listed> fmt::Debug for Slot<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<A: Listed> Slot<A> {

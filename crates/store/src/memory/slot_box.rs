@@ -5,6 +5,7 @@
 //!   SlotBox::Other(Box<dyn AnySlot>)     one indirect call for every other algorithm
 //! ```
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use foldhash::quality::RandomState;
@@ -13,7 +14,6 @@ use ratekeeper_core::{AnyAlgorithm, Gcra, Limit, Listed, Visitor};
 use super::slot::{AnySlot, Slot};
 
 /// A slot of any algorithm.
-#[derive(Debug)]
 pub(super) enum SlotBox {
     Gcra(Box<Slot<Gcra>>),
     Other(Box<dyn AnySlot>),
@@ -62,5 +62,13 @@ impl DerefMut for SlotBox {
             Self::Gcra(slot) => &mut **slot,
             Self::Other(slot) => &mut **slot,
         }
+    }
+}
+
+impl fmt::Debug for SlotBox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotBox")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
     }
 }
