@@ -1,4 +1,4 @@
-//! Rule about Markdown: the targets of relative links exist.
+//! Rules about Markdown: the targets of relative links exist, and an index names every page.
 
 use std::collections::HashSet;
 
@@ -18,6 +18,35 @@ pub(super) fn relative_links(files: &[SourceFile], out: &mut Vec<Finding>) {
                     message,
                 });
             }
+        }
+    }
+}
+
+/// Folders with an index, a README that links to each page beside it.
+const INDEXED: [&str; 2] = ["docs/adr/", "docs/guide/"];
+
+/// A page of a folder with an index is linked from there.
+pub(super) fn indexed_pages(files: &[SourceFile], out: &mut Vec<Finding>) {
+    for folder in INDEXED {
+        let index = format!("{folder}README.md");
+        let Some(index) = files.iter().find(|file| file.path == index) else {
+            continue;
+        };
+        let named: HashSet<_> = links(index)
+            .map(|(_, link)| resolve(&index.path, link))
+            .collect();
+        let pages = files.iter().filter(|file| file.is_markdown());
+        let pages = pages.filter(|file| {
+            let page = file.path.strip_prefix(folder);
+            page.is_some_and(|page| !page.contains('/')) && file.path != index.path
+        });
+        for page in pages.filter(|page| !named.contains(&page.path)) {
+            out.push(Finding {
+                path: page.path.clone(),
+                line: 1,
+                rule: "index",
+                message: format!("{} does not link to this page", index.path),
+            });
         }
     }
 }
@@ -165,6 +194,21 @@ mod tests {
         assert_eq!(
             findings,
             ["docs/a.md:2: link: broken link `b.md`: there is no docs/b.md"]
+        );
+    }
+
+    #[test]
+    fn an_index_names_every_page() {
+        let pages = [
+            ("docs/guide/README.md", "[a](a.md)\n"),
+            ("docs/guide/a.md", "# A\n"),
+            ("docs/guide/b.md", "# B\n"),
+            ("docs/guide/pictures/c.md", "# C\n"),
+            ("docs/d.md", "# D\n"),
+        ];
+        assert_eq!(
+            found(indexed_pages, &pages),
+            ["docs/guide/b.md:1: index: docs/guide/README.md does not link to this page"]
         );
     }
 }

@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
     rust::unfinished,
     rust::ascii,
     links::relative_links,
+    links::indexed_pages,
 ];
 
 /// Checks the repository at `root`, prints the findings.
