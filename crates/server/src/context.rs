@@ -10,7 +10,7 @@ use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
-use crate::admin::Snapshot;
+use crate::admin::{Snapshot, Streams};
 use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
 use crate::changes::Changes;
@@ -39,8 +39,9 @@ pub(crate) struct ServiceContext<C> {
     /// The folder for the next process, if the policy names one.
     pub(crate) state: Option<Arc<StateFolder>>,
     pub(crate) changes: Arc<Changes>,
-    /// The last answer for the dashboard.
+    /// The last answer for the dashboard, and the pages that receive it.
     pub(crate) snapshot: Snapshot,
+    pub(crate) streams: Streams,
     denial_log: DenialLog,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
@@ -70,7 +71,7 @@ impl<C: Clock> ServiceContext<C> {
         keeper: Keeper<AnyStore, C>,
         (path, envoy_files): (Option<PathBuf>, envoy_files::ConfigSource),
         (last_seen, state): (LastSeen, Option<Arc<StateFolder>>),
-        (access, hold): (Access, HoldQueue),
+        (access, hold, streams): (Access, HoldQueue, Streams),
         (alerts, sink): (Alerts, Sink),
     ) -> Self
     where
@@ -95,6 +96,7 @@ impl<C: Clock> ServiceContext<C> {
             state,
             changes,
             snapshot: Snapshot::default(),
+            streams,
             denial_log: DenialLog::default(),
             path,
             envoy_files,

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use crate::addresses::Doors;
 #[cfg(feature = "proxy")]
 use crate::addresses::own_upstream;
+use crate::admin::Streams;
 use crate::capacity::Capacity;
 use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
@@ -141,7 +142,7 @@ impl Service {
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
             (last_seen, folder),
-            (access, hold),
+            (access, hold, Streams::beside(capacity.admin)),
             (alerts, config.sink.clone()),
         ));
         let _ = shared

@@ -31,14 +31,20 @@ struct TopQuery {
     count: usize,
 }
 
-impl TopQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
-        let mut read = Self {
+impl Default for TopQuery {
+    fn default() -> Self {
+        Self {
             limit: None,
             by: TopOrder::default(),
             window: TopWindow::default(),
             count: DEFAULT_TOP,
-        };
+        }
+    }
+}
+
+impl TopQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut read = Self::default();
         for (parameter, value) in parameters(query)? {
             match (parameter, &*value) {
                 ("limit", _) => read.limit = Some(value),
@@ -92,6 +98,20 @@ pub(super) fn most_denied<C: Clock>(
 ) -> Option<TopKeysFound> {
     let order = (TopOrder::Denied, TopWindow::Minute);
     shared.watchers.top_keys.top(limit, order, (1, now))
+}
+
+/// Returns the keys of a limit that were refused most in this minute and the one before it.
+pub(super) fn most_refused<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    count: usize,
+) -> Value {
+    let how = shared.keeper.policy().settings.reveal_keys;
+    let query = TopQuery {
+        count,
+        ..TopQuery::default()
+    };
+    keys(shared, rule, &query, how)
 }
 
 fn keys<C: Clock>(

@@ -1,11 +1,16 @@
-// The dashboard: asks for the state each second and writes it into the page.
+// The dashboard: receives the state each second and writes it into the page.
+//
+// `EventSource` cannot send the token, so the stream of events is read with `fetch`.
 //
 // Keys, names and reasons are strangers' bytes: they reach the page by `textContent` and
 // `setAttribute` only, and the page's policy (Trusted Types) refuses any other way.
 "use strict";
 
 const SECOND = 1000;
-const KEYS_SHOWN = 20;
+/** Time without a state after which the stream is given up: there is one each second. */
+const SILENCE = 10 * SECOND;
+/** Longest pause between two attempts to open the stream. */
+const MAX_PAUSE = 15 * SECOND;
 /** Refusals of one key in a minute from which it is called an abuser. */
 const ABUSE = 20;
 const TOKEN = "ratekeeper-token";
@@ -24,40 +29,99 @@ class Refused extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
 }
 
-async function call(path, options = {}) {
+/** Asks the service, with the token if there is one; throws its reason if it refuses. */
+async function ask(path, options) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, {
-    ...options, headers, cache: "no-store", signal: AbortSignal.timeout(10 * SECOND),
-  });
+  const answer = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (answer.ok) return answer;
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, body.detail ?? `status ${answer.status}`);
-  return body;
+  throw new Refused(answer.status, body.detail ?? `status ${answer.status}`);
+}
+
+async function call(path, options = {}) {
+  const answer = await ask(path, { ...options, signal: AbortSignal.timeout(10 * SECOND) });
+  return answer.json().catch(() => ({}));
 }
 
 const query = (pairs) => new URLSearchParams(pairs).toString();
 
-// The loop -----------------------------------------------------------------------------------
+// The stream ---------------------------------------------------------------------------------
 
-async function turn() {
-  if (!document.hidden && at("token-form").hidden) await refresh();
-  setTimeout(turn, SECOND);
+/** The stream that is read, its failures since the last state, and the next attempt. */
+const stream = { open: null, failures: 0, next: 0 };
+
+/** Opens the stream, in place of the one that is read. A hidden tab has none. */
+function listen() {
+  clearTimeout(stream.next);
+  stream.open?.abort();
+  stream.open = null;
+  if (document.hidden || !at("token-form").hidden) return;
+  stream.open = new AbortController();
+  read(stream.open);
 }
 
-async function refresh() {
+async function read(own) {
+  const silent = () => setTimeout(() => own.abort(), SILENCE);
+  let timer = silent();
   try {
-    view.state = await call("v1/dashboard");
-    at("token-form").hidden = true;
-    at("panels").hidden = false;
-    showState(view.state);
-    if (view.limit) await refreshLimit(view.limit);
-    connection("live", "live");
+    const path = `v1/dashboard/stream${view.limit ? `?${query({ limit: view.limit })}` : ""}`;
+    const { body } = await ask(path, { signal: own.signal });
+    for await (const state of events(body)) {
+      clearTimeout(timer);
+      if (stream.open !== own) return;
+      timer = silent();
+      stream.failures = 0;
+      show(state);
+    }
+    throw new Error("the service has ended the stream");
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) askForToken();
-    else if (error instanceof Refused) connection("lost", error.message);
-    else connection("lost", "no answer, trying again");
+    if (stream.open === own) lost(error);
+  } finally {
+    clearTimeout(timer);
   }
 }
+
+/** Yields the JSON of each event. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      if (part.startsWith("data: ")) yield JSON.parse(part.slice("data: ".length));
+    }
+  }
+}
+
+/** Says why there is no stream, and tries again later each time. */
+function lost(error) {
+  stream.open = null;
+  if (error instanceof Refused && error.status === 401) { askForToken(); return; }
+  const pause = Math.min(MAX_PAUSE, SECOND * 2 ** stream.failures);
+  stream.failures += 1;
+  const why = error instanceof Refused ? error.message : "no answer";
+  connection("lost", `${why}; trying again in ${span(pause)}`);
+  stream.next = setTimeout(listen, pause);
+}
+
+function show({ state, limit }) {
+  view.state = state;
+  at("panels").hidden = false;
+  if (limit && limit.name !== view.limit) choose(limit.name);
+  showState(state);
+  if (limit) showLimit(limit);
+  else at("detail").hidden = true;
+  connection("live", "live");
+}
+
+document.addEventListener("visibilitychange", () => {
+  stream.failures = 0;
+  listen();
+});
 
 function connection(kind, words) {
   at("connection").className = kind;
@@ -79,14 +143,15 @@ function askForToken() {
 
 // Panels -------------------------------------------------------------------------------------
 
-/** States of the last minute while this page is open: the service counts from its start. */
+/** States of the last minute while this page is shown: the service counts from its start. */
 const past = [];
 
 function remember(state) {
   const all = (one) => one.times.decision.reduce((count, bucket) => count + bucket[1], 0);
   if (past.length && all(past[past.length - 1]) > all(state)) past.length = 0; // another process
   past.push(state);
-  if (past.length > 61) past.shift();
+  const minuteAgo = Date.parse(state.at) - 61 * SECOND;
+  while (Date.parse(past[0].at) < minuteAgo) past.shift();
 }
 
 /** Returns the time within which a share of the calls of the last minute ended, in words. */
@@ -168,7 +233,6 @@ function showState(state) {
     cell(row, 2, change.text);
   });
   text("changes-note", state.changes.length ? "" : "None since the start.");
-  if (!view.limit && state.limits.length) choose(state.limits[0].name, false);
 }
 
 /** Rows are kept by name, so that the focus of the keyboard stays where it is. */
@@ -202,7 +266,11 @@ function limitRow(name) {
   const button = document.createElement("button");
   button.className = "link";
   button.textContent = name;
-  button.addEventListener("click", () => choose(name, true));
+  button.addEventListener("click", () => {
+    choose(name);
+    at("detail").scrollIntoView({ block: "start" });
+    listen();
+  });
   row.cells[0].append(button);
   const trend = document.createElementNS(SVG, "svg");
   for (const [key, value] of [["class", "trend"], ["role", "img"], ["viewBox", "0 0 120 24"], ["preserveAspectRatio", "none"]]) {
@@ -246,11 +314,12 @@ function cause({ denied, distinct_denied: distinct, busiest }) {
 
 // One limit ----------------------------------------------------------------------------------
 
-function choose(name, scroll) {
+/** Shows another limit, which the stream may not have sent yet. */
+function choose(name) {
   view.limit = name;
   view.found = null;
   view.lookUps += 1; // an answer on its way is about another limit
-  const limit = view.state.limits.find((limit) => limit.name === name);
+  const limit = about(name);
   text("detail-title", `${name}: ${limit.limit}`);
   at("detail").hidden = false;
   at("acts").hidden = at("override").hidden = true;
@@ -267,46 +336,29 @@ function choose(name, scroll) {
     return label;
   }));
   showLimits(view.state.limits);
-  if (scroll) {
-    at("detail").scrollIntoView({ block: "start" });
-    refresh();
-  }
 }
 
-async function refreshLimit(name) {
-  const limit = view.state.limits.find((limit) => limit.name === name);
-  const top = await call(`v1/top?${query({ limit: name, count: KEYS_SHOWN })}`).catch(gone);
-  const day = await call(`v1/history?${query({ limit: name })}`).catch(gone);
-  const listed = limit?.bans && view.state.store.kind === "memory";
-  const bans = listed ? await call(`v1/bans?${query({ limit: name, top: KEYS_SHOWN, reveal: "policy" })}`).catch(gone) : null;
-  if (view.limit !== name) return; // another was chosen meanwhile
-  if (!top || !day) {
-    view.limit = null; // a reload removed it
-    at("detail").hidden = true;
-    return;
-  }
+/** Returns what is known of a limit, little of one that is not among those listed. */
+const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], bans: false };
+
+function showLimit({ name, top, day, day_minutes: minutes, bans }) {
   showKeys(top);
-  showDay(day.minutes);
+  showDay(day, minutes);
+  const limit = about(name);
   if (bans) {
     rows(at("bans"), bans.bans, (row, ban) => {
       keyCell(row, ban.key, bans.reveal_keys === "raw");
       cell(row, 1, span(ban.ends_after_ms), "number");
     });
   }
-  text("bans-note", listed || !limit?.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${limit.name}`);
+  text("bans-note", bans || !limit.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
 }
 
 function bansNote(bans) {
   if (!bans) return "";
   if (!bans.bans.length) return "No key is banned.";
-  const first = bans.bans.length === KEYS_SHOWN ? `The first ${KEYS_SHOWN}, those that end last. ` : "";
+  const first = bans.bans.length === 20 ? "The first 20, those that end last. " : "";
   return first + (bans.reveal_keys === "raw" ? "" : `Keys shown as reveal_keys = "${bans.reveal_keys}": type the plain key to lift a ban.`);
-}
-
-/** Returns null for a limit that is no longer in the policy. */
-function gone(error) {
-  if (error instanceof Refused && error.status === 404) return null;
-  throw error;
 }
 
 function showKeys(top) {
@@ -348,20 +400,15 @@ function fillParts(parts) {
 /** Returns the value of a part, which is written as NAME=VALUE. */
 const value = (part) => part.slice(part.indexOf("=") + 1);
 
-function showDay(minutes) {
-  if (!minutes) {
+function showDay(spans, minutes) {
+  if (!spans) {
     at("day").replaceChildren();
     text("day-note", "This limit has no history: the first 256 limits of the policy have one.");
     return;
   }
-  const spans = [];
-  for (let end = minutes.length; end > 0; end -= 10) {
-    const some = minutes.slice(Math.max(0, end - 10), end);
-    spans.unshift([sum(some, 0), sum(some, 1) + sum(some, 2)]);
-  }
   chart(at("day"), spans, 145, "requests of the last 24 hours");
   text("day-note", `${number(sum(spans, 0))} allowed and ${number(sum(spans, 1))} refused in the last `
-    + `${span(minutes.length * 60 * SECOND)}; one bar is 10 minutes.`);
+    + `${span(minutes * 60 * SECOND)}; one bar is 10 minutes.`);
 }
 
 // One key ------------------------------------------------------------------------------------
@@ -385,7 +432,7 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
 
 /** Returns the pairs that name a key in the file of overrides. */
 function overridePairs(limit, parts) {
-  const names = view.state.limits.find(({ name }) => name === limit)?.key ?? [];
+  const names = about(limit).key;
   const key = parts.length === 1 ? parts[0] : parts.map((part, index) => `${names[index]}=${part}`).join(";");
   return [["limit", limit], ["key", key]];
 }
@@ -546,7 +593,8 @@ at("token-form").addEventListener("submit", (event) => {
   sessionStorage.setItem(TOKEN, at("token").value);
   at("token").value = "";
   text("token-error", "");
-  refresh();
+  at("token-form").hidden = true;
+  listen();
 });
 at("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(); });
 at("whatif").addEventListener("submit", (event) => { event.preventDefault(); whatIf(); });
@@ -558,4 +606,4 @@ at("override-remove").addEventListener("click", () => act("Remove the override o
 at("reset").addEventListener("click", () => act("Reset the key", reset));
 at("ban").addEventListener("click", () => act("Ban the key for 1 h", ban));
 at("lift").addEventListener("click", () => act("Lift the ban of the key", lift));
-turn();
+listen();
