@@ -5,6 +5,7 @@
 
 mod alerts;
 mod bans;
+mod countries;
 mod dashboard;
 mod grants;
 mod keys;
@@ -31,6 +32,7 @@ use serde_json::{Value, json};
 
 use self::dashboard::StateStream;
 use crate::Trigger;
+use crate::changes;
 use crate::context::ServiceContext;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
@@ -78,7 +80,10 @@ async fn answer<C: Clock + 'static>(
         return Ok(opened.map(Either::Right));
     }
     let call = (act == AccessAct::Write).then(|| WriteCall::new(caller, &request));
-    let answered = routed(shared, request).await;
+    let answered = match &call {
+        Some(_) => changes::by(caller.address, routed(shared, request)).await,
+        None => routed(shared, request).await,
+    };
     if let Some(call) = call {
         call.log(&answered);
     }
@@ -151,6 +156,7 @@ async fn routed<C: Clock + 'static>(
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             grants::grant(shared, &body).await
         }
+        "/v1/explain" => get(&request).and_then(|()| limits::explain(shared, query)),
         _ if path.starts_with(SIGNALS) => {
             if request.method() != Method::PUT {
                 return Err(Problem::wrong_method("PUT"));
@@ -279,7 +285,8 @@ async fn reload<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
 ) -> Result<Response<Reply>, Problem> {
     let shared_too = Arc::clone(shared);
-    let outcome = tokio::task::spawn_blocking(move || shared_too.reload(Trigger::Request)).await;
+    let work = changes::by_the_same(move || shared_too.reload(Trigger::Request));
+    let outcome = tokio::task::spawn_blocking(work).await;
     let outcome = outcome.map_err(|_| {
         Problem::new(
             RELOAD_REFUSED,

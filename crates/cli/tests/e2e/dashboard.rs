@@ -21,6 +21,12 @@ overrides = "overrides.csv"
 [listen]
 admin_writes = "open"
 
+[client_ip]
+trusted_proxies = ["10.0.0.0/8"]
+
+[geo]
+header = "cf-ipcountry"
+
 [[limit]]
 name  = "login"
 key   = ["attr:user"]
@@ -40,6 +46,19 @@ name  = "api"
 key   = ["attr:customer"]
 missing_key = "skip"
 bucket = { size = 40, refill = "40/1s" }
+
+[[limit]]
+name   = "night"
+match  = { country = ["NO", "SE"] }
+key    = ["country"]
+active = { hours = "01:00-06:00", timezone = "Europe/Oslo" }
+limit  = "300/1m"
+
+[[limit]]
+name   = "by-country"
+match  = { country = "!ZZ" }
+key    = ["country"]
+limit  = "90/1m"
 "#;
 
 /// Set to `write`, it renews the pictures of the guide.
@@ -55,6 +74,15 @@ fn policy(dir: &Path) -> PathBuf {
 
 fn ask(to: SocketAddr, (attribute, value): (&str, &str), times: usize) {
     let body = json!({ "attributes": { (attribute): value } }).to_string();
+    let mut caller = Caller::connect(to);
+    for _ in 0..times {
+        caller.post_json("/v1/check", &body);
+    }
+}
+
+fn from_country(to: SocketAddr, country: &str, times: usize) {
+    let request = json!({ "ip": "10.0.0.1", "headers": { "cf-ipcountry": country } });
+    let body = json!({ "request": request }).to_string();
     let mut caller = Caller::connect(to);
     for _ in 0..times {
         caller.post_json("/v1/check", &body);
@@ -133,9 +161,28 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
         "/[0-9]+ keys, .* of [0-9]+ MiB/.test({})",
         text("#service")
     ));
+    let cell = |table: &str, row: usize, cell: usize| {
+        format!("document.querySelector('{table}').tBodies[0].rows[{row}].cells[{cell}].innerText")
+    };
+    browser.wait(&format!("{} === '100 %'", cell("#limits", 0, 5)));
+    browser.wait(&format!("{}.includes('by-country')", text("#hurt")));
+    browser.wait(&format!("{}.includes('NO')", text("#countries")));
+    let picture = "document.querySelector('#countries svg').getAttribute('aria-label')";
+    browser.wait(&format!(
+        "/requests, [0-9,]+ refused, most at/.test({picture})"
+    ));
+    browser.wait(&format!(
+        "{}.includes('night 01:00-06:00')",
+        text("#countries-note")
+    ));
+    browser.wait(&format!(
+        "{}.startsWith('127.0.0.1:')",
+        cell("#changes", 0, 3)
+    ));
+    browser.wait("document.querySelectorAll('#minute rect.mark').length >= 3");
     for (name, width, height, scheme) in [
-        ("light", 1200, 1890, "light"),
-        ("dark", 1200, 1890, "dark"),
+        ("light", 1200, 2680, "light"),
+        ("dark", 1200, 2680, "dark"),
         ("phone", 375, 1000, "light"),
     ] {
         browser.show_on(Screen {
@@ -162,6 +209,9 @@ fn fill(service: &Service, pause: Duration) {
             ask(service.http(), ("visitor", &visitor.to_string()), 1);
         }
         ask(service.http(), ("user", "mallory"), 6 + round % 5);
+        for (country, times) in [("NO", 12), ("SE", 5), ("DE", 3), ("JP", 1)] {
+            from_country(service.http(), country, times);
+        }
         clock::wait(pause);
     }
 }
@@ -387,9 +437,9 @@ fn a_wrong_token_is_refused_and_a_restart_is_survived() {
 }
 
 /// Replaces `fetch` of the page by one that counts its calls by path.
-const COUNT_CALLS: &str = "window.calls = {}; const ask = window.fetch; window.fetch = (path, more) => { \
+const COUNT_CALLS: &str = "window.calls = {}; window.asked = window.fetch; window.fetch = (path, more) => { \
     const name = String(path).split('?')[0]; window.calls[name] = (window.calls[name] ?? 0) + 1; \
-    return ask(path, more); }; true";
+    return window.asked(path, more); }; true";
 
 /// Hides the tab, or shows it again, as the page sees it.
 fn set_hidden(browser: &mut Chromium, hidden: bool) {

@@ -100,14 +100,28 @@ fn resets_and_bans_are_among_the_changes() {
         let head = format!("{method} /v1/bans?limit=login&key=192.0.2.1{span}");
         assert_eq!(admin.ask(&head, b"").status, 200);
     }
+    assert_eq!(admin.post("/v1/reload", "").status, 200);
+    std::fs::write(fixture.path("ratekeeper.toml"), "version = 7").unwrap();
+    assert_eq!(admin.post("/v1/reload", "").status, 422);
     fixture.clock.advance(Nanos::from_secs(1)); // the state is made once a second
     let state = admin.get("/v1/dashboard").json();
+    for change in state["changes"].as_array().unwrap() {
+        let by = change["by"].as_str();
+        assert!(
+            by.is_some_and(|by| by.starts_with("127.0.0.1:")),
+            "{change}"
+        );
+    }
     let texts = state["changes"].as_array().unwrap().iter();
     let texts: Vec<_> = texts
         .map(|change| change["text"].as_str().unwrap())
         .collect();
+    assert!(
+        texts[0].starts_with("policy refused (by request)"),
+        "{texts:?}"
+    );
     assert_eq!(
-        texts[..3],
+        texts[1..],
         [
             "key ip=192.0.2.1 of limit login freed of its ban",
             "key ip=192.0.2.1 of limit login banned",
@@ -184,7 +198,7 @@ fn a_reset_of_a_key_is_a_write() {
 }
 
 /// Opens a stream; returns its connection behind the head of the answer.
-fn stream(fixture: &Fixture, query: &str, fields: &str) -> Client {
+pub(super) fn stream(fixture: &Fixture, query: &str, fields: &str) -> Client {
     let mut client = fixture.admin();
     client.send(&format!("GET /v1/dashboard/stream{query}{fields}"), b"");
     let answer = client.answer(true);
@@ -196,7 +210,7 @@ fn stream(fixture: &Fixture, query: &str, fields: &str) -> Client {
 }
 
 /// Returns the next state of a stream; `None` at its end.
-fn next_state(client: &mut Client) -> Option<Value> {
+pub(super) fn next_state(client: &mut Client) -> Option<Value> {
     let mut line = String::new();
     loop {
         line.clear();

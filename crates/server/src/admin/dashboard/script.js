@@ -9,6 +9,8 @@
 const SECOND = 1000;
 /** Time without a state after which the stream is given up: there is one each second. */
 const SILENCE = 10 * SECOND;
+/** Time to read what has come before the latest state is shown. */
+const DRAIN = 50;
 /** Longest pause between two attempts to open the stream. */
 const MAX_PAUSE = 15 * SECOND;
 /** Refusals of one key in a minute from which it is called an abuser. */
@@ -48,14 +50,14 @@ const query = (pairs) => new URLSearchParams(pairs).toString();
 
 // The stream ---------------------------------------------------------------------------------
 
-/** The stream that is read, its failures since the last state, and the next attempt. */
-const stream = { open: null, failures: 0, next: 0 };
+/** The stream that is read, its failures since the last state, the next attempt, and the state to be shown. */
+const stream = { open: null, failures: 0, next: 0, latest: null };
 
 /** Opens the stream, in place of the one that is read. A hidden tab has none. */
 function listen() {
   clearTimeout(stream.next);
   stream.open?.abort();
-  stream.open = null;
+  stream.open = stream.latest = null;
   if (document.hidden || !at("token-form").hidden) return;
   stream.open = new AbortController();
   read(stream.open);
@@ -72,7 +74,8 @@ async function read(own) {
       if (stream.open !== own) return;
       timer = silent();
       stream.failures = 0;
-      show(state);
+      if (!stream.latest) setTimeout(showLatest, DRAIN, own);
+      stream.latest = state;
     }
     throw new Error("the service has ended the stream");
   } catch (error) {
@@ -82,7 +85,14 @@ async function read(own) {
   }
 }
 
-/** Yields the JSON of each event. */
+/** Shows the latest state. A page that was too slow finds several in its buffers, and skips all but the last. */
+function showLatest(own) {
+  const state = stream.latest;
+  stream.latest = null;
+  if (stream.open === own) show(JSON.parse(state));
+}
+
+/** Yields the data of each event. */
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -92,7 +102,7 @@ async function* events(body) {
     const parts = (text + value).split("\n\n");
     text = parts.pop();
     for (const part of parts) {
-      if (part.startsWith("data: ")) yield JSON.parse(part.slice("data: ".length));
+      if (part.startsWith("data: ")) yield part.slice("data: ".length);
     }
   }
 }
@@ -173,7 +183,7 @@ function moment(seconds) {
 }
 
 /** Returns the rows of the panel of the service: what it has, and nothing that it does not use. */
-function serviceRows({ store, held, memory, reports, signals, limits }) {
+function serviceRows({ store, held, memory, reports, signals, elastic, limits }) {
   const mib = (bytes) => `${number(bytes / 2 ** 20)} MiB`;
   const list = [["Counters in memory", `${number(memory.keys)} keys, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
     + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
@@ -194,6 +204,10 @@ function serviceRows({ store, held, memory, reports, signals, limits }) {
   if (levels.length) {
     const level = ([name, percent]) => `${name} ${percent === null ? "unknown" : `${number(percent)} %`}`;
     list.push(["Signals", levels.map(level).join(", ")]);
+  }
+  for (const { limit, signal, below, open, percent, passed } of elastic) {
+    list.push([`Elastic: ${limit}`, `${open ? `open, ${number(percent / 100)} times its number` : "closed, its own number"}; `
+      + `open while ${signal} is below ${below}; ${number(passed)} passed above its own number`]);
   }
   const told = Object.entries(reports).filter(([, count]) => count);
   if (told.length) list.push(["Reports of results", told.map(([result, count]) => `${number(count)} ${result}`).join(", ")]);
@@ -224,14 +238,17 @@ function showState(state) {
     ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
   text("alerts", number(state.alerts));
   text("alerts-note", state.alerts ? "keys close to a limit" : "");
-  chart(at("minute"), state.seconds, 60, "requests of the last minute");
+  chart(at("minute"), state.seconds, 60, "requests of the last minute", marks(state, 60 * SECOND));
   showLimits(state.limits);
   text("more", state.more ? `${number(state.more)} more limits refuse less, or have no history.` : "");
   rows(at("changes"), state.changes, (row, change) => {
     cell(row, 0, new Date(change.at).toLocaleTimeString());
     cell(row, 1, change.kind);
     cell(row, 2, change.text);
+    cell(row, 3, change.by ?? "");
   });
+  showHurt(state.limits);
+  showCountries(state.countries);
   text("changes-note", state.changes.length ? "" : "None since the start.");
 }
 
@@ -257,11 +274,11 @@ function showLimits(limits) {
 
 function limitRow(name) {
   const row = document.createElement("tr");
-  const labels = [, "mode", "allowed/s", "refused/s", "near/s", , "keys refused"];
-  for (let index = 0; index < 7; index += 1) {
+  const labels = [, "mode", "allowed/s", "refused/s", "near/s", "highest key", , "keys refused"];
+  for (let index = 0; index < 8; index += 1) {
     const place = row.insertCell();
     if (labels[index]) place.dataset.label = labels[index];
-    if (index >= 2 && index <= 4) place.className = "number";
+    if (index >= 2 && index <= 5) place.className = "number";
   }
   const button = document.createElement("button");
   button.className = "link";
@@ -272,12 +289,17 @@ function limitRow(name) {
     listen();
   });
   row.cells[0].append(button);
-  const trend = document.createElementNS(SVG, "svg");
-  for (const [key, value] of [["class", "trend"], ["role", "img"], ["viewBox", "0 0 120 24"], ["preserveAspectRatio", "none"]]) {
-    trend.setAttribute(key, value);
-  }
-  row.cells[5].append(trend);
+  row.cells[6].append(picture("trend", "0 0 120 24"));
   return row;
+}
+
+/** Returns an empty picture. */
+function picture(kind, box) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [key, value] of [["class", kind], ["role", "img"], ["viewBox", box], ["preserveAspectRatio", "none"]]) {
+    svg.setAttribute(key, value);
+  }
+  return svg;
 }
 
 function fillLimit(row, limit) {
@@ -289,18 +311,23 @@ function fillLimit(row, limit) {
   cell(row, 1, limit.mode + (limit.in_use === undefined ? "" : `, ${number(limit.in_use)} in use`));
   cell(row, 2, number(allowed));
   cell(row, 3, limit.mode === "shadow" ? `${number(shadow)} (would)` : number(denied + shadow));
-  cell(row, 4, number(near(limit)));
+  cell(row, 4, number(rate(limit.name, ({ near }) => near)));
+  cell(row, 5, limit.highest_percent === null ? "-" : `${number(limit.highest_percent)} %`);
   const refused = limit.trend.map(([, one, other]) => [0, one + other]);
-  chart(row.cells[5].firstChild, refused, 12, "refusals of the last minute");
-  cell(row, 6, cause(limit));
+  chart(row.cells[6].firstChild, refused, 12, "refusals of the last minute");
+  cell(row, 7, cause(limit));
 }
 
-/** Returns how many requests a second passed with most of the limit spent, in the last minute. */
-function near({ name, near: last }) {
-  const known = past.filter((state) => state.limits.some((limit) => limit.name === name));
-  if (known.length < 2) return 0;
-  const first = known[0].limits.find((limit) => limit.name === name).near;
-  return Math.max(0, last - first) * SECOND / (Date.parse(view.state.at) - Date.parse(known[0].at) || SECOND);
+/** Returns how much a count of a limit has grown in the last minute. */
+function grown(name, count) {
+  const known = past.map((state) => state.limits.find((limit) => limit.name === name)).filter(Boolean);
+  return known.length < 2 ? 0 : Math.max(0, count(known[known.length - 1]) - count(known[0]));
+}
+
+/** Returns the same a second. */
+function rate(name, count) {
+  const first = past.find((state) => state.limits.some((limit) => limit.name === name));
+  return grown(name, count) * SECOND / (Date.parse(view.state.at) - Date.parse(first?.at) || SECOND);
 }
 
 /** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
@@ -310,6 +337,66 @@ function cause({ denied, distinct_denied: distinct, busiest }) {
   if (distinct <= 1) return `one key${abuser}`;
   if (busiest * 2 > denied) return `${number(distinct)}, mostly one key${abuser}`;
   return `${number(distinct)} keys: the number may be too low`;
+}
+
+// Who is hurt, and countries -----------------------------------------------------------------
+
+/** Shows the limits that refuse keys, a plan, or requests without priority. */
+function showHurt(limits) {
+  const all = limits.map((limit) => {
+    const plans = limit.plans.map(([plan], index) => [plan, grown(limit.name, (one) => one.plans[index]?.[1] ?? 0)]);
+    const shed = limit.shed === undefined ? null : grown(limit.name, (one) => one.shed ?? 0);
+    return { ...limit, plans: plans.filter(([, denied]) => denied), shed };
+  });
+  const hurt = all.filter(({ hour, plans, shed }) => hour.keys || plans.length || shed);
+  const byPlan = limits.some((limit) => limit.plans.length);
+  const byPriority = limits.some((limit) => limit.shed !== undefined);
+  const labels = [, "keys refused this hour", "for the first time", "by plan, last minute:", "shed by priority:"];
+  rows(at("hurt"), hurt, (row, { name, hour, plans, shed }) => {
+    cell(row, 0, name);
+    cell(row, 1, number(hour.keys), "number");
+    cell(row, 2, number(hour.first), "number");
+    cell(row, 3, plans.map(([plan, denied]) => `${plan} ${number(denied)}`).join("; "));
+    cell(row, 4, shed ? `${number(shed)} in the last minute` : "");
+    labels.forEach((label, index) => { row.cells[index].dataset.label = label; });
+    row.cells[3].hidden = !byPlan;
+    row.cells[4].hidden = !byPriority;
+  });
+  const heads = at("hurt").tHead.rows[0].cells;
+  heads[3].hidden = !byPlan;
+  heads[4].hidden = !byPriority;
+  text("hurt-note", hurt.length ? "Different keys of this hour and the one before it, estimated; for the first time: not refused in the hour before."
+    : "No key was refused in this hour and the one before it.");
+}
+
+function showCountries(found) {
+  at("countries-panel").hidden = !found;
+  if (!found) return;
+  const { since, countries, scheduled } = found;
+  const most = Math.max(1, ...countries.flatMap(({ hours }) => hours.map(([all]) => all)));
+  rows(at("countries"), countries, (row, { country, hours, scheduled: active }) => {
+    cell(row, 0, country);
+    const place = row.cells[1] ?? row.insertCell();
+    if (!place.firstChild) place.append(picture("heat-row", "0 0 240 28"));
+    const busiest = hours.reduce((best, [all], hour) => (all > hours[best][0] ? hour : best), 0);
+    const clock = (hour) => new Date(Date.parse(since) + hour * 3600 * SECOND).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const bars = [];
+    hours.forEach(([all, refused], hour) => {
+      const x = hour * 10;
+      if (all) bars.push({ x, y: 4, width: 9.5, height: 24, class: "heat", "fill-opacity": 0.15 + 0.85 * all / most });
+      if (refused) bars.push({ x, y: 28 - 24 * refused / all, width: 9.5, height: 24 * refused / all, class: "denied" });
+      if (active[hour]) bars.push({ x, y: 0, width: 10, height: 3, class: "window" });
+    });
+    draw(place.firstChild, bars);
+    const windows = active.filter(Boolean).length;
+    place.firstChild.setAttribute("aria-label", `${country}: ${number(sum(hours, 0))} requests, ${number(sum(hours, 1))} refused, `
+      + `most at ${clock(busiest)}${windows ? `; a scheduled limit applied in ${windows} hours` : ""}`);
+    cell(row, 2, number(sum(hours, 0)), "number");
+    cell(row, 3, number(sum(hours, 1)), "number");
+  });
+  const windows = scheduled.map(({ limit, active }) => `${limit} ${active}`).join("; ");
+  text("countries-note", `${countries.length ? "The last hour is at the right." : "No request yet whose limits depend on its country."}`
+    + `${windows ? ` Scheduled: ${windows}.` : ""}`);
 }
 
 // One limit ----------------------------------------------------------------------------------
@@ -406,7 +493,7 @@ function showDay(spans, minutes) {
     text("day-note", "This limit has no history: the first 256 limits of the policy have one.");
     return;
   }
-  chart(at("day"), spans, 145, "requests of the last 24 hours");
+  chart(at("day"), spans, 145, "requests of the last 24 hours", marks(view.state, 145 * 600 * SECOND));
   text("day-note", `${number(sum(spans, 0))} allowed and ${number(sum(spans, 1))} refused in the last `
     + `${span(minutes * 60 * SECOND)}; one bar is 10 minutes.`);
 }
@@ -558,8 +645,14 @@ function cell(row, index, words, kind = "") {
   if (place.textContent !== words || place.firstElementChild) place.textContent = words;
 }
 
-/** Draws bars of allowed and refused requests, the newest at the right; the label has the sums. */
-function chart(svg, cells, places, what) {
+/** Returns where the changes of a time up to now lie in it, from 0 to 1. */
+function marks({ at: now, changes }, length) {
+  const places = changes.map((change) => 1 - (Date.parse(now) - Date.parse(change.at)) / length);
+  return places.filter((place) => place >= 0 && place <= 1);
+}
+
+/** Draws bars of allowed and refused requests, the newest at the right, and lines at changes; the label has the sums. */
+function chart(svg, cells, places, what, changes = []) {
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const highest = Math.max(1, ...cells.map(([allowed, denied]) => allowed + denied));
   const step = width / places;
@@ -567,16 +660,23 @@ function chart(svg, cells, places, what) {
   cells.slice(-places).forEach(([allowed, denied], index, shown) => {
     const x = (places - shown.length + index) * step;
     const [low, high] = [(allowed * height) / highest, (denied * height) / highest];
-    bars.push([x, height - low, low, "allowed"], [x, height - low - high, high, "denied"]);
+    bars.push({ x, y: height - low, width: step * 0.8, height: low, class: "allowed" });
+    bars.push({ x, y: height - low - high, width: step * 0.8, height: high, class: "denied" });
   });
-  const drawn = bars.filter(([, , tall]) => tall > 0);
-  while (svg.childElementCount > drawn.length) svg.lastElementChild.remove();
-  drawn.forEach(([x, y, tall, kind], index) => {
+  for (const place of changes) bars.push({ x: Math.min(width - 1, place * width), y: 0, width: 1, height, class: "mark" });
+  draw(svg, bars.filter((bar) => bar.height > 0));
+  const noted = changes.length ? `, ${changes.length} changes` : "";
+  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused${noted}`);
+}
+
+/** Draws bars in those that are there. */
+function draw(svg, bars) {
+  while (svg.childElementCount > bars.length) svg.lastElementChild.remove();
+  bars.forEach((fields, index) => {
     const bar = svg.children[index] ?? svg.appendChild(document.createElementNS(SVG, "rect"));
-    const fields = { x, y, width: step * 0.8, height: tall, class: kind };
+    bar.removeAttribute("fill-opacity");
     for (const [name, value] of Object.entries(fields)) bar.setAttribute(name, String(value));
   });
-  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused`);
 }
 
 /** Returns a length of time in words, of one unit. */

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use ratekeeper::Clock;
-use ratekeeper_policy::{Policy, Rule, WallTime};
+use ratekeeper_policy::{Policy, Role, Rule, WallTime};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
-use crate::admin::top;
+use crate::admin::{countries, top};
 use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
 use crate::doors::answer::{key_parts, mode};
@@ -30,6 +30,7 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
             "at": rfc3339(change.unix_millis),
             "kind": change.kind.name(),
             "text": &*change.text,
+            "by": change.by.map(|by| by.to_string()),
         })
     });
     let changes: Vec<Value> = changes.collect();
@@ -49,6 +50,8 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "times": times(shared),
         "memory": memory(shared),
         "signals": signals(shared, &policy),
+        "elastic": elastic(shared, &policy),
+        "countries": countries::busiest(shared),
         "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
         "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
@@ -87,10 +90,21 @@ fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) ->
         "bans": rule.limit.algorithm.bans().is_some(),
         "trend": trend(seconds),
         "near": shared.metrics.near(rule.limit.id),
+        "highest_percent": shared.history.highest(rule.limit.id),
         "denied": found.as_ref().map_or(0, |found| found.denied),
         "distinct_denied": found.as_ref().map_or(0, |found| found.distinct_denied),
         "busiest": busiest.map_or(0, |key| key.denied.count),
     });
+    let [keys, first] = top::refused_in_the_hour(shared, rule.limit.id, now);
+    about["hour"] = json!({ "keys": keys, "first": first });
+    let (shed, plans) = shared.metrics.denials(rule.limit.id);
+    about["plans"] = plans
+        .iter()
+        .map(|(name, denied)| json!([&**name, denied]))
+        .collect();
+    if rule.priority.is_some() {
+        about["shed"] = json!(shed);
+    }
     let store = shared.keeper.store();
     if store.shared().is_none() && rule.limit.algorithm.concurrency().is_some() {
         let loans = store.local().loans(&rule.limit, now);
@@ -121,6 +135,39 @@ fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
         (signal.name().to_owned(), json!(percent))
     });
     levels.collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Returns the elastic limits: how much of their own number they allow now, and the requests that
+/// passed above it.
+fn elastic<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
+    let now = shared.keeper.clock().now();
+    let wall = WallTime::new(shared.keeper.wall_origin(), now);
+    let rules = || policy.rules.iter().take(MAX_LIMITS);
+    let elastic = rules().filter_map(|rule| {
+        let Role::Elastic(gate) = &rule.role else {
+            return None;
+        };
+        let (name, _) = rule.limit.name.split_once('+')?;
+        let own = rules().find(|own| *own.limit.name == *name)?.quota.get();
+        let most = own + rule.quota.get();
+        let open = gate.is_open(wall);
+        let factor = if open { percent_of(most, own) } else { 100 };
+        let [allowed, ..] = shared.metrics.decisions(rule.limit.id);
+        Some(json!({
+            "limit": name,
+            "signal": gate.signal().name(),
+            "below": gate.below(),
+            "open": open,
+            "percent": factor,
+            "passed": allowed,
+        }))
+    });
+    elastic.collect()
+}
+
+/// Returns a part in percent of a whole, rounded down.
+fn percent_of(part: u64, whole: u64) -> u64 {
+    (part * 100).checked_div(whole).unwrap_or_default()
 }
 
 fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
