@@ -149,7 +149,7 @@ const MINUTE: u64 = 60_000_000_000;
 
 /// Returns the head of the countries.
 pub(super) const COUNTRY_HEAD: &str =
-    "COUNTRY     THIS HOUR   DENIED         24 HOURS     DENIED  TREND (24 h)";
+    "COUNTRY     THIS HOUR   DENIED      24 HOURS    DENIED  TREND (24 h)";
 
 /// Returns a country: its requests of this hour and of the day, and a character for each hour.
 pub(super) fn country_line((country, hours): &(String, CountryHours)) -> String {
@@ -165,7 +165,7 @@ pub(super) fn country_line((country, hours): &(String, CountryHours)) -> String 
     let trend: String = hours.iter().map(level).collect();
     let country = clipped(country, 8);
     format!(
-        "{country:8} {:>12} {:>8} {:>16} {:>10}  {trend}",
+        "{country:8} {:>12} {:>8} {:>13} {:>9}  {trend}",
         words::count(now),
         words::count(denied),
         words::count(sum(0)),
@@ -262,7 +262,7 @@ mod tests {
         hours[20] = [300_000, 0];
         hours[23] = [90_000, 12_345];
         let line = country_line(&("NO".into(), hours));
-        let expected = "NO             90,000   12,345          390,000     12,345  \
+        let expected = "NO             90,000   12,345       390,000    12,345  \
                         ....................#..:";
         assert_eq!(line, expected);
         assert!(COUNTRY_HEAD.starts_with("COUNTRY") && COUNTRY_HEAD.len() <= 80);

@@ -212,6 +212,7 @@ fn since(row: &KeyRow, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::board::{Board, TopRequest};
 
     #[test]
     fn a_long_line_is_wrapped_and_indented() {
@@ -220,6 +221,60 @@ mod tests {
         let lines = wrapped(long.trim_end(), 80);
         assert!(lines.len() == 3 && lines.iter().all(|line| line.chars().count() <= 80));
         assert!(lines[1].starts_with("              word"), "{lines:?}");
+    }
+
+    #[test]
+    fn rows_fit_their_columns_on_a_small_screen() {
+        let request = TopRequest {
+            limit: None,
+            by: "denied".into(),
+            window: "1m".into(),
+            count: 20,
+        };
+        let mut screen = Screen::new(request);
+        screen.board = Board {
+            at_ms: 1_767_225_600_000, // 2026-01-01T00:00:00Z
+            by_minute: true,
+            limit: Some("a-limit-with-a-very-long-name".into()),
+            limits: vec![LimitRow {
+                name: "a-limit-with-a-very-long-name".into(),
+                mode: "enforce".into(),
+                denied: 9_752,
+                distinct_denied: 12,
+                distinct_at_most: 12,
+                busiest: 9_000,
+                highest_percent: Some(100),
+                ..LimitRow::default()
+            }],
+            keys: vec![KeyRow {
+                key: vec!["attr:user=".to_owned() + &"m".repeat(40)],
+                since: Some("2025-12-31T22:01:00Z".into()),
+                next_free_in_ms: Some(39_000_000),
+                ..KeyRow::default()
+            }],
+            ..Board::default()
+        };
+        let shown = |width: usize| {
+            let lines = screen.lines(width, 24);
+            lines.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let small = shown(80);
+        assert_eq!(small.len(), 24);
+        assert!(
+            small.iter().all(|line| line.chars().count() <= 80),
+            "{small:#?}"
+        );
+        assert!(
+            small
+                .iter()
+                .any(|line| line.ends_with("denied 119 min running"))
+        );
+        let wide = shown(200).join("\n");
+        assert!(wide.contains("12 (mostly one key)"), "{wide}");
+        assert!(
+            wide.contains("denied 119 min running, free in 10 h 50 min"),
+            "{wide}"
+        );
     }
 
     #[test]
