@@ -155,14 +155,14 @@ impl Screen {
     /// Returns a limit with its rate since the last board, in place of that of the window.
     fn limit_line(&self, row: &LimitRow) -> String {
         let trend = self.rates.get(&row.name);
-        let [rate, denied, _] = trend.map_or([0.0; 3], |trend| trend.rates);
-        let percent = denied * 100.0 / rate.max(1.0);
+        let rate = trend.map_or(0.0, |trend| trend.rates[0]);
+        let denied = row.denied_percent();
         let name = clipped(&row.name, 18);
         let highest = table::percent(row.highest_percent);
         let bar = bar(row.highest_percent.unwrap_or_default());
         let trend = trend.map(Trend::text).unwrap_or_default();
         format!(
-            "{name:18} {:7} {rate:>8.1} {percent:>5.1} %  {bar} {highest:>5}  {trend}",
+            "{name:18} {:7} {rate:>8.1} {denied:>5.1} %  {bar} {highest:>5}  {trend}",
             row.mode
         )
     }
