@@ -521,3 +521,21 @@ fn a_page_that_finds_no_room_says_so_and_comes_in_later() {
     held.pop();
     browser.wait(&format!("{connection} === 'live'"));
 }
+
+#[test]
+fn a_service_that_hangs_is_noticed_and_found_again() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    let connection = text("#connection");
+    browser.wait(&format!("{connection} === 'live'"));
+    service.process.signal("STOP");
+    browser.wait(&format!(
+        "{connection}.startsWith('no answer; trying again in')"
+    ));
+    service.process.signal("CONT");
+    browser.wait(&format!("{connection} === 'live'"));
+    await_streams(&service, 1);
+}
