@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Key, LeaseId, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Entry, Policy, Rule};
+use ratekeeper_policy::{Charges, Country, Entry, Policy, Rule};
 use ratekeeper_store::Decisions;
 
 use crate::report::wait;
@@ -134,6 +134,11 @@ impl Answer {
     /// Returns the policy that decided.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Returns the country of the request; `None` if no limit depended on it.
+    pub fn country(&self) -> Option<Country> {
+        self.charges.country
     }
 
     /// Returns the time of the decision, read before the policy was asked for its limits.

@@ -108,6 +108,7 @@ impl Policy {
         if !out.set_aside.is_empty() {
             out.remove_set_aside();
         }
+        out.country = request.known_country();
     }
 
     /// Returns true if a limit that applies to a request counts by a value of its body, which the

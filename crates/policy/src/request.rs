@@ -94,6 +94,11 @@ impl<'a> RequestFacts<'a> {
         *self.country.get_or_init(found)
     }
 
+    /// Returns the country if it was looked up.
+    pub(crate) fn known_country(&self) -> Option<Country> {
+        self.country.get().copied()
+    }
+
     /// Returns the number of the network as text, `AS3320`, looked up once.
     pub(crate) fn network(&self) -> &[u8] {
         let found = || match (self.facts.network, self.geo) {

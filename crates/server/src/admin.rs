@@ -5,6 +5,7 @@
 
 mod alerts;
 mod bans;
+mod countries;
 mod dashboard;
 mod grants;
 mod keys;
@@ -15,7 +16,7 @@ mod signals;
 mod top;
 mod whatif;
 
-pub(crate) use self::dashboard::Snapshot;
+pub(crate) use self::dashboard::{Snapshot, Streams, publish};
 pub(crate) use self::metrics::read as read_metrics;
 pub(crate) use self::overrides::key_as_shown;
 
@@ -23,13 +24,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
+use self::dashboard::StateStream;
 use crate::Trigger;
+use crate::changes;
 use crate::context::ServiceContext;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
@@ -46,12 +49,15 @@ const KEYS: &str = "/v1/keys/";
 #[derive(Debug)]
 pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 
-impl<C: Clock + 'static> Handle for AdminDoor<C> {
-    type Body = Reply;
+/// The body of an answer: complete, or a stream.
+type AdminBody = Either<Reply, StateStream>;
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
+impl<C: Clock + 'static> Handle for AdminDoor<C> {
+    type Body = AdminBody;
+
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<AdminBody> {
         let answered = answer(&self.0, caller, request).await;
-        answered.unwrap_or_else(|problem| problem.response())
+        answered.unwrap_or_else(|problem| problem.response().map(Either::Left))
     }
 }
 
@@ -59,22 +65,29 @@ async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     request: Request<Incoming>,
-) -> Result<Response<Reply>, Problem> {
+) -> Result<Response<AdminBody>, Problem> {
     doors::one_host(&request)?;
     let path = request.uri().path();
     if let Some(file) = dashboard::file(path) {
-        return get(&request).map(|()| file);
+        return get(&request).map(|()| file.map(Either::Left));
     }
     let act = act(&request);
     if !matches!(path, "/healthz" | "/readyz") {
         shared.access.admin(act, request.headers())?;
     }
+    if path == "/v1/dashboard/stream" {
+        let opened = dashboard::open(shared, caller, &request).await?;
+        return Ok(opened.map(Either::Right));
+    }
     let call = (act == AccessAct::Write).then(|| WriteCall::new(caller, &request));
-    let answered = routed(shared, request).await;
+    let answered = match &call {
+        Some(_) => changes::by(caller.address, routed(shared, request)).await,
+        None => routed(shared, request).await,
+    };
     if let Some(call) = call {
         call.log(&answered);
     }
-    answered
+    answered.map(|answer| answer.map(Either::Left))
 }
 
 /// Answers a call that was let in.
@@ -143,6 +156,7 @@ async fn routed<C: Clock + 'static>(
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             grants::grant(shared, &body).await
         }
+        "/v1/explain" => get(&request).and_then(|()| limits::explain(shared, query)),
         _ if path.starts_with(SIGNALS) => {
             if request.method() != Method::PUT {
                 return Err(Problem::wrong_method("PUT"));
@@ -271,7 +285,8 @@ async fn reload<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
 ) -> Result<Response<Reply>, Problem> {
     let shared_too = Arc::clone(shared);
-    let outcome = tokio::task::spawn_blocking(move || shared_too.reload(Trigger::Request)).await;
+    let work = changes::by_the_same(move || shared_too.reload(Trigger::Request));
+    let outcome = tokio::task::spawn_blocking(work).await;
     let outcome = outcome.map_err(|_| {
         Problem::new(
             RELOAD_REFUSED,

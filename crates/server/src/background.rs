@@ -12,7 +12,9 @@ use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, state, store, tls, wall_clock, watching};
+use crate::{
+    admin, alerts, history, machine_load, memory, state, store, tls, wall_clock, watching,
+};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -47,6 +49,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "history", move || {
         history::record(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "dashboard", move || {
+        admin::publish(Arc::clone(&kept))
     });
     let kept = again();
     keep(shared, "state", move || {

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -22,6 +23,25 @@ const MAX_CHANGES: usize = 100;
 /// long, and texts come from policies and keys.
 const MAX_TEXT_CHARS: usize = 400;
 
+tokio::task_local! {
+    /// The operator whose call is being answered.
+    static OPERATOR: SocketAddr;
+}
+
+/// Answers a call of an operator: changes meanwhile are theirs.
+pub(crate) async fn by<F: Future>(operator: SocketAddr, answer: F) -> F::Output {
+    OPERATOR.scope(operator, answer).await
+}
+
+/// Returns the same work for another thread: its changes are of the same operator.
+pub(crate) fn by_the_same<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let operator = OPERATOR.try_with(|operator| *operator);
+    move || match operator {
+        Ok(operator) => OPERATOR.sync_scope(operator, work),
+        Err(_) => work(), // no call is being answered
+    }
+}
+
 /// The last changes, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Mutex<VecDeque<Change>>);
@@ -35,6 +55,8 @@ pub(crate) struct Change {
     pub(crate) unix_millis: u64,
     pub(crate) kind: ChangeKind,
     pub(crate) text: String,
+    /// The operator whose call made it, as [`crate::doors`] logs it; `None` for other changes.
+    pub(crate) by: Option<SocketAddr>,
 }
 
 /// How a change is shown.
@@ -101,6 +123,7 @@ impl Changes {
             unix_millis,
             kind,
             text: text.chars().take(MAX_TEXT_CHARS).collect(),
+            by: OPERATOR.try_with(|operator| *operator).ok(),
         });
     }
 

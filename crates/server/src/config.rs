@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ratekeeper_policy::config::Diagnostic;
-use ratekeeper_policy::{AdminWrites, ProxySettings, Settings, UpstreamUrl};
+use ratekeeper_policy::{
+    AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
+};
 
 use crate::event::Sink;
 use crate::{Event, EventExport, LogWriter, StoreChoice};
@@ -85,6 +87,9 @@ impl ListenAddress {
     }
 }
 
+/// Returns a limit in words, in lines: what it is for, and what it admits.
+pub type ExplainLimit = fn(&Policy, &Rule, WallTime) -> Vec<String>;
+
 /// How a service is started.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -125,6 +130,7 @@ pub struct Config {
     /// Handles signals: SIGTERM and SIGINT stop the service, SIGHUP reloads it.
     pub signals: bool,
     pub(crate) sink: Sink,
+    pub(crate) explain: Option<ExplainLimit>,
     pub(crate) log: Option<LogWriter>,
     pub(crate) events: Option<EventExport>,
 }
@@ -149,6 +155,7 @@ impl Config {
             watch: true,
             shadow: false,
             signals: false,
+            explain: None,
             sink: Sink(Arc::new(|_| ())),
             log: None,
             events: None,
@@ -199,6 +206,14 @@ impl Config {
             upstream: self.upstream.clone(),
             ..policy.unwrap_or_default()
         })
+    }
+
+    /// Answers `GET /v1/explain?limit=NAME` with the lines of `explain` about a limit at a time.
+    /// Without it there is no such path.
+    #[must_use]
+    pub fn explain(mut self, explain: ExplainLimit) -> Self {
+        self.explain = Some(explain);
+        self
     }
 
     /// Sends events to `sink`, from the threads of the service.

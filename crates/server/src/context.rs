@@ -10,10 +10,12 @@ use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
-use crate::admin::Snapshot;
+use crate::admin::{Snapshot, Streams};
 use crate::alerts::Alerts;
 use crate::body_budget::BodyBudget;
 use crate::changes::Changes;
+use crate::config::ExplainLimit;
+use crate::country_hours::CountryHours;
 use crate::denial_log::{DenialLog, LoggedRequest};
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
@@ -36,11 +38,15 @@ pub(crate) struct ServiceContext<C> {
     /// Held while records are decided again: one call at a time.
     pub(crate) whatif: tokio::sync::Mutex<()>,
     pub(crate) history: History,
+    pub(crate) countries: CountryHours,
     /// The folder for the next process, if the policy names one.
     pub(crate) state: Option<Arc<StateFolder>>,
     pub(crate) changes: Arc<Changes>,
-    /// The last answer for the dashboard.
+    /// The last answer for the dashboard, and the pages that receive it.
     pub(crate) snapshot: Snapshot,
+    pub(crate) streams: Streams,
+    /// Returns a limit in words, if the process has them.
+    pub(crate) explain: Option<ExplainLimit>,
     denial_log: DenialLog,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
@@ -70,7 +76,7 @@ impl<C: Clock> ServiceContext<C> {
         keeper: Keeper<AnyStore, C>,
         (path, envoy_files): (Option<PathBuf>, envoy_files::ConfigSource),
         (last_seen, state): (LastSeen, Option<Arc<StateFolder>>),
-        (access, hold): (Access, HoldQueue),
+        (access, hold, streams): (Access, HoldQueue, Streams),
         (alerts, sink): (Alerts, Sink),
     ) -> Self
     where
@@ -82,6 +88,8 @@ impl<C: Clock> ServiceContext<C> {
         metrics.install(&keeper.policy(), now / NANOS);
         alerts.install(&keeper.policy(), drop); // none can end: it is the first policy
         let watchers = Watchers::new(&keeper.policy());
+        let countries = CountryHours::default();
+        countries.install(&keeper.policy());
         let keeper = Arc::new(keeper);
         let changes = Arc::<Changes>::default();
         let sink = changes.listening(sink, Arc::clone(&keeper));
@@ -92,9 +100,12 @@ impl<C: Clock> ServiceContext<C> {
             watchers,
             whatif: tokio::sync::Mutex::default(),
             history: History::default(),
+            countries,
             state,
             changes,
             snapshot: Snapshot::default(),
+            streams,
+            explain: None,
             denial_log: DenialLog::default(),
             path,
             envoy_files,
@@ -146,6 +157,7 @@ impl<C: Clock> ServiceContext<C> {
         let took = now.since(answer.decided_at());
         self.metrics.record(protocol, answer, took);
         self.alerts.note(answer);
+        self.countries.note(answer);
         self.watchers.note_and_log(answer, |denial, limit| {
             let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
             let asked = (answer, request);

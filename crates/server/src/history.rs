@@ -29,8 +29,8 @@ const SECONDS: usize = 60;
 /// Number of minutes kept: a day.
 const MINUTES: usize = 24 * 60;
 /// Memory of the history of one limit.
-const LIMIT_BYTES: usize = (SECONDS + MINUTES) * size_of::<Cell>();
-const _: () = assert!(LIMIT_BYTES == 18_000, "stated in docs/guide/dashboard.md");
+const LIMIT_BYTES: usize = (SECONDS + MINUTES) * size_of::<Cell>() + SECONDS;
+const _: () = assert!(LIMIT_BYTES == 18_060, "stated in docs/guide/dashboard.md");
 /// Maximum memory, with the history of the service itself.
 pub(crate) const MAX_BYTES: usize = (MAX_LIMITS + 1) * LIMIT_BYTES;
 /// How often the counters are read.
@@ -56,6 +56,8 @@ struct Recorded {
 struct Track {
     last: Tally,
     seconds: VecDeque<Cell>,
+    /// Highest share of the limit that a key had spent, in percent, by second.
+    highest: VecDeque<u8>,
     minutes: VecDeque<Cell>,
     /// Requests of the current minute.
     minute: Cell,
@@ -66,6 +68,7 @@ impl Default for Track {
         Self {
             last: Tally::default(),
             seconds: VecDeque::with_capacity(SECONDS),
+            highest: VecDeque::with_capacity(SECONDS),
             minutes: VecDeque::with_capacity(MINUTES),
             minute: Cell::default(),
         }
@@ -88,8 +91,9 @@ pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
     let policy = shared.keeper.policy();
     let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
         let id = rule.limit.id;
-        (id, shared.metrics.tally(id))
+        (id, shared.metrics.take_tally(id))
     });
+    shared.countries.roll(shared.unix_seconds() / 3_600);
     shared
         .history
         .note(second, shared.metrics.total(), limits.collect());
@@ -124,6 +128,14 @@ impl History {
         let recorded = self.0.lock();
         let track = recorded.limits.get(&limit)?;
         Some(track.seconds.iter().copied().collect())
+    }
+
+    /// Returns the highest share of a limit that a key had spent in the last minute, in percent;
+    /// `None` if it has no history.
+    pub(crate) fn highest(&self, limit: LimitId) -> Option<u8> {
+        let recorded = self.0.lock();
+        let track = recorded.limits.get(&limit)?;
+        Some(track.highest.iter().copied().max().unwrap_or_default())
     }
 
     /// Returns the minutes of the last day of a limit, the newest last, the current one included;
@@ -166,9 +178,11 @@ impl Track {
         self.last = tally;
         for _ in 0..passed.seconds.min(SECONDS as u64) {
             push(&mut self.seconds, SECONDS, Cell::default());
+            push(&mut self.highest, SECONDS, 0);
         }
-        if let Some(second) = self.seconds.back_mut() {
+        if let (Some(second), Some(highest)) = (self.seconds.back_mut(), self.highest.back_mut()) {
             add(second, cell);
+            *highest = tally.highest.max(*highest);
         }
         for _ in 0..passed.minutes.min(MINUTES as u64) {
             push(&mut self.minutes, MINUTES, std::mem::take(&mut self.minute));
@@ -177,7 +191,7 @@ impl Track {
     }
 }
 
-fn push(cells: &mut VecDeque<Cell>, most: usize, cell: Cell) {
+fn push<T>(cells: &mut VecDeque<T>, most: usize, cell: T) {
     if cells.len() == most {
         cells.pop_front();
     }
@@ -202,6 +216,7 @@ mod tests {
             allowed,
             denied,
             other: 0,
+            highest: 0,
         }
     }
 
@@ -219,6 +234,27 @@ mod tests {
         assert_eq!(seconds, [[2, 1, 0]; 60]);
         let minutes = history.minutes(API).unwrap();
         assert_eq!(minutes, [[118, 59, 0], [120, 60, 0], [4, 2, 0]]);
+    }
+
+    #[test]
+    fn the_highest_share_is_that_of_the_last_minute() {
+        let history = History::default();
+        assert_eq!(history.highest(API), None);
+        for (second, highest, expected) in [
+            (0, 90, 0), // from before the first reading
+            (1, 40, 40),
+            (1, 10, 40),
+            (2, 70, 70),
+            (61, 0, 70),
+            (62, 5, 5),
+        ] {
+            let counts = Tally {
+                highest,
+                ..tally(0, 0)
+            };
+            note(&history, second, counts);
+            assert_eq!(history.highest(API), Some(expected), "at {second}");
+        }
     }
 
     #[test]
@@ -284,6 +320,7 @@ mod tests {
             track.advance(passed, tally(0, 0));
         }
         let cells = track.seconds.capacity() + track.minutes.capacity();
-        assert_eq!(cells * size_of::<Cell>(), LIMIT_BYTES);
+        let bytes = cells * size_of::<Cell>() + track.highest.capacity();
+        assert_eq!(bytes, LIMIT_BYTES);
     }
 }

@@ -60,6 +60,7 @@ mod client_stream;
 mod config;
 mod connections;
 mod context;
+mod country_hours;
 mod denial_log;
 mod doors;
 mod envoy_files;
@@ -108,7 +109,7 @@ mod watching;
 mod workers;
 
 pub use alerts::{AlertChange, AlertEnd, AlertNotice};
-pub use config::{Config, Door, ListenAddress, StartError};
+pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
 pub use envoy_files::{EnvoyFile, read_envoy_files};
 pub use event::{Event, OverrideAct, Trigger};

@@ -206,6 +206,7 @@ impl Metrics {
     /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
         let old = self.rows.load();
+        let plans = policy.plans.as_ref();
         let mut rows = LimitRows::new();
         for rule in &policy.rules {
             let index = rule.limit.id.index();
@@ -214,9 +215,9 @@ impl Metrics {
             }
             let kept = old.get(index).cloned().flatten();
             let row = match kept {
-                Some(row) if row.is_of(rule) => row,
-                Some(row) => Arc::new(row.under(rule)),
-                None => Arc::new(LimitRow::new(rule)),
+                Some(row) if row.is_of(rule, plans) => row,
+                Some(row) => Arc::new(row.under(rule, plans)),
+                None => Arc::new(LimitRow::new(rule, plans)),
             };
             if let Some(place) = rows.get_mut(index) {
                 *place = Some(row);

@@ -59,6 +59,28 @@ impl Drop for HeldBack {
     }
 }
 
+/// A request in flight, to the end of its response.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Pulse>);
+
+impl InFlight {
+    pub(crate) fn begin(pulse: &Arc<Pulse>) -> Self {
+        pulse.begin();
+        Self(Arc::clone(pulse))
+    }
+
+    /// As [`Pulse::hold_back`].
+    pub(crate) fn hold_back(&self) -> HeldBack {
+        self.0.hold_back()
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// How long a connection has had no request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Idle {

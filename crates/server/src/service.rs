@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use crate::addresses::Doors;
 #[cfg(feature = "proxy")]
 use crate::addresses::own_upstream;
+use crate::admin::Streams;
 use crate::capacity::Capacity;
 use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
@@ -137,13 +138,15 @@ impl Service {
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
 
-        let shared = Arc::new(ServiceContext::new(
+        let mut shared = ServiceContext::new(
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
             (last_seen, folder),
-            (access, hold),
+            (access, hold, Streams::beside(capacity.admin)),
             (alerts, config.sink.clone()),
-        ));
+        );
+        shared.explain = config.explain;
+        let shared = Arc::new(shared);
         let _ = shared
             .metrics
             .process

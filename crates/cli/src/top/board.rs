@@ -29,6 +29,9 @@ pub(crate) struct TopRequest {
     pub(crate) count: u32,
 }
 
+/// Requests and refusals of each hour.
+pub(crate) type CountryHours = Vec<[u64; 2]>;
+
 /// The limits, and the keys of one of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
@@ -50,6 +53,12 @@ pub(crate) struct Board {
     pub(crate) more: u64,
     /// Name of the limit of the keys.
     pub(crate) limit: Option<String>,
+    /// True if counts are those of minutes.
+    pub(crate) by_minute: bool,
+    /// Time that the counts of the keys cover, of the server with the longest.
+    pub(crate) keys_cover_ms: u64,
+    /// Requests of each hour of a day by country, and those refused, the current hour last.
+    pub(crate) countries: Vec<(String, CountryHours)>,
     /// `raw`, `prefix` or `hash`.
     pub(crate) reveal_keys: String,
     pub(crate) unlisted_at_most: u64,
@@ -161,6 +170,7 @@ impl Board {
                 known.push(new);
             }
         }
+        self.add_countries(&answer["countries"]);
         let bucket = |bucket: &Value| {
             let bound = bucket[0].as_f64().unwrap_or(f64::INFINITY);
             (bound, bucket[1].as_u64().unwrap_or_default())
@@ -171,13 +181,37 @@ impl Board {
         });
     }
 
+    fn add_countries(&mut self, found: &Value) {
+        for row in list(found, "countries") {
+            let country = text(row, "country");
+            let hours = list(row, "hours").iter();
+            let count = |hour: &Value, index: usize| hour[index].as_u64().unwrap_or_default();
+            let hours = hours.map(|hour| [count(hour, 0), count(hour, 1)]);
+            let known = self.countries.iter_mut();
+            match known.into_iter().find(|(known, _)| *known == country) {
+                None => self.countries.push((country, hours.collect())),
+                Some((_, known)) => {
+                    for (known, [all, refused]) in known.iter_mut().zip(hours) {
+                        known[0] += all;
+                        known[1] += refused;
+                    }
+                }
+            }
+        }
+        let all = |hours: &CountryHours| hours.iter().map(|[all, _]| all).sum::<u64>();
+        self.countries
+            .sort_by_key(|(_, hours)| std::cmp::Reverse(all(hours)));
+    }
+
     fn add_keys(&mut self, answers: &[Value], request: &TopRequest) {
         let is_by_denied = request.by == "denied";
+        self.by_minute = request.window == "1m";
         let mut keys: BTreeMap<Vec<String>, (KeyRow, u64)> = BTreeMap::new();
         let unlisted = |answer| number(answer, "unlisted_at_most");
         let all: u64 = answers.iter().map(unlisted).sum();
         for answer in answers {
             self.reveal_keys = text(answer, "reveal_keys");
+            self.keys_cover_ms = self.keys_cover_ms.max(number(answer, "covers_ms"));
             for key in list(answer, "keys") {
                 let new = KeyRow::read(key);
                 let (row, listed) = keys.entry(new.key.clone()).or_default();
@@ -220,6 +254,7 @@ impl Board {
                 "requests": row.requests, "denied": row.denied,
                 "distinct_denied": row.distinct_denied,
                 "distinct_denied_at_most": row.distinct_at_most, "busiest": row.busiest,
+                "highest_percent": row.highest_percent,
                 "uncounted": row.uncounted,
             })
         };
@@ -230,6 +265,8 @@ impl Board {
                 "since": row.since, "next_free_in_ms": row.next_free_in_ms,
             })
         };
+        let country =
+            |(name, hours): &(String, CountryHours)| json!({ "country": name, "hours": hours });
         json!({
             "servers": self.answered,
             "failed": self.failed,
@@ -237,6 +274,7 @@ impl Board {
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "more": self.more,
             "limit": self.limit,
+            "countries": self.countries.iter().map(country).collect::<Vec<_>>(),
             "reveal_keys": self.reveal_keys,
             "unlisted_at_most": self.unlisted_at_most,
             "keys": self.keys.iter().map(key).collect::<Vec<_>>(),
@@ -247,6 +285,23 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn countries_of_several_servers_are_added_by_hour() {
+        let mut board = Board::default();
+        for rows in [
+            json!([{ "country": "NO", "hours": [[1, 0], [2, 1]] }]),
+            json!([{ "country": "SE", "hours": [[9, 0], [0, 0]] }, { "country": "NO", "hours": [[4, 4], [3, 0]] }]),
+        ] {
+            board.add_countries(&json!({ "countries": rows }));
+        }
+        board.add_countries(&Value::Null);
+        let expected = [
+            ("NO".to_owned(), vec![[5, 4], [5, 1]]),
+            ("SE".to_owned(), vec![[9, 0], [0, 0]]),
+        ];
+        assert_eq!(board.countries, expected);
+    }
 
     #[test]
     fn keys_of_several_servers_are_added_with_their_errors() {

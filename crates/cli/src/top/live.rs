@@ -70,6 +70,7 @@ fn draw(
             Press::Nothing => continue,
             Press::List => Asked::List(screen.request.clone()),
             Press::Act(act) => Asked::Act(act),
+            Press::Explain(limit) => Asked::Explain(limit),
         };
         let _ = ask.send(asked); // without a poller the loop ends above
     }

@@ -3,8 +3,11 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::act::Act;
 use super::board::{Board, TopRequest};
+use super::row::list;
 use crate::Failure;
 use crate::client::Client;
 
@@ -15,6 +18,8 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) enum Asked {
     List(TopRequest),
     Act(Act),
+    /// The words about a limit.
+    Explain(String),
 }
 
 /// A result of the poller.
@@ -22,6 +27,11 @@ pub(super) enum Found {
     Board(Result<Box<Board>, Failure>),
     /// An act is done, or refused.
     Done(String),
+    /// The words about a limit.
+    Explained {
+        limit: String,
+        lines: Vec<String>,
+    },
 }
 
 /// Polls the servers each second, and does acts between, until the screen is gone.
@@ -45,10 +55,31 @@ pub(super) fn poll(
                     return;
                 }
             }
+            Ok(Asked::Explain(limit)) => {
+                if show.send(explained(clients, limit)).is_err() {
+                    return;
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// Returns the words of the first server that answers, because all should have one policy.
+fn explained(clients: &[(String, Client)], limit: String) -> Found {
+    let mut failed = String::new();
+    for (_, client) in clients {
+        match client.get("/v1/explain", &[("limit", &limit)]) {
+            Ok(answer) => {
+                let lines = list(&answer, "lines").iter().filter_map(Value::as_str);
+                let lines = lines.map(str::to_owned).collect();
+                return Found::Explained { limit, lines };
+            }
+            Err(failure) => failed = failure.sentence(),
+        }
+    }
+    Found::Done(failed)
 }
 
 /// Does an act at each server, also if one of them refuses it; returns what came of it.

@@ -1,6 +1,7 @@
 //! Row: the counts of a limit or of a key, added over servers, as read from their answers.
 
 use jiff::Timestamp;
+use ratekeeper_core::Nanos;
 use serde_json::Value;
 
 /// The counts of a limit.
@@ -17,6 +18,9 @@ pub(crate) struct LimitRow {
     pub(crate) distinct_at_most: u64,
     /// Refusals, or requests, of the busiest key of any server.
     pub(crate) busiest: u64,
+    /// Highest share of the limit that a key had spent in the last minute, in percent, of any server;
+    /// `None` if none has a history of it.
+    pub(crate) highest_percent: Option<u64>,
     /// Time that the counts cover, of the server with the longest.
     pub(crate) covers_ms: u64,
     /// The decisions of each server.
@@ -39,7 +43,7 @@ pub(crate) struct KeyRow {
     pub(crate) key: Vec<String>,
     pub(crate) requests: Count,
     pub(crate) denied: Count,
-    /// First refusal of the window, RFC 3339; `None` if none.
+    /// Time since which it is refused in each window, RFC 3339; `None` if it is not.
     pub(crate) since: Option<String>,
     /// Milliseconds until it may pass; `None` if it was not refused, or for ever.
     pub(crate) next_free_in_ms: Option<u64>,
@@ -78,6 +82,8 @@ impl LimitRow {
         self.distinct_at_most += distinct;
         self.busiest = self.busiest.max(number(&limit["busiest"], "count"));
         self.covers_ms = self.covers_ms.max(number(limit, "covers_ms"));
+        let highest = limit["highest_percent"].as_u64();
+        self.highest_percent = self.highest_percent.max(highest);
         let decided = |effect| number(&limit["decisions"], effect);
         let denied = decided("denied");
         let all = decided("allowed") + denied + decided("queued") + decided("covered");
@@ -143,12 +149,32 @@ impl KeyRow {
         self.next_free_in_ms = self.next_free_in_ms.max(other.next_free_in_ms);
     }
 
+    /// Returns how long it has been refused at a time in milliseconds since 1970.
+    pub(crate) fn refused_for(&self, at_ms: u64) -> Option<Nanos> {
+        let since = self.since.as_deref()?.parse::<Timestamp>().ok()?;
+        let since = u64::try_from(since.as_millisecond()).ok()?;
+        Some(Nanos::from_millis(at_ms.saturating_sub(since)))
+    }
+
     /// Returns the key on one line. It is a stranger's text: line breaks and escapes of a terminal
     /// are written out.
     pub(crate) fn text(&self) -> String {
         match self.key.as_slice() {
             [] => "all requests".into(),
             parts => parts.join(", ").escape_debug().to_string(),
+        }
+    }
+}
+
+impl Count {
+    /// Returns the count of a minute, of one that covers `covers_ms`; a shorter time counts as a
+    /// minute, because few requests say little of the next.
+    pub(super) fn each_minute(self, covers_ms: u64) -> Self {
+        let covers_ms = covers_ms.max(60_000);
+        let each = |count: u64| count.saturating_mul(60_000).div_ceil(covers_ms);
+        Self {
+            count: each(self.count),
+            error: each(self.error),
         }
     }
 }
@@ -210,6 +236,20 @@ mod tests {
             assert_eq!(row.reading(), reading, "{servers:?}");
             assert_eq!(row.distinct_at_most, servers.iter().sum::<u64>());
         }
+    }
+
+    #[test]
+    fn counts_are_shown_by_minute() {
+        let count = Count {
+            count: 150,
+            error: 3,
+        };
+        let each = |covers_ms| {
+            let Count { count, error } = count.each_minute(covers_ms);
+            (count, error)
+        };
+        assert_eq!(each(90_000), (100, 2));
+        assert_eq!(each(1_000), (150, 3), "of less than a minute");
     }
 
     #[test]

@@ -4,25 +4,21 @@
 //!   keyboard --Screen::press--> request or act --> poller (a thread) --> board --> Screen::lines
 //! ```
 
+mod drawing;
+
 use std::collections::BTreeMap;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::Line;
 
 use super::act::Act;
 use super::board::{Board, TopRequest};
 use super::poller::Found;
-use super::row::{KeyRow, LimitRow};
-use super::table::{LIMIT_HEAD, key_head, key_line, limit_line, note_line};
+use super::row::KeyRow;
 use super::times::Times;
 use super::trend::Trend;
-use crate::words;
 
 /// Maximum length of the numbers of an override, and of a filter.
 const MAX_TYPED: usize = 40;
-/// Maximum number of notes.
-const MAX_NOTES: usize = 3;
 /// The table that the arrows move in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Focus {
@@ -38,7 +34,23 @@ pub(super) enum Press {
     /// The list changes.
     List,
     Act(Act),
+    /// The words about a limit are wanted.
+    Explain(String),
     Quit,
+}
+
+/// What is shown below the limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Below {
+    #[default]
+    Keys,
+    Countries,
+    /// A limit in words, from the line with that index on.
+    Words {
+        limit: String,
+        lines: Vec<String>,
+        first: usize,
+    },
 }
 
 /// State of the screen.
@@ -47,6 +59,7 @@ pub(crate) struct Screen {
     pub(super) request: TopRequest,
     board: Board,
     focus: Focus,
+    below: Below,
     limit: usize,
     key: usize,
     /// The act that waits for `y`.
@@ -68,6 +81,7 @@ impl Screen {
             request,
             board: Board::default(),
             focus: Focus::default(),
+            below: Below::default(),
             limit: 0,
             key: 0,
             asked: None,
@@ -93,6 +107,14 @@ impl Screen {
             }
             Found::Board(Err(failure)) => self.message = failure.sentence(),
             Found::Done(text) => self.message = text,
+            Found::Explained { limit, lines } => {
+                let first = 0;
+                self.below = Below::Words {
+                    limit,
+                    lines,
+                    first,
+                };
+            }
         }
     }
 
@@ -135,8 +157,26 @@ impl Screen {
             };
         }
         match key.code {
-            KeyCode::Char('l') => self.focus = Focus::Limits,
-            KeyCode::Char('k') => self.focus = Focus::Keys,
+            KeyCode::Char('l') => {
+                self.focus = Focus::Limits;
+                self.below = Below::Keys;
+            }
+            KeyCode::Char('k') => {
+                self.focus = Focus::Keys;
+                self.below = Below::Keys;
+            }
+            KeyCode::Char('c') if !self.board.countries.is_empty() => {
+                self.focus = Focus::Limits;
+                self.below = Below::Countries;
+            }
+            KeyCode::Char('e') => {
+                if let Some(limit) = self.board.limit.clone() {
+                    return Press::Explain(limit);
+                }
+            }
+            _ if self.below != Below::Keys && !matches!(key.code, KeyCode::Up | KeyCode::Down) => {
+                self.below = Below::Keys;
+            }
             KeyCode::Char('r') => self.ask(|limit, key| Act::Reset { limit, key }),
             KeyCode::Char('b') => self.ask(|limit, key| Act::Ban { limit, key }),
             KeyCode::Char('o') => {
@@ -156,6 +196,10 @@ impl Screen {
     }
 
     fn select(&mut self, to: impl Fn(usize) -> usize) -> Press {
+        if let Below::Words { lines, first, .. } = &mut self.below {
+            *first = to(*first).min(lines.len().saturating_sub(1));
+            return Press::Nothing;
+        }
         if self.focus == Focus::Keys {
             self.key = to(self.key).min(self.keys().len().saturating_sub(1));
             return Press::Nothing;
@@ -230,125 +274,6 @@ impl Screen {
         self.message = act.question();
         self.asked = Some(act);
     }
-
-    /// Returns the lines of a terminal of that size.
-    pub(super) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
-        let bold = Style::new().add_modifier(Modifier::BOLD);
-        let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
-        let notes = self.board.notes.iter().take(MAX_NOTES);
-        lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
-        let limits = self.board.limits.len().clamp(1, (height / 3).max(1));
-        lines.push(Line::styled(
-            format!("{LIMIT_HEAD:TREND_COLUMN$}  TREND (60 s)"),
-            bold,
-        ));
-        let first = self.limit.saturating_sub(limits - 1);
-        let rows = self
-            .board
-            .limits
-            .iter()
-            .enumerate()
-            .skip(first)
-            .take(limits);
-        for (index, row) in rows {
-            let trend = self.rates.get(&row.name).map(Trend::text);
-            let trend = trend.unwrap_or_default();
-            let line = format!("{:TREND_COLUMN$}  {trend}", self.limit_line(row));
-            lines.push(Line::styled(line, self.style(Focus::Limits, index)));
-        }
-        lines.push(Line::raw(""));
-        let limit = self.board.limit.as_deref().unwrap_or_default();
-        lines.push(Line::styled(key_head(limit), bold));
-        let keys = height.saturating_sub(lines.len() + 2);
-        let first = (self.key + 1).saturating_sub(keys);
-        for (index, row) in self.keys().into_iter().enumerate().skip(first).take(keys) {
-            let since = since(row, width);
-            let line = format!("{}{since}", key_line(row));
-            lines.push(Line::styled(line, self.style(Focus::Keys, index)));
-        }
-        lines.resize(height.saturating_sub(2), Line::raw(""));
-        lines.push(Line::raw(self.message.clone()));
-        lines.push(Line::styled(
-            "l limits  k keys  arrows select  r reset  b ban  o override  / filter  q quit",
-            Style::new().add_modifier(Modifier::DIM),
-        ));
-        lines
-    }
-
-    /// Returns the style of a row: the selected one is reversed.
-    fn style(&self, table: Focus, index: usize) -> Style {
-        let selected = match table {
-            Focus::Limits => self.limit,
-            Focus::Keys => self.key,
-        };
-        if (table, index) == (self.focus, selected) {
-            Style::new().add_modifier(Modifier::REVERSED)
-        } else {
-            Style::new()
-        }
-    }
-
-    fn title(&self) -> String {
-        let answered = words::counted(self.board.answered.len(), "server");
-        let failed = match self.board.failed.len() {
-            0 => String::new(),
-            failed => format!(", {failed} not answering"),
-        };
-        let policy = match self.board.policies.as_slice() {
-            [] => String::new(),
-            [one] => format!("   policy {one}"),
-            more => format!("   {} different policies", more.len()),
-        };
-        let stores = self.board.stores.join(", ");
-        let (by, window) = (&self.request.by, &self.request.window);
-        format!("ratekeeper top   {answered}{failed}{policy}   {stores}   by {by}, {window}")
-    }
-
-    fn totals(&self) -> String {
-        let [mut all, mut denied, mut shadow, mut near] = [0.0; 4];
-        for row in &self.board.limits {
-            let [decided, refused, close] = self
-                .rates
-                .get(&row.name)
-                .map_or([0.0; 3], |trend| trend.rates);
-            all += decided;
-            near += close;
-            *(if row.mode == "shadow" {
-                &mut shadow
-            } else {
-                &mut denied
-            }) += refused;
-        }
-        let percent = |part: f64| part * 100.0 / all.max(1.0);
-        let time = self.times.within(99).unwrap_or_else(|| "-".into());
-        format!(
-            "{all:.1} decisions/s   denied {:.1} %   shadow {:.1} %   near {:.1} %   p99 {time}",
-            percent(denied),
-            percent(shadow),
-            percent(near)
-        )
-    }
-
-    /// Returns a limit with its rate since the last board, in place of that of the window.
-    fn limit_line(&self, row: &LimitRow) -> String {
-        let rate = self
-            .rates
-            .get(&row.name)
-            .map_or(0.0, |trend| trend.rates[0]);
-        limit_line(row, rate)
-    }
-}
-
-/// Column of the trends.
-const TREND_COLUMN: usize = 66;
-/// Width from which the first refusal of a key is shown.
-const WIDE: usize = 120;
-
-fn since(row: &KeyRow, width: usize) -> String {
-    match &row.since {
-        Some(since) if width >= WIDE => format!("   refused since {since}"),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -391,6 +316,62 @@ mod tests {
         press(&mut screen, KeyCode::Char('/'));
         press(&mut screen, KeyCode::Esc);
         assert_eq!(screen.keys().len(), 3);
+    }
+
+    #[test]
+    fn a_limit_in_words_is_scrolled() {
+        let mut screen = screen(&["ip=192.0.2.1"]);
+        let Press::Explain(limit) = press(&mut screen, KeyCode::Char('e')) else {
+            panic!("it asks");
+        };
+        assert_eq!(limit, "login");
+        let lines = vec![
+            "    for       all".to_owned(),
+            "    limit     20/1m".to_owned(),
+        ];
+        screen.show(Found::Explained { limit, lines });
+        let shown = |screen: &Screen| {
+            let lines = screen.lines(80, 24);
+            lines
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        assert!(
+            shown(&screen).contains("for       all"),
+            "{}",
+            shown(&screen)
+        );
+        press(&mut screen, KeyCode::Down);
+        assert!(
+            !shown(&screen).contains("for       all"),
+            "{}",
+            shown(&screen)
+        );
+        assert!(shown(&screen).contains("limit     20/1m"));
+        press(&mut screen, KeyCode::Esc);
+        assert!(shown(&screen).contains("ip=192.0.2.1"));
+    }
+
+    #[test]
+    fn countries_are_shown_where_there_are_some() {
+        let mut screen = screen(&["ip=192.0.2.1"]);
+        press(&mut screen, KeyCode::Char('c'));
+        assert_eq!(screen.below, Below::Keys);
+        screen.board.countries = vec![("NO".into(), vec![[5, 1]; 24])];
+        press(&mut screen, KeyCode::Char('c'));
+        let lines = screen.lines(80, 24);
+        let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        assert!(
+            lines.iter().any(|line| line.starts_with("NO  ")),
+            "{lines:?}"
+        );
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{lines:?}"
+        );
+        assert!(lines[23].contains("[c]ountry"), "{lines:?}");
     }
 
     #[test]

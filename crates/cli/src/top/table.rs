@@ -2,12 +2,12 @@
 
 use ratekeeper_core::Nanos;
 
-use super::board::Board;
-use super::row::{Count, KeyRow, LimitRow};
+use super::board::{Board, CountryHours};
+use super::row::{KeyRow, LimitRow, ratio};
 use crate::words;
 
 /// Maximum width of the text of a key.
-const KEY_WIDTH: usize = 33;
+const KEY_WIDTH: usize = 31;
 /// Maximum width of a note; JSON has all of it.
 const NOTE_WIDTH: usize = 80;
 
@@ -23,8 +23,14 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
     }
     if let Some(limit) = &board.limit {
         lines.push(String::new());
-        lines.push(key_head(limit));
-        lines.extend(board.keys.iter().map(key_line));
+        lines.push(key_head(limit, ""));
+        let notes = KeyNotes {
+            at_ms: board.at_ms,
+            covers_ms: board.keys_cover_ms,
+            by_minute: board.by_minute,
+            wide: false,
+        };
+        lines.extend(board.keys.iter().map(|row| key_line(row, notes)));
         if board.unlisted_at_most > 0 {
             let most = words::count(board.unlisted_at_most);
             lines.push(format!("no other key has more than {most}"));
@@ -43,18 +49,34 @@ pub(super) fn note_line(note: &str) -> String {
     clipped(&format!("note: {shown}"), NOTE_WIDTH)
 }
 
-pub(super) const LIMIT_HEAD: &str =
-    "LIMIT              MODE           /s     DENIED          KEYS REFUSED";
+const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED        HEADROOM  KEYS REFUSED";
+
 /// Returns the head of the keys of a limit.
-pub(super) fn key_head(limit: &str) -> String {
-    let key = clipped(&format!("KEY OF {limit}"), KEY_WIDTH);
-    format!("{key:KEY_WIDTH$} REQUESTS    DENIED   ERR  NEXT FREE")
+pub(super) fn key_head(limit: &str, reading: &str) -> String {
+    let name = format!("KEY OF {limit}");
+    let why = format!("{name} ({reading})");
+    let fits = !reading.is_empty() && why.chars().count() <= KEY_WIDTH;
+    let key = if fits { why } else { clipped(&name, KEY_WIDTH) };
+    format!("{key:KEY_WIDTH$} HITS/MIN   DENIED    ERR  NOTE")
 }
 
 /// Returns a limit with that number of requests a second.
-pub(super) fn limit_line(row: &LimitRow, rate: f64) -> String {
-    let name = clipped(&row.name, 18);
-    let keys = match row.distinct_denied {
+fn limit_line(row: &LimitRow, rate: f64) -> String {
+    let name = clipped(&row.name, 14);
+    let line = format!(
+        "{name:14} {:7} {rate:>8.1} {:>8} {:>5.1} % {:>6}  {}",
+        row.mode,
+        words::count(row.denied),
+        row.denied_percent(),
+        percent(row.highest_percent),
+        keys_refused(row)
+    );
+    line.trim_end().to_owned()
+}
+
+/// Returns the number of keys that a limit refused, and the likely cause.
+pub(super) fn keys_refused(row: &LimitRow) -> String {
+    match row.distinct_denied {
         0 => String::new(),
         keys if keys == row.distinct_at_most => {
             format!("{} ({})", words::count(keys), row.reading())
@@ -63,39 +85,96 @@ pub(super) fn limit_line(row: &LimitRow, rate: f64) -> String {
             let most = words::count(row.distinct_at_most);
             format!("{} to {most} ({})", words::count(keys), row.reading())
         }
-    };
+    }
+}
+
+/// Returns a share in percent; `-` if it is not known.
+pub(super) fn percent(share: Option<u64>) -> String {
+    share.map_or_else(|| "-".into(), |share| format!("{share} %"))
+}
+
+/// Time in which a board was made, and how its keys are shown.
+#[derive(Clone, Copy)]
+pub(super) struct KeyNotes {
+    pub(super) at_ms: u64,
+    pub(super) covers_ms: u64,
+    /// True if keys are listed by minute: refusals of an hour may have ended long ago.
+    pub(super) by_minute: bool,
+    /// True if there is room for all of a note.
+    pub(super) wide: bool,
+}
+
+pub(super) fn key_line(row: &KeyRow, notes: KeyNotes) -> String {
+    let key = clipped(&row.text(), KEY_WIDTH);
+    let [requests, denied] = [row.requests, row.denied].map(|it| it.each_minute(notes.covers_ms));
     let line = format!(
-        "{name:18} {:7} {rate:>9.1} {:>10} {:>5.1} %  {keys}",
-        row.mode,
-        words::count(row.denied),
-        row.denied_percent()
+        "{key:KEY_WIDTH$} {:>8} {:>8} {:>6}  {}",
+        words::count(requests.count),
+        words::count(denied.count),
+        format!("+-{}", words::count(requests.error.max(denied.error))),
+        note(row, notes),
     );
     line.trim_end().to_owned()
 }
 
-pub(super) fn key_line(row: &KeyRow) -> String {
-    let key = clipped(&row.text(), KEY_WIDTH);
-    let Count { count, error } = row.denied;
-    let free = match (row.since.is_some(), row.next_free_in_ms) {
-        (false, _) => String::new(),
-        (true, Some(0)) => "now".into(),
-        (true, Some(millis)) => format!(
-            "in {}",
-            words::span(Nanos::from_secs(millis.div_ceil(1_000)))
-        ),
-        (true, None) => "never".into(),
+/// Returns how long a key has been refused, and when it may pass again; one of both where there
+/// is little room.
+fn note(row: &KeyRow, notes: KeyNotes) -> String {
+    if row.since.is_none() {
+        return String::new();
+    }
+    let free = match row.next_free_in_ms {
+        Some(0) => "free now".into(),
+        Some(millis) => {
+            let seconds = Nanos::from_secs(millis.div_ceil(1_000));
+            format!("free in {}", words::span(seconds))
+        }
+        None => "never free".into(),
     };
-    let line = format!(
-        "{key:KEY_WIDTH$} {:>8} {:>9} {:>5}  {free}",
-        words::count(row.requests.count),
-        words::count(count),
-        words::count(error.max(row.requests.error)),
-    );
-    line.trim_end().to_owned()
+    let minutes = row.refused_for(notes.at_ms).unwrap_or_default().as_nanos() / MINUTE;
+    let running = match minutes {
+        _ if !notes.by_minute => return free,
+        0 => return free,
+        1..120 => format!("denied {minutes} min running"),
+        _ => format!("denied {} h running", minutes / 60),
+    };
+    if notes.wide {
+        format!("{running}, {free}")
+    } else {
+        running
+    }
+}
+
+const MINUTE: u64 = 60_000_000_000;
+
+/// Returns the head of the countries.
+pub(super) const COUNTRY_HEAD: &str =
+    "COUNTRY     THIS HOUR   DENIED      24 HOURS    DENIED  TREND (24 h)";
+
+/// Returns a country: its requests of this hour and of the day, and a character for each hour.
+pub(super) fn country_line((country, hours): &(String, CountryHours)) -> String {
+    let [now, denied] = hours.last().copied().unwrap_or_default();
+    let sum = |index: usize| hours.iter().map(|hour| hour[index]).sum::<u64>();
+    let most = hours.iter().map(|[all, _]| *all).max().unwrap_or_default();
+    let level = |[all, _]: &[u64; 2]| match ratio(*all, most) {
+        0.0 => '.',
+        part if part <= 1.0 / 3.0 => ':',
+        part if part <= 2.0 / 3.0 => '|',
+        _ => '#',
+    };
+    let trend: String = hours.iter().map(level).collect();
+    let country = clipped(country, 8);
+    format!(
+        "{country:8} {:>12} {:>8} {:>13} {:>9}  {trend}",
+        words::count(now),
+        words::count(denied),
+        words::count(sum(0)),
+        words::count(sum(1)),
+    )
 }
 
 /// Returns at most `width` characters of `text`.
-fn clipped(text: &str, width: usize) -> String {
+pub(super) fn clipped(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -105,4 +184,98 @@ fn clipped(text: &str, width: usize) -> String {
 
 fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Count;
+    use super::*;
+
+    #[test]
+    fn a_note_says_how_long_a_key_is_refused() {
+        let at_ms = 1_767_225_600_000; // 2026-01-01T00:00:00Z
+        let notes = |by_minute, wide| KeyNotes {
+            at_ms,
+            covers_ms: 60_000,
+            by_minute,
+            wide,
+        };
+        for (since, free, (by_minute, wide), expected) in [
+            (None, None, (true, false), ""),
+            (
+                Some("2025-12-31T23:59:30Z"),
+                Some(41_800),
+                (true, false),
+                "free in 42 s",
+            ),
+            (
+                Some("2025-12-31T23:18:59Z"),
+                Some(0),
+                (true, false),
+                "denied 41 min running",
+            ),
+            (
+                Some("2025-12-31T23:18:59Z"),
+                Some(0),
+                (true, true),
+                "denied 41 min running, free now",
+            ),
+            (
+                Some("2025-12-31T21:00:00Z"),
+                None,
+                (true, true),
+                "denied 3 h running, never free",
+            ),
+            (
+                Some("2025-12-31T21:00:00Z"),
+                None,
+                (false, true),
+                "never free",
+            ),
+        ] {
+            let row = KeyRow {
+                since: since.map(str::to_owned),
+                next_free_in_ms: free,
+                ..KeyRow::default()
+            };
+            assert_eq!(note(&row, notes(by_minute, wide)), expected, "{since:?}");
+        }
+        let row = KeyRow {
+            key: vec!["k".repeat(99)],
+            requests: Count {
+                count: 9_999_999,
+                error: 99_999,
+            },
+            since: Some("2025-12-31T22:01:00Z".into()),
+            ..KeyRow::default()
+        };
+        let line = key_line(&row, notes(true, false));
+        assert!(
+            line.ends_with("denied 119 min running") && line.len() <= 84,
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_country_is_one_line() {
+        let mut hours = vec![[0, 0]; 24];
+        hours[20] = [300_000, 0];
+        hours[23] = [90_000, 12_345];
+        let line = country_line(&("NO".into(), hours));
+        let expected = "NO             90,000   12,345       390,000    12,345  \
+                        ....................#..:";
+        assert_eq!(line, expected);
+        assert!(COUNTRY_HEAD.starts_with("COUNTRY") && COUNTRY_HEAD.len() <= 80);
+    }
+
+    #[test]
+    fn the_cause_stands_beside_the_limit_if_there_is_room() {
+        assert!(key_head("login", "mostly one key").starts_with("KEY OF login (mostly one key) "));
+        let long = key_head("a-limit-with-a-long-name", "one key");
+        assert!(
+            long.starts_with("KEY OF a-limit-with-a-long-name "),
+            "{long}"
+        );
+        assert_eq!(long.find("HITS/MIN"), key_head("a", "").find("HITS/MIN"));
+    }
 }

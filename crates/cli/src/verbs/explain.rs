@@ -1,6 +1,7 @@
 //! `explain`: the limits that a request must pass, and why; the maximum that each admits.
 
 mod document;
+mod lines;
 
 use std::path::PathBuf;
 
@@ -9,10 +10,11 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Algorithm as _, LimitScope, Mode, Origin, Time};
-use ratekeeper_policy::{Allowance, MissingKey, Policy, Role, Rule, RuleMode, WallTime};
+use ratekeeper_core::{Mode, Origin, Time};
+use ratekeeper_policy::{Policy, Rule, RuleMode, WallTime};
 
 use self::document::document;
+pub(crate) use self::lines::about;
 use crate::answers::{LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
@@ -117,25 +119,9 @@ fn origin(at: &Zoned) -> Origin {
 fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     for rule in written(policy) {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
-        let fields = limits::fields(&rule.matcher);
-        let requests = match fields.join(", ") {
-            fields if fields.is_empty() => limits::requests(rule),
-            fields if rule.is_for_descriptors() => {
-                format!("{} where {fields}", limits::requests(rule))
-            }
-            fields => fields,
-        };
-        output.line(format!("    for       {requests}"))?;
-        output.line(format!(
-            "    counts by {}{}",
-            limits::key(rule),
-            missing(rule)
-        ))?;
-        for exemption in &rule.exemptions {
-            output.line(format!("    exempt    {}", limits::exemption(exemption)))?;
+        for line in lines::about(policy, rule, wall(policy)) {
+            output.line(line)?;
         }
-        numbers(policy, rule, output)?;
-        others(policy, rule, output)?;
     }
     for source in policy.geo.iter().flat_map(place::sources) {
         output.line(format!("{}  {source}", paint(NAME, "[geo]")))?;
@@ -150,19 +136,6 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
 /// Returns the limits as they are written; extras are shown with the limit they belong to.
 fn written(policy: &Policy) -> impl Iterator<Item = &Rule> {
     policy.rules.iter().filter(|rule| !rule.is_extra())
-}
-
-fn missing(rule: &Rule) -> String {
-    if rule.key.is_empty() || limits::key(rule) == "all" {
-        return String::new();
-    }
-    match &rule.missing_key {
-        MissingKey::Skip => ", skips requests without it".into(),
-        MissingKey::Deny => ", refuses requests without it".into(),
-        MissingKey::Shared => ", requests without it together".into(),
-        MissingKey::Use(part) if rule.key.contains(part) => String::new(),
-        MissingKey::Use(part) => format!(", requests without it by {part}"),
-    }
 }
 
 /// Writes the answer of each limit to the request.
@@ -225,7 +198,9 @@ fn write_text(
                     output.line(format!("    numbers   by {}", held.by))?;
                 }
                 let other = held.as_ref().and_then(|held| held.rule.as_deref());
-                numbers(policy, other.unwrap_or(rule), output)?;
+                for line in lines::numbers(policy, other.unwrap_or(rule), wall(policy)) {
+                    output.line(line)?;
+                }
                 if let Some(end) = window_ends {
                     output.line(format!("    until     {}", words::clock_time(end)))?;
                 }
@@ -248,146 +223,6 @@ fn write_text(
         words::counted(each().count(), "limit")
     ));
     Ok(())
-}
-
-fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
-    if let Some(times) = limits::active(rule, wall(policy)) {
-        output.line(format!("    active    {times}"))?;
-    }
-    output.line(format!(
-        "    limit     {}: {}",
-        rule.text,
-        rule.limit.algorithm.name()
-    ))?;
-    if let Some(attribute) = rule.variants.day_attribute() {
-        output.line(format!(
-            "    months    begin on the day of the key in attr:{attribute}, on day 1 without one"
-        ))?;
-    }
-    output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
-    output.line(format!("    at least  {}", limits::at_least(rule)))?;
-    if let Some(alert) = limits::alert(rule) {
-        output.line(format!("    alert     {alert}"))?;
-    }
-    if let Some(ban) = limits::ban(rule) {
-        output.line(format!("    ban       {ban}"))?;
-    }
-    if let Some(field) = rule.body_fields().next() {
-        output.line(format!(
-            "    body      read by the proxy listener and the tower layer; other callers send \
-             `{field}` as an attribute"
-        ))?;
-    }
-    for correction in limits::corrections(rule) {
-        output.line(format!("    results   {correction}"))?;
-    }
-    if let Some(value) = limits::distinct(policy, rule) {
-        output.line(format!(
-            "    values    different values of {value} are counted, each once in a window"
-        ))?;
-    }
-    if let Some(priority) = limits::priority(rule) {
-        output.line(format!("    priority  {priority}"))?;
-    }
-    alternatives(policy, rule, output)?;
-    trials(policy, rule, output)?;
-    if rule.limit.algorithm.concurrency().is_some() {
-        output
-            .line("    taken by  POST /v1/acquire or the gateway; a check tests if one is free")?;
-    }
-    if let Some(redis) = &policy.settings.redis {
-        output.line(format!(
-            "    store     deadline {}, then on_store_error = \"{}\"; late charges are kept",
-            words::span(redis.deadline),
-            limits::on_store_error(rule)
-        ))?;
-    }
-    Ok(())
-}
-
-/// Writes the alternatives of a limit, which are asked when it denies.
-fn alternatives(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
-    let mut names = Vec::new();
-    for other in limits::alternatives(policy, rule) {
-        let (text, worst) = (&other.text, limits::worst_case(other));
-        let line = match &other.role {
-            Role::Soft => format!("soft      {text} more, with a warning"),
-            Role::Elastic(gate) => {
-                let (signal, below) = (gate.signal().name(), gate.below());
-                format!("elastic   {text} more while `{signal}` is below {below}")
-            }
-            Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                names.push(&*other.limit.name);
-                continue;
-            }
-        };
-        output.line(format!("    {line}; at worst {worst}"))?;
-    }
-    if !names.is_empty() {
-        output.line(format!("    otherwise {}", names.join(", ")))?;
-    }
-    let together = limits::together(policy, rule);
-    together.map_or(Ok(()), |most| output.line(format!("    together  {most}")))?;
-    Ok(())
-}
-
-/// Writes how a limit is tried before it is enforced, and the limits that it replaces.
-fn trials(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
-    let names = limits::replaced(policy, rule).join(", ");
-    if !names.is_empty() {
-        let not_yet = match rule.mode {
-            RuleMode::Enforce => "",
-            RuleMode::Shadow | RuleMode::Off => " once it is enforced",
-        };
-        output.line(format!(
-            "    replaces  {names}{not_yet}: not asked where this limit applies"
-        ))?;
-    }
-    if let Some(route) = &rule.on_limit {
-        output.line(format!(
-            "    on limit  the gateway sends the request to the route `{route}`"
-        ))?;
-    }
-    if let Some(share) = rule.percent {
-        output.line(format!(
-            "    percent   enforced for {share} of its keys, in shadow mode for the others"
-        ))?;
-    }
-    if let Some(candidate) = limits::candidate(policy, rule) {
-        output.line(format!(
-            "    candidate {}, tried on the requests that pass, refuses none; at worst {}",
-            candidate.text,
-            limits::worst_case(candidate)
-        ))?;
-    }
-    if rule.limit.scope == LimitScope::Node {
-        output.line("    scope     each process counts by itself, in a shared store as well")?;
-    }
-    Ok(())
-}
-
-/// Writes the numbers of a limit for plans, and how many keys have numbers of their own.
-fn others(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
-    let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
-    let plans: Vec<_> = plans
-        .map(|(name, allowance)| match allowance {
-            Allowance::Own => format!("{name} {}", rule.text),
-            Allowance::Unlimited => format!("{name} unlimited"),
-            Allowance::Blocked => format!("{name} blocked"),
-            Allowance::Variant(index) => {
-                let variant = rule.variants.numbers().get(index as usize);
-                let text = variant.map_or("", |variant| variant.text.as_str());
-                format!("{name} {text}")
-            }
-        })
-        .collect();
-    if !plans.is_empty() {
-        output.line(format!("    plans     {}", plans.join(", ")))?;
-    }
-    match rule.variants.overrides().len() {
-        0 => Ok(()),
-        count => output.line(format!("    overrides {}", words::counted(count, "key"))),
-    }
 }
 
 fn mode(rule: &Rule) -> String {

@@ -168,7 +168,7 @@ impl Run {
         config.signals = true;
         let (json, log) = (self.json, self.log_format);
         let talk = writer.clone();
-        let config = config.log(writer.clone());
+        let config = config.log(writer.clone()).explain(super::explain::about);
         Ok(config.on_event(move |event| show(event, json, log, &talk)))
     }
 

@@ -51,7 +51,8 @@ Examples:
 This calls the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Keys are
 shown as `reveal_keys` of the policy says; only raw keys can be reset or banned.
 
-Keys of the screen: l limits, k keys, arrows select, r reset, b ban for 1 h, o override, q quit.
+Keys of the screen: l limits, k keys, c countries, e explain the limit, arrows select, r reset,
+b ban for 1 h, o override, / filter, q quit.
 
 Exit codes: 0 done; 2 usage, or no service.";
 

@@ -1,13 +1,15 @@
 //! The dashboard in a real browser: it follows traffic, changes keys only when asked twice, and
 //! shows the bytes of strangers as text.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::harness::chromium::{Chromium, Screen};
+use crate::harness::clock;
 use crate::harness::service::{Admin, Service};
 use crate::harness::visitor::{Caller, Visitor};
 
@@ -18,6 +20,12 @@ overrides = "overrides.csv"
 
 [listen]
 admin_writes = "open"
+
+[client_ip]
+trusted_proxies = ["10.0.0.0/8"]
+
+[geo]
+header = "cf-ipcountry"
 
 [[limit]]
 name  = "login"
@@ -38,6 +46,19 @@ name  = "api"
 key   = ["attr:customer"]
 missing_key = "skip"
 bucket = { size = 40, refill = "40/1s" }
+
+[[limit]]
+name   = "night"
+match  = { country = ["NO", "SE"] }
+key    = ["country"]
+active = { hours = "01:00-06:00", timezone = "Europe/Oslo" }
+limit  = "300/1m"
+
+[[limit]]
+name   = "by-country"
+match  = { country = "!ZZ" }
+key    = ["country"]
+limit  = "90/1m"
 "#;
 
 /// Set to `write`, it renews the pictures of the guide.
@@ -53,6 +74,15 @@ fn policy(dir: &Path) -> PathBuf {
 
 fn ask(to: SocketAddr, (attribute, value): (&str, &str), times: usize) {
     let body = json!({ "attributes": { (attribute): value } }).to_string();
+    let mut caller = Caller::connect(to);
+    for _ in 0..times {
+        caller.post_json("/v1/check", &body);
+    }
+}
+
+fn from_country(to: SocketAddr, country: &str, times: usize) {
+    let request = json!({ "ip": "10.0.0.1", "headers": { "cf-ipcountry": country } });
+    let body = json!({ "request": request }).to_string();
     let mut caller = Caller::connect(to);
     for _ in 0..times {
         caller.post_json("/v1/check", &body);
@@ -131,9 +161,28 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
         "/[0-9]+ keys, .* of [0-9]+ MiB/.test({})",
         text("#service")
     ));
+    let cell = |table: &str, row: usize, cell: usize| {
+        format!("document.querySelector('{table}').tBodies[0].rows[{row}].cells[{cell}].innerText")
+    };
+    browser.wait(&format!("{} === '100 %'", cell("#limits", 0, 5)));
+    browser.wait(&format!("{}.includes('by-country')", text("#hurt")));
+    browser.wait(&format!("{}.includes('NO')", text("#countries")));
+    let picture = "document.querySelector('#countries svg').getAttribute('aria-label')";
+    browser.wait(&format!(
+        "/requests, [0-9,]+ refused, most at/.test({picture})"
+    ));
+    browser.wait(&format!(
+        "{}.includes('night 01:00-06:00')",
+        text("#countries-note")
+    ));
+    browser.wait(&format!(
+        "{}.startsWith('127.0.0.1:')",
+        cell("#changes", 0, 3)
+    ));
+    browser.wait("document.querySelectorAll('#minute rect.mark').length >= 3");
     for (name, width, height, scheme) in [
-        ("light", 1200, 1890, "light"),
-        ("dark", 1200, 1890, "dark"),
+        ("light", 1200, 2680, "light"),
+        ("dark", 1200, 2680, "dark"),
         ("phone", 375, 1000, "light"),
     ] {
         browser.show_on(Screen {
@@ -160,7 +209,10 @@ fn fill(service: &Service, pause: Duration) {
             ask(service.http(), ("visitor", &visitor.to_string()), 1);
         }
         ask(service.http(), ("user", "mallory"), 6 + round % 5);
-        crate::harness::clock::wait(pause);
+        for (country, times) in [("NO", 12), ("SE", 5), ("DE", 3), ("JP", 1)] {
+            from_country(service.http(), country, times);
+        }
+        clock::wait(pause);
     }
 }
 
@@ -382,4 +434,108 @@ fn a_wrong_token_is_refused_and_a_restart_is_survived() {
     browser.wait(&format!("{}.includes('trying again')", text("#connection")));
     let _service = Service::start_admin(dir.path(), &path, Admin { address, ..admin });
     browser.wait(&format!("{} === 'live'", text("#connection")));
+}
+
+/// Replaces `fetch` of the page by one that counts its calls by path.
+const COUNT_CALLS: &str = "window.calls = {}; window.asked = window.fetch; window.fetch = (path, more) => { \
+    const name = String(path).split('?')[0]; window.calls[name] = (window.calls[name] ?? 0) + 1; \
+    return window.asked(path, more); }; true";
+
+/// Hides the tab, or shows it again, as the page sees it.
+fn set_hidden(browser: &mut Chromium, hidden: bool) {
+    browser.run(&format!(
+        "Object.defineProperty(document, 'hidden', {{ configurable: true, get: () => {hidden} }}); \
+         document.dispatchEvent(new Event('visibilitychange'))"
+    ));
+}
+
+/// Waits until the service has that number of streams.
+fn await_streams(service: &Service, count: u64) {
+    let open = || {
+        let state = Visitor::at(1).get(service.admin(), "/v1/dashboard").body;
+        let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+        (state["streams"] == count).then_some(())
+    };
+    let seen = clock::poll("the number of streams", Duration::from_secs(30), open);
+    seen.unwrap_or_else(|error| panic!("{count}: {error}"));
+}
+
+#[test]
+fn one_stream_brings_all_numbers_and_a_hidden_tab_has_none() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    browser.wait(&format!("{} === 'live'", text("#connection")));
+    await_streams(&service, 1);
+    browser.run(COUNT_CALLS);
+    ask(service.http(), ("user", "mallory"), 5);
+    browser.wait(&format!("{}.includes('mallory')", text("#keys")));
+    ask(service.http(), ("user", "mallory"), 5);
+    let row = "document.querySelector('#keys').tBodies[0].rows[0].innerText";
+    browser.wait(&format!("{row}.includes('10')"));
+    assert_eq!(
+        browser.run("JSON.stringify(window.calls)"),
+        "{}",
+        "states come without a call"
+    );
+    set_hidden(&mut browser, true);
+    await_streams(&service, 0);
+    set_hidden(&mut browser, false);
+    await_streams(&service, 1);
+    click(&mut browser, "#limits tr:nth-child(2) button");
+    browser.wait(&format!("{}.startsWith('signup')", text("#detail-title")));
+    browser.wait(&format!(
+        "{}.includes('No request yet')",
+        text("#keys-note")
+    ));
+    await_streams(&service, 1);
+    assert_eq!(
+        browser.run("JSON.stringify(window.calls)"),
+        r#"{"v1/dashboard/stream":2}"#
+    );
+}
+
+#[test]
+fn a_page_that_finds_no_room_says_so_and_comes_in_later() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let mut held: Vec<TcpStream> = (0..32)
+        .map(|_| {
+            let mut stream = TcpStream::connect(service.admin()).expect("it listens");
+            let head = "GET /v1/dashboard/stream HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            stream.write_all(head.as_bytes()).expect("it is open");
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).expect("an answer");
+            assert_eq!(&first, b"HTTP/1.1 200");
+            stream
+        })
+        .collect();
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    let connection = text("#connection");
+    browser.wait(&format!("{connection}.includes('32 dashboards are open')"));
+    browser.wait(&format!("{connection}.includes('trying again in')"));
+    held.pop();
+    browser.wait(&format!("{connection} === 'live'"));
+}
+
+#[test]
+fn a_service_that_hangs_is_noticed_and_found_again() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    let connection = text("#connection");
+    browser.wait(&format!("{connection} === 'live'"));
+    service.process.signal("STOP");
+    browser.wait(&format!(
+        "{connection}.startsWith('no answer; trying again in')"
+    ));
+    service.process.signal("CONT");
+    browser.wait(&format!("{connection} === 'live'"));
+    await_streams(&service, 1);
 }

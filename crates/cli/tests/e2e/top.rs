@@ -102,12 +102,12 @@ fn the_table_adds_up_two_servers_and_names_the_abuser() {
     // The number is an estimate with a seed of the process: of 20 keys, two share a register in one
     // run of six, and then count as one.
     let signup = line("signup ");
-    let keys: u32 = signup[6].parse().expect("a number of keys");
+    let keys: u32 = signup[8].parse().expect("a number of keys");
     assert!((17..=20).contains(&keys), "{printed}");
-    assert_eq!(signup[7..], ["(many", "keys)"], "{printed}");
+    assert_eq!(signup[9..], ["(many", "keys)"], "{printed}");
     assert_eq!(
         line("attr:user=mallory")[1..4],
-        ["34", "30", "0"],
+        ["34", "30", "+-0"],
         "{printed}"
     );
     assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
@@ -359,10 +359,34 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
         "login",
         "signup",
         "attr:user=mallory",
-        "KEY OF login",
+        "KEY OF login (",
+        "HEADROOM",
+        "[##########] 100 %",
     ]);
     assert_eq!(screen.lines().count(), usize::from(size.1), "{screen}");
     assert_eq!(screen.contains("refused since"), size.0 > 120, "{screen}");
+    assert_eq!(screen.contains("KEYS REFUSED"), size.0 > 120, "{screen}");
+    assert!(
+        !screen.contains("[c]ountry"),
+        "the policy has no countries: {screen}"
+    );
+    let columns = |line: &str| {
+        line.find("TREND (60 s)")
+            .map(|at| at + "TREND (60 s)".len())
+    };
+    let trend = screen.lines().find_map(columns).expect("a trend");
+    assert!(trend <= 80, "{screen}");
+    terminal.press("e");
+    terminal.shows(&[
+        "counts by attr:user",
+        "bucket of 2",
+        "at worst",
+        "[e]xplain",
+    ]);
+    terminal.press("Down");
+    terminal.press("k");
+    terminal.shows(&["attr:user=mallory"]);
+    terminal.press("l");
     // Rates are those between two polls.
     terminal.shows(&[
         "#",
@@ -396,7 +420,7 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
         .body;
     assert!(state.contains("ban_ends_after_ms"), "{state}");
     terminal.press("q");
-    let ended = || (!terminal.screen().contains("q quit")).then_some(());
+    let ended = || (!terminal.screen().contains("[q]uit")).then_some(());
     clock::poll("end of the screen", Duration::from_secs(10), ended).expect("q ends it");
 }
 
@@ -485,4 +509,52 @@ fn an_override_is_typed_on_the_screen_and_in_force() {
     let body = json!({ "attributes": { "user": "ada" } }).to_string();
     let answer = Visitor::at(2).post_json(service.http(), "/v1/check", &body);
     assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[test]
+fn countries_and_long_refusals_are_shown() {
+    let Some(tmux) = find("tmux") else { return };
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let path = dir.path().join("policy.toml");
+    let text = "version = 1\nreveal_keys = \"raw\"\n\
+                [client_ip]\ntrusted_proxies = [\"10.0.0.0/8\"]\n[geo]\nheader = \"cf-ipcountry\"\n\
+                [[limit]]\nname = \"by-country\"\nkey = [\"country\"]\nlimit = \"4/1h\"\n";
+    std::fs::write(&path, text).expect("the directory is writable");
+    let service = Service::start_with(dir.path(), &path, &[]);
+    for (country, times) in [("NO", 6), ("SE", 3)] {
+        let request = json!({ "ip": "10.0.0.1", "headers": { "cf-ipcountry": country } });
+        let body = json!({ "request": request }).to_string();
+        for _ in 0..times {
+            Visitor::at(2).post_json(service.http(), "/v1/check", &body);
+        }
+    }
+    let program = env!("CARGO_BIN_EXE_ratekeeper");
+    let command = format!("{program} top --server {}; sleep 60", url(&service));
+    let terminal = Terminal::open(&tmux, dir.path().join("tmux"), (80, 24), &command);
+    terminal.shows(&["country=NO", "HITS/MIN", "free in", "[c]ountry"]);
+    terminal.press("c");
+    let screen = terminal.shows(&["COUNTRY", "24 HOURS", "TREND (24 h)", "SE  "]);
+    let norway = screen.lines().find(|line| line.starts_with("NO "));
+    let norway: Vec<_> = norway.expect("a line").split_whitespace().collect();
+    assert_eq!(norway[3..5], ["6", "2"], "{screen}");
+    terminal.press("e");
+    terminal.shows(&["counts by country"]);
+
+    let (_, printed, _) = top(&["--server", &url(&service), "--once", "--json"]);
+    let board: Value = serde_json::from_str(&printed).expect("one document");
+    let country = &board["countries"][0];
+    assert_eq!(country["country"], "NO");
+    let hours = country["hours"].as_array().expect("hours");
+    let sum = |index: usize| {
+        hours
+            .iter()
+            .map(|hour| hour[index].as_u64().unwrap_or(0))
+            .sum::<u64>()
+    };
+    assert_eq!(
+        (hours.len(), sum(0), sum(1)),
+        (24, 6, 2),
+        "the hour may have ended meanwhile"
+    );
+    assert_eq!(board["limits"][0]["highest_percent"], 100);
 }

@@ -6,7 +6,7 @@ use ratekeeper_core::{Charge, Key, KeySink, Limit, Mode, Nanos, Permits};
 use smallvec::SmallVec;
 
 use super::Policy;
-use crate::{Numbers, Rule, Variant};
+use crate::{Country, Numbers, Rule, Variant};
 
 /// The charges of one request: one for each rule that matches, in the policy's order.
 ///
@@ -27,6 +27,8 @@ pub struct Charges {
     pub replaced: Vec<(Limit, Numbers)>,
     /// The keys' bytes, one after the other.
     pub bytes: KeyBytes,
+    /// Country of the request, if a limit asked for it.
+    pub country: Option<Country>,
     /// Rules that others replace for the request whose charges are being added.
     pub(super) set_aside: SmallVec<[u32; 4]>,
     /// Where the charges of that request begin.
@@ -130,6 +132,7 @@ impl Charges {
         self.missing.clear();
         self.barred.clear();
         self.replaced.clear();
+        self.country = None;
         self.bytes.truncate(0);
         self.begin();
     }

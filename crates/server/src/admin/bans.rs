@@ -111,19 +111,40 @@ pub(super) async fn list<C: Clock>(
     let query = BanQuery::read(query, &["limit", "top", "reveal", "from"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let rule = banning(find(&policy, &query.limit)?)?;
-    let mut listed = match shared.keeper.store() {
-        AnyStore::Memory(memory) => in_memory(memory, rule, &query, now),
+    let listed = match shared.keeper.store() {
+        AnyStore::Memory(memory) => in_memory(memory, rule, query.top.unwrap_or(DEFAULT_TOP), now),
         AnyStore::Redis(_) if key_parts(rule).next().is_none() => {
             keyless(shared.keeper.store(), rule, now).await?
         }
         AnyStore::Redis(redis) => in_redis(redis.main(), rule, &query, now).await?,
     };
-    let ends = |ban: &BannedKey| ban.entry.decision.verdict.retry_after();
-    listed.bans.sort_by_key(|ban| std::cmp::Reverse(ends(ban)));
     let how = match query.shown {
         ShownKeys::Plain => RevealKeys::Raw,
         ShownKeys::ByPolicy => policy.settings.reveal_keys,
     };
+    Ok(reply(&as_shown(shared, rule, listed, how)))
+}
+
+/// Returns the longest bans of a limit as `reveal_keys` says; `null` for a limit without bans, and
+/// for a shared store, all keys of which would have to be read.
+pub(super) fn of_memory<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, top: usize) -> Value {
+    let store = shared.keeper.store();
+    if rule.limit.algorithm.bans().is_none() || store.shared().is_some() {
+        return Value::Null;
+    }
+    let listed = in_memory(store.local(), rule, top, shared.keeper.clock().now());
+    let how = shared.keeper.policy().settings.reveal_keys;
+    as_shown(shared, rule, listed, how)
+}
+
+fn as_shown<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    mut listed: Listed,
+    how: RevealKeys,
+) -> Value {
+    let ends = |ban: &BannedKey| ban.entry.decision.verdict.retry_after();
+    listed.bans.sort_by_key(|ban| std::cmp::Reverse(ends(ban)));
     let reveal = shared.key_reveal(how);
     let bans = listed.bans.iter().map(|ban| {
         let mut shown = json!({
@@ -143,12 +164,11 @@ pub(super) async fn list<C: Clock>(
     if let Some(next) = listed.next {
         answer["next"] = json!(next.to_string());
     }
-    Ok(reply(&answer))
+    answer
 }
 
 /// The longest bans.
-fn in_memory(memory: &MemoryStore, rule: &Rule, query: &BanQuery, now: Time) -> Listed {
-    let top = query.top.unwrap_or(DEFAULT_TOP);
+fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> Listed {
     let mut entries = Vec::new();
     for (limit, _) in numbers(rule, rule.variants.numbers()) {
         entries.extend(memory.bans(limit, top, now));

@@ -1,16 +1,23 @@
 //! Dashboard: a page for operators, and the state that it shows.
 //!
 //! ```text
-//!   GET /dashboard       the page: three files of this binary, without secrets
-//!   GET /v1/dashboard    the state, made once a second at most, for all viewers
-//!   GET /v1/history      a day of one limit, by minute
+//!   GET /dashboard             the page: three files of this binary, without secrets
+//!   GET /v1/dashboard/stream   the state each second, made once for all viewers, and one limit
+//!   GET /v1/dashboard          one state
+//!   GET /v1/history            a day of one limit, by minute
 //! ```
 //!
-//! The page asks for the state each second, with the token if there is one. It needs no access of
-//! its own, because it holds nothing; every number comes from a call that needs it
-//! ([ADR 0041](../../../../docs/adr/0041-the-dashboard-asks.md)).
+//! The page reads the stream with the token in a header, if there is one. It needs no access of its
+//! own, because it holds nothing; every number comes from a call that needs it
+//! ([ADR 0068](../../../../docs/adr/0068-the-dashboard-listens.md)).
 
-use std::collections::BTreeMap;
+mod state;
+mod stream;
+
+pub(super) use self::state::store;
+pub(super) use self::stream::open;
+pub(crate) use self::stream::{StateStream, Streams, publish};
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,27 +25,15 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use ratekeeper::Clock;
-use ratekeeper_policy::{Policy, Rule, WallTime};
-use ratekeeper_store::BreakerState;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::keys::{find, parameters, unknown};
-use super::{reply, text, top};
-use crate::alerts::message::rfc3339;
+use super::{reply, text};
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::answer::{key_parts, mode};
 use crate::doors::problem::{Problem, WRONG_QUERY};
-use crate::history::{Cell, MAX_LIMITS};
 use crate::listener::Reply;
-use crate::metrics::DurationsSnapshot;
 
-/// Maximum number of limits in the state: those with a history that refuse most.
-const MAX_SHOWN: usize = 100;
-/// Maximum number of servers of a store that are named.
-const MAX_DOWN: usize = 8;
-/// Seconds of one cell of the trend of a limit.
-const TREND_STEP: usize = 5;
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,
 /// and shows the page in no frame.
 const HEADERS: [(&str, &str); 6] = [
@@ -111,7 +106,7 @@ fn last_state<C: Clock>(shared: &ServiceContext<C>) -> Bytes {
     match &*last {
         Some((made, body)) if *made == second => body.clone(),
         _ => {
-            let body = Bytes::from(state(shared).to_string());
+            let body = Bytes::from(state::state(shared).to_string());
             *last = Some((second, body.clone()));
             body
         }
@@ -140,165 +135,9 @@ pub(super) fn day<C: Clock>(
     ))
 }
 
-fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
-    let now = shared.keeper.clock().now();
-    let policy = shared.keeper.policy();
-    let changes = shared.changes.latest();
-    let changes = changes.iter().map(|change| {
-        json!({
-            "at": rfc3339(change.unix_millis),
-            "kind": change.kind.name(),
-            "text": &*change.text,
-        })
-    });
-    let changes: Vec<Value> = changes.collect();
-    let limits = limits(shared, &policy);
-    let alerts = shared.alerts.counts();
-    json!({
-        "at": rfc3339(shared.unix_millis(now)),
-        "ready": shared.ready(),
-        "version": policy.version,
-        "sha": &*policy.sha,
-        "applied_at": rfc3339(shared.metrics.applied_at_seconds() * 1_000),
-        "reveal_keys": policy.settings.reveal_keys.word(),
-        "seconds": shared.history.total_seconds(),
-        "store": store(shared),
-        "held": shared.hold.standing().now,
-        "times": times(shared),
-        "memory": memory(shared),
-        "signals": signals(shared, &policy),
-        "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
-        "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
-        "more": policy.rules.len() - limits.len(),
-        "limits": limits,
-        "changes": changes,
-    })
-}
-
-/// Returns the limits with most refusals in the last minute, in the order of the policy.
-fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
-    let rules = policy.rules.iter().take(MAX_LIMITS);
-    let mut all: Vec<(usize, &Rule, Vec<Cell>)> = rules
-        .enumerate()
-        .filter_map(|(index, rule)| Some((index, rule, shared.history.seconds(rule.limit.id)?)))
-        .collect();
-    all.sort_by_key(|(_, _, seconds)| {
-        let refused = seconds.iter().map(|[_, denied, shadow]| denied + shadow);
-        std::cmp::Reverse(refused.map(u64::from).sum::<u64>())
-    });
-    all.truncate(MAX_SHOWN);
-    all.sort_by_key(|(index, ..)| *index);
-    all.iter()
-        .map(|(_, rule, seconds)| about(shared, rule, seconds))
-        .collect()
-}
-
-fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) -> Value {
-    let now = shared.keeper.clock().now();
-    let found = top::most_denied(shared, rule.limit.id, now);
-    let busiest = found.as_ref().and_then(|found| found.keys.first());
-    let mut about = json!({
-        "name": &*rule.limit.name,
-        "mode": mode(rule.mode),
-        "limit": rule.text,
-        "key": key_parts(rule).map(ToString::to_string).collect::<Vec<_>>(),
-        "bans": rule.limit.algorithm.bans().is_some(),
-        "trend": trend(seconds),
-        "near": shared.metrics.near(rule.limit.id),
-        "denied": found.as_ref().map_or(0, |found| found.denied),
-        "distinct_denied": found.as_ref().map_or(0, |found| found.distinct_denied),
-        "busiest": busiest.map_or(0, |key| key.denied.count),
-    });
-    let store = shared.keeper.store();
-    if store.shared().is_none() && rule.limit.algorithm.concurrency().is_some() {
-        let loans = store.local().loans(&rule.limit, now);
-        about["in_use"] = json!(loans.in_use);
-        about["expired"] = json!(loans.lapsed);
-    }
-    about
-}
-
-/// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and the
-/// count.
-fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
-    let store = shared.keeper.store().shared();
-    let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
-    json!({
-        "decision": shared.metrics.decision_times().buckets,
-        "queue": shared.metrics.queue_waits().buckets,
-        "store": store,
-    })
-}
-
-/// Returns the levels of the signals of elastic limits, in percent; `null` if none is known.
-fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
-    let now = shared.keeper.clock().now();
-    let now = WallTime::new(shared.keeper.wall_origin(), now);
-    let levels = policy.signals().map(|signal| {
-        let percent = signal.level(now).map(|ppm| f64::from(ppm) / 10_000.0);
-        (signal.name().to_owned(), json!(percent))
-    });
-    levels.collect::<serde_json::Map<_, _>>().into()
-}
-
-fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
-    let usage = shared.keeper.store().local().usage();
-    json!({
-        "bytes": usage.bytes,
-        "budget_bytes": usage.budget_bytes,
-        "keys": usage.limits.iter().map(|limit| limit.keys).sum::<usize>(),
-        "evicted": usage.limits.iter().map(|limit| limit.evicted.budget).sum::<u64>(),
-    })
-}
-
-/// Returns the sums of spans of five seconds, the newest last.
-fn trend(seconds: &[Cell]) -> Vec<[u64; 3]> {
-    let spans = seconds.rchunks(TREND_STEP).map(|span| {
-        let sum = |index: usize| span.iter().map(|cell| u64::from(cell[index])).sum();
-        std::array::from_fn(sum)
-    });
-    let mut spans: Vec<[u64; 3]> = spans.collect();
-    spans.reverse();
-    spans
-}
-
-/// Returns the kind and the state of the store.
-pub(super) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
-    let any = shared.keeper.store();
-    let Some(remote) = any.shared() else {
-        return json!({ "kind": "memory", "state": "up" });
-    };
-    let health = remote.health();
-    let state = match health.state {
-        BreakerState::Closed => "up",
-        BreakerState::HalfOpen => "probing",
-        BreakerState::Open { .. } => "down",
-    };
-    let servers = remote.main().server_health();
-    let down = servers.iter().filter(|server| server.trouble.is_some());
-    let down: Vec<&str> = down.map(|server| &*server.address).take(MAX_DOWN).collect();
-    let offset = shared.metrics.clock_offset.load();
-    json!({
-        "kind": "redis",
-        "state": state,
-        "servers_down": down,
-        "clock_offset_ms": offset.map(|nanos| nanos / 1_000_000),
-        "answered": health.answered,
-        "failed": health.failed,
-        "fallback": health.fallback.local + health.fallback.allow + health.fallback.deny,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trend_has_whole_spans_at_its_end() {
-        let seconds = [[1, 0, 2]; 7];
-        assert_eq!(trend(&seconds), [[2, 0, 4], [5, 0, 10]]);
-        assert_eq!(trend(&[]), Vec::<[u64; 3]>::new());
-    }
 
     #[test]
     fn the_page_runs_no_script_of_others_and_writes_no_markup() {

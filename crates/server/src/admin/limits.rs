@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{LimitId, LimitScope, Nanos};
-use ratekeeper_policy::{Policy, Rule};
+use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::{LimitUsage, Usage};
 use serde_json::{Value, json};
 
+use super::keys::{find, parameters, unknown};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::answer::mode;
+use crate::doors::problem::{Problem, UNKNOWN_PATH, WRONG_QUERY};
 use crate::listener::Reply;
 
 /// Returns a limit as the policy states it.
@@ -98,6 +100,33 @@ pub(super) fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
 pub(super) fn usage_of(usage: &Usage, id: LimitId) -> LimitUsage {
     let at = usage.limits.binary_search_by_key(&id, |used| used.id);
     at.map_or_else(|_| LimitUsage::default(), |at| usage.limits[at])
+}
+
+/// `GET /v1/explain?limit=NAME`: a limit in words, as `ratekeeper explain` lists it.
+pub(super) fn explain<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let Some(words) = shared.explain else {
+        let detail = "this process explains no limits; use `ratekeeper explain`";
+        return Err(Problem::new(UNKNOWN_PATH, detail));
+    };
+    let mut name = None;
+    for (parameter, value) in parameters(query)? {
+        match parameter {
+            "limit" => name = Some(value),
+            other => return Err(unknown(other, "`limit`")),
+        }
+    }
+    let missing = "the limit is missing; add `?limit=NAME`";
+    let name = name.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?;
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, &name)?;
+    let now = shared.keeper.clock().now();
+    let lines = words(&policy, rule, WallTime::new(shared.origin(), now));
+    Ok(reply(
+        &json!({ "limit": &*rule.limit.name, "lines": lines }),
+    ))
 }
 
 /// `GET /v1/limits`: the limits with their usage.

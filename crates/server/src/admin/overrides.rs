@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, parameters, top, unknown};
 use super::reply;
+use crate::changes;
 use crate::context::ServiceContext;
 use crate::doors::answer::key_parts;
 use crate::doors::problem::{
@@ -153,7 +154,7 @@ async fn change<C: Clock + 'static>(
         let changed = context.change_overrides(&change);
         (change, changed)
     };
-    let (change, changed) = tokio::task::spawn_blocking(work)
+    let (change, changed) = tokio::task::spawn_blocking(changes::by_the_same(work))
         .await
         .map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the change failed"))?;
     let changed = changed.map_err(problem)?;

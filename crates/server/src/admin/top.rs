@@ -7,9 +7,9 @@ use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
-use super::dashboard;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
+use super::{countries, dashboard};
 use crate::alerts::message::rfc3339;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
@@ -31,14 +31,20 @@ struct TopQuery {
     count: usize,
 }
 
-impl TopQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
-        let mut read = Self {
+impl Default for TopQuery {
+    fn default() -> Self {
+        Self {
             limit: None,
             by: TopOrder::default(),
             window: TopWindow::default(),
             count: DEFAULT_TOP,
-        };
+        }
+    }
+}
+
+impl TopQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut read = Self::default();
         for (parameter, value) in parameters(query)? {
             match (parameter, &*value) {
                 ("limit", _) => read.limit = Some(value),
@@ -92,6 +98,32 @@ pub(super) fn most_denied<C: Clock>(
 ) -> Option<TopKeysFound> {
     let order = (TopOrder::Denied, TopWindow::Minute);
     shared.watchers.top_keys.top(limit, order, (1, now))
+}
+
+/// Returns the keys of a limit that were refused most in this minute and the one before it.
+pub(super) fn most_refused<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    count: usize,
+) -> Value {
+    let how = shared.keeper.policy().settings.reveal_keys;
+    let query = TopQuery {
+        count,
+        ..TopQuery::default()
+    };
+    keys(shared, rule, &query, how)
+}
+
+/// Returns the number of keys that a limit refused in this hour and the one before it, and of those
+/// that it did not refuse in the one before.
+pub(super) fn refused_in_the_hour<C: Clock>(
+    shared: &ServiceContext<C>,
+    limit: LimitId,
+    now: Time,
+) -> [u64; 2] {
+    let order = (TopOrder::Denied, TopWindow::Hour);
+    let found = shared.watchers.top_keys.top(limit, order, (0, now));
+    found.map_or([0; 2], |found| [found.distinct_denied, found.first_denied])
 }
 
 fn keys<C: Clock>(
@@ -151,6 +183,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         }));
         let [allowed, denied, queued, covered] = shared.metrics.decisions(rule.limit.id);
         about["near"] = json!(shared.metrics.near(rule.limit.id));
+        about["highest_percent"] = json!(shared.history.highest(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
         });
@@ -165,6 +198,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "decision_times": shared.metrics.decision_times().buckets,
         "limits": limits,
         "more": more,
+        "countries": countries::busiest(shared),
         "notes": notes(shared, now),
     })
 }

@@ -15,6 +15,7 @@ use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use super::report;
 use super::write_log::WriteCall;
+use crate::changes;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
@@ -143,7 +144,7 @@ async fn write<C: Clock>(
     let call = WriteCall::new(caller, &request);
     let resets = request.uri().path() == "/v1/reset";
     let answered = match body::read(request, MAX_CHECK_BYTES, &shared.bodies).await {
-        Ok(body) if resets => check::reset(shared, body).await,
+        Ok(body) if resets => changes::by(caller.address, check::reset(shared, body)).await,
         Ok(body) => check::refund(shared, body).await,
         Err(problem) => Err(problem),
     };

@@ -60,6 +60,7 @@ problems! {
     BAD_GATEWAY = "RK0524" 502 "the upstream did not answer";
     GATEWAY_TIMEOUT = "RK0525" 504 "the upstream did not answer in time";
     UPSTREAM_BUSY = "RK0526" 503 "the upstream is busy";
+    TOO_MANY_STREAMS = "RK0527" 503 "no further dashboard can be open";
     NO_OVERRIDES_FILE = "RK0530" 409 "the policy names no file of overrides";
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";

@@ -35,7 +35,7 @@ use ratekeeper_gateway::{
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
 
-use self::body::{ForwardedBody, InFlight, ProxyBody};
+use self::body::{ForwardedBody, ProxyBody};
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
@@ -47,6 +47,7 @@ use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
+use crate::pulse::InFlight;
 use crate::tls::ListenerTls;
 use crate::{Door, StartError};
 

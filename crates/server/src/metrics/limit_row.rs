@@ -3,13 +3,15 @@
 //! ```text
 //!   decision --> mode (enforce, shadow) x effect (allowed, denied, queued, covered) += 1
 //!                allowed with more than 80 % spent: near += 1
+//!                highest share that a key has spent: kept until it is read
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
 use ratekeeper_core::{LimitId, Mode, Permits, Verdict};
-use ratekeeper_policy::{Rule, RuleMode};
+use ratekeeper_policy::{Allowance, Plans, Rule, RuleMode};
 
 use super::{Counter, Tally};
 
@@ -45,10 +47,60 @@ pub(super) struct LimitRow {
     pub(super) has_ban: bool,
     /// Bans that began, by mode.
     pub(super) bans: [Counter; 2],
+    /// Highest share of the limit that a key had spent since the last reading, in percent.
+    highest: AtomicU64,
+    /// Denials of requests without priority while the limit had room for them.
+    pub(super) shed: Counter,
+    /// Denials by the numbers of plans; empty if the limit has no `plans`.
+    pub(super) plans: Vec<PlanDenials>,
+}
+
+/// Denials of the keys with the numbers of a plan. Plans with the limit's own numbers are counted
+/// together, and with them the keys that have no plan.
+#[derive(Debug)]
+pub(super) struct PlanDenials {
+    limit: LimitId,
+    /// Name of the plan, or of several.
+    pub(super) name: Arc<str>,
+    pub(super) denied: Counter,
+}
+
+impl PlanDenials {
+    /// Returns the counters of a rule. One with a day of the month for each key has none: its
+    /// plans have 31 limits each.
+    fn of(rule: &Rule, plans: Option<&Plans>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        if rule.variants.day_attribute().is_some() {
+            return all;
+        }
+        for (name, allowance) in plans.into_iter().flat_map(|plans| rule.plans(plans)) {
+            let limit = match allowance {
+                Allowance::Own => rule.limit.id,
+                Allowance::Variant(index) => match rule.variants.numbers().get(index as usize) {
+                    Some(variant) => variant.limit.id,
+                    None => continue,
+                },
+                Allowance::Unlimited | Allowance::Blocked => continue, // no limit decides
+            };
+            match all.iter_mut().find(|known| known.limit == limit) {
+                Some(known) => known.name = format!("{}, {name}", known.name).into(),
+                None => all.push(Self {
+                    limit,
+                    name: name.into(),
+                    denied: Counter::default(),
+                }),
+            }
+        }
+        all
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.limit == other.limit && self.name == other.name
+    }
 }
 
 impl LimitRow {
-    pub(super) fn new(rule: &Rule) -> Self {
+    pub(super) fn new(rule: &Rule, plans: Option<&Plans>) -> Self {
         Self {
             id: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
@@ -59,16 +111,29 @@ impl LimitRow {
             units: Default::default(),
             near: Counter::default(),
             key_missing: Counter::default(),
+            highest: AtomicU64::new(0),
+            shed: Counter::default(),
+            plans: PlanDenials::of(rule, plans),
         }
     }
 
-    pub(super) fn is_of(&self, rule: &Rule) -> bool {
-        self.mode == rule.mode && self.has_ban == rule.limit.algorithm.bans().is_some()
+    pub(super) fn is_of(&self, rule: &Rule, plans: Option<&Plans>) -> bool {
+        let plans = PlanDenials::of(rule, plans);
+        self.mode == rule.mode
+            && self.has_ban == rule.limit.algorithm.bans().is_some()
+            && self.plans.len() == plans.len()
+            && plans.iter().zip(&self.plans).all(|(a, b)| a.is_same(b))
     }
 
     /// Returns the same counts under a changed rule. A request that is being counted right now may
     /// be lost; decisions themselves are not touched.
-    pub(super) fn under(&self, rule: &Rule) -> Self {
+    pub(super) fn under(&self, rule: &Rule, plans: Option<&Plans>) -> Self {
+        let new = Self::new(rule, plans);
+        for plan in &new.plans {
+            if let Some(known) = self.plans.iter().find(|known| known.is_same(plan)) {
+                plan.denied.add(known.denied.count());
+            }
+        }
         let copy = |counter: &Counter| Counter::at(counter.count());
         let copies = |counters: &[Counter; EFFECTS]| counters.each_ref().map(copy);
         Self {
@@ -77,7 +142,8 @@ impl LimitRow {
             near: copy(&self.near),
             key_missing: copy(&self.key_missing),
             bans: self.bans.each_ref().map(copy),
-            ..Self::new(rule)
+            shed: copy(&self.shed),
+            ..new
         }
     }
 
@@ -92,6 +158,7 @@ impl LimitRow {
             allowed: passed.iter().sum(),
             denied: enforce[Did::Denied as usize].count(),
             other: shadow[Did::Denied as usize].count(),
+            highest: 0,
         }
     }
 
@@ -112,16 +179,53 @@ impl LimitRow {
             Verdict::AllowAfter(_) => Did::Queued,
             _ => Did::Denied,
         };
+        let is_spent = matches!(did, Did::Covered | Did::Denied);
+        if is_spent {
+            self.record_denial(outcome);
+        }
+        self.note_highest(outcome, is_spent);
         let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
         self.decisions[shadow][did as usize].add(1);
         self.units[shadow][did as usize].add(outcome.cost.get());
         if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
             self.bans[shadow].add(1);
-        } else if !matches!(did, Did::Covered | Did::Denied)
-            && near(outcome.quota(), outcome.decision.remaining)
-        {
+        } else if !is_spent && near(outcome.quota(), outcome.decision.remaining) {
             self.near.add(1);
         }
+    }
+
+    fn record_denial(&self, outcome: &Outcome<'_>) {
+        let has_room = outcome.decision.remaining >= outcome.cost;
+        if outcome.headroom > Permits::ZERO && has_room {
+            self.shed.add(1);
+        }
+        // A key that is missing or blocked is denied without a limit.
+        let no_limit = outcome.decision.verdict == Verdict::DenyForever;
+        if outcome.numbers.is_none() && !no_limit {
+            let mut plans = self.plans.iter();
+            if let Some(plan) = plans.find(|plan| plan.limit == outcome.limit.id) {
+                plan.denied.add(1);
+            }
+        }
+    }
+
+    /// Notes the share of the limit that the key has spent, if none was higher.
+    fn note_highest(&self, outcome: &Outcome<'_>, is_spent: bool) {
+        let quota = outcome.quota().get();
+        let spent = (outcome.quota() - outcome.decision.remaining).get() * 100;
+        let highest = self.highest.load(Ordering::Relaxed);
+        // Compared without a division, and written only if it is higher.
+        if highest < 100 && (is_spent || spent >= quota * (highest + 1)) {
+            let percent = spent.checked_div(quota).filter(|_| !is_spent);
+            let percent = percent.map_or(100, |percent| percent.min(100));
+            self.highest.fetch_max(percent, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the highest share that a key had spent since the last reading, in percent.
+    pub(super) fn take_highest(&self) -> u8 {
+        let highest = self.highest.swap(0, Ordering::Relaxed);
+        u8::try_from(highest).unwrap_or(u8::MAX)
     }
 }
 

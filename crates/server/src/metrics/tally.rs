@@ -1,5 +1,7 @@
 //! Tally: the counts of a limit, or of the whole service, that the history records.
 
+use std::sync::Arc;
+
 use ratekeeper_core::LimitId;
 
 use super::{BUCKETS, Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult, WAITS};
@@ -12,16 +14,33 @@ pub(crate) struct Tally {
     /// For a limit, the requests that it would refuse if it were enforced; for the service, the
     /// requests that ended with an error.
     pub(crate) other: u64,
+    /// Highest share of the limit that a key had spent since the last reading, in percent.
+    pub(crate) highest: u8,
 }
 
 impl Metrics {
-    /// Returns the counts of a limit; all zero if it has none.
-    pub(crate) fn tally(&self, limit: LimitId) -> Tally {
+    /// Returns the counts of a limit, all zero if it has none; the highest share begins anew.
+    pub(crate) fn take_tally(&self, limit: LimitId) -> Tally {
         let rows = self.rows.load();
         let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
             return Tally::default();
         };
-        row.tally()
+        Tally {
+            highest: row.take_highest(),
+            ..row.tally()
+        }
+    }
+
+    /// Returns the denials of requests without priority for which a limit had room, and its denials
+    /// by plan.
+    pub(crate) fn denials(&self, limit: LimitId) -> (u64, Vec<(Arc<str>, u64)>) {
+        let rows = self.rows.load();
+        let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
+            return (0, Vec::new());
+        };
+        let plans = row.plans.iter();
+        let plans = plans.map(|plan| (Arc::clone(&plan.name), plan.denied.count()));
+        (row.shed.count(), plans.collect())
     }
 
     /// Returns the counts of all requests.
@@ -34,6 +53,7 @@ impl Metrics {
             allowed: all(RequestResult::Allowed),
             denied: all(RequestResult::Denied),
             other: all(RequestResult::Error),
+            highest: 0,
         }
     }
 

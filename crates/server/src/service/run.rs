@@ -75,6 +75,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
         shared.set_ready(false);
+        shared.streams.end();
         let grace = Nanos::from(capacity.grace);
         shared.hold.close(shared.keeper.clock().now() + grace);
         close.send_replace(true);

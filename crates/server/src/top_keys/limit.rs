@@ -128,7 +128,8 @@ struct DeniedMore {
 /// When the key of a counter was refused.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeniedSpan {
-    /// Time at which the key got the counter.
+    /// Time of the first refusal of the run: in each period since then the key was refused. Later if
+    /// the key lost its counter to others meanwhile.
     first: Time,
     /// Time at which the key may pass again; [`Time::MAX`] for never.
     free_at: Time,
@@ -143,6 +144,8 @@ pub(crate) struct TopKeysFound {
     pub(crate) denied: u64,
     /// Estimate of the number of different keys refused.
     pub(crate) distinct_denied: u64,
+    /// Estimate of the number of those that were not refused in the previous period.
+    pub(crate) first_denied: u64,
     /// Maximum count of a key that is not listed.
     pub(crate) unlisted_at_most: u64,
     pub(crate) keys: Vec<TopKey>,
@@ -154,7 +157,7 @@ pub(crate) struct TopKey {
     pub(crate) key: Vec<u8>,
     pub(crate) requests: Estimate,
     pub(crate) denied: Estimate,
-    /// Time of its first refusal in the window; `None` if it has none.
+    /// Time since which it is refused in each period; `None` if it was not refused in the window.
     pub(crate) denied_since: Option<Time>,
     /// Time at which it may pass again, [`Time::MAX`] for never; `None` if it was not refused.
     pub(crate) free_at: Option<Time>,
@@ -168,6 +171,7 @@ impl TopKeysFound {
             requests: 0,
             denied: 0,
             distinct_denied: 0,
+            first_denied: 0,
             unlisted_at_most: 0,
             keys: Vec::new(),
         }
@@ -196,8 +200,8 @@ impl LimitKeys {
         let mut part = self.parts[part(note.key.hash)].lock();
         part.roll(note.at);
         let [minute, hour] = &mut part.0;
-        let noted = minute.current.note(note, budgets);
-        let is_counted = hour.current.note(note, budgets).is_counted;
+        let noted = minute.note(note, budgets);
+        let is_counted = hour.note(note, budgets).is_counted;
         Noted {
             is_counted: is_counted && noted.is_counted,
             ..noted
@@ -221,12 +225,19 @@ impl LimitKeys {
         let started = window.period(now).saturating_sub(1) * window.width().as_nanos();
         let mut found = TopKeysFound::none(Time::from_nanos(started).max(self.since));
         let mut distinct = [DistinctKeys::new(); PARTS];
-        for (part, distinct) in self.parts.iter().zip(&mut distinct) {
+        let mut before = distinct;
+        for (index, part) in self.parts.iter().enumerate() {
             let mut part = part.lock();
             part.roll(now);
-            part.0[window as usize].read(by, &mut found, distinct);
+            let window = &part.0[window as usize];
+            if let Some(denied) = &window.previous.denied {
+                before[index].merge(&denied.more.distinct);
+            }
+            window.read(by, &mut found, &mut distinct[index]);
         }
         found.distinct_denied = DistinctKeys::estimate(&distinct);
+        let before = DistinctKeys::estimate(&before);
+        found.first_denied = found.distinct_denied.saturating_sub(before);
         let keys = &mut found.keys;
         let rank = |key: &TopKey| match by {
             TopOrder::Denied => (key.denied.count, key.requests.count),
@@ -262,6 +273,10 @@ impl Part {
 }
 
 impl Window {
+    fn note(&mut self, note: Note<'_>, budgets: &Budgets) -> Noted {
+        self.current.note(note, &self.previous, budgets)
+    }
+
     fn read(&self, by: TopOrder, found: &mut TopKeysFound, distinct: &mut DistinctKeys) {
         let periods = [&self.previous, &self.current];
         let mut floor = 0;
@@ -312,7 +327,7 @@ impl Period {
         }
     }
 
-    fn note(&mut self, note: Note<'_>, budgets: &Budgets) -> Noted {
+    fn note(&mut self, note: Note<'_>, previous: &Self, budgets: &Budgets) -> Noted {
         let requests = made(&mut self.requests, || KeySketch::new(&budgets.requests));
         let requests = requests.and_then(|keys| keys.add(note.key));
         let mut noted = Noted {
@@ -323,7 +338,8 @@ impl Period {
             return noted;
         };
         let denied = made(&mut self.denied, || DeniedKeys::new(&budgets.denied));
-        noted.denials = denied.and_then(|denied| denied.add(note.key, (note.at, until)));
+        let run = || previous.denied.as_ref()?.span(note.key);
+        noted.denials = denied.and_then(|denied| denied.add(note.key, (note.at, until), run));
         noted.is_counted &= noted.denials.is_some();
         noted
     }
@@ -349,13 +365,19 @@ impl DeniedKeys {
         })
     }
 
-    /// Counts a refusal; returns the number of those that are surely of the key.
-    fn add(&mut self, key: HashedKey<'_>, (at, free_at): (Time, Time)) -> Option<u64> {
+    /// Counts a refusal; returns the number of those that are surely of the key. `run` returns its
+    /// refusals in the previous period.
+    fn add(
+        &mut self,
+        key: HashedKey<'_>,
+        (at, free_at): (Time, Time),
+        run: impl FnOnce() -> Option<DeniedSpan>,
+    ) -> Option<u64> {
         self.more.distinct.add(key.hash);
         let counted = self.sketch.add(key)?;
         let span = self.more.spans.get_mut(counted.index)?;
         if counted.sure == 1 {
-            span.first = at;
+            span.first = run().map_or(at, |run| run.first);
         }
         span.free_at = free_at;
         Some(counted.sure)

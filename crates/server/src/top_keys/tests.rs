@@ -131,6 +131,42 @@ fn requests_and_refusals_have_orders_of_their_own() {
 }
 
 #[test]
+fn refusals_run_until_a_period_without_one() {
+    let bench = Bench::of("limit = \"1/24h\"\nalgorithm = \"fixed-window\"");
+    bench.ask("k");
+    bench.clock.advance(Nanos::from_secs(30));
+    let since = |window| bench.top(TopOrder::Denied, window).keys[0].denied_since;
+    let first = bench.clock.now();
+    for _ in 0..41 {
+        bench.ask("k");
+        assert_eq!(since(TopWindow::Minute), Some(first));
+        bench.clock.advance(MINUTE);
+    }
+    assert_eq!(since(TopWindow::Minute), Some(first), "of the last minute");
+    bench.clock.advance(MINUTE);
+    bench.ask("k");
+    assert_eq!(since(TopWindow::Minute), Some(bench.clock.now()));
+    assert_eq!(since(TopWindow::Hour), Some(first));
+}
+
+#[test]
+fn keys_refused_before_are_not_refused_for_the_first_time() {
+    let bench = Bench::of("limit = \"1/24h\"\nalgorithm = \"fixed-window\"");
+    let refuse = |keys: std::ops::Range<u32>| {
+        keys.for_each(|key| (0..2).for_each(|_| bench.ask(&key.to_string())));
+        let found = bench.top(TopOrder::Denied, TopWindow::Minute);
+        (found.distinct_denied, found.first_denied)
+    };
+    assert_eq!(refuse(0..3), (3, 3));
+    bench.clock.advance(MINUTE);
+    assert_eq!(refuse(0..3), (3, 0));
+    assert_eq!(refuse(3..5), (5, 2));
+    bench.clock.advance(MINUTE);
+    bench.clock.advance(MINUTE);
+    assert_eq!(refuse(0..1), (1, 1));
+}
+
+#[test]
 fn counts_leave_a_window_after_one_to_two_of_it() {
     let bench = Bench::of("limit = \"1/1h\"");
     (0..3).for_each(|_| bench.ask("k"));

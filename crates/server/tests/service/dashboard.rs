@@ -1,8 +1,13 @@
-//! The dashboard: its files, and the access to its state.
+//! The dashboard: its files, the access to its state, and the stream of states.
+
+use std::io::BufRead as _;
 
 use super::Fixture;
+use super::client::Client;
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::AdminWrites;
+use ratekeeper_server::Event;
+use serde_json::Value;
 
 const POLICY: &str = r#"
 version = 1
@@ -39,6 +44,7 @@ fn the_files_need_no_token_and_the_state_does() {
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert!(!answer.body.contains("open-sesame"));
     }
+    assert_eq!(admin.get("/v1/dashboard/stream").status, 401);
     for path in ["/v1/dashboard", "/v1/history?limit=login"] {
         assert_eq!(admin.get(path).status, 401, "{path}");
         let head = format!("GET {path}\nauthorization: Bearer open-sesame");
@@ -73,8 +79,10 @@ fn a_page_of_another_site_does_not_read_the_state() {
         "sec-fetch-site: cross-site",
         "sec-fetch-site: same-site",
     ] {
-        let answer = admin.ask(&format!("GET /v1/dashboard\n{field}"), b"");
-        assert_eq!(answer.status, 403, "{field}");
+        for path in ["/v1/dashboard", "/v1/dashboard/stream"] {
+            let answer = admin.ask(&format!("GET {path}\n{field}"), b"");
+            assert_eq!(answer.status, 403, "{path} {field}");
+        }
     }
     let own = admin.ask("GET /v1/dashboard\nsec-fetch-site: same-origin", b"");
     assert_eq!(own.status, 200);
@@ -92,14 +100,28 @@ fn resets_and_bans_are_among_the_changes() {
         let head = format!("{method} /v1/bans?limit=login&key=192.0.2.1{span}");
         assert_eq!(admin.ask(&head, b"").status, 200);
     }
+    assert_eq!(admin.post("/v1/reload", "").status, 200);
+    std::fs::write(fixture.path("ratekeeper.toml"), "version = 7").unwrap();
+    assert_eq!(admin.post("/v1/reload", "").status, 422);
     fixture.clock.advance(Nanos::from_secs(1)); // the state is made once a second
     let state = admin.get("/v1/dashboard").json();
+    for change in state["changes"].as_array().unwrap() {
+        let by = change["by"].as_str();
+        assert!(
+            by.is_some_and(|by| by.starts_with("127.0.0.1:")),
+            "{change}"
+        );
+    }
     let texts = state["changes"].as_array().unwrap().iter();
     let texts: Vec<_> = texts
         .map(|change| change["text"].as_str().unwrap())
         .collect();
+    assert!(
+        texts[0].starts_with("policy refused (by request)"),
+        "{texts:?}"
+    );
     assert_eq!(
-        texts[..3],
+        texts[1..],
         [
             "key ip=192.0.2.1 of limit login freed of its ban",
             "key ip=192.0.2.1 of limit login banned",
@@ -173,4 +195,137 @@ fn a_reset_of_a_key_is_a_write() {
     let mut admin = fixture.admin();
     let refused = admin.ask("DELETE /v1/keys/login?key=192.0.2.1", b"");
     assert_eq!(refused.status, 403, "{}", refused.body);
+}
+
+/// Opens a stream; returns its connection behind the head of the answer.
+pub(super) fn stream(fixture: &Fixture, query: &str, fields: &str) -> Client {
+    let mut client = fixture.admin();
+    client.send(&format!("GET /v1/dashboard/stream{query}{fields}"), b"");
+    let answer = client.answer(true);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    client
+}
+
+/// Returns the next state of a stream; `None` at its end.
+pub(super) fn next_state(client: &mut Client) -> Option<Value> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        client.stream.read_line(&mut line).unwrap();
+        if let Some(data) = line.strip_prefix("data: ") {
+            assert!(line.ends_with('\n'), "a state is one line");
+            return Some(serde_json::from_str(data).unwrap());
+        }
+        if line == "0\r\n" || line.is_empty() {
+            return None; // the last chunk
+        }
+    }
+}
+
+#[test]
+fn a_stream_has_a_state_each_second_with_the_chosen_limit() {
+    let fixture = Fixture::with(KEYS, |mut config| {
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    let token = "\nauthorization: Bearer open-sesame";
+    let request = r#"{"request":{"path":"/network","ip":"2001:db8::1"}}"#;
+    for _ in 0..3 {
+        fixture.http().post("/v1/check", request);
+    }
+    let mut pages = [
+        stream(&fixture, "?limit=by-network", token),
+        stream(&fixture, "", token),
+        stream(&fixture, "?limit=gone", token),
+    ];
+    for (page, limit) in pages.iter_mut().zip(["by-network", "by-key", "by-key"]) {
+        for _ in 0..2 {
+            let state = next_state(page).expect("it goes on");
+            assert_eq!(state["state"]["limits"][1]["name"], "by-network");
+            assert_eq!(
+                state["limit"]["name"], limit,
+                "the first, if none has the name"
+            );
+        }
+    }
+    let state = next_state(&mut pages[0]).expect("it goes on");
+    assert_eq!(state["limit"]["top"]["keys"][0]["denied"]["count"], 1);
+    assert_eq!(state["limit"]["bans"], Value::Null, "it has no bans");
+    let mut admin = fixture.admin();
+    for (head, status) in [
+        ("GET /v1/dashboard/stream?limits=a", 400),
+        ("POST /v1/dashboard/stream", 405),
+        ("HEAD /v1/dashboard/stream", 405),
+    ] {
+        let answer = admin.ask(&format!("{head}{token}"), b"");
+        assert_eq!(answer.status, status, "{head}");
+    }
+}
+
+#[test]
+fn streams_leave_connections_for_other_calls() {
+    let fixture = Fixture::new(POLICY);
+    let mut pages: Vec<_> = (0..32).map(|_| stream(&fixture, "", "")).collect();
+    for page in &mut pages {
+        assert!(next_state(page).is_some());
+    }
+    let mut admin = fixture.admin();
+    let refused = admin.get("/v1/dashboard/stream");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.json()["code"], "RK0527");
+    let detail = "32 dashboards are open, and 32 may be at once; close one of them";
+    assert_eq!(refused.json()["detail"], detail);
+    for path in ["/healthz", "/metrics", "/v1/top"] {
+        assert_eq!(fixture.admin().get(path).status, 200, "{path}");
+    }
+    fixture.clock.advance(Nanos::from_secs(1));
+    assert_eq!(admin.get("/v1/dashboard").json()["streams"], 32);
+    drop(pages.pop());
+    let room = || {
+        fixture.clock.advance(Nanos::from_secs(1)); // the state is made once a second
+        let state = fixture.admin().get("/v1/dashboard").json();
+        state["streams"] == 31
+    };
+    let mut looks = (0..100_000).map(|_| room());
+    assert!(
+        looks.any(|is_there| is_there),
+        "a page that leaves makes room"
+    );
+    let mut page = stream(&fixture, "", "");
+    assert!(next_state(&mut page).is_some());
+}
+
+#[test]
+fn a_stop_ends_streams_at_once() {
+    let fixture = Fixture::new(POLICY);
+    let mut page = stream(&fixture, "", "");
+    assert!(next_state(&mut page).is_some());
+    // A request that is half received keeps the service from ending.
+    let mut busy = fixture.http();
+    assert_eq!(busy.post("/v1/check", LOGIN).status, 200);
+    busy.send(
+        "POST /v1/check\ncontent-length: 2\nexpect: 100-continue",
+        b"",
+    );
+    let mut line = String::new();
+    busy.stream.read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+    let mut admin = fixture.admin();
+    assert_eq!(admin.get("/readyz").status, 200);
+    fixture.service.stop();
+    while next_state(&mut page).is_some() {}
+    assert_eq!(admin.get("/readyz").status, 503, "it drains");
+    let refused = admin.get("/v1/dashboard/stream");
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.body.contains("the service is stopping"),
+        "{}",
+        refused.body
+    );
+    drop(busy);
+    fixture.await_event(|event| matches!(event, Event::Stopped).then_some(()));
+    fixture.service.wait();
 }

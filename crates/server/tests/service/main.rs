@@ -19,6 +19,7 @@ mod malformed;
 mod metrics_page;
 mod monitoring;
 mod overrides;
+mod panels;
 mod permits;
 mod promtool;
 mod reload;

@@ -1,11 +1,18 @@
-// The dashboard: asks for the state each second and writes it into the page.
+// The dashboard: receives the state each second and writes it into the page.
+//
+// `EventSource` cannot send the token, so the stream of events is read with `fetch`.
 //
 // Keys, names and reasons are strangers' bytes: they reach the page by `textContent` and
 // `setAttribute` only, and the page's policy (Trusted Types) refuses any other way.
 "use strict";
 
 const SECOND = 1000;
-const KEYS_SHOWN = 20;
+/** Time without a state after which the stream is given up: there is one each second. */
+const SILENCE = 10 * SECOND;
+/** Time to read what has come before the latest state is shown. */
+const DRAIN = 50;
+/** Longest pause between two attempts to open the stream. */
+const MAX_PAUSE = 15 * SECOND;
 /** Refusals of one key in a minute from which it is called an abuser. */
 const ABUSE = 20;
 const TOKEN = "ratekeeper-token";
@@ -24,40 +31,107 @@ class Refused extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
 }
 
-async function call(path, options = {}) {
+/** Asks the service, with the token if there is one; throws its reason if it refuses. */
+async function ask(path, options) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, {
-    ...options, headers, cache: "no-store", signal: AbortSignal.timeout(10 * SECOND),
-  });
+  const answer = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (answer.ok) return answer;
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, body.detail ?? `status ${answer.status}`);
-  return body;
+  throw new Refused(answer.status, body.detail ?? `status ${answer.status}`);
+}
+
+async function call(path, options = {}) {
+  const answer = await ask(path, { ...options, signal: AbortSignal.timeout(10 * SECOND) });
+  return answer.json().catch(() => ({}));
 }
 
 const query = (pairs) => new URLSearchParams(pairs).toString();
 
-// The loop -----------------------------------------------------------------------------------
+// The stream ---------------------------------------------------------------------------------
 
-async function turn() {
-  if (!document.hidden && at("token-form").hidden) await refresh();
-  setTimeout(turn, SECOND);
+/** The stream that is read, its failures since the last state, the next attempt, and the state to be shown. */
+const stream = { open: null, failures: 0, next: 0, latest: null };
+
+/** Opens the stream, in place of the one that is read. A hidden tab has none. */
+function listen() {
+  clearTimeout(stream.next);
+  stream.open?.abort();
+  stream.open = stream.latest = null;
+  if (document.hidden || !at("token-form").hidden) return;
+  stream.open = new AbortController();
+  read(stream.open);
 }
 
-async function refresh() {
+async function read(own) {
+  const silent = () => setTimeout(() => own.abort(), SILENCE);
+  let timer = silent();
   try {
-    view.state = await call("v1/dashboard");
-    at("token-form").hidden = true;
-    at("panels").hidden = false;
-    showState(view.state);
-    if (view.limit) await refreshLimit(view.limit);
-    connection("live", "live");
+    const path = `v1/dashboard/stream${view.limit ? `?${query({ limit: view.limit })}` : ""}`;
+    const { body } = await ask(path, { signal: own.signal });
+    for await (const state of events(body)) {
+      clearTimeout(timer);
+      if (stream.open !== own) return;
+      timer = silent();
+      stream.failures = 0;
+      if (!stream.latest) setTimeout(showLatest, DRAIN, own);
+      stream.latest = state;
+    }
+    throw new Error("the service has ended the stream");
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) askForToken();
-    else if (error instanceof Refused) connection("lost", error.message);
-    else connection("lost", "no answer, trying again");
+    if (stream.open === own) lost(error);
+  } finally {
+    clearTimeout(timer);
   }
 }
+
+/** Shows the latest state. A page that was too slow finds several in its buffers, and skips all but the last. */
+function showLatest(own) {
+  const state = stream.latest;
+  stream.latest = null;
+  if (stream.open === own) show(JSON.parse(state));
+}
+
+/** Yields the data of each event. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      if (part.startsWith("data: ")) yield part.slice("data: ".length);
+    }
+  }
+}
+
+/** Says why there is no stream, and tries again later each time. */
+function lost(error) {
+  stream.open = null;
+  if (error instanceof Refused && error.status === 401) { askForToken(); return; }
+  const pause = Math.min(MAX_PAUSE, SECOND * 2 ** stream.failures);
+  stream.failures += 1;
+  const why = error instanceof Refused ? error.message : "no answer";
+  connection("lost", `${why}; trying again in ${span(pause)}`);
+  stream.next = setTimeout(listen, pause);
+}
+
+function show({ state, limit }) {
+  view.state = state;
+  at("panels").hidden = false;
+  if (limit && limit.name !== view.limit) choose(limit.name);
+  showState(state);
+  if (limit) showLimit(limit);
+  else at("detail").hidden = true;
+  connection("live", "live");
+}
+
+document.addEventListener("visibilitychange", () => {
+  stream.failures = 0;
+  listen();
+});
 
 function connection(kind, words) {
   at("connection").className = kind;
@@ -79,14 +153,15 @@ function askForToken() {
 
 // Panels -------------------------------------------------------------------------------------
 
-/** States of the last minute while this page is open: the service counts from its start. */
+/** States of the last minute while this page is shown: the service counts from its start. */
 const past = [];
 
 function remember(state) {
   const all = (one) => one.times.decision.reduce((count, bucket) => count + bucket[1], 0);
   if (past.length && all(past[past.length - 1]) > all(state)) past.length = 0; // another process
   past.push(state);
-  if (past.length > 61) past.shift();
+  const minuteAgo = Date.parse(state.at) - 61 * SECOND;
+  while (Date.parse(past[0].at) < minuteAgo) past.shift();
 }
 
 /** Returns the time within which a share of the calls of the last minute ended, in words. */
@@ -108,7 +183,7 @@ function moment(seconds) {
 }
 
 /** Returns the rows of the panel of the service: what it has, and nothing that it does not use. */
-function serviceRows({ store, held, memory, reports, signals, limits }) {
+function serviceRows({ store, held, memory, reports, signals, elastic, limits }) {
   const mib = (bytes) => `${number(bytes / 2 ** 20)} MiB`;
   const list = [["Counters in memory", `${number(memory.keys)} keys, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
     + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
@@ -129,6 +204,10 @@ function serviceRows({ store, held, memory, reports, signals, limits }) {
   if (levels.length) {
     const level = ([name, percent]) => `${name} ${percent === null ? "unknown" : `${number(percent)} %`}`;
     list.push(["Signals", levels.map(level).join(", ")]);
+  }
+  for (const { limit, signal, below, open, percent, passed } of elastic) {
+    list.push([`Elastic: ${limit}`, `${open ? `open, ${number(percent / 100)} times its number` : "closed, its own number"}; `
+      + `open while ${signal} is below ${below}; ${number(passed)} passed above its own number`]);
   }
   const told = Object.entries(reports).filter(([, count]) => count);
   if (told.length) list.push(["Reports of results", told.map(([result, count]) => `${number(count)} ${result}`).join(", ")]);
@@ -159,16 +238,18 @@ function showState(state) {
     ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
   text("alerts", number(state.alerts));
   text("alerts-note", state.alerts ? "keys close to a limit" : "");
-  chart(at("minute"), state.seconds, 60, "requests of the last minute");
+  chart(at("minute"), state.seconds, 60, "requests of the last minute", marks(state, 60 * SECOND));
   showLimits(state.limits);
   text("more", state.more ? `${number(state.more)} more limits refuse less, or have no history.` : "");
   rows(at("changes"), state.changes, (row, change) => {
     cell(row, 0, new Date(change.at).toLocaleTimeString());
     cell(row, 1, change.kind);
     cell(row, 2, change.text);
+    cell(row, 3, change.by ?? "");
   });
+  showHurt(state.limits);
+  showCountries(state.countries);
   text("changes-note", state.changes.length ? "" : "None since the start.");
-  if (!view.limit && state.limits.length) choose(state.limits[0].name, false);
 }
 
 /** Rows are kept by name, so that the focus of the keyboard stays where it is. */
@@ -193,23 +274,32 @@ function showLimits(limits) {
 
 function limitRow(name) {
   const row = document.createElement("tr");
-  const labels = [, "mode", "allowed/s", "refused/s", "near/s", , "keys refused"];
-  for (let index = 0; index < 7; index += 1) {
+  const labels = [, "mode", "allowed/s", "refused/s", "near/s", "highest key", , "keys refused"];
+  for (let index = 0; index < 8; index += 1) {
     const place = row.insertCell();
     if (labels[index]) place.dataset.label = labels[index];
-    if (index >= 2 && index <= 4) place.className = "number";
+    if (index >= 2 && index <= 5) place.className = "number";
   }
   const button = document.createElement("button");
   button.className = "link";
   button.textContent = name;
-  button.addEventListener("click", () => choose(name, true));
+  button.addEventListener("click", () => {
+    choose(name);
+    at("detail").scrollIntoView({ block: "start" });
+    listen();
+  });
   row.cells[0].append(button);
-  const trend = document.createElementNS(SVG, "svg");
-  for (const [key, value] of [["class", "trend"], ["role", "img"], ["viewBox", "0 0 120 24"], ["preserveAspectRatio", "none"]]) {
-    trend.setAttribute(key, value);
-  }
-  row.cells[5].append(trend);
+  row.cells[6].append(picture("trend", "0 0 120 24"));
   return row;
+}
+
+/** Returns an empty picture. */
+function picture(kind, box) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [key, value] of [["class", kind], ["role", "img"], ["viewBox", box], ["preserveAspectRatio", "none"]]) {
+    svg.setAttribute(key, value);
+  }
+  return svg;
 }
 
 function fillLimit(row, limit) {
@@ -221,18 +311,23 @@ function fillLimit(row, limit) {
   cell(row, 1, limit.mode + (limit.in_use === undefined ? "" : `, ${number(limit.in_use)} in use`));
   cell(row, 2, number(allowed));
   cell(row, 3, limit.mode === "shadow" ? `${number(shadow)} (would)` : number(denied + shadow));
-  cell(row, 4, number(near(limit)));
+  cell(row, 4, number(rate(limit.name, ({ near }) => near)));
+  cell(row, 5, limit.highest_percent === null ? "-" : `${number(limit.highest_percent)} %`);
   const refused = limit.trend.map(([, one, other]) => [0, one + other]);
-  chart(row.cells[5].firstChild, refused, 12, "refusals of the last minute");
-  cell(row, 6, cause(limit));
+  chart(row.cells[6].firstChild, refused, 12, "refusals of the last minute");
+  cell(row, 7, cause(limit));
 }
 
-/** Returns how many requests a second passed with most of the limit spent, in the last minute. */
-function near({ name, near: last }) {
-  const known = past.filter((state) => state.limits.some((limit) => limit.name === name));
-  if (known.length < 2) return 0;
-  const first = known[0].limits.find((limit) => limit.name === name).near;
-  return Math.max(0, last - first) * SECOND / (Date.parse(view.state.at) - Date.parse(known[0].at) || SECOND);
+/** Returns how much a count of a limit has grown in the last minute. */
+function grown(name, count) {
+  const known = past.map((state) => state.limits.find((limit) => limit.name === name)).filter(Boolean);
+  return known.length < 2 ? 0 : Math.max(0, count(known[known.length - 1]) - count(known[0]));
+}
+
+/** Returns the same a second. */
+function rate(name, count) {
+  const first = past.find((state) => state.limits.some((limit) => limit.name === name));
+  return grown(name, count) * SECOND / (Date.parse(view.state.at) - Date.parse(first?.at) || SECOND);
 }
 
 /** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
@@ -244,13 +339,74 @@ function cause({ denied, distinct_denied: distinct, busiest }) {
   return `${number(distinct)} keys: the number may be too low`;
 }
 
+// Who is hurt, and countries -----------------------------------------------------------------
+
+/** Shows the limits that refuse keys, a plan, or requests without priority. */
+function showHurt(limits) {
+  const all = limits.map((limit) => {
+    const plans = limit.plans.map(([plan], index) => [plan, grown(limit.name, (one) => one.plans[index]?.[1] ?? 0)]);
+    const shed = limit.shed === undefined ? null : grown(limit.name, (one) => one.shed ?? 0);
+    return { ...limit, plans: plans.filter(([, denied]) => denied), shed };
+  });
+  const hurt = all.filter(({ hour, plans, shed }) => hour.keys || plans.length || shed);
+  const byPlan = limits.some((limit) => limit.plans.length);
+  const byPriority = limits.some((limit) => limit.shed !== undefined);
+  const labels = [, "keys refused this hour", "for the first time", "by plan, last minute:", "shed by priority:"];
+  rows(at("hurt"), hurt, (row, { name, hour, plans, shed }) => {
+    cell(row, 0, name);
+    cell(row, 1, number(hour.keys), "number");
+    cell(row, 2, number(hour.first), "number");
+    cell(row, 3, plans.map(([plan, denied]) => `${plan} ${number(denied)}`).join("; "));
+    cell(row, 4, shed ? `${number(shed)} in the last minute` : "");
+    labels.forEach((label, index) => { row.cells[index].dataset.label = label; });
+    row.cells[3].hidden = !byPlan;
+    row.cells[4].hidden = !byPriority;
+  });
+  const heads = at("hurt").tHead.rows[0].cells;
+  heads[3].hidden = !byPlan;
+  heads[4].hidden = !byPriority;
+  text("hurt-note", hurt.length ? "Different keys of this hour and the one before it, estimated; for the first time: not refused in the hour before."
+    : "No key was refused in this hour and the one before it.");
+}
+
+function showCountries(found) {
+  at("countries-panel").hidden = !found;
+  if (!found) return;
+  const { since, countries, scheduled } = found;
+  const most = Math.max(1, ...countries.flatMap(({ hours }) => hours.map(([all]) => all)));
+  rows(at("countries"), countries, (row, { country, hours, scheduled: active }) => {
+    cell(row, 0, country);
+    const place = row.cells[1] ?? row.insertCell();
+    if (!place.firstChild) place.append(picture("heat-row", "0 0 240 28"));
+    const busiest = hours.reduce((best, [all], hour) => (all > hours[best][0] ? hour : best), 0);
+    const clock = (hour) => new Date(Date.parse(since) + hour * 3600 * SECOND).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const bars = [];
+    hours.forEach(([all, refused], hour) => {
+      const x = hour * 10;
+      if (all) bars.push({ x, y: 4, width: 9.5, height: 24, class: "heat", "fill-opacity": 0.15 + 0.85 * all / most });
+      if (refused) bars.push({ x, y: 28 - 24 * refused / all, width: 9.5, height: 24 * refused / all, class: "denied" });
+      if (active[hour]) bars.push({ x, y: 0, width: 10, height: 3, class: "window" });
+    });
+    draw(place.firstChild, bars);
+    const windows = active.filter(Boolean).length;
+    place.firstChild.setAttribute("aria-label", `${country}: ${number(sum(hours, 0))} requests, ${number(sum(hours, 1))} refused, `
+      + `most at ${clock(busiest)}${windows ? `; a scheduled limit applied in ${windows} hours` : ""}`);
+    cell(row, 2, number(sum(hours, 0)), "number");
+    cell(row, 3, number(sum(hours, 1)), "number");
+  });
+  const windows = scheduled.map(({ limit, active }) => `${limit} ${active}`).join("; ");
+  text("countries-note", `${countries.length ? "The last hour is at the right." : "No request yet whose limits depend on its country."}`
+    + `${windows ? ` Scheduled: ${windows}.` : ""}`);
+}
+
 // One limit ----------------------------------------------------------------------------------
 
-function choose(name, scroll) {
+/** Shows another limit, which the stream may not have sent yet. */
+function choose(name) {
   view.limit = name;
   view.found = null;
   view.lookUps += 1; // an answer on its way is about another limit
-  const limit = view.state.limits.find((limit) => limit.name === name);
+  const limit = about(name);
   text("detail-title", `${name}: ${limit.limit}`);
   at("detail").hidden = false;
   at("acts").hidden = at("override").hidden = true;
@@ -267,46 +423,29 @@ function choose(name, scroll) {
     return label;
   }));
   showLimits(view.state.limits);
-  if (scroll) {
-    at("detail").scrollIntoView({ block: "start" });
-    refresh();
-  }
 }
 
-async function refreshLimit(name) {
-  const limit = view.state.limits.find((limit) => limit.name === name);
-  const top = await call(`v1/top?${query({ limit: name, count: KEYS_SHOWN })}`).catch(gone);
-  const day = await call(`v1/history?${query({ limit: name })}`).catch(gone);
-  const listed = limit?.bans && view.state.store.kind === "memory";
-  const bans = listed ? await call(`v1/bans?${query({ limit: name, top: KEYS_SHOWN, reveal: "policy" })}`).catch(gone) : null;
-  if (view.limit !== name) return; // another was chosen meanwhile
-  if (!top || !day) {
-    view.limit = null; // a reload removed it
-    at("detail").hidden = true;
-    return;
-  }
+/** Returns what is known of a limit, little of one that is not among those listed. */
+const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], bans: false };
+
+function showLimit({ name, top, day, day_minutes: minutes, bans }) {
   showKeys(top);
-  showDay(day.minutes);
+  showDay(day, minutes);
+  const limit = about(name);
   if (bans) {
     rows(at("bans"), bans.bans, (row, ban) => {
       keyCell(row, ban.key, bans.reveal_keys === "raw");
       cell(row, 1, span(ban.ends_after_ms), "number");
     });
   }
-  text("bans-note", listed || !limit?.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${limit.name}`);
+  text("bans-note", bans || !limit.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
 }
 
 function bansNote(bans) {
   if (!bans) return "";
   if (!bans.bans.length) return "No key is banned.";
-  const first = bans.bans.length === KEYS_SHOWN ? `The first ${KEYS_SHOWN}, those that end last. ` : "";
+  const first = bans.bans.length === 20 ? "The first 20, those that end last. " : "";
   return first + (bans.reveal_keys === "raw" ? "" : `Keys shown as reveal_keys = "${bans.reveal_keys}": type the plain key to lift a ban.`);
-}
-
-/** Returns null for a limit that is no longer in the policy. */
-function gone(error) {
-  if (error instanceof Refused && error.status === 404) return null;
-  throw error;
 }
 
 function showKeys(top) {
@@ -348,20 +487,15 @@ function fillParts(parts) {
 /** Returns the value of a part, which is written as NAME=VALUE. */
 const value = (part) => part.slice(part.indexOf("=") + 1);
 
-function showDay(minutes) {
-  if (!minutes) {
+function showDay(spans, minutes) {
+  if (!spans) {
     at("day").replaceChildren();
     text("day-note", "This limit has no history: the first 256 limits of the policy have one.");
     return;
   }
-  const spans = [];
-  for (let end = minutes.length; end > 0; end -= 10) {
-    const some = minutes.slice(Math.max(0, end - 10), end);
-    spans.unshift([sum(some, 0), sum(some, 1) + sum(some, 2)]);
-  }
-  chart(at("day"), spans, 145, "requests of the last 24 hours");
+  chart(at("day"), spans, 145, "requests of the last 24 hours", marks(view.state, 145 * 600 * SECOND));
   text("day-note", `${number(sum(spans, 0))} allowed and ${number(sum(spans, 1))} refused in the last `
-    + `${span(minutes.length * 60 * SECOND)}; one bar is 10 minutes.`);
+    + `${span(minutes * 60 * SECOND)}; one bar is 10 minutes.`);
 }
 
 // One key ------------------------------------------------------------------------------------
@@ -385,7 +519,7 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
 
 /** Returns the pairs that name a key in the file of overrides. */
 function overridePairs(limit, parts) {
-  const names = view.state.limits.find(({ name }) => name === limit)?.key ?? [];
+  const names = about(limit).key;
   const key = parts.length === 1 ? parts[0] : parts.map((part, index) => `${names[index]}=${part}`).join(";");
   return [["limit", limit], ["key", key]];
 }
@@ -511,8 +645,14 @@ function cell(row, index, words, kind = "") {
   if (place.textContent !== words || place.firstElementChild) place.textContent = words;
 }
 
-/** Draws bars of allowed and refused requests, the newest at the right; the label has the sums. */
-function chart(svg, cells, places, what) {
+/** Returns where the changes of a time up to now lie in it, from 0 to 1. */
+function marks({ at: now, changes }, length) {
+  const places = changes.map((change) => 1 - (Date.parse(now) - Date.parse(change.at)) / length);
+  return places.filter((place) => place >= 0 && place <= 1);
+}
+
+/** Draws bars of allowed and refused requests, the newest at the right, and lines at changes; the label has the sums. */
+function chart(svg, cells, places, what, changes = []) {
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const highest = Math.max(1, ...cells.map(([allowed, denied]) => allowed + denied));
   const step = width / places;
@@ -520,16 +660,23 @@ function chart(svg, cells, places, what) {
   cells.slice(-places).forEach(([allowed, denied], index, shown) => {
     const x = (places - shown.length + index) * step;
     const [low, high] = [(allowed * height) / highest, (denied * height) / highest];
-    bars.push([x, height - low, low, "allowed"], [x, height - low - high, high, "denied"]);
+    bars.push({ x, y: height - low, width: step * 0.8, height: low, class: "allowed" });
+    bars.push({ x, y: height - low - high, width: step * 0.8, height: high, class: "denied" });
   });
-  const drawn = bars.filter(([, , tall]) => tall > 0);
-  while (svg.childElementCount > drawn.length) svg.lastElementChild.remove();
-  drawn.forEach(([x, y, tall, kind], index) => {
+  for (const place of changes) bars.push({ x: Math.min(width - 1, place * width), y: 0, width: 1, height, class: "mark" });
+  draw(svg, bars.filter((bar) => bar.height > 0));
+  const noted = changes.length ? `, ${changes.length} changes` : "";
+  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused${noted}`);
+}
+
+/** Draws bars in those that are there. */
+function draw(svg, bars) {
+  while (svg.childElementCount > bars.length) svg.lastElementChild.remove();
+  bars.forEach((fields, index) => {
     const bar = svg.children[index] ?? svg.appendChild(document.createElementNS(SVG, "rect"));
-    const fields = { x, y, width: step * 0.8, height: tall, class: kind };
+    bar.removeAttribute("fill-opacity");
     for (const [name, value] of Object.entries(fields)) bar.setAttribute(name, String(value));
   });
-  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused`);
 }
 
 /** Returns a length of time in words, of one unit. */
@@ -546,7 +693,8 @@ at("token-form").addEventListener("submit", (event) => {
   sessionStorage.setItem(TOKEN, at("token").value);
   at("token").value = "";
   text("token-error", "");
-  refresh();
+  at("token-form").hidden = true;
+  listen();
 });
 at("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(); });
 at("whatif").addEventListener("submit", (event) => { event.preventDefault(); whatIf(); });
@@ -558,4 +706,4 @@ at("override-remove").addEventListener("click", () => act("Remove the override o
 at("reset").addEventListener("click", () => act("Reset the key", reset));
 at("ban").addEventListener("click", () => act("Ban the key for 1 h", ban));
 at("lift").addEventListener("click", () => act("Lift the ban of the key", lift));
-turn();
+listen();

@@ -15,7 +15,7 @@ use ratekeeper_gateway::{DownloadBody, DownloadError};
 
 use crate::body_budget::HeldBytes;
 use crate::metrics::Process;
-use crate::pulse::{HeldBack, Pulse};
+use crate::pulse::{HeldBack, InFlight};
 
 /// The body of a response: our own, or the upstream's.
 #[derive(Debug)]
@@ -34,23 +34,6 @@ pub(crate) struct ForwardedBody {
     process: Arc<Process>,
     /// Set while the upstream is waited for, so that a client that leaves is noticed.
     waits: Option<HeldBack>,
-}
-
-/// A request in flight, to the end of its response.
-#[derive(Debug)]
-pub(crate) struct InFlight(Arc<Pulse>);
-
-impl InFlight {
-    pub(crate) fn begin(pulse: &Arc<Pulse>) -> Self {
-        pulse.begin();
-        Self(Arc::clone(pulse))
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.end();
-    }
 }
 
 impl ForwardedBody {
@@ -101,7 +84,7 @@ impl ForwardedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if self.waits.is_none() {
-                self.waits = Some(self.in_flight.0.hold_back());
+                self.waits = Some(self.in_flight.hold_back());
             }
             return Poll::Pending;
         };

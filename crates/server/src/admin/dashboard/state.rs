@@ -1,0 +1,231 @@
+//! State: the numbers of the service that the dashboard shows, the same for all viewers.
+
+use std::collections::BTreeMap;
+
+use ratekeeper::Clock;
+use ratekeeper_policy::{Policy, Role, Rule, WallTime};
+use ratekeeper_store::BreakerState;
+use serde_json::{Value, json};
+
+use crate::admin::{countries, top};
+use crate::alerts::message::rfc3339;
+use crate::context::ServiceContext;
+use crate::doors::answer::{key_parts, mode};
+use crate::history::{Cell, MAX_LIMITS};
+use crate::metrics::DurationsSnapshot;
+
+/// Maximum number of limits in the state: those with a history that refuse most.
+const MAX_SHOWN: usize = 100;
+/// Maximum number of servers of a store that are named.
+const MAX_DOWN: usize = 8;
+/// Seconds of one cell of the trend of a limit.
+const TREND_STEP: usize = 5;
+
+pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let now = shared.keeper.clock().now();
+    let policy = shared.keeper.policy();
+    let changes = shared.changes.latest();
+    let changes = changes.iter().map(|change| {
+        json!({
+            "at": rfc3339(change.unix_millis),
+            "kind": change.kind.name(),
+            "text": &*change.text,
+            "by": change.by.map(|by| by.to_string()),
+        })
+    });
+    let changes: Vec<Value> = changes.collect();
+    let limits = limits(shared, &policy);
+    let alerts = shared.alerts.counts();
+    json!({
+        "at": rfc3339(shared.unix_millis(now)),
+        "ready": shared.ready(),
+        "version": policy.version,
+        "sha": &*policy.sha,
+        "applied_at": rfc3339(shared.metrics.applied_at_seconds() * 1_000),
+        "reveal_keys": policy.settings.reveal_keys.word(),
+        "seconds": shared.history.total_seconds(),
+        "store": store(shared),
+        "held": shared.hold.standing().now,
+        "streams": shared.streams.count(),
+        "times": times(shared),
+        "memory": memory(shared),
+        "signals": signals(shared, &policy),
+        "elastic": elastic(shared, &policy),
+        "countries": countries::busiest(shared),
+        "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
+        "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
+        "more": policy.rules.len() - limits.len(),
+        "limits": limits,
+        "changes": changes,
+    })
+}
+
+/// Returns the limits with most refusals in the last minute, in the order of the policy.
+fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
+    let rules = policy.rules.iter().take(MAX_LIMITS);
+    let mut all: Vec<(usize, &Rule, Vec<Cell>)> = rules
+        .enumerate()
+        .filter_map(|(index, rule)| Some((index, rule, shared.history.seconds(rule.limit.id)?)))
+        .collect();
+    all.sort_by_key(|(_, _, seconds)| {
+        let refused = seconds.iter().map(|[_, denied, shadow]| denied + shadow);
+        std::cmp::Reverse(refused.map(u64::from).sum::<u64>())
+    });
+    all.truncate(MAX_SHOWN);
+    all.sort_by_key(|(index, ..)| *index);
+    all.iter()
+        .map(|(_, rule, seconds)| about(shared, rule, seconds))
+        .collect()
+}
+
+fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) -> Value {
+    let now = shared.keeper.clock().now();
+    let found = top::most_denied(shared, rule.limit.id, now);
+    let busiest = found.as_ref().and_then(|found| found.keys.first());
+    let mut about = json!({
+        "name": &*rule.limit.name,
+        "mode": mode(rule.mode),
+        "limit": rule.text,
+        "key": key_parts(rule).map(ToString::to_string).collect::<Vec<_>>(),
+        "bans": rule.limit.algorithm.bans().is_some(),
+        "trend": trend(seconds),
+        "near": shared.metrics.near(rule.limit.id),
+        "highest_percent": shared.history.highest(rule.limit.id),
+        "denied": found.as_ref().map_or(0, |found| found.denied),
+        "distinct_denied": found.as_ref().map_or(0, |found| found.distinct_denied),
+        "busiest": busiest.map_or(0, |key| key.denied.count),
+    });
+    let [keys, first] = top::refused_in_the_hour(shared, rule.limit.id, now);
+    about["hour"] = json!({ "keys": keys, "first": first });
+    let (shed, plans) = shared.metrics.denials(rule.limit.id);
+    about["plans"] = plans
+        .iter()
+        .map(|(name, denied)| json!([&**name, denied]))
+        .collect();
+    if rule.priority.is_some() {
+        about["shed"] = json!(shed);
+    }
+    let store = shared.keeper.store();
+    if store.shared().is_none() && rule.limit.algorithm.concurrency().is_some() {
+        let loans = store.local().loans(&rule.limit, now);
+        about["in_use"] = json!(loans.in_use);
+        about["expired"] = json!(loans.lapsed);
+    }
+    about
+}
+
+/// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and the
+/// count.
+fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let store = shared.keeper.store().shared();
+    let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
+    json!({
+        "decision": shared.metrics.decision_times().buckets,
+        "queue": shared.metrics.queue_waits().buckets,
+        "store": store,
+    })
+}
+
+/// Returns the levels of the signals of elastic limits, in percent; `null` if none is known.
+fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
+    let now = shared.keeper.clock().now();
+    let now = WallTime::new(shared.keeper.wall_origin(), now);
+    let levels = policy.signals().map(|signal| {
+        let percent = signal.level(now).map(|ppm| f64::from(ppm) / 10_000.0);
+        (signal.name().to_owned(), json!(percent))
+    });
+    levels.collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Returns the elastic limits: how much of their own number they allow now, and the requests that
+/// passed above it.
+fn elastic<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
+    let now = shared.keeper.clock().now();
+    let wall = WallTime::new(shared.keeper.wall_origin(), now);
+    let rules = || policy.rules.iter().take(MAX_LIMITS);
+    let elastic = rules().filter_map(|rule| {
+        let Role::Elastic(gate) = &rule.role else {
+            return None;
+        };
+        let (name, _) = rule.limit.name.split_once('+')?;
+        let own = rules().find(|own| *own.limit.name == *name)?.quota.get();
+        let most = own + rule.quota.get();
+        let open = gate.is_open(wall);
+        let factor = if open { percent_of(most, own) } else { 100 };
+        let [allowed, ..] = shared.metrics.decisions(rule.limit.id);
+        Some(json!({
+            "limit": name,
+            "signal": gate.signal().name(),
+            "below": gate.below(),
+            "open": open,
+            "percent": factor,
+            "passed": allowed,
+        }))
+    });
+    elastic.collect()
+}
+
+/// Returns a part in percent of a whole, rounded down.
+fn percent_of(part: u64, whole: u64) -> u64 {
+    (part * 100).checked_div(whole).unwrap_or_default()
+}
+
+fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let usage = shared.keeper.store().local().usage();
+    json!({
+        "bytes": usage.bytes,
+        "budget_bytes": usage.budget_bytes,
+        "keys": usage.limits.iter().map(|limit| limit.keys).sum::<usize>(),
+        "evicted": usage.limits.iter().map(|limit| limit.evicted.budget).sum::<u64>(),
+    })
+}
+
+/// Returns the sums of spans of five seconds, the newest last.
+fn trend(seconds: &[Cell]) -> Vec<[u64; 3]> {
+    let spans = seconds.rchunks(TREND_STEP).map(|span| {
+        let sum = |index: usize| span.iter().map(|cell| u64::from(cell[index])).sum();
+        std::array::from_fn(sum)
+    });
+    let mut spans: Vec<[u64; 3]> = spans.collect();
+    spans.reverse();
+    spans
+}
+
+/// Returns the kind and the state of the store.
+pub(in crate::admin) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
+    let any = shared.keeper.store();
+    let Some(remote) = any.shared() else {
+        return json!({ "kind": "memory", "state": "up" });
+    };
+    let health = remote.health();
+    let state = match health.state {
+        BreakerState::Closed => "up",
+        BreakerState::HalfOpen => "probing",
+        BreakerState::Open { .. } => "down",
+    };
+    let servers = remote.main().server_health();
+    let down = servers.iter().filter(|server| server.trouble.is_some());
+    let down: Vec<&str> = down.map(|server| &*server.address).take(MAX_DOWN).collect();
+    let offset = shared.metrics.clock_offset.load();
+    json!({
+        "kind": "redis",
+        "state": state,
+        "servers_down": down,
+        "clock_offset_ms": offset.map(|nanos| nanos / 1_000_000),
+        "answered": health.answered,
+        "failed": health.failed,
+        "fallback": health.fallback.local + health.fallback.allow + health.fallback.deny,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trend_has_whole_spans_at_its_end() {
+        let seconds = [[1, 0, 2]; 7];
+        assert_eq!(trend(&seconds), [[2, 0, 4], [5, 0, 10]]);
+        assert_eq!(trend(&[]), Vec::<[u64; 3]>::new());
+    }
+}

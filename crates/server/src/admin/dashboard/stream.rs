@@ -1,0 +1,315 @@
+//! Stream: server-sent events with the state of each second, for open pages.
+//!
+//! ```text
+//!                             +--> [one state] --> body of a response --> page
+//!   second --> state, made once
+//!                             +--> [full: the state is dropped] --> slow page
+//! ```
+//!
+//! * A reader that is slow loses states: one waits for it, and one is in the buffer of its
+//!   connection. A reader that takes no byte is closed as any other connection
+//!   ([`crate::pulse`]).
+//! * There are at most [`MAX_STREAMS`], and never more than half of the connections of the admin
+//!   listener, so that other calls find room beside them.
+//! * They end when the service stops, before requests in flight are awaited.
+//!
+//! Source: WHATWG, "HTML", section 9.2, "Server-sent events".
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header};
+use hyper::body::{Body, Frame, Incoming};
+use parking_lot::Mutex;
+use ratekeeper::Clock;
+use ratekeeper_policy::Rule;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::last_state;
+use crate::admin::keys::{parameters, unknown};
+use crate::admin::{bans, top};
+use crate::context::ServiceContext;
+use crate::doors::problem::{Problem, TOO_MANY_STREAMS};
+use crate::history::Cell;
+use crate::listener::Caller;
+use crate::pulse::{HeldBack, InFlight};
+
+/// Maximum number of streams.
+const MAX_STREAMS: usize = 32;
+/// Time between two states.
+const SECOND: Duration = Duration::from_secs(1);
+/// Maximum number of keys of a limit, and of its bans.
+const MAX_KEYS: usize = 20;
+/// Minutes of one cell of the day of a limit.
+const DAY_STEP: usize = 10;
+
+/// The open streams.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    most: usize,
+    /// `None` once the service stops.
+    viewers: Mutex<Option<Vec<Viewer>>>,
+}
+
+#[derive(Debug)]
+struct Viewer {
+    /// Name of the limit that it shows; `None` for the first.
+    limit: Option<Arc<str>>,
+    states: mpsc::Sender<Bytes>,
+}
+
+impl Streams {
+    /// Allows streams beside the other calls of that many connections.
+    pub(crate) fn beside(connections: u32) -> Self {
+        let half = usize::try_from(connections / 2).unwrap_or(MAX_STREAMS);
+        Self {
+            most: half.clamp(1, MAX_STREAMS),
+            viewers: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// Ends all streams, for good.
+    pub(crate) fn end(&self) {
+        *self.viewers.lock() = None;
+    }
+
+    /// Returns the number of streams.
+    pub(super) fn count(&self) -> usize {
+        let viewers = self.viewers.lock();
+        let each = viewers.iter().flatten();
+        each.filter(|viewer| !viewer.states.is_closed()).count()
+    }
+
+    /// Adds a stream, which begins with a state.
+    fn add(&self, limit: Option<Arc<str>>, first: Bytes) -> Result<mpsc::Receiver<Bytes>, Problem> {
+        let mut viewers = self.viewers.lock();
+        let Some(viewers) = viewers.as_mut() else {
+            let detail = "the service is stopping; call the one that takes its place";
+            return Err(Problem::new(TOO_MANY_STREAMS, detail));
+        };
+        viewers.retain(|viewer| !viewer.states.is_closed());
+        let (open, most) = (viewers.len(), self.most);
+        if open >= most {
+            let detail =
+                format!("{open} dashboards are open, and {most} may be at once; close one of them");
+            return Err(Problem::new(TOO_MANY_STREAMS, detail));
+        }
+        let (states, reader) = mpsc::channel(1);
+        let _ = states.try_send(first); // it has room for one
+        viewers.push(Viewer { limit, states });
+        Ok(reader)
+    }
+
+    /// Sends each viewer the state that `make` returns for its limit.
+    fn send(&self, make: impl Fn(Option<&str>) -> Bytes) {
+        let limits = match self.viewers.lock().as_mut() {
+            None => return,
+            Some(viewers) => {
+                viewers.retain(|viewer| !viewer.states.is_closed());
+                let limits = viewers.iter().map(|viewer| viewer.limit.clone());
+                let mut limits: Vec<_> = limits.collect();
+                limits.sort();
+                limits.dedup();
+                limits
+            }
+        };
+        for limit in limits {
+            let state = make(limit.as_deref());
+            let viewers = self.viewers.lock();
+            let each = viewers.iter().flatten();
+            for viewer in each.filter(|viewer| viewer.limit == limit) {
+                let _ = viewer.states.try_send(state.clone()); // full: a slow reader loses it
+            }
+        }
+    }
+}
+
+/// The body of a stream.
+#[derive(Debug)]
+pub(crate) struct StateStream {
+    states: mpsc::Receiver<Bytes>,
+    in_flight: InFlight,
+    /// Set while there is nothing to send, so that a page that leaves is noticed.
+    waits: Option<HeldBack>,
+}
+
+impl Body for StateStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let Poll::Ready(state) = this.states.poll_recv(context) else {
+            if this.waits.is_none() {
+                this.waits = Some(this.in_flight.hold_back());
+            }
+            return Poll::Pending;
+        };
+        this.waits = None;
+        Poll::Ready(state.map(|state| Ok(Frame::data(state))))
+    }
+}
+
+/// `GET /v1/dashboard/stream?limit=NAME`: the state each second, with the keys and the day of one
+/// limit; of the first one, if none has that name.
+pub(in crate::admin) async fn open<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    caller: Caller<'_>,
+    request: &Request<Incoming>,
+) -> Result<Response<StateStream>, Problem> {
+    if request.method() != Method::GET {
+        return Err(Problem::wrong_method("GET"));
+    }
+    let mut limit: Option<Arc<str>> = None;
+    for (parameter, value) in parameters(request.uri().query().unwrap_or_default())? {
+        match parameter {
+            "limit" => limit = Some(value.into()),
+            other => return Err(unknown(other, "`limit`")),
+        }
+    }
+    let (context, shown) = (Arc::clone(shared), limit.clone());
+    // On a thread of its own, so that no decision waits while the state is made.
+    let first = tokio::task::spawn_blocking(move || event(&context, shown.as_deref())).await;
+    let states = shared.streams.add(limit, first.unwrap_or_default())?;
+    let mut response = Response::new(StateStream {
+        states,
+        in_flight: InFlight::begin(caller.pulse),
+        waits: None,
+    });
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    // nginx would keep states back until its buffer is full.
+    let unbuffered = HeaderValue::from_static("no");
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", unbuffered);
+    Ok(response)
+}
+
+/// Sends the state of each second to the open streams, until the service ends.
+pub(crate) async fn publish<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(SECOND);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        if shared.streams.count() == 0 {
+            continue;
+        }
+        let context = Arc::clone(&shared);
+        let send = move || context.streams.send(|limit| event(&context, limit));
+        let _ = tokio::task::spawn_blocking(send).await; // a panic there has been printed
+    }
+}
+
+/// Returns the event of this second: the state, and the details of a limit.
+fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
+    let policy = shared.keeper.policy();
+    let named = |rule: &&Rule| Some(&*rule.limit.name) == limit;
+    let rule = policy.rules.iter().find(named);
+    let rule = rule.or_else(|| policy.rules.first());
+    let details = rule.map_or(Value::Null, |rule| details(shared, rule));
+    let mut event = b"data: {\"state\":".to_vec();
+    event.extend_from_slice(&last_state(shared)); // on one line, as all JSON of this process
+    event.extend_from_slice(format!(",\"limit\":{details}}}\n\n").as_bytes());
+    event.into()
+}
+
+/// Returns the numbers of one limit: the most refused keys, the last day, and the banned keys.
+fn details<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> Value {
+    let minutes = shared.history.minutes(rule.limit.id);
+    json!({
+        "name": &*rule.limit.name,
+        "top": top::most_refused(shared, rule, MAX_KEYS),
+        "day": minutes.as_deref().map(day),
+        "day_minutes": minutes.as_ref().map(Vec::len),
+        "bans": bans::of_memory(shared, rule, MAX_KEYS),
+    })
+}
+
+/// Returns the sums of spans of ten minutes, the newest last: allowed and refused.
+fn day(minutes: &[Cell]) -> Vec<[u64; 2]> {
+    let spans = minutes.rchunks(DAY_STEP).map(|span| {
+        let sum = |index: usize| -> u64 { span.iter().map(|cell| u64::from(cell[index])).sum() };
+        [sum(0), sum(1) + sum(2)]
+    });
+    let mut spans: Vec<_> = spans.collect();
+    spans.reverse();
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> Bytes {
+        Bytes::from_static(b"state")
+    }
+
+    #[test]
+    fn streams_are_bounded_and_one_that_ends_makes_room() {
+        for (connections, most) in [(0, 1), (1, 1), (10, 5), (96, 32), (u32::MAX, 32)] {
+            let streams = Streams::beside(connections);
+            let mut open: Vec<_> = (0..most)
+                .map(|_| streams.add(None, state()).unwrap())
+                .collect();
+            assert_eq!(streams.count(), most);
+            let refused = streams.add(None, state()).unwrap_err();
+            assert_eq!(refused.kind, TOO_MANY_STREAMS);
+            drop(open.pop());
+            assert_eq!(streams.count(), most - 1);
+            assert!(streams.add(None, state()).is_ok(), "{connections}");
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_loses_states_and_a_limit_is_made_once_for_its_viewers() {
+        let streams = Streams::beside(10);
+        let mut slow = streams.add(Some("api".into()), state()).unwrap();
+        let mut quick = streams.add(Some("api".into()), state()).unwrap();
+        assert_eq!(quick.try_recv(), Ok(state()));
+        let made = std::cell::Cell::new(0);
+        for second in 1..=3 {
+            streams.send(|limit| {
+                assert_eq!(limit, Some("api"));
+                made.set(made.get() + 1);
+                Bytes::from(second.to_string())
+            });
+            assert_eq!(quick.try_recv(), Ok(Bytes::from(second.to_string())));
+        }
+        assert_eq!(made.get(), 3, "once a second");
+        assert_eq!(slow.try_recv(), Ok(state()));
+        assert!(slow.try_recv().is_err(), "the others are dropped");
+    }
+
+    #[test]
+    fn the_end_of_the_service_ends_streams_and_allows_no_others() {
+        let streams = Streams::beside(10);
+        let mut reader = streams.add(None, state()).unwrap();
+        streams.end();
+        assert_eq!(reader.blocking_recv(), Some(state()));
+        assert_eq!(reader.blocking_recv(), None);
+        let refused = streams.add(None, state()).unwrap_err();
+        assert!(refused.detail.contains("stopping"), "{refused}");
+    }
+
+    #[test]
+    fn a_day_is_in_spans_of_ten_minutes() {
+        let minutes = [[1, 2, 3]; 25];
+        assert_eq!(day(&minutes), [[5, 25], [10, 50], [10, 50]]);
+    }
+}
