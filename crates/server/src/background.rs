@@ -12,7 +12,9 @@ use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, state, store, tls, wall_clock, watching};
+use crate::{
+    alerts, history, machine_load, memory, missing_keys, state, store, tls, wall_clock, watching,
+};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -47,6 +49,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "history", move || {
         history::record(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "missing keys", move || {
+        missing_keys::watch(Arc::clone(&kept))
     });
     let kept = again();
     keep(shared, "state", move || {
