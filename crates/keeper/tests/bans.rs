@@ -81,6 +81,21 @@ fn the_third_refusal_bans_and_each_further_ban_is_longer() {
     }
 }
 
+/// Two refusals are forgotten a day after them; a ban is forgotten a day after its end.
+#[test]
+fn refusals_count_within_their_span() {
+    let keeper = keeper(LOGIN);
+    let day = Nanos::from_secs(24 * 3_600);
+    for _ in 0..4 {
+        ask(&keeper);
+    }
+    wait(&keeper, day);
+    assert_eq!(until_banned(&keeper), 5, "two pass, and three new refusals");
+    wait(&keeper, HOUR + day);
+    assert_eq!(until_banned(&keeper), 5);
+    assert_eq!(ask(&keeper).retry_after(), Some(HOUR), "it is the first");
+}
+
 #[test]
 fn a_refusal_names_the_ban() {
     let keeper = keeper(LOGIN);

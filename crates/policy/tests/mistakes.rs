@@ -36,5 +36,5 @@ fn every_mistake_is_found_at_its_place_with_an_edit() {
         }
         count += 1;
     }
-    assert_eq!(count, 96);
+    assert_eq!(count, 98);
 }

@@ -13,7 +13,8 @@ use crate::context::ServiceContext;
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
 use crate::{
-    admin, alerts, history, machine_load, memory, state, store, tls, wall_clock, watching,
+    admin, alerts, history, machine_load, memory, missing_keys, state, store, tls, wall_clock,
+    watching,
 };
 
 /// How often the store takes a step in forgetting idle keys.
@@ -53,6 +54,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "dashboard", move || {
         admin::publish(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "missing keys", move || {
+        missing_keys::watch(Arc::clone(&kept))
     });
     let kept = again();
     keep(shared, "state", move || {

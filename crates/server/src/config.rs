@@ -303,7 +303,8 @@ pub enum StartError {
     },
     /// The admin door would be open to the network without a token.
     #[error(
-        "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or listen on 127.0.0.1"
+        "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or write admin = \"127.0.0.1:{port}\" in [listen]",
+        port = .0.port()
     )]
     AdminExposed(SocketAddr),
     /// The certificates of the gRPC door cannot be used.

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
-use ratekeeper_core::Origin;
+use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
@@ -67,8 +67,8 @@ pub(crate) struct ServiceContext<C> {
     stuck: AtomicBool,
     /// Number of tasks that panicked and are not running again yet.
     down: AtomicU32,
-    /// Version of the policy under which an untrusted proxy was reported.
-    untrusted_reported: AtomicU32,
+    /// The hour in which an untrusted proxy was reported, as [`NoticeHour::word`].
+    untrusted_reported: AtomicU64,
 }
 
 impl<C: Clock> ServiceContext<C> {
@@ -120,7 +120,7 @@ impl<C: Clock> ServiceContext<C> {
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             down: AtomicU32::new(0),
-            untrusted_reported: AtomicU32::new(0),
+            untrusted_reported: AtomicU64::new(0),
         }
     }
 
@@ -213,11 +213,34 @@ impl<C: Clock> ServiceContext<C> {
         self.ready.subscribe()
     }
 
-    /// Returns true if this is the first report of an untrusted proxy under that policy.
+    /// Returns true if this is the first report of an untrusted proxy in this hour of that policy.
     pub(crate) fn first_untrusted(&self, version: u32) -> bool {
+        let hour = NoticeHour::new(version, self.keeper.clock().now()).word();
         let reported = &self.untrusted_reported;
-        reported.load(Ordering::Relaxed) != version
-            && reported.swap(version, Ordering::Relaxed) != version
+        reported.load(Ordering::Relaxed) != hour && reported.swap(hour, Ordering::Relaxed) != hour
+    }
+}
+
+/// An hour of the service under one policy, in which a notice is given once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct NoticeHour {
+    /// Version of the policy.
+    version: u32,
+    /// Since the start, from 1; 0 is none.
+    hour: u32,
+}
+
+impl NoticeHour {
+    pub(crate) fn new(version: u32, now: Time) -> Self {
+        let hour = now.as_nanos() / (3_600 * NANOS) + 1;
+        Self {
+            version,
+            hour: u32::try_from(hour).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.version) << 32 | u64::from(self.hour)
     }
 }
 

@@ -15,6 +15,7 @@ mod cluster;
 pub(crate) mod conformance;
 pub(crate) mod geo;
 mod measure;
+pub(crate) mod notices;
 mod reach;
 mod settings;
 mod version;
@@ -23,9 +24,11 @@ pub(crate) use measure::forget;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::time::Duration;
 
 use ratekeeper_core::{Nanos, UnixMicros};
+use ratekeeper_server::writable_by_all;
 use ratekeeper_store::{RedisServer, RedisStore, ServerInfo, StoreError};
 use serde_json::{Map, Value, json};
 
@@ -184,6 +187,13 @@ pub(crate) struct Expected {
     pub(crate) cluster: bool,
     /// Maximum time of a decision.
     pub(crate) deadline: Nanos,
+}
+
+/// Returns a finding for a policy that every user of the machine may write.
+pub(crate) fn open_policy(path: &Path) -> Option<Finding> {
+    let text = writable_by_all(path)?;
+    let hint = format!("chmod o-w {}", path.display());
+    Some(Finding::new("policy", Judgement::warning(text, hint)))
 }
 
 /// Returns a prefix that no policy has.

@@ -28,6 +28,9 @@ pub(crate) struct Doctor {
     policy: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
+    /// URL of the admin listener of the running service, to show its notices of the last hour
+    #[arg(long, value_name = "URL", conflicts_with = "conformance")]
+    server: Option<String>,
     /// Instead, run the conformance table, which every store must pass, on this server, under
     /// a separate prefix; its keys are removed
     #[arg(long, value_name = "URL", conflicts_with_all = ["policy", "deny_warnings"])]
@@ -45,6 +48,7 @@ Examples:
   ratekeeper doctor
   ratekeeper doctor edge.toml --deny-warnings
   ratekeeper doctor --store redis://127.0.0.1:6379
+  ratekeeper doctor --server http://127.0.0.1:9090
   ratekeeper doctor --store redis://10.0.0.1:6379,10.0.0.2:6379 --json
   ratekeeper doctor --store redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster
   ratekeeper doctor --conformance redis://127.0.0.1:6379
@@ -52,8 +56,8 @@ Examples:
 Write a password into [store.redis], or into RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT,
 because everybody on the machine can read a command line.
 
-Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, or a policy
-that cannot be read.";
+Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, a policy that
+cannot be read, or no service at --server.";
 
 /// Deadline of a call in a story: long, because a slow answer is not a difference.
 const STORY_DEADLINE: Duration = Duration::from_secs(5);
@@ -65,6 +69,9 @@ impl Doctor {
         }
         let chosen = self.store.choice()?;
         let (settings, mut findings) = self.settings(chosen.as_ref(), output)?;
+        if let Some(server) = &self.server {
+            findings.extend(doctor::notices::ask(server)?);
+        }
         let Some(settings) = settings else {
             return self.in_memory(&findings, output);
         };
@@ -90,14 +97,14 @@ impl Doctor {
     }
 
     /// Returns the store to check, `None` if the counters are in memory, and the findings for the
-    /// databases of the policy.
+    /// policy file and its databases.
     fn settings(
         &self,
         chosen: Option<&StoreChoice>,
         output: &mut Output,
     ) -> Result<(Option<StoreSettings>, Vec<Finding>), Failure> {
         let named = self.policy.is_some() || Path::new(source::DEFAULT_FILE).exists();
-        if chosen.is_some() && !named {
+        if (chosen.is_some() || self.server.is_some()) && !named {
             return Ok((StoreSettings::of(None, chosen), Vec::new()));
         }
         let path = source::path_or_default(self.policy.clone())?;
@@ -107,10 +114,9 @@ impl Doctor {
         let settings = settings.map(|settings| settings.at_home(home));
         let clock = SystemClock::new();
         let unix_seconds = clock.origin().unix_nanos(clock.now()) / 1_000_000_000;
-        Ok((
-            settings,
-            doctor::geo::ages(policy.geo.as_ref(), unix_seconds),
-        ))
+        let mut findings = doctor::geo::ages(policy.geo.as_ref(), unix_seconds);
+        findings.extend(doctor::open_policy(&path));
+        Ok((settings, findings))
     }
 
     fn in_memory(&self, findings: &[Finding], output: &mut Output) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
-use ratekeeper_server::explain_problem;
+use ratekeeper_server::{explain_notice, explain_problem};
 
 use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
@@ -81,7 +81,7 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
     let code = code.to_ascii_uppercase();
     if let Some(page) = config::explain(&code) {
         output.line(page.trim_end())?;
-    } else if let Some(page) = explain_problem(&code) {
+    } else if let Some(page) = explain_problem(&code).or_else(|| explain_notice(&code)) {
         output.line(format!("# {page}"))?;
     } else {
         let failure = Failure::new(format!("there is no code `{code}`"));

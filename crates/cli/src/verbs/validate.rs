@@ -229,7 +229,8 @@ fn needs_a_token(admin: Option<&str>) -> Option<String> {
     is_open.then(|| {
         format!(
             "other machines can reach admin = \"{address}\": `ratekeeper run` refuses it unless \
-             RATEKEEPER_ADMIN_TOKEN is set"
+             RATEKEEPER_ADMIN_TOKEN is set; write admin = \"127.0.0.1:{}\" for this machine alone",
+            address.port()
         )
     })
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::harness::clock;
 use crate::harness::ports::free_port;
 use crate::harness::redis::{Make, Redis, cluster, cluster_of};
-use crate::harness::service::Service;
-use crate::harness::visitor::Visitor;
+use crate::harness::service::{Service, write_policy};
+use crate::harness::visitor::{Caller, Visitor};
 
 const END_WITHIN: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "correct-horse";
@@ -160,6 +160,57 @@ fn the_store_of_a_policy_is_checked() {
     write("[store.redis]\nurl = \"mysql://h\"");
     let (text, code) = run(dir.path(), &[]);
     assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn the_notices_of_a_running_service_are_shown() {
+    let dir = desk();
+    let limit = "[[limit]]\nname = \"user\"\nkey = [\"header:x-user\"]\nmissing_key = \"use:ip\"\n\
+                 limit = \"1000/1m\"\n";
+    let service = Service::start(dir.path(), &write_policy(dir.path(), limit));
+    let admin = format!("http://{}", service.admin());
+    let (text, code) = run(dir.path(), &["--server", &admin]);
+    assert_eq!(
+        (&*text, code),
+        ("ok       notices      none in the last hour\n", Some(0))
+    );
+    // A proxy at an address that is not trusted, and requests without the header.
+    let proxy = Visitor::at(9).with("x-original-uri", "/");
+    assert_eq!(proxy.get(service.http(), "/v1/auth").status, 200);
+    let mut caller = Caller::connect(service.http());
+    for _ in 0..100 {
+        assert_eq!(caller.post_json("/v1/check", "{}"), 200);
+    }
+    service.process.log_with("RK-W104");
+    let (text, code) = run(dir.path(), &["--server", &admin]);
+    assert_eq!(code, Some(0), "{text}");
+    for words in [
+        "warning  notices      RK-W101: 127.0.0.9 asks /v1/auth",
+        "warning  notices      RK-W104: requests of this hour lack the key of their limit",
+        "limit `user` 101 of 101 (header:x-user)",
+        "hint: ratekeeper help RK-W104",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let (text, code) = run(dir.path(), &["--server", &admin, "--deny-warnings"]);
+    assert_eq!(code, Some(1), "{text}");
+    drop(service);
+    let (text, code) = run(dir.path(), &["--server", &admin]);
+    assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn a_policy_that_every_user_may_write_is_a_warning() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = desk();
+    let path = dir.path().join("ratekeeper.toml");
+    let limit = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n";
+    std::fs::write(&path, format!("version = 1\n{limit}")).expect("it is written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("it is ours");
+    let (text, code) = run(dir.path(), &["--deny-warnings"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("warning  policy       RK-W102: "), "{text}");
+    assert!(text.contains("hint: chmod o-w "), "{text}");
 }
 
 #[test]

@@ -52,4 +52,5 @@ mod tls;
 mod tokens;
 mod top;
 mod trials;
+mod worked_examples;
 mod writes;

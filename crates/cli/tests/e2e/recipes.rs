@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::harness::redis::Redis;
 use crate::harness::service::Service;
-use crate::harness::visitor::{Answer, Caller};
+use crate::harness::visitor::{Answer, Caller, Visitor};
 
 const RECIPES: &str = include_str!("../../../../docs/guide/recipes.md");
 const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
@@ -17,13 +17,13 @@ const MAX_LINES: usize = 20;
 /// The same, of those in the table of kinds.
 const MAX_LINES_OF_A_KIND: usize = 12;
 
-struct Recipe<'a> {
-    title: &'a str,
-    policy: String,
-    requests: Vec<&'a str>,
+pub(crate) struct Recipe<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) policy: String,
+    pub(crate) requests: Vec<&'a str>,
 }
 
-fn recipes_of(page: &'static str) -> Vec<Recipe<'static>> {
+pub(crate) fn recipes_of(page: &'static str) -> Vec<Recipe<'static>> {
     let sections = page.split("\n## ").skip(1);
     sections
         .map(|section| Recipe {
@@ -35,7 +35,7 @@ fn recipes_of(page: &'static str) -> Vec<Recipe<'static>> {
 }
 
 /// The blocks of a language.
-fn blocks<'a>(section: &'a str, language: &'a str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn blocks<'a>(section: &'a str, language: &'a str) -> impl Iterator<Item = &'a str> {
     let fenced = section.split("```").skip(1).step_by(2);
     fenced.filter_map(move |block| block.strip_prefix(language)?.strip_prefix('\n'))
 }
@@ -80,6 +80,47 @@ fn every_policy_of_the_tour_answers_as_the_guide_shows() {
     answer_everywhere(&policies);
 }
 
+/// The recipe of the page has one override; its title has 5,000, from a CSV file.
+#[test]
+fn five_thousand_customers_have_numbers_of_their_own() {
+    const CUSTOMERS: u64 = 5_000;
+    let recipe = recipes_of(RECIPES);
+    let mut recipes = recipe.iter();
+    let recipe = recipes.find(|recipe| recipe.title == "Other numbers for 5,000 customers");
+    let policy = &recipe.expect("it is on the page").policy;
+    let dir = tempfile::tempdir().expect("the system has a temporary directory");
+    // Between 1 and 7 a day.
+    let quota = |customer: u64| customer % 7 + 1;
+    let line = |customer| format!("tenants,c{customer},{}/1d,,contract\n", quota(customer));
+    let lines: String = (0..CUSTOMERS).map(line).collect();
+    let csv = format!("limit,key,set,until,reason\n{lines}");
+    let text = format!("version = 1\noverrides = \"overrides.csv\"\n{policy}");
+    for (name, text) in [("overrides.csv", csv), ("policy.toml", text)] {
+        std::fs::write(dir.path().join(name), text).expect("the test's directory is writable");
+    }
+    let service = Service::start(dir.path(), &dir.path().join("policy.toml"));
+    let mut caller = Caller::connect(service.http());
+    // One request more than each may send: the last is refused, and no other.
+    let request = |name: &str| ("/v1/check", body(&format!("GET / attr.tenant={name}")));
+    for customer in 0..CUSTOMERS {
+        let quota = quota(customer);
+        let asked = vec![request(&format!("c{customer}")); usize::try_from(quota).unwrap_or(0) + 1];
+        let statuses: Vec<_> = caller.post_all(&asked);
+        let passed = statuses.iter().filter(|answer| answer.status == 200);
+        assert_eq!(passed.count() as u64, quota, "c{customer}");
+        assert_eq!(statuses.last().map(|answer| answer.status), Some(429));
+    }
+    for (name, passes) in [("acme", 4), ("anyone", 2)] {
+        let statuses = caller.post_all(&vec![request(name); 5]);
+        let passed = statuses.iter().filter(|answer| answer.status == 200);
+        assert_eq!(passed.count(), passes, "{name}");
+    }
+    let metrics = Visitor::at(1).get(service.admin(), "/metrics").body;
+    let series = metrics.matches("ratekeeper_limit_quota{").count();
+    assert_eq!(series, 1, "customers have no series");
+    assert!(!service.process.log().contains("RK0"), "and no warnings");
+}
+
 /// Serves the policies from memory, and from a Redis if there is one.
 fn answer_everywhere(recipes: &[Recipe<'_>]) {
     let dir = tempfile::tempdir().expect("the system has a temporary directory");
@@ -99,7 +140,7 @@ fn answer_everywhere(recipes: &[Recipe<'_>]) {
     }
 }
 
-/// Serves a policy, and sends its requests: those without a report all at once.
+/// Serves a policy, and sends its requests.
 fn answer(dir: &Path, recipe: &Recipe<'_>, store: &str) {
     let path = dir.join("policy.toml");
     let text = format!("version = 1\ntimezone = \"UTC\"\n{store}{}", recipe.policy);
@@ -111,32 +152,40 @@ fn answer(dir: &Path, recipe: &Recipe<'_>, store: &str) {
         .iter()
         .flat_map(|line| steps(line))
         .collect();
-    let at_once = |one: &Step<'_>, next: &Step<'_>| one.report.is_none() && next.report.is_none();
+    let steps: Vec<_> = steps.iter().collect();
+    ask(recipe.title, &steps, &mut caller);
+}
+
+/// Sends the requests, those without a report all at once, and checks the answers.
+pub(crate) fn ask(title: &str, steps: &[&Step<'_>], caller: &mut Caller) {
+    let at_once = |one: &&Step<'_>, next: &&Step<'_>| one.report.is_none() && next.report.is_none();
     for steps in steps.chunk_by(at_once) {
         let requests: Vec<_> = steps
             .iter()
             .map(|step| (step.call, step.body.clone()))
             .collect();
         for (step, answer) in steps.iter().zip(caller.post_all(&requests)) {
-            step.check(recipe.title, &answer, &mut caller);
+            step.check(title, &answer, caller);
         }
     }
 }
 
 /// One request of a recipe, and its answer.
-struct Step<'a> {
-    line: &'a str,
+pub(crate) struct Step<'a> {
+    pub(crate) line: &'a str,
     call: &'static str,
-    body: String,
-    status: &'a str,
+    pub(crate) body: String,
+    pub(crate) status: &'a str,
     /// A limit that denies; empty if it does not matter which.
-    limit: &'a str,
-    report: Option<&'a str>,
+    pub(crate) limit: &'a str,
+    /// Remaining permits of the first limit of the answer.
+    pub(crate) left: Option<u64>,
+    pub(crate) report: Option<&'a str>,
 }
 
-/// Reads `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT][, report RESULT]`. A result is a
-/// status, `cost N`, or an outcome.
-fn steps(line: &str) -> impl Iterator<Item = Step<'_>> {
+/// Reads `N x [acquire] METHOD PATH FIELD=VALUE..: STATUS [LIMIT] [left N][, report RESULT]`. A result
+/// is a status, `cost N`, or an outcome.
+pub(crate) fn steps(line: &str) -> impl Iterator<Item = Step<'_>> {
     let parts = line.split_once(" x ").zip(line.rsplit_once(": "));
     let ((count, _), (request, expected)) =
         parts.unwrap_or_else(|| panic!("{line}: expected `N x REQUEST: STATUS`"));
@@ -149,6 +198,10 @@ fn steps(line: &str) -> impl Iterator<Item = Step<'_>> {
         Some((expected, report)) => (expected, Some(report)),
         None => (expected, None),
     };
+    let (expected, left) = match expected.split_once(" left ") {
+        Some((expected, left)) => (expected, Some(left.parse().expect("a number remains"))),
+        None => (expected, None),
+    };
     let (status, limit) = expected.split_once(' ').unwrap_or((expected, ""));
     let each = 0..count.parse().expect("a count");
     each.map(move |_: u32| Step {
@@ -157,6 +210,7 @@ fn steps(line: &str) -> impl Iterator<Item = Step<'_>> {
         body: body(request),
         status,
         limit,
+        left,
         report,
     })
 }
@@ -171,6 +225,8 @@ impl Step<'_> {
         let mut denying = limits.filter(|limit| denies(&limit["verdict"]));
         let names = |found: &Value| found["name"] == self.limit;
         assert!(self.limit.is_empty() || denying.any(names), "{place}");
+        let left = json["limits"][0]["remaining"].as_u64();
+        assert!(self.left.is_none() || self.left == left, "{place}");
         if let Some(report) = self.report {
             let mut report = result(report);
             report["decision"] = json["decision"].clone();

@@ -2,9 +2,14 @@
 //! one Redis server, also after a restart.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use ratekeeper_core::Nanos;
+use ratekeeper_server::Door;
 use serde_json::{Value, json};
 
+use crate::harness::clock;
+use crate::harness::in_process::InProcess;
 use crate::harness::redis::Redis;
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::Visitor;
@@ -128,6 +133,56 @@ fn estimates_become_actual_costs() {
     let body = json!({ "decision": second["decision"], "costs": { "llm-tokens": 1_500 } });
     assert_eq!(post(http, "/v1/report", &body).0, 200);
     assert_eq!(complete(1)["allowed"], false, "563 are owed");
+}
+
+/// Reserves 400 tokens, and settles them after `wait`; returns the answer to the report.
+fn settled_after(http: SocketAddr, wait: impl FnOnce()) -> (u16, Value) {
+    let attributes = json!({ "user": "ann", "max_tokens": 400 });
+    let body = json!({ "request": { "path": "/complete" }, "attributes": attributes });
+    let (status, reserved) = post(http, "/v1/check", &body);
+    assert_eq!(
+        (status, &reserved["limits"][0]["remaining"]),
+        (200, &json!(600))
+    );
+    wait();
+    let settle = json!({ "decision": reserved["decision"], "cost": 63 });
+    let answer = post(http, "/v1/report", &settle);
+    let peeked = post(http, "/v1/peek", &body).1;
+    let left = if answer.0 == 200 { 937 } else { 600 };
+    assert_eq!(remaining(&peeked), &json!(left), "{answer:?}");
+    answer
+}
+
+/// The limit of tokens, which reserves for `expire`.
+fn reserving(expire: &str) -> String {
+    let tokens = LIMITS.split_once("[[limit]]\nname   = \"llm-tokens\"");
+    let (_, tokens) = tokens.expect("it is the last");
+    format!("[[limit]]\nname   = \"llm-tokens\"{tokens}report_within = \"{expire}\"\n")
+}
+
+#[test]
+fn a_reservation_in_memory_expires_to_the_moment() {
+    for (seconds, status) in [(119, 200), (121, 410)] {
+        let service = InProcess::start(&format!("version = 1\n{}", reserving("2m")));
+        let wait = || service.clock.clock.advance(Nanos::from_secs(seconds));
+        let answer = settled_after(service.door(Door::Http), wait);
+        assert_eq!(answer.0, status, "{answer:?}");
+        assert!(status == 200 || answer.1["code"] == "RK0590", "{answer:?}");
+    }
+}
+
+#[test]
+fn a_reservation_in_redis_expires() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let url = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+    let service = store::start(dir.path(), "a", &url, &reserving("1s"));
+    // Redis decides by its own clock, so the second has to pass.
+    let wait = || clock::wait(Duration::from_millis(1_100));
+    let (status, problem) = settled_after(service.http(), wait);
+    assert_eq!((status, &problem["code"]), (410, &json!("RK0590")));
 }
 
 #[test]

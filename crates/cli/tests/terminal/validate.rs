@@ -154,7 +154,7 @@ fn repeated_warnings_are_summed_up() {
         "ratekeeper.toml: 12 limits, 12 warnings",
         "  12 x RK0303",
         "! other machines can reach admin = \"0.0.0.0:9090\": `ratekeeper run` refuses it unless \
-         RATEKEEPER_ADMIN_TOKEN is set",
+         RATEKEEPER_ADMIN_TOKEN is set; write admin = \"127.0.0.1:9090\" for this machine alone",
     ] {
         assert!(
             validated.lines().any(|shown| shown == line),

@@ -1,7 +1,7 @@
 //! Numbers: messages about a number in a period that cannot be read or kept, and the number that
 //! was probably meant.
 
-use ratekeeper_core::{Error, Nanos, Quota};
+use ratekeeper_core::{Error, Gcra, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
@@ -153,7 +153,8 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         };
         let meant = written
             .meant(text.value)
-            .map(|meant| format!("write {meant}"));
+            .map(|meant| format!("write {meant}"))
+            .or_else(|| in_years(text.value).filter(|_| written == Written::Limit));
         out.error(
             code,
             text.at.clone(),
@@ -206,10 +207,39 @@ pub(super) fn built<T>(
         .ok()
 }
 
+/// Numbers that are written as words.
+const NUMBER_WORDS: [(&str, &str); 14] = [
+    ("once", "1"),
+    ("twice", "2"),
+    ("one", "1"),
+    ("two", "2"),
+    ("three", "3"),
+    ("four", "4"),
+    ("five", "5"),
+    ("six", "6"),
+    ("seven", "7"),
+    ("eight", "8"),
+    ("nine", "9"),
+    ("ten", "10"),
+    ("hundred", "100"),
+    ("thousand", "1000"),
+];
+
+/// Returns the text with digits in place of a number that is a word at its start.
+fn in_digits(text: String) -> String {
+    let word = text.split(|c: char| !c.is_alphabetic()).next();
+    let digits = NUMBER_WORDS.iter().find(|(name, _)| word == Some(name));
+    match digits {
+        Some((name, digits)) => format!("{digits}{}", &text[name.len()..]),
+        None => text,
+    }
+}
+
 /// Returns the quota probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`, `-5/1m`,
-/// `5/1mo`.
+/// `5/1mo`, `5/3mo`, `five/1m`.
 fn quota_like(text: &str) -> Option<String> {
     let text = text.trim().trim_start_matches(['-', '+']).to_lowercase();
+    let text = in_digits(text);
     let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
     let rest = text.trim_start_matches(number);
     let digits = text[..text.len() - rest.len()].replace(['_', ','], "");
@@ -231,9 +261,25 @@ fn quota_like(text: &str) -> Option<String> {
         Some((whole, part)) => fraction_like(whole, part, &span)?,
     };
     let (number, period) = quota.split_once('/')?;
-    let period = rolling(period).unwrap_or(period);
-    // Only a valid quota is proposed.
-    rate(&format!("{number}/{period}")).is_ok().then_some(quota)
+    let rolling = format!("{number}/{}", rolling(period).unwrap_or(period));
+    // Only a quota that the default algorithm can count is proposed.
+    let counts = rate(&rolling).and_then(Gcra::token_bucket);
+    counts.is_ok().then_some(quota)
+}
+
+/// Returns help for a number in years, `5/1000y`: the longest period of the calendar is one year.
+fn in_years(text: &str) -> Option<String> {
+    let (number, period) = text.split_once('/')?;
+    let number: u32 = number.trim().parse().ok().filter(|number| *number > 0)?;
+    let years = period
+        .trim()
+        .trim_start_matches(|c: char| c.is_ascii_digit());
+    matches!(years.trim(), "y" | "yr" | "year" | "years").then(|| {
+        format!(
+            "write limit = \"{number}/year\", or balance = {{ start = {number}, max = {number} }} \
+             for {number} that do not come back"
+        )
+    })
 }
 
 /// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
@@ -273,6 +319,9 @@ fn span_like(text: &str) -> Option<String> {
         }
         "mo" | "mon" | "month" if matches!(number, "" | "1") => return Some("month".into()),
         "y" | "yr" | "year" if matches!(number, "" | "1") => return Some("year".into()),
+        "mo" | "mon" | "month" | "months" => {
+            return Some(format!("{}d", u32::from(number.parse::<u16>().ok()?) * 30)); // about as long
+        }
         "ns" | "nanosecond" | "nanoseconds" => "ns",
         "us" | "microsecond" | "microseconds" => "us",
         "ms" | "msec" | "millisecond" | "milliseconds" => "ms",

@@ -163,9 +163,6 @@ impl LimitRow {
     }
 
     pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) {
-        if outcome.key_missing {
-            self.key_missing.add(1);
-        }
         let did = match outcome.decision.verdict {
             _ if !outcome.is_asked => return,
             verdict if !verdict.allows() && outcome.covered_by.is_some() => {
@@ -184,6 +181,9 @@ impl LimitRow {
             self.record_denial(outcome);
         }
         self.note_highest(outcome, is_spent);
+        if outcome.key_missing {
+            self.key_missing.add(1);
+        }
         let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
         self.decisions[shadow][did as usize].add(1);
         self.units[shadow][did as usize].add(outcome.cost.get());

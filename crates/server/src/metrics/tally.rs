@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ratekeeper_core::LimitId;
 
 use super::{BUCKETS, Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult, WAITS};
+use crate::missing_keys::KeyCounts;
 
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +55,16 @@ impl Metrics {
             denied: all(RequestResult::Denied),
             other: all(RequestResult::Error),
             highest: 0,
+        }
+    }
+
+    /// Returns the requests of a limit, and those without a part of its key.
+    pub(crate) fn key_counts(&self, limit: LimitId) -> KeyCounts {
+        let rows = self.rows.load();
+        let row = rows.get(limit.index()).and_then(Option::as_ref);
+        KeyCounts {
+            requests: self.decisions(limit).iter().sum(),
+            missing: row.map_or(0, |row| row.key_missing.count()),
         }
     }
 

@@ -446,6 +446,26 @@ fn the_application_receives_an_id_to_report_results_by() {
     });
 }
 
+#[test]
+fn a_decision_cannot_be_reported_after_its_time() {
+    let fixture = Fixture::new(&format!("{POLICY}count = {{ status = [401] }}\n"));
+    let http_address = fixture.service.address(Door::Http).unwrap();
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        for (seconds, status) in [(119, 200), (121, 410)] {
+            let answer = ask(&mut client, &user("ada")).await;
+            let fields = answer.request_headers_to_add.iter();
+            let mut ids = fields.filter(|field| field.key == "x-ratekeeper-decision");
+            let id = &ids.next().expect("a report corrects the limit").value;
+            fixture.clock.advance(Nanos::from_secs(seconds));
+            let body = format!(r#"{{"decision": "{id}", "status": 200}}"#);
+            let (reported, problem) = http(http_address, "POST /v1/report", &body);
+            assert_eq!(reported, status, "{problem}");
+            assert_eq!(problem.contains("RK0590"), status == 410, "{problem}");
+        }
+    });
+}
+
 /// Returns the same request with a cost of its descriptor.
 fn with_cost(request: &RateLimitRequest, cost: u64) -> RateLimitRequest {
     let mut request = request.clone();

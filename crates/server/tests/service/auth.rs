@@ -1,5 +1,7 @@
 //! `/v1/auth`: the questions of proxies.
 
+use ratekeeper_core::Nanos;
+
 use super::Fixture;
 use super::client::Talk;
 
@@ -227,6 +229,13 @@ fn an_untrusted_peer_is_limited_by_its_own_address() {
         text.contains("RK-W101").then_some(text)
     });
     assert!(notice.contains("127.0.0.1"), "{notice}");
+    // Once an hour of the service.
+    for (seconds, notices) in [(3_599, 1), (1, 2), (1, 2), (3_600, 3)] {
+        fixture.clock.advance(Nanos::from_secs(seconds));
+        fixture.http().ask(question, b"");
+        let state = fixture.admin().get("/v1/dashboard").body;
+        assert_eq!(state.matches("RK-W101").count(), notices, "{state}");
+    }
 }
 
 #[test]

@@ -5,12 +5,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
+use ratekeeper_core::Nanos;
 use serde_json::Value;
 
 use super::Fixture;
 use super::client::Client;
 use super::promtool::{monitoring, prove};
-use ratekeeper_server::Door;
+use ratekeeper_server::{Door, Event};
 
 const POLICY: &str = r#"
 version = 1
@@ -126,6 +127,63 @@ fn limits_beyond_the_maximum_are_counted_together() {
     }
     assert!(!text.contains(r#"limit="signup""#), "{text}");
     prove(&["check", "metrics"], &text);
+}
+
+/// Without the header of a proxy, `missing_key` decides; each hour says so once.
+#[test]
+fn a_limit_whose_key_is_missing_is_noticed_once_an_hour() {
+    let limits = "[[limit]]\nname = \"user\"\nmatch = { path = \"/a\" }\nkey = [\"header:x-user\"]\n\
+                  missing_key = \"use:ip\"\nlimit = \"1000/1m\"\n\
+                  [[limit]]\nname = \"sent\"\nmatch = { path = \"/b\" }\nkey = [\"attr:tenant\"]\n\
+                  missing_key = \"shared\"\nlimit = \"1000/1m\"\n";
+    let fixture = Fixture::new(&format!("version = 1\n{limits}"));
+    for _ in 0..2 {
+        let mut http = fixture.http();
+        for number in 0..100 {
+            let user = if number < 59 {
+                r#"{"x-user": "ada"}"#
+            } else {
+                "{}"
+            };
+            let a = format!(r#"{{"request": {{"path": "/a", "headers": {user}}}}}"#);
+            assert_eq!(http.ask("POST /v1/check", a.as_bytes()).status, 200);
+            // 40 of 100 are not above 40 %.
+            let tenant = if number < 60 {
+                r#"{"tenant": "t"}"#
+            } else {
+                "{}"
+            };
+            let b = format!(r#"{{"request": {{"path": "/b"}}, "attributes": {tenant}}}"#);
+            assert_eq!(http.ask("POST /v1/check", b.as_bytes()).status, 200);
+        }
+        let notice = fixture.await_event(|event| match event {
+            Event::Notice(text) if text.contains("RK-W104") => Some(text),
+            _ => None,
+        });
+        let words = "limit `user` 41 of 100 (header:x-user); look";
+        assert!(notice.contains(words), "{notice}");
+        fixture.clock.advance(Nanos::from_secs(3_600));
+    }
+}
+
+/// If another limit refuses a request, this one has not counted it, nor its missing key.
+#[test]
+fn a_missing_key_counts_as_its_request_does() {
+    let limits = "[[limit]]\nname = \"few\"\nkey = [\"all\"]\nlimit = \"1/1h\"\n\
+                  [[limit]]\nname = \"user\"\nkey = [\"header:x-user\"]\n\
+                  missing_key = \"shared\"\nlimit = \"1000/1m\"\n";
+    let fixture = Fixture::new(&format!("version = 1\n{limits}"));
+    let mut http = fixture.http();
+    for _ in 0..5 {
+        check_path(&mut http, "/");
+    }
+    let text = fixture.admin().get("/metrics").body;
+    for line in [
+        r#"ratekeeper_decisions_total{limit="user",outcome="allowed",mode="enforce"} 1"#,
+        r#"ratekeeper_key_missing_total{limit="user"} 1"#,
+    ] {
+        assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! Notices: the codes of those that the service gives while it runs, and their explanations.
+
+/// Explains each notice, and what to do.
+const PAGES: &str = include_str!("notices.md");
+
+/// Returns the explanation of a notice, as `ratekeeper help RK-W104` shows it; `None` for a code that
+/// no notice has.
+pub fn explain_notice(code: &str) -> Option<&'static str> {
+    let pages = PAGES
+        .split("\n# ")
+        .map(|page| page.trim_start_matches("# "));
+    let mut found = pages.filter(|page| page.split(':').next() == Some(code));
+    found.next().map(str::trim_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_notice_of_the_source_is_explained() {
+        let sources = [
+            include_str!("doors/auth.rs"),
+            include_str!("policy_file.rs"),
+            include_str!("store.rs"),
+            include_str!("missing_keys.rs"),
+        ];
+        for (source, code) in sources.iter().zip(1..) {
+            let code = format!("RK-W10{code}");
+            assert!(source.contains(&format!("\"{code}: ")), "{code}");
+            assert!(explain_notice(&code).is_some(), "{code}");
+        }
+        assert_eq!(explain_notice("RK-W105"), None);
+    }
+}
