@@ -173,7 +173,7 @@ impl Gcra {
     ///
     /// # Errors
     /// As [`Gcra::token_bucket`].
-    pub fn leaky_queue(quota: Quota, queue: Permits) -> Result<Self, Error> {
+    pub fn leaky_queue(quota: Quota, queue: impl Into<Permits>) -> Result<Self, Error> {
         Self::new(quota.with_burst(Permits::ONE)?, queue)
     }
 
@@ -181,7 +181,7 @@ impl Gcra {
     ///
     /// # Errors
     /// [`Error::NoSpan`] for a gap of zero, [`Error::TooLong`] past the horizon.
-    pub fn spacing(gap: Nanos) -> Result<Self, Error> {
+    pub fn spacing(gap: impl Into<Nanos>) -> Result<Self, Error> {
         Self::token_bucket(Quota::new(Permits::ONE, gap)?)
     }
 
@@ -190,7 +190,8 @@ impl Gcra {
     /// # Errors
     /// As [`Gcra::token_bucket`], and [`Error::TooManyPermits`] if burst and queue together hold
     /// more than [`Quota::MAX_PERMITS`].
-    pub fn new(quota: Quota, queue: Permits) -> Result<Self, Error> {
+    pub fn new(quota: Quota, queue: impl Into<Permits>) -> Result<Self, Error> {
+        let queue = queue.into();
         if quota.burst_size() + queue == Permits::MAX {
             return Err(Error::TooManyPermits);
         }
@@ -231,10 +232,13 @@ impl Gcra {
     /// It is part of the limit because debts up to it are then accepted; see the [module](self)
     /// on clocks.
     #[must_use]
-    pub fn with_patience(self, longest_wait: Nanos) -> Self {
+    pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
         let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
         let longest = self.grid.units_of(HORIZON_TICKS).min(largest) - self.burst;
-        let patience = self.grid.units_in(longest_wait, Moment::ZERO).min(longest);
+        let patience = self
+            .grid
+            .units_in(longest_wait.into(), Moment::ZERO)
+            .min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
 
