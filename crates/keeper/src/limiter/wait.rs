@@ -20,7 +20,7 @@ use ratekeeper_core::{Permits, Time};
 use super::desk::{Waitable, permits};
 use super::turn::{Turn, TurnStep, Until};
 use super::{Limiter, LimiterAlgorithm};
-use crate::{Block, Timer};
+use crate::{Block, Clock, Timer};
 
 /// Why waiting does not help.
 ///
@@ -179,8 +179,9 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting by a task.
-impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
+/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows the
+/// notes of `Timer` where a clock has none.
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
     /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
@@ -208,7 +209,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(&self) -> Result<Duration, WaitError> {
+    pub async fn acquire(&self) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         // Not by `acquire_n`, because a future within a future has two states to keep.
         if self.take_at_once(1) {
             return Ok(Duration::ZERO);
@@ -233,14 +237,20 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError> {
+    pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         if self.take_at_once(cost) {
             return Ok(Duration::ZERO);
         }
         self.wait_until_served(cost).await
     }
 
-    async fn wait_until_served(&self, cost: u64) -> Result<Duration, WaitError> {
+    async fn wait_until_served(&self, cost: u64) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
         Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
@@ -268,7 +278,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
         &self,
         cost: u64,
         patience: Duration,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         wait(self, &self.clock, cost, Until::Span(patience.into())).await
     }
 
@@ -294,7 +307,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
         &self,
         cost: u64,
         deadline: Time,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         wait(self, &self.clock, cost, Until::Moment(deadline)).await
     }
 }
