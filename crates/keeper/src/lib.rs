@@ -259,7 +259,7 @@ pub use spans::Traced;
 /// ```compile_fail,E0080
 /// const _NONE: ratekeeper::core::Quota = ratekeeper::core::Quota::per_second(0);
 /// ```
-/// ```compile_fail,E0599
+/// ```compile_fail,E0277
 /// use ratekeeper::{Limiter, core::Log};
 /// let log = Limiter::new(Log::sliding("1/1h".parse().unwrap()).unwrap());
 /// let _ = log.reserve(1, std::time::Duration::ZERO);
