@@ -1,5 +1,4 @@
 //! A quota reads the text that it prints, whatever its numbers.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use ratekeeper_core::{Nanos, Quota};
