@@ -67,7 +67,7 @@ impl<'a> Rows<'a> {
     /// Adds a row in which a permit is lent and given back, with `others` more on loan.
     fn lend(&mut self, name: &'static str, others: u32) {
         let lease = |index: u32| LeaseId::from_bytes(u128::from(index).to_le_bytes());
-        let most = Permits::from(others + 1);
+        let most = Permits::new((others + 1).into());
         let limit = Concurrency::new(most, Nanos::from_secs(86_400)).expect("a few, for a day");
         let mut leases = ConcurrencyState::default();
         for index in 1..=others {

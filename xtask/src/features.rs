@@ -1,8 +1,8 @@
-//! `cargo xtask features`: every library crate compiles with no features, and with each of its
-//! features alone.
+//! `cargo xtask features`: every library crate compiles with no features, with each of its features
+//! alone, and with all of them together.
 //!
 //! The tests turn features on for one another, so no other check finds a line that needs a feature
-//! it does not name. `ratekeeper-core` is `no_std`: compiling it shows that it uses nothing of the
+//! it does not name, or two that do not fit together. `ratekeeper-core` is `no_std`: compiling it shows that it uses nothing of the
 //! standard library.
 
 use std::env;
@@ -22,7 +22,8 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         let text = fs::read_to_string(&manifest).map_err(|error| format!("{library}: {error}"))?;
         let features = features(&text);
         let alone = features.iter().map(|feature| vec!["--features", feature]);
-        for asked in std::iter::once(Vec::new()).chain(alone) {
+        let ends = [Vec::new(), vec!["--all-features"]];
+        for asked in ends.into_iter().chain(alone) {
             let mut check = Command::new(&cargo);
             check.args(["check", "--quiet", "--lib", "--no-default-features"]);
             check.arg("--manifest-path").arg(&manifest).args(&asked);

@@ -20,16 +20,21 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use public_api::Builder;
+use public_api::{Builder, PublicApi};
+use serde_json::Value;
 
-/// Packages that people depend on, with the features that are part of the interface.
+/// Packages that people depend on, and their folders in `crates`. Their interface is that of all
+/// features together, because a feature adds to it and changes nothing.
 const PACKAGES: [(&str, &str); 5] = [
-    ("ratekeeper-core", ""),
-    ("ratekeeper-policy", ""),
-    ("ratekeeper-store", "redis-tls"),
-    ("ratekeeper", "tower"),
-    ("ratekeeper-resilience", "reqwest"),
+    ("ratekeeper-core", "core"),
+    ("ratekeeper-policy", "policy"),
+    ("ratekeeper-store", "store"),
+    ("ratekeeper", "keeper"),
+    ("ratekeeper-resilience", "resilience"),
 ];
+
+/// A feature with checks for tests of this repository, which no list promises.
+const TESTING: &str = "testing";
 
 /// Auto traits that are left out because no user asks for them by name.
 const OMITTED: [&str; 5] = [
@@ -103,17 +108,24 @@ fn rustdoc(directory: &Path) -> PathBuf {
     script
 }
 
-/// Returns the current public items of the package.
-fn api(package: &str, features: &str) -> Api {
+/// Returns the features of a manifest that are part of the interface, with commas.
+fn features(manifest: &str) -> String {
+    let lines = manifest.lines().skip_while(|line| *line != "[features]");
+    let section = lines.skip(1).take_while(|line| !line.starts_with('['));
+    let names = section.filter_map(|line| Some(line.split_once(" = ")?.0));
+    let promised = names.filter(|name| !name.starts_with('#') && *name != TESTING);
+    promised.collect::<Vec<_>>().join(",")
+}
+
+/// Writes the documentation of the package as JSON, and returns the file.
+fn json(package: &str, folder: &str) -> PathBuf {
+    let manifest = root().join("crates").join(folder).join("Cargo.toml");
+    let features = features(&fs::read_to_string(manifest).unwrap());
     let target = root().join("target");
     let output = Command::new(env!("CARGO"))
         .args(["rustdoc", "--quiet", "--lib", "--package", package])
-        .args([
-            "--no-default-features",
-            "--features",
-            features,
-            "--target-dir",
-        ])
+        .args(["--no-default-features", "--features", &features])
+        .arg("--target-dir")
         .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json"])
         .env("RUSTDOC", rustdoc(&target.join("api")))
@@ -123,12 +135,19 @@ fn api(package: &str, features: &str) -> Api {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{package}: {errors}");
-    let json = target.join(format!("doc/{}.json", package.replace('-', "_")));
-    let api = Builder::from_rustdoc_json(json)
+    target.join(format!("doc/{}.json", package.replace('-', "_")))
+}
+
+fn items(json: &Path) -> PublicApi {
+    let builder = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
-        .omit_auto_derived_impls(true)
-        .build()
-        .unwrap();
+        .omit_auto_derived_impls(true);
+    builder.build().unwrap()
+}
+
+/// Returns the current public items of the package.
+fn api(json: &Path) -> Api {
+    let api = items(json);
     let omitted = OMITTED.map(|name| format!("::{name} for "));
     let items = api.items().map(ToString::to_string);
     Api {
@@ -170,11 +189,11 @@ fn the_public_interface_is_as_it_is_listed() {
     }
     let writes = std::env::var("RATEKEEPER_API").is_ok_and(|what| what == "write");
     let mut findings = Vec::new();
-    for (package, features) in PACKAGES {
+    for (package, folder) in PACKAGES {
         let file = root().join(format!("api/{package}.txt"));
         let listed =
             fs::read_to_string(&file).map_or_else(|_| Api::read("0.0.0"), |text| Api::read(&text));
-        let mut now = api(package, features);
+        let mut now = api(&json(package, folder));
         now.is_published = listed.is_published && listed.version == now.version;
         for gone in listed.broken_by(&now) {
             findings.push(format!(
@@ -206,6 +225,39 @@ fn the_public_interface_is_as_it_is_listed() {
          A change that breaks users of a published version needs a breaking version in Cargo.toml.",
         findings.join("\n")
     );
+}
+
+/// The front crate is what a new user reads, so that each of its types, traits and functions shows
+/// how it is used.
+#[test]
+fn each_item_of_the_front_crate_has_an_example() {
+    if !is_readable() {
+        return;
+    }
+    let json = json("ratekeeper", "keeper");
+    let documented: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let is_one_of = |item: &Value, kinds: &[&str]| {
+        let kind = item["inner"]
+            .as_object()
+            .and_then(|kind| kind.keys().next());
+        kind.is_some_and(|kind| kinds.contains(&kind.as_str()))
+    };
+    let mut seen = 0;
+    let mut without = BTreeSet::new();
+    for item in items(&json).items() {
+        let [own, parent] = [Some(item.id()), item.parent_id()]
+            .map(|id| id.map_or(&Value::Null, |id| &documented["index"][id.0.to_string()]));
+        let shows = is_one_of(own, &["struct", "enum", "trait"])
+            || is_one_of(own, &["function", "type_alias"]) && is_one_of(parent, &["module"]);
+        if shows {
+            seen += 1;
+            if !own["docs"].as_str().unwrap_or_default().contains("```\n") {
+                without.insert(item.to_string());
+            }
+        }
+    }
+    assert!(seen > 60, "only {seen} items were found");
+    assert!(without.is_empty(), "without an example: {without:#?}");
 }
 
 #[test]

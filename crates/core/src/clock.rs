@@ -6,6 +6,10 @@ use crate::{Origin, Time};
 
 /// Source of the time.
 ///
+/// Its zero may lie anywhere, also in 1970, because limits go by the distance between readings. Its
+/// last reading is 584 years after the zero, [`Time::MAX`]; there time stands still. A reading that
+/// is earlier than one before gives no permits away.
+///
 /// ```
 /// use ratekeeper_core::{Clock, Nanos, Origin, Time};
 ///

@@ -73,9 +73,10 @@ impl Sub for Permits {
     }
 }
 
-impl From<u32> for Permits {
-    fn from(count: u32) -> Self {
-        Self(count.into())
+/// As [`Permits::new`].
+impl From<u64> for Permits {
+    fn from(count: u64) -> Self {
+        Self::new(count)
     }
 }
 
@@ -113,11 +114,17 @@ impl Quota {
 
     /// `permits` every `per`, all of them at once if they were saved up.
     ///
+    /// ```
+    /// use core::time::Duration;
+    /// use ratekeeper_core::Quota;
+    /// assert_eq!(Quota::new(3, Duration::from_secs(2)), "3/2s".parse());
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros, [`Error::TooManyPermits`] for more
     /// than [`Quota::MAX_PERMITS`].
-    pub fn new(permits: Permits, per: Nanos) -> Result<Self, Error> {
-        let permits = countable(permits)?;
+    pub fn new(permits: impl Into<Permits>, per: impl Into<Nanos>) -> Result<Self, Error> {
+        let (permits, per) = (countable(permits.into())?, per.into());
         if per == Nanos::ZERO {
             return Err(Error::NoSpan);
         }
@@ -195,8 +202,8 @@ impl Quota {
     /// # Errors
     /// [`Error::NoPermits`] for a burst of zero, [`Error::TooManyPermits`] for more than
     /// [`Quota::MAX_PERMITS`].
-    pub fn with_burst(self, burst: Permits) -> Result<Self, Error> {
-        let burst = countable(burst)?;
+    pub fn with_burst(self, burst: impl Into<Permits>) -> Result<Self, Error> {
+        let burst = countable(burst.into())?;
         Ok(Self { burst, ..self })
     }
 
@@ -249,7 +256,7 @@ impl FromStr for Quota {
             None => (text, None),
         };
         let (permits, per) = rate.split_once('/').ok_or(Error::Quota)?;
-        let quota = Self::new(count(permits)?, per.parse()?)?;
+        let quota = Self::new(count(permits)?, per.parse::<Nanos>()?)?;
         burst.map_or(Ok(quota), |burst| quota.with_burst(count(burst)?))
     }
 }

@@ -168,7 +168,7 @@ fn states_of_large_limits_are_read_back_bit_for_bit() {
 fn small_counts_take_four_bytes_and_large_ones_eight() {
     let now = UnixMicros::new(NOW);
     let day = Quota::per_day(Quota::MAX_PERMITS);
-    let widest = Permits::from(u32::MAX);
+    let widest = Permits::new(u32::MAX.into());
     // Of permits used, and of permits left.
     let used = [widest, Permits::new(1 << 32)];
     let left = [day.permits() - widest, Permits::ONE];

@@ -61,7 +61,7 @@ struct Facts {
 
 impl Numbers {
     fn quota(self) -> Quota {
-        Quota::new(Permits::from(self.n), self.p).unwrap()
+        Quota::new(Permits::new(self.n.into()), self.p).unwrap()
     }
 
     fn sub_buckets(self, edge: Edge) -> Facts {
@@ -99,13 +99,13 @@ impl Numbers {
 /// The limit of each row, by its name.
 fn facts(name: &str, of: Numbers) -> Facts {
     let (quota, p, zero) = (of.quota(), of.p, Nanos::ZERO);
-    let bursts = quota.with_burst(Permits::from(of.b)).unwrap();
-    let all = Permits::from(of.n);
-    let largest = Permits::from(of.c);
+    let bursts = quota.with_burst(Permits::new(of.b.into())).unwrap();
+    let all = Permits::new(of.n.into());
+    let largest = Permits::new(of.c.into());
     match name {
         "token bucket" => of.facts(&Gcra::token_bucket(bursts).unwrap()),
         "leaky meter" => of.facts(&Gcra::leaky_meter(bursts).unwrap()),
-        "leaky queue" => of.facts(&Gcra::leaky_queue(quota, Permits::from(of.q)).unwrap()),
+        "leaky queue" => of.facts(&Gcra::leaky_queue(quota, Permits::new(of.q.into())).unwrap()),
         "spacing" => of.facts(&Gcra::spacing(p).unwrap()),
         "fixed window" => of.facts(&Window::fixed(quota, zero).unwrap()),
         "calendar" => of.facts(&Window::calendar(all, Arc::new(Even(p))).unwrap()),
@@ -153,7 +153,7 @@ fn strict(of: Numbers) -> Facts {
 
 /// Nothing bounds a span, but N are on loan at once, and as many come in as go.
 fn permits(of: Numbers) -> Facts {
-    let limit = Concurrency::new(Permits::from(of.n), of.p).unwrap();
+    let limit = Concurrency::new(Permits::new(of.n.into()), of.p).unwrap();
     let mut state = ConcurrencyState::default();
     let mut lent = 0;
     while limit
@@ -172,7 +172,7 @@ fn permits(of: Numbers) -> Facts {
 
 /// Nothing comes back with time.
 fn balance(of: Numbers) -> Facts {
-    let max = Permits::from(of.n);
+    let max = Permits::new(of.n.into());
     let limit = Balance::new(max, max).unwrap();
     let (mut state, now) = (BalanceState::default(), Time::ZERO);
     let all = limit.decide(&mut state, now, max);

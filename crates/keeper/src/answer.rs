@@ -16,6 +16,28 @@ use crate::report::wait;
 use crate::{DecisionId, Outcome};
 
 /// The decisions of the limits about one request.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let ask = || at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let statuses = [ask(), ask(), ask()].map(|answer| (answer.allowed(), answer.status()));
+/// assert_eq!(statuses, [(true, 200), (true, 200), (false, 429)]);
+/// let refused = ask();
+/// assert_eq!(&*refused.refused_by().unwrap().rule.limit.name, "api");
+/// assert!(refused.retry_after().is_some());
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(crate) policy: Arc<Policy>,

@@ -6,7 +6,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "clocks are read only here")]
 
+mod coarse;
 mod manual;
+mod runtime;
 mod sleep;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod system;
@@ -15,8 +17,10 @@ mod tokio;
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 mod web;
 
+pub use coarse::CoarseClock;
 pub use manual::ManualClock;
 pub use ratekeeper_core::Clock;
+pub use runtime::RuntimeClock;
 pub use sleep::{Block, Timer};
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub use system::SystemClock;

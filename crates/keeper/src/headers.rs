@@ -42,6 +42,12 @@ pub mod names {
 }
 
 /// Name and value of one header field.
+///
+/// ```
+/// use ratekeeper::headers::{HeaderField, names};
+/// let wait: HeaderField = (names::RETRY_AFTER, "20".into());
+/// assert_eq!(wait.0, "retry-after");
+/// ```
 pub type HeaderField = (&'static str, String);
 
 /// Room for the value of two limits.
@@ -83,6 +89,27 @@ impl Answer {
 
 /// Passes the fields of `style` that describe these limits to `put`, the tightest limit first; no
 /// `Retry-After`.
+///
+/// ```
+/// use ratekeeper::headers::put_fields;
+/// use ratekeeper::policy::{Facts, HeaderStyle};
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let answer = at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let mut names = Vec::new();
+/// put_fields(&answer.reports(), HeaderStyle::Ietf, |name, _value| names.push(name));
+/// assert_eq!(names, ["ratelimit-policy", "ratelimit"]);
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 pub fn put_fields(
     reports: &[LimitReport<'_>],
     style: HeaderStyle,
@@ -196,6 +223,12 @@ impl FieldValue {
 
 /// Returns a wait as a `Retry-After` value: whole seconds, rounded up, at least 1 (a client that
 /// receives 0 would retry at once, for ever).
+///
+/// ```
+/// use ratekeeper::core::Nanos;
+/// use ratekeeper::headers::retry_after_secs;
+/// assert_eq!(retry_after_secs(Nanos::from_millis(1_001)), 2);
+/// ```
 pub fn retry_after_secs(wait: Nanos) -> u64 {
     wait.as_secs_ceil().max(1)
 }

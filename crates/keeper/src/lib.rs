@@ -93,7 +93,7 @@
 //! # In a server
 //!
 //! With the feature `tower`, the module `tower` puts limiters and policies around the services
-//! of axum, tonic and hyper.
+//! of axum, tonic and hyper; with the feature `actix`, around those of actix-web too.
 
 #[cfg(feature = "policy")]
 mod answer;
@@ -152,7 +152,7 @@ pub use at_once::at_once;
 pub use call::{Act, Answers, Asked};
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
-pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
+pub use clock::{Block, Clock, CoarseClock, ManualClock, RuntimeClock, SystemClock, Timer};
 #[cfg(feature = "policy")]
 pub use decision_id::{DecisionId, NoDecisionId};
 #[cfg(feature = "policy")]
@@ -194,6 +194,85 @@ pub use smooth::SmoothRateLimiter;
 #[cfg(feature = "tracing")]
 pub use spans::Traced;
 
+/// Idioms that would serve a request that a limit refuses. None of them compiles; beside each stands
+/// what does.
+///
+/// A result is no condition:
+/// ```compile_fail,E0308
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// if limiter.check() {}
+/// ```
+/// ```
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// if limiter.check().is_ok() {}
+/// ```
+/// A wait that does not exist is no grant:
+/// ```compile_fail,E0599
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// match limiter.check().retry_after() { None => println!("served"), Some(_wait) => {} }
+/// ```
+/// ```compile_fail,E0004
+/// use ratekeeper::{Limiter, Refused};
+/// let limiter = Limiter::per("1/1h").unwrap();
+/// match limiter.check() { Ok(_) => println!("served"), Err(Refused::Until(_wait)) => {} }
+/// ```
+/// ```
+/// use ratekeeper::{Limiter, Refused};
+/// let limiter = Limiter::per("1/1h").unwrap();
+/// match limiter.check() {
+///     Ok(_) => println!("served"),
+///     Err(Refused::Until(_wait)) => {}
+///     Err(Refused::Never) => {}
+/// }
+/// if let Err(refused) = limiter.check() { println!("{refused}") }
+/// fn handler(limiter: &Limiter) -> Result<u64, Refused> { Ok(limiter.check()?.remaining()) }
+/// assert!(handler(&limiter).is_err());
+/// ```
+/// An answer is looked at:
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// limiter.check();
+/// ```
+/// ```
+/// #![deny(unused_must_use)]
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// let _ = limiter.check();
+/// ```
+/// Nothing is settled that was not granted, and no grant twice:
+/// ```compile_fail,E0599
+/// let limiter = ratekeeper::Limiter::per("1/1h").unwrap();
+/// limiter.settle(limiter.check_n(2).used(1));
+/// ```
+/// ```compile_fail,E0382
+/// let limiter = ratekeeper::Limiter::per("2/1h").unwrap();
+/// let grant = limiter.check_n(2).unwrap();
+/// limiter.settle(grant.used(1));
+/// limiter.settle(grant.used(1));
+/// ```
+/// ```
+/// let limiter = ratekeeper::Limiter::per("2/1h").unwrap();
+/// let grant = limiter.check_n(2).unwrap();
+/// limiter.settle(grant.used(1));
+/// ```
+/// A zero quota and a call that an algorithm lacks are found by the compiler:
+/// ```compile_fail,E0080
+/// const _NONE: ratekeeper::core::Quota = ratekeeper::core::Quota::per_second(0);
+/// ```
+/// ```compile_fail,E0277
+/// use ratekeeper::{Limiter, core::Log};
+/// let log = Limiter::new(Log::sliding("1/1h".parse().unwrap()).unwrap());
+/// let _ = log.reserve(1, std::time::Duration::ZERO);
+/// ```
+/// ```
+/// const _ONE: ratekeeper::core::Quota = ratekeeper::core::Quota::per_second(1);
+/// use ratekeeper::{Limiter, core::Log};
+/// let log = Limiter::new(Log::sliding("1/1h".parse().unwrap()).unwrap());
+/// let _ = log.check();
+/// ```
+#[cfg(doctest)]
+struct FailOpenIdioms;
+
 /// The code of the README compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
@@ -205,7 +284,7 @@ struct Readme;
 struct CrateReadme;
 
 /// The code of the guide compiles and runs.
-#[cfg(all(doctest, feature = "tower"))]
+#[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../../../docs/guide/middleware.md")]
 struct Guide;
 

@@ -40,6 +40,7 @@ pub(crate) mod reservation;
 mod settlement;
 pub(crate) mod turn;
 pub(crate) mod wait;
+mod wait_error;
 
 use std::{fmt, hint};
 
@@ -59,7 +60,7 @@ use reservation::Era;
 pub use reservation::Reservation;
 pub use settlement::Settlement;
 pub(crate) use settlement::settles;
-pub use wait::WaitError;
+pub use wait_error::WaitError;
 
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
 pub const MAX_WAITING: usize = 100_000;

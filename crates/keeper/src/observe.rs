@@ -33,7 +33,7 @@ pub(crate) fn name_of<'a>(charge: &Charge<'a>) -> &'a str {
 /// use ratekeeper::core::{Gcra, Quota};
 /// use ratekeeper::store::{MemoryConfig, MemoryStore, Observed};
 ///
-/// // For `Limits::with_store` or `Keeper::new`:
+/// // For `Limits::new` or `Keeper::new`:
 /// let store = Observed::new(MemoryStore::new(MemoryConfig::default()), Events);
 /// ```
 #[cfg(feature = "tracing")]
@@ -210,7 +210,7 @@ mod tests {
     fn ask<O: Observer>(limits: &Limits<Observed<MemoryStore, O>, ManualClock>) {
         let quota = Quota::per_hour(3);
         let bucket = limits.token_bucket("logins", quota).unwrap();
-        let queue = Gcra::leaky_queue(quota, 1.into()).unwrap();
+        let queue = Gcra::leaky_queue(quota, 1).unwrap();
         let queue = limits.limit("mails", queue).unwrap();
         for _ in 0..10 {
             let _ = at_once(bucket.check("ann@example.com"));

@@ -4,6 +4,26 @@ use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits};
 use ratekeeper_policy::{Numbers, Role, Rule, RuleMode, Variant};
 
 /// The decision of one limit.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let answer = at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let outcome = answer.outcomes().next().expect("the one limit");
+/// assert_eq!((outcome.text(), outcome.remaining().get()), ("2/1h", 1));
+/// assert!(!outcome.refuses());
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -75,6 +75,27 @@ impl Answer {
 
 /// Returns the body of a refusal by this limit, sent with `status`; `None` if it is empty.
 /// `violated` holds the names of all limits that refuse.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, Scope, at_once, problem};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let ask = || at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let answer = [ask(), ask(), ask()][2].clone();
+/// let report = answer.refused_by().expect("the third is refused").report();
+/// let body = problem::body(&report, [report.name].into_iter(), 503).unwrap();
+/// assert!(body.content.contains("\"status\":503"));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 pub fn body<'a>(
     refused_by: &LimitReport<'a>,
     violated: impl Iterator<Item = &'a str>,

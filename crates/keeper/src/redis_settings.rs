@@ -28,6 +28,18 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 /// # Errors
 /// [`StoreError::Misconfigured`] if a secret or a certificate is missing from its place in the
 /// settings.
+///
+/// ```
+/// use ratekeeper::policy::config::{self, Context};
+/// use ratekeeper::redis_config;
+///
+/// let text = "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:6379\"\nprefix = \"checkout\"\n\
+///             [[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n";
+/// let policy = config::parse(text, Context::default()).unwrap().policy;
+/// let config = redis_config(policy.settings.redis.as_ref().unwrap(), None)?;
+/// assert_eq!(config.prefix, "checkout");
+/// # Ok::<(), ratekeeper::store::StoreError>(())
+/// ```
 pub fn redis_config(
     redis: &RedisSettings,
     login: Option<(String, String)>,
@@ -117,6 +129,13 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Misconfigured`] if it is missing or empty.
+///
+/// ```
+/// use ratekeeper::policy::Secret;
+/// use ratekeeper::read_secret;
+/// let missing = read_secret("password", &Secret::Env("NO_SUCH_VARIABLE".into()));
+/// assert!(missing.is_err_and(|error| error.to_string().contains("NO_SUCH_VARIABLE")));
+/// ```
 pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
     let absent = |place: String, why: String| {
         StoreError::Misconfigured(format!("cannot read `{name}` from {place}: {why}"))

@@ -81,7 +81,7 @@ impl SmoothRateLimiter {
     /// # Errors
     /// [`Error::Rate`] unless the rate is above zero.
     pub fn create_warming_up(permits_per_second: f64, warm_up: Duration) -> Result<Self, Error> {
-        let limit = WarmUp::warming_up(permits_per_second, warm_up.into())?;
+        let limit = WarmUp::warming_up(permits_per_second, warm_up)?;
         Ok(Self::with_clock(limit, SystemClock::new()))
     }
 }

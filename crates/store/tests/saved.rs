@@ -85,7 +85,7 @@ fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
-        cost: Permits::from(cost),
+        cost: Permits::new(cost.into()),
         mode: Mode::Enforce,
     }
 }

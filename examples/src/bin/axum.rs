@@ -11,7 +11,6 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use ratekeeper::KeyedLimiter;
-use ratekeeper::core::Permits;
 use ratekeeper::tower::{ByAddress, Keyed, RateLimitLayer, by_address};
 use tokio::net::TcpListener;
 
@@ -20,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(async || "hello"))
         .layer(per_address()?)
-        .layer(RateLimitLayer::in_flight(Permits::new(200))) // the last is asked first
+        .layer(RateLimitLayer::in_flight(200)) // the last is asked first
         .into_make_service_with_connect_info::<SocketAddr>();
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;

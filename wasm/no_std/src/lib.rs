@@ -25,7 +25,7 @@ impl Clock for &Ticks {
 #[unsafe(no_mangle)]
 pub extern "C" fn passes(burst: u32, asks: u32, millis_between: u32) -> u32 {
     let ticks = Ticks(AtomicU32::new(0));
-    let quota = Quota::per_second(10).with_burst(burst.into());
+    let quota = Quota::per_second(10).with_burst(u64::from(burst));
     let Ok(bucket) = quota.and_then(Gcra::token_bucket) else {
         return u32::MAX;
     };

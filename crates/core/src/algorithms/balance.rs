@@ -109,8 +109,8 @@ impl Balance {
     /// # Errors
     /// [`Error::NoPermits`] if `max` is zero, [`Error::TooManyPermits`] if it is above
     /// [`Quota::MAX_PERMITS`], and [`Error::Balance`] if `start` is above it.
-    pub fn new(start: Permits, max: Permits) -> Result<Self, Error> {
-        let (start, max) = (start.get(), countable(max)?.get());
+    pub fn new(start: impl Into<Permits>, max: impl Into<Permits>) -> Result<Self, Error> {
+        let (start, max) = (start.into().get(), countable(max.into())?.get());
         if start > max {
             return Err(Error::Balance);
         }

@@ -127,7 +127,7 @@ impl<A: Algorithm> WithBans<A> {
     /// denials, because a ban charges nothing;
     /// [`Error::WindowTooLong`] if strikes count for more than 146 years.
     pub fn new(limit: A, terms: BanTerms) -> Result<Self, Error> {
-        let is_bounded = terms.strikes.permits() <= Permits::from(MAX_STRIKES)
+        let is_bounded = terms.strikes.permits() <= Permits::new(MAX_STRIKES.into())
             && terms.first > Nanos::ZERO
             && terms.first <= terms.longest
             && terms.longest <= MAX_BAN

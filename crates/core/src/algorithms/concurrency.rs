@@ -105,8 +105,9 @@ impl Concurrency {
     /// # Errors
     /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros, [`Error::TooManyLeases`] for
     /// more than [`MAX_LEASES`].
-    pub fn new(permits: Permits, lease: Nanos) -> Result<Self, Error> {
-        let permits = match u32::try_from(permits.get()) {
+    pub fn new(permits: impl Into<Permits>, lease: impl Into<Nanos>) -> Result<Self, Error> {
+        let lease = lease.into();
+        let permits = match u32::try_from(permits.into().get()) {
             Ok(0) => return Err(Error::NoPermits),
             Ok(permits @ 1..=MAX_LEASES) => permits,
             _ => return Err(Error::TooManyLeases),
@@ -275,7 +276,7 @@ impl Algorithm for Concurrency {
     }
 
     fn capacity(&self) -> Permits {
-        self.permits.into()
+        Permits::new(self.permits.into())
     }
 
     fn look(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Decision {

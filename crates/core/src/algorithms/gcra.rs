@@ -173,7 +173,7 @@ impl Gcra {
     ///
     /// # Errors
     /// As [`Gcra::token_bucket`].
-    pub fn leaky_queue(quota: Quota, queue: Permits) -> Result<Self, Error> {
+    pub fn leaky_queue(quota: Quota, queue: impl Into<Permits>) -> Result<Self, Error> {
         Self::new(quota.with_burst(Permits::ONE)?, queue)
     }
 
@@ -181,16 +181,16 @@ impl Gcra {
     ///
     /// # Errors
     /// [`Error::NoSpan`] for a gap of zero, [`Error::TooLong`] past the horizon.
-    pub fn spacing(gap: Nanos) -> Result<Self, Error> {
+    pub fn spacing(gap: impl Into<Nanos>) -> Result<Self, Error> {
         Self::token_bucket(Quota::new(Permits::ONE, gap)?)
     }
 
     /// The general form: a burst that passes at once, then a queue that waits.
     ///
     /// # Errors
-    /// As [`Gcra::token_bucket`], and [`Error::TooManyPermits`] if burst and queue together hold
-    /// more than [`Quota::MAX_PERMITS`].
-    pub fn new(quota: Quota, queue: Permits) -> Result<Self, Error> {
+    /// As [`Gcra::token_bucket`], and [`Error::TooManyPermits`] if both sum up to 2^53 or more.
+    pub fn new(quota: Quota, queue: impl Into<Permits>) -> Result<Self, Error> {
+        let queue = queue.into();
         if quota.burst_size() + queue == Permits::MAX {
             return Err(Error::TooManyPermits);
         }
@@ -203,7 +203,7 @@ impl Gcra {
             Some(sum) if grid.most_ticks(sum) <= HORIZON_TICKS => {}
             _ => return Err(Error::TooLong),
         }
-        let gcra = Self {
+        Ok(Self {
             grid,
             interval,
             burst,
@@ -212,8 +212,8 @@ impl Gcra {
             patience: 0,
             deepest: 0,
             denials: Denials::Free,
-        };
-        Ok(gcra.with_denials(Denials::Free))
+        }
+        .with_denials(Denials::Free))
     }
 
     /// The same limit with another cost of denials.
@@ -228,13 +228,13 @@ impl Gcra {
     /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
     /// reservation waits no longer than in the limit's own queue.
     ///
-    /// It is part of the limit because debts up to it are then accepted; see the [module](self)
-    /// on clocks.
+    /// It is part of the limit, because debts up to it are then accepted: see [clocks](self).
     #[must_use]
-    pub fn with_patience(self, longest_wait: Nanos) -> Self {
+    pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
         let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
-        let longest = self.grid.units_of(HORIZON_TICKS).min(largest) - self.burst;
-        let patience = self.grid.units_in(longest_wait, Moment::ZERO).min(longest);
+        let (grid, wait) = (self.grid, longest_wait.into());
+        let longest = grid.units_of(HORIZON_TICKS).min(largest) - self.burst;
+        let patience = grid.units_in(wait, Moment::ZERO).min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
 

@@ -99,21 +99,27 @@ impl Interval {
     /// [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more than
     /// 146 years.
     pub fn on_grid(
-        most: Permits,
-        refill: Permits,
-        every: Nanos,
+        most: impl Into<Permits>,
+        refill: impl Into<Permits>,
+        every: impl Into<Nanos>,
         phase: Nanos,
     ) -> Result<Self, Error> {
+        let every = every.into();
         let phase = phase.as_nanos().checked_rem(every.as_nanos());
-        Self::new(most, refill, every, Strokes::Grid(phase.unwrap_or(0)))
+        let strokes = Strokes::Grid(phase.unwrap_or(0));
+        Self::new(most.into(), refill.into(), every, strokes)
     }
 
     /// Refills every `every` from the first take that finds the bucket full.
     ///
     /// # Errors
     /// As [`Interval::on_grid`].
-    pub fn from_first(most: Permits, refill: Permits, every: Nanos) -> Result<Self, Error> {
-        Self::new(most, refill, every, Strokes::FirstTake)
+    pub fn from_first(
+        most: impl Into<Permits>,
+        refill: impl Into<Permits>,
+        every: impl Into<Nanos>,
+    ) -> Result<Self, Error> {
+        Self::new(most.into(), refill.into(), every.into(), Strokes::FirstTake)
     }
 
     fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {

@@ -129,7 +129,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::WindowTooLong`] for a gap of more than 146 years.
-    pub fn with_gap(self, gap: Nanos) -> Result<Self, Error> {
+    pub fn with_gap(self, gap: impl Into<Nanos>) -> Result<Self, Error> {
+        let gap = gap.into();
         if gap > MAX_SPAN {
             return Err(Error::WindowTooLong);
         }
@@ -233,7 +234,7 @@ impl Algorithm for Log {
     }
 
     fn capacity(&self) -> Permits {
-        self.permits.into()
+        Permits::new(self.permits.into())
     }
 
     #[inline]

@@ -113,7 +113,7 @@ impl WarmUp {
     ///
     /// # Errors
     /// [`Error::Rate`] unless the rate is above zero.
-    pub fn warming_up(permits_per_second: f64, warm_up: Nanos) -> Result<Self, Error> {
+    pub fn warming_up(permits_per_second: f64, warm_up: impl Into<Nanos>) -> Result<Self, Error> {
         Self::with_cold_factor(permits_per_second, warm_up, COLD_FACTOR)
     }
 
@@ -123,13 +123,13 @@ impl WarmUp {
     /// [`Error::Rate`] unless the rate is above zero and the factor at least 1.
     pub fn with_cold_factor(
         permits_per_second: f64,
-        warm_up: Nanos,
+        warm_up: impl Into<Nanos>,
         cold_factor: f64,
     ) -> Result<Self, Error> {
         if cold_factor.is_nan() || cold_factor < 1.0 {
             return Err(Error::Rate);
         }
-        let warm_up_us = float(micros(warm_up));
+        let warm_up_us = float(micros(warm_up.into()));
         Self::new(
             permits_per_second,
             RestEffect::Cools {
@@ -164,7 +164,8 @@ impl WarmUp {
 
     /// The same limit, where no request may ask for more than `largest`.
     #[must_use]
-    pub fn with_largest(self, largest: Permits) -> Self {
+    pub fn with_largest(self, largest: impl Into<Permits>) -> Self {
+        let largest = largest.into();
         Self { largest, ..self }
     }
 

@@ -52,7 +52,16 @@ impl ManualClock {
     }
 
     /// Moves the clock forward, to the end of time at most.
-    pub fn advance(&self, span: Nanos) {
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratekeeper::{Clock, ManualClock};
+    /// let clock = ManualClock::default();
+    /// clock.advance(Duration::from_millis(3));
+    /// assert_eq!(clock.now().as_nanos(), 3_000_000);
+    /// ```
+    pub fn advance(&self, span: impl Into<Nanos>) {
+        let span = span.into();
         let later = |now: u64| Some(now.saturating_add(span.as_nanos()));
         let _ = self
             .now

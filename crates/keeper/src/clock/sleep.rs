@@ -1,11 +1,13 @@
 //! Sleep: how a waiting thread or task lets time pass.
 //!
 //! ```text
-//!               | Block: a thread          | Timer: a task
-//!   ------------+--------------------------+------------------------------------
-//!   SystemClock | std::thread              | tokio's timer (feature `tokio`)
-//!   TokioClock  |                          | tokio's timer (feature `tokio`)
-//!   ManualClock | moves the clock          | ends when the clock is moved
+//!                | Block: a thread          | Timer: a task
+//!   -------------+--------------------------+------------------------------------
+//!   SystemClock  | std::thread              | tokio's timer (feature `tokio`)
+//!   TokioClock   |                          | tokio's timer (feature `tokio`)
+//!   RuntimeClock | as the clock inside      | the function that it was given
+//!   CoarseClock  | as the clock inside, then a reading, for both
+//!   ManualClock  | moves the clock          | ends when the clock is moved
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "threads sleep only here")]
@@ -38,8 +40,9 @@ pub trait Block: Clock {
     fn park(&self, longest: Option<Nanos>);
 }
 
-/// A clock by which a task can sleep. For the runtime of your choice, implement it for a
-/// clock of your own that reads the time from a [`SystemClock`].
+/// A clock by which a task can sleep. For the runtime of your choice, take a
+/// [`RuntimeClock`](super::RuntimeClock), or implement it for a clock of your own that reads the time
+/// from a [`SystemClock`].
 ///
 /// ```
 /// use ratekeeper::core::{Nanos, Origin, Time};
@@ -69,7 +72,7 @@ pub trait Block: Clock {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no timer for async waiting",
     note = "for tokio, turn on the feature `tokio` of the crate `ratekeeper`",
-    note = "for another runtime, implement `ratekeeper::Timer` for a clock of your own",
+    note = "for another runtime, take `ratekeeper::RuntimeClock::new(your_sleep)`",
     note = "without a runtime, block: `acquire_blocking`"
 )]
 pub trait Timer: Clock {

@@ -94,7 +94,7 @@ impl<C: Clock + 'static> KeyedLimiter<Concurrency, C> {
     /// use ratekeeper::KeyedLimiter;
     /// use ratekeeper::core::Concurrency;
     ///
-    /// let jobs = Concurrency::new(1.into(), Duration::from_secs(60).into())?;
+    /// let jobs = Concurrency::new(1, Duration::from_secs(60))?;
     /// let jobs = Arc::new(KeyedLimiter::new(jobs));
     /// let permit = jobs.check_owned("ann", 1).unwrap();
     /// assert!(jobs.check_owned("ann", 1).is_err() && jobs.check_owned("bob", 1).is_ok());
@@ -143,7 +143,7 @@ impl<C: Block + 'static> KeyedLimiter<Concurrency, C> {
     }
 }
 
-impl<C: Timer + 'static> KeyedLimiter<Concurrency, C> {
+impl<C: Clock + 'static> KeyedLimiter<Concurrency, C> {
     /// Waits until the permits are free, in line with the other waiters for the key, and takes
     /// them; see [`acquire`](super::KeyLimit::acquire).
     ///
@@ -153,7 +153,10 @@ impl<C: Timer + 'static> KeyedLimiter<Concurrency, C> {
         self: &Arc<Self>,
         key: impl LimitKey,
         cost: u64,
-    ) -> Result<OwnedPermits, WaitError> {
+    ) -> Result<OwnedPermits, WaitError>
+    where
+        C: Timer,
+    {
         let (key, lease) = (key.key_bytes(), new_name());
         let desk = self.desk(key.as_ref());
         wait(Lending { desk, lease }, &self.clock, cost, Until::Served).await?;

@@ -119,7 +119,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
 }
 
 /// Waiting by a task. The futures own the key, so that they need nothing but the limiter.
-impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
+impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// Waits until the key has a permit, in line with the other waiters for the key, and takes it;
     /// returns how long that took. If dropped before it is ready, it leaves the line, and has taken
     /// nothing. It joins the line when first polled.
@@ -147,7 +147,10 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(self) -> Result<Duration, WaitError> {
+    pub async fn acquire(self) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         self.acquire_n(1).await
     }
 
@@ -155,7 +158,10 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(self, cost: u64) -> Result<Duration, WaitError> {
+    pub async fn acquire_n(self, cost: u64) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         let waited = self.wait(cost, Until::Served).await?;
         Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
@@ -170,7 +176,10 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
         self,
         cost: u64,
         patience: Duration,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         self.wait(cost, Until::Span(patience.into())).await
     }
 
@@ -182,11 +191,17 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Timer> KeyLimit<'_, K, A, C> {
         self,
         cost: u64,
         deadline: Time,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         self.wait(cost, Until::Moment(deadline)).await
     }
 
-    async fn wait(self, cost: u64, until: Until) -> Result<Option<Duration>, WaitError> {
+    async fn wait(self, cost: u64, until: Until) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         let (key, limiter) = (self.key.key_bytes(), self.limiter);
         match limiter.at_once(key.as_ref(), cost, until) {
             Some(step) => answer(step),

@@ -57,7 +57,7 @@ impl Grant {
     /// use ratekeeper::{Limiter, ManualClock};
     /// use std::time::Duration;
     ///
-    /// let queue = Gcra::leaky_queue("1/1s".parse()?, 3.into())?;
+    /// let queue = Gcra::leaky_queue("1/1s".parse()?, 3)?;
     /// let limiter = Limiter::with_clock(queue, ManualClock::default());
     /// let delays = [0, 1, 2].map(|_| limiter.check().map(|grant| grant.delay()));
     /// assert_eq!(delays, [0, 1, 2].map(|seconds| Ok(Duration::from_secs(seconds))));

@@ -34,7 +34,7 @@ use crate::{Block, Clock, Timer};
 /// use ratekeeper::Limiter;
 /// use ratekeeper::core::Concurrency;
 ///
-/// let jobs = Concurrency::new(1.into(), Duration::from_secs(60).into())?;
+/// let jobs = Concurrency::new(1, Duration::from_secs(60))?;
 /// let jobs = Arc::new(Limiter::new(jobs));
 /// let permit = jobs.check_owned(1).unwrap();
 /// assert!(jobs.check_owned(1).is_err(), "one job at a time");
@@ -69,15 +69,16 @@ impl OwnedPermits {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use ratekeeper::core::{Concurrency, Nanos};
+    /// use std::time::Duration;
+    /// use ratekeeper::core::Concurrency;
     /// use ratekeeper::{Limiter, ManualClock};
     ///
-    /// let limit = Concurrency::new(1.into(), Nanos::from_secs(60)).unwrap();
+    /// let limit = Concurrency::new(1, Duration::from_secs(60)).unwrap();
     /// let limiter = Arc::new(Limiter::with_clock(limit, ManualClock::default()));
     /// let permit = limiter.check_owned(1).unwrap();
-    /// limiter.clock().advance(Nanos::from_secs(59));
+    /// limiter.clock().advance(Duration::from_secs(59));
     /// assert!(permit.renew());
-    /// limiter.clock().advance(Nanos::from_secs(60));
+    /// limiter.clock().advance(Duration::from_secs(60));
     /// assert!(!permit.renew());
     /// ```
     #[must_use = "the permits may be lent to others if the lease has ended"]
@@ -131,13 +132,16 @@ impl<C: Block + 'static> Limiter<Concurrency, C> {
     }
 }
 
-impl<C: Timer + 'static> Limiter<Concurrency, C> {
+impl<C: Clock + 'static> Limiter<Concurrency, C> {
     /// Waits until the permits are free, in line with the other waiters, and takes them; see
     /// [`acquire`](Self::acquire).
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_owned(self: &Arc<Self>, cost: u64) -> Result<OwnedPermits, WaitError> {
+    pub async fn acquire_owned(self: &Arc<Self>, cost: u64) -> Result<OwnedPermits, WaitError>
+    where
+        C: Timer,
+    {
         let (desk, lease) = (&**self, new_name());
         wait(Lending { desk, lease }, &self.clock, cost, Until::Served).await?;
         Ok(self.guard(lease))

@@ -7,7 +7,6 @@
 //!   a task    | woken, or its timer fires  | also if dropped
 //! ```
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,64 +14,12 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use ratekeeper_core::{Permits, Time};
+use ratekeeper_core::Time;
 
 use super::desk::{Waitable, permits};
 use super::turn::{Turn, TurnStep, Until};
-use super::{Limiter, LimiterAlgorithm};
-use crate::{Block, Timer};
-
-/// Why waiting does not help.
-///
-/// ```
-/// use ratekeeper::{Limiter, WaitError};
-/// let limiter = Limiter::per("2/1m")?;
-/// let too_large = WaitError::TooLarge { cost: 3, capacity: 2 };
-/// assert_eq!(limiter.acquire_n_blocking(3), Err(too_large));
-/// # Ok::<(), ratekeeper::core::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The cost is above the capacity of the limit.
-    TooLarge {
-        /// The requested cost.
-        cost: u64,
-        /// The maximum that can ever be granted at once.
-        capacity: u64,
-    },
-    /// The maximum number of callers is waiting.
-    TooManyWaiting {
-        /// See [`Limiter::with_most_waiting`].
-        most: usize,
-    },
-}
-
-impl WaitError {
-    pub(super) fn too_large(cost: u64, capacity: Permits) -> Self {
-        let capacity = capacity.get();
-        Self::TooLarge { cost, capacity }
-    }
-}
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { cost, capacity } => write!(
-                f,
-                "`{cost}` permits exceed the capacity of {capacity}; \
-                 hint: acquire them in parts, or raise the burst"
-            ),
-            Self::TooManyWaiting { most } => write!(
-                f,
-                "{most} callers already wait; hint: refuse work before it waits, or raise the \
-                 maximum with `with_most_waiting`"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WaitError {}
+use super::{Limiter, LimiterAlgorithm, WaitError};
+use crate::{Block, Clock, Timer};
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -179,8 +126,9 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting by a task.
-impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
+/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows the
+/// notes of `Timer` where a clock has none.
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
     /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
@@ -208,7 +156,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(&self) -> Result<Duration, WaitError> {
+    pub async fn acquire(&self) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         // Not by `acquire_n`, because a future within a future has two states to keep.
         if self.take_at_once(1) {
             return Ok(Duration::ZERO);
@@ -233,14 +184,20 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError> {
+    pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         if self.take_at_once(cost) {
             return Ok(Duration::ZERO);
         }
         self.wait_until_served(cost).await
     }
 
-    async fn wait_until_served(&self, cost: u64) -> Result<Duration, WaitError> {
+    async fn wait_until_served(&self, cost: u64) -> Result<Duration, WaitError>
+    where
+        C: Timer,
+    {
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
         Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
     }
@@ -268,7 +225,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
         &self,
         cost: u64,
         patience: Duration,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         wait(self, &self.clock, cost, Until::Span(patience.into())).await
     }
 
@@ -294,7 +254,10 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
         &self,
         cost: u64,
         deadline: Time,
-    ) -> Result<Option<Duration>, WaitError> {
+    ) -> Result<Option<Duration>, WaitError>
+    where
+        C: Timer,
+    {
         wait(self, &self.clock, cost, Until::Moment(deadline)).await
     }
 }

@@ -85,7 +85,7 @@ impl LimitsGrant {
     /// use ratekeeper::core::{Gcra, Quota};
     /// use ratekeeper::{Limits, at_once};
     /// let limits = Limits::in_memory();
-    /// let mails = limits.limit("mails", Gcra::leaky_queue(Quota::per_hour(1), 3.into())?)?;
+    /// let mails = limits.limit("mails", Gcra::leaky_queue(Quota::per_hour(1), 3)?)?;
     /// assert!(at_once(mails.check(()))?.delay().is_zero());
     /// assert_eq!(at_once(mails.check(()))?.delay().as_secs().div_ceil(60), 60);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -8,6 +8,18 @@ use super::Limits;
 use crate::SystemClock;
 
 /// A Redis or Valkey server, and the memory of this process while it is away.
+///
+/// ```
+/// use ratekeeper::{Limits, NamedLimit, SharedStore};
+///
+/// struct Service {
+///     logins: NamedLimit<SharedStore>,
+/// }
+/// let limits = Limits::redis("redis://127.0.0.1:6379")?; // connects when it is first used
+/// let service = Service { logins: limits.token_bucket("logins", "5/1m".parse()?)? };
+/// assert_eq!(&**service.logins.name(), "logins");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type SharedStore = Fallback<RedisStore>;
 
 impl Limits<SharedStore> {

@@ -33,6 +33,15 @@ type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
 
 /// As many concurrent requests as the server can bear; see
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+///
+/// ```
+/// use ratekeeper::tower::{Adaptive, AdaptiveError, AdaptiveSettings, RateLimitLayer};
+/// fn layer() -> Result<RateLimitLayer<Adaptive>, AdaptiveError> {
+///     RateLimitLayer::adaptive(AdaptiveSettings::default())
+/// }
+/// assert_eq!(layer()?.limit().limit(), 20);
+/// # Ok::<(), AdaptiveError>(())
+/// ```
 pub type Adaptive<C = SystemClock> = Counted<AdaptivePlaces<C>>;
 
 /// Places whose number follows the times of requests.
@@ -122,8 +131,8 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
     /// no response head yet: the request then counts as dropped. A client that goes away sooner is
     /// ignored. One second by default.
     #[must_use]
-    pub fn given_up_after(mut self, span: Nanos) -> Self {
-        Arc::make_mut(&mut self.gate.places).given_up_after = span;
+    pub fn given_up_after(mut self, span: impl Into<Nanos>) -> Self {
+        Arc::make_mut(&mut self.gate.places).given_up_after = span.into();
         self
     }
 }
@@ -158,7 +167,7 @@ impl<C: Timer + 'static> Places for AdaptivePlaces<C> {
     }
 
     fn most(&self) -> Permits {
-        self.limit.limit().into()
+        Permits::new(self.limit.limit().into())
     }
 
     fn at_work(&self) -> u64 {

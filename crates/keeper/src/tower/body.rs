@@ -17,6 +17,14 @@ pin_project! {
     /// The body of a response. Permits that the request holds (see
     /// [`in_flight`](super::RateLimitLayer::in_flight)) are given back when its last frame is
     /// returned, when it fails, and when it is dropped.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use ratekeeper::tower::LimitedBody;
+    ///
+    /// /// The response of a limited service that sends texts.
+    /// type Limited = Response<LimitedBody<String>>;
+    /// ```
     pub struct LimitedBody<B> {
         #[pin]
         content: Content<B>,
@@ -54,6 +62,15 @@ impl<B> LimitedBody<B> {
             content: Content::Served { body },
             hold,
             costs,
+        }
+    }
+
+    /// Returns the body of the service; `None` for a refusal.
+    #[cfg(feature = "actix")]
+    pub(super) const fn inner(&self) -> Option<&B> {
+        match &self.content {
+            Content::Served { body } => Some(body),
+            Content::Refusal { .. } => None,
         }
     }
 

@@ -134,7 +134,8 @@ where
         parts.extensions.get::<T>().map(self.0).ok_or_else(|| {
             let reason = format!(
                 "no outer layer put `{}` into the extensions of the request; hint: add the layer \
-                 that does so around this one (in axum, after it)",
+                 that does so around this one (in axum, after it; in actix-web, show the extension by \
+                 `with_extension`)",
                 type_name::<T>()
             );
             NoKey::NotProvided(reason.into())

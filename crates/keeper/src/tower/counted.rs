@@ -61,14 +61,13 @@ pub trait Places: Send + Sync + 'static {
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
 ///
 /// ```
-/// use ratekeeper::core::Permits;
 /// use ratekeeper::tower::{InFlight, RateLimitLayer};
 ///
 /// struct Server {
 ///     at_most: RateLimitLayer<InFlight>, // `Counted` of a fixed number of places
 /// }
-/// let server = Server { at_most: RateLimitLayer::in_flight(Permits::new(200)) };
-/// assert_eq!(server.at_most.at_work(), Permits::ZERO);
+/// let server = Server { at_most: RateLimitLayer::in_flight(200) };
+/// assert_eq!(server.at_most.at_work(), 0);
 /// ```
 pub struct Counted<P> {
     pub(super) places: Arc<P>,
@@ -164,8 +163,8 @@ impl<P: Places> RateLimitLayer<Counted<P>> {
     }
 
     /// Returns the permits at work.
-    pub fn at_work(&self) -> Permits {
-        Permits::new(self.gate.places.at_work())
+    pub fn at_work(&self) -> u64 {
+        self.gate.places.at_work()
     }
 
     /// Returns the number of waiters.

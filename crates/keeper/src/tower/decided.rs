@@ -20,6 +20,30 @@ use super::settle;
 use crate::Answer;
 
 /// The decision about a request; made by [`ByPolicy::decide`](super::ByPolicy::decide).
+///
+/// ```
+/// use ratekeeper::policy::Report;
+/// use ratekeeper::tower::{ByPolicy, Decided};
+/// use ratekeeper::{Keeper, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "2/1h"
+///     "#,
+/// )?;
+/// let front_end = ByPolicy::new(keeper.into());
+/// let (parts, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+/// let peer = ([192, 0, 2, 1], 4711).into();
+/// let Decided { answer, mut guard } = at_once(front_end.decide(&parts, peer));
+/// assert!(answer.allowed());
+/// // Forward the request; then, before the guard is dropped:
+/// guard.report(Report::default());
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Debug)]
 pub struct Decided {
     /// The decisions of the limits.
@@ -30,6 +54,29 @@ pub struct Decided {
 
 /// The permits of a request, to be kept until the end of its response. Dropped, it gives them back,
 /// however the request ends.
+///
+/// ```
+/// use ratekeeper::tower::{ByPolicy, RequestGuard};
+/// use ratekeeper::{Keeper, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     concurrency = { max = 1, lease = "1m" }
+///     "#,
+/// )?;
+/// let front_end = ByPolicy::new(keeper.into());
+/// let (parts, ()) = http::Request::new(()).into_parts();
+/// let ask = || at_once(front_end.decide(&parts, ([192, 0, 2, 1], 4711).into()));
+/// let guard: RequestGuard = ask().guard;
+/// assert!(!ask().answer.allowed(), "one request at a time");
+/// drop(guard);
+/// assert!(ask().answer.allowed());
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 #[derive(Debug)]
 pub struct RequestGuard {
     pub(super) hold: Option<RequestHold>,
@@ -96,12 +143,42 @@ impl RequestGuard {
 }
 
 /// Returns the facts of a request without those of its client: method, host, path and query.
+///
+/// ```
+/// use ratekeeper::tower::target;
+/// let (parts, ()) = http::Request::post("/login?next=/").body(()).unwrap().into_parts();
+/// let facts = target(&parts);
+/// assert_eq!((facts.method, facts.path), ("POST", "/login"));
+/// ```
 pub fn target(parts: &Parts) -> Facts<'_> {
     facts(parts, None, &[], &[], None)
 }
 
 /// Returns the response to a refused request with these header fields, as the layer sends it: a
 /// problem document, or the form of gRPC.
+///
+/// ```
+/// use http::HeaderMap;
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::tower::refusal;
+/// use ratekeeper::{Keeper, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "1/1h"
+///     "#,
+/// )?;
+/// let ask = || at_once(keeper.check(&Facts::default(), Scope::All)).unwrap();
+/// let (_passed, refused) = (ask(), ask());
+/// let response = refusal(&refused, &HeaderMap::new());
+/// assert_eq!(response.status(), 429);
+/// assert!(response.headers().contains_key("retry-after"));
+/// # Ok::<(), ratekeeper::OpenError>(())
+/// ```
 pub fn refusal(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
     let denial = Denial(DeniedBy::Policy(Box::new(answer.clone())));
     let fields = FieldsToSend::by(answer);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper_core::{Decision, Nanos, Permits};
 use smallvec::SmallVec;
@@ -101,12 +102,13 @@ impl Denial {
 
     /// Returns how long the client must wait; `None` if waiting does not help, or if only limits in
     /// shadow mode deny the request.
-    pub fn retry_after(&self) -> Option<Nanos> {
-        match &self.0 {
+    pub fn retry_after(&self) -> Option<Duration> {
+        let wait = match &self.0 {
             DeniedBy::Limits(limits) => limits.first()?.decision.verdict.retry_after(),
             DeniedBy::NoKey { .. } => None,
             DeniedBy::Policy(answer) => answer.retry_after(),
-        }
+        };
+        wait.map(Duration::from)
     }
 
     /// Returns the HTTP status of the refusal; 200 if only limits in shadow mode deny the request.

@@ -26,6 +26,21 @@ use crate::Report;
 pin_project! {
     /// The response to one request. Dropped, it leaves the line it waits in, and gives back the
     /// permits that the request holds.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use ratekeeper::tower::{RateLimited, ResponseFuture};
+    /// use tower_service::Service;
+    ///
+    /// /// Calls a limited service; `S` is the service inside.
+    /// fn call<S, G>(service: &mut RateLimited<S, G>, request: Request<String>) -> ResponseFuture<S, String>
+    /// where
+    ///     S: Service<Request<String>>,
+    ///     RateLimited<S, G>: Service<Request<String>, Future = ResponseFuture<S, String>>,
+    /// {
+    ///     service.call(request)
+    /// }
+    /// ```
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,

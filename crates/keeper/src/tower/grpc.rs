@@ -65,7 +65,8 @@ pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
         headers.insert(GRPC_MESSAGE, text);
     }
     if let Some(wait) = denial.retry_after()
-        && let Ok(text) = HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait)))
+        && let Ok(text) =
+            HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait.into())))
     {
         headers.insert(GRPC_DETAILS, text);
     }

@@ -13,6 +13,11 @@ use crate::{SystemClock, Timer};
 
 /// A maximum number of concurrent requests; see
 /// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight).
+///
+/// ```
+/// use ratekeeper::tower::{InFlight, RateLimitLayer};
+/// let layer: RateLimitLayer<InFlight> = RateLimitLayer::in_flight(200);
+/// ```
 pub type InFlight<C = SystemClock> = Counted<CountedPlaces<C>>;
 
 /// A fixed number of places, and their count.
@@ -30,22 +35,22 @@ impl RateLimitLayer<InFlight> {
     /// its request.)
     ///
     /// ```
-    /// use ratekeeper::core::{Nanos, Permits};
     /// use ratekeeper::tower::RateLimitLayer;
+    /// use std::time::Duration;
     ///
-    /// let layer = RateLimitLayer::in_flight(Permits::new(200));
-    /// let layer = layer.queue(Nanos::from_millis(500)).most_waiting(50);
-    /// assert_eq!((layer.at_work(), layer.waiting()), (Permits::ZERO, 0));
+    /// let layer = RateLimitLayer::in_flight(200);
+    /// let layer = layer.queue(Duration::from_millis(500)).most_waiting(50);
+    /// assert_eq!((layer.at_work(), layer.waiting()), (0, 0));
     /// ```
-    pub fn in_flight(most: Permits) -> Self {
+    pub fn in_flight(most: impl Into<Permits>) -> Self {
         Self::in_flight_with_clock(most, SystemClock::new())
     }
 }
 
 impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
     /// Like [`in_flight`](RateLimitLayer::in_flight), with `clock` for the waiters.
-    pub fn in_flight_with_clock(most: Permits, clock: C) -> Self {
-        let count = Arc::default();
+    pub fn in_flight_with_clock(most: impl Into<Permits>, clock: C) -> Self {
+        let (most, count) = (most.into(), Arc::default());
         let gate = Counted::new("in-flight", CountedPlaces { most, count, clock });
         Self::made(gate, GateSettings::default())
     }

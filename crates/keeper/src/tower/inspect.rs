@@ -26,12 +26,39 @@ use crate::{SystemClock, Timer};
 
 /// Reads bodies for limits by `form:NAME` and `json:/POINTER`; made by
 /// [`inspect_bodies`](super::RateLimitLayer::inspect_bodies).
+///
+/// ```
+/// use ratekeeper::tower::{InspectLayer, RateLimitLayer};
+/// let limits = RateLimitLayer::policy_text(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "logins"
+///     key   = ["form:username"]
+///     limit = "10/1h"
+///     missing_key = "deny"
+///     "#,
+/// )?;
+/// let bodies: InspectLayer = limits.inspect_bodies().max_inspected_body(16 << 10);
+/// # Ok::<(), ratekeeper::tower::PolicyError>(())
+/// ```
 pub struct InspectLayer<S = MemoryStore, C = SystemClock> {
     gate: ByPolicy<S, C>,
     max: usize,
 }
 
 /// A service that receives bodies of which the beginning may have been read.
+///
+/// ```
+/// use ratekeeper::tower::{Inspect, RateLimitLayer};
+/// use tower_layer::Layer;
+///
+/// struct Api; // a service
+///
+/// let text = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n";
+/// let service: Inspect<Api> = RateLimitLayer::policy_text(text)?.inspect_bodies().layer(Api);
+/// # Ok::<(), ratekeeper::tower::PolicyError>(())
+/// ```
 pub struct Inspect<I, S = MemoryStore, C = SystemClock> {
     inner: I,
     gate: ByPolicy<S, C>,
@@ -105,6 +132,23 @@ where
 pin_project! {
     /// The response to a request whose body may have to be read first. Dropped before that, nothing
     /// was charged.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Request;
+    /// use ratekeeper::tower::{Inspect, InspectFuture, InspectedBody};
+    /// use tower_service::Service;
+    ///
+    /// type Body = http_body_util::Full<Bytes>;
+    ///
+    /// /// Calls a service of which `I` receives the bodies.
+    /// fn call<I>(service: &mut Inspect<I>, request: Request<Body>) -> InspectFuture<I, Body>
+    /// where
+    ///     I: Service<Request<InspectedBody<Body>>> + Clone,
+    /// {
+    ///     service.call(request)
+    /// }
+    /// ```
     pub struct InspectFuture<I, B>
     where
         I: Service<Request<InspectedBody<B>>>,

@@ -32,6 +32,16 @@ pub const MAX_INSPECTED_BODY: usize = 64 << 10;
 pub struct InspectedBytes(pub Bytes);
 
 /// A body of which the beginning may have been read; it yields the same content as the body inside.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http_body::Body;
+/// use http_body_util::Full;
+/// use ratekeeper::tower::InspectedBody;
+///
+/// let body = InspectedBody::new(Full::new(Bytes::from_static(b"user=ann")));
+/// assert_eq!(body.size_hint().exact(), Some(8));
+/// ```
 pub struct InspectedBody<B: Body> {
     /// Content that was read: the first part, which is not copied, or all parts.
     held: Bytes,

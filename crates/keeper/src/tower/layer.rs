@@ -236,8 +236,11 @@ impl<G> RateLimitLayer<G> {
     /// Sets the cost of a request, 1 permit by default; in a policy, under limits without a cost of
     /// their own.
     #[must_use]
-    pub fn cost(mut self, cost: impl Fn(&Parts) -> Permits + Send + Sync + 'static) -> Self {
-        self.settings.cost = Some(Arc::new(cost));
+    pub fn cost<N: Into<Permits>>(
+        mut self,
+        cost: impl Fn(&Parts) -> N + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.cost = Some(Arc::new(move |parts: &Parts| cost(parts).into()));
         self
     }
 
@@ -264,16 +267,16 @@ impl<G: OneLimit> RateLimitLayer<G> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::Nanos;
     /// use ratekeeper::tower::RateLimitLayer;
+    /// use std::time::Duration;
     ///
     /// let limiter = Limiter::per("100/1s")?.with_most_waiting(50);
-    /// let layer = RateLimitLayer::new(limiter).queue(Nanos::from_millis(500));
+    /// let layer = RateLimitLayer::new(limiter).queue(Duration::from_millis(500));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     #[must_use]
-    pub fn queue(mut self, longest: Nanos) -> Self {
-        self.settings.patience = longest;
+    pub fn queue(mut self, longest: impl Into<Nanos>) -> Self {
+        self.settings.patience = longest.into();
         self
     }
 

@@ -1,4 +1,4 @@
-//! Tower: limits as a layer for HTTP services, those of axum, tonic and plain hyper.
+//! Tower: limits as a layer for HTTP services, those of axum, tonic, actix-web and plain hyper.
 //!
 //! ```text
 //!   request --> gate --allowed--> service --> answer + RateLimit fields
@@ -20,6 +20,7 @@
 //! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
 //!
 //! * A front end that renders responses itself, such as a proxy, asks by [`ByPolicy::decide`].
+//! * The same layer is a middleware of actix-web: `for_actix`, with the feature `actix`.
 //! * Everything is shared by clones: a layer may be cloned for each route, a service for each
 //!   connection.
 //! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. Decisions
@@ -41,6 +42,8 @@
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
 
+#[cfg(feature = "actix")]
+mod actix;
 mod adaptive;
 mod admit;
 mod body;
@@ -75,6 +78,8 @@ mod single;
 mod source;
 mod together;
 
+#[cfg(feature = "actix")]
+pub use actix::{ActixBody, ActixLimited, ForActix};
 pub use adaptive::Adaptive;
 pub use body::LimitedBody;
 pub use by_address::{ByAddress, by_address, by_address_from};

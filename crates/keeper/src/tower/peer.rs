@@ -3,11 +3,13 @@
 //! ```text
 //!   axum    ConnectInfo<SocketAddr>     found by its type
 //!   tonic   TcpConnectInfo              by its method `remote_addr`
+//!   actix   Peer                        put there by `for_actix`
 //!   hyper   Peer, SocketAddr            put there by your own code
 //! ```
 //!
 //! The types of the frameworks are type parameters, so that the library depends on none of them,
-//! and works with each of their versions.
+//! and works with each of their versions. (actix-web, whose requests are not those of `http`, is a
+//! feature.)
 
 use std::any::type_name;
 use std::fmt;

@@ -81,8 +81,11 @@ impl<S, C> LimitBy<S, C> {
     /// Sets the cost of a request under this limit; without this call, the
     /// [`cost`](RateLimitLayer::cost) of the layer.
     #[must_use]
-    pub fn cost(mut self, cost: impl Fn(&Parts) -> Permits + Send + Sync + 'static) -> Self {
-        self.cost = Some(Arc::new(cost));
+    pub fn cost<N: Into<Permits>>(
+        mut self,
+        cost: impl Fn(&Parts) -> N + Send + Sync + 'static,
+    ) -> Self {
+        self.cost = Some(Arc::new(move |parts: &Parts| cost(parts).into()));
         self
     }
 }

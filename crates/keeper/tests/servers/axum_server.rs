@@ -166,7 +166,7 @@ fn holding() -> Vec<(&'static str, Router, AtWork)> {
         (
             "count",
             router().layer(count.clone()),
-            Box::new(move || count.at_work().get()),
+            Box::new(move || count.at_work()),
         ),
         ("policy", router().layer(policy), Box::new(of_policy)),
     ]

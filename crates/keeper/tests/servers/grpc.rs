@@ -97,7 +97,7 @@ async fn streams_hold_permits_until_they_end_or_their_client_disconnects() {
     };
     let count = RateLimitLayer::in_flight(Permits::new(5));
     let counted = count.clone();
-    let counted = move || counted.at_work().get();
+    let counted = move || counted.at_work();
     hold(serve(policy).await, lent).await;
     hold(serve(count).await, counted).await;
 }

@@ -13,8 +13,9 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, Request};
 use ratekeeper::core::{
-    AnyAlgorithm, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Outage,
-    Permits, Quota, QuotaReset, SubBuckets, WarmUp, Window,
+    AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Edge, Exponential, Gcra, Hybrid,
+    Interval, Log, Nanos, Outage, Permits, Quota, QuotaReset, SubBuckets, WarmUp, Window,
+    for_each_algorithm,
 };
 use ratekeeper::policy::Facts;
 use ratekeeper::tower::{RateLimitLayer, by_header, by_path};
@@ -91,7 +92,43 @@ fn every_algorithm(clock: &SystemClock) -> Vec<(&'static str, AnyAlgorithm, u64)
             Concurrency::new(permits, hour).unwrap().into(),
             PERMITS,
         ),
+        (
+            "balance",
+            Balance::new(permits, permits).unwrap().into(),
+            PERMITS,
+        ),
+        ("bans", with_bans(day).into(), PERMITS),
     ]
+}
+
+/// A limit that bans for a day after a hundred refusals.
+fn with_bans(quota: Quota) -> Banning {
+    let day = Nanos::from_secs(86_400);
+    let terms = BanTerms {
+        strikes: Quota::per_day(100),
+        first: day,
+        growth_thousandths: 1_000,
+        longest: day,
+    };
+    let bucket = Gcra::token_bucket(quota).unwrap();
+    Banning::new(bucket.into(), terms).unwrap()
+}
+
+/// No algorithm of the list is left out of the test of six processes.
+#[test]
+fn every_algorithm_is_every_algorithm() {
+    let tested = every_algorithm(&SystemClock::new());
+    macro_rules! is_tested {
+        ($algorithm:ident) => {
+            let name = stringify!($algorithm);
+            let mut all = tested.iter().map(|(_, algorithm, _)| algorithm);
+            assert!(
+                all.any(|it| matches!(it, AnyAlgorithm::$algorithm(_))),
+                "{name}"
+            );
+        };
+    }
+    for_each_algorithm!(is_tested);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
-//! The layer in real servers on loopback: axum, tonic and plain hyper, under load of many
+//! The layer in real servers on loopback: axum, tonic, actix-web and plain hyper, under load of many
 //! connections, and with clients that go away in the middle of an answer.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod actix_server;
 mod adaptive;
 mod addresses;
 mod axum_server;

@@ -256,7 +256,7 @@ fn layers_are_fields_and_return_types() {
             route: RateLimitLayer::keyed(per("1/1h"), (address(), by_path())),
             user: RateLimitLayer::keyed(KeyedLimiter::parse("1/1h").unwrap(), user),
             policy: RateLimitLayer::policy_text(policy).unwrap(),
-            in_flight: RateLimitLayer::in_flight(1.into()),
+            in_flight: RateLimitLayer::in_flight(1),
             adaptive: RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap(),
         }
     }

@@ -214,10 +214,10 @@ fn both_limiters_of_guava_can_be_written() {
         ),
     ];
     for (lines, limiter, largest) in rows {
-        let limiter = limiter.with_largest(Permits::from(largest));
+        let limiter = limiter.with_largest(u64::from(largest));
         let rule = &one(lines).rules[0];
         assert_eq!(rule.limit.algorithm, limiter.into(), "{lines}");
-        assert_eq!(rule.quota, Permits::from(largest), "{lines}");
+        assert_eq!(rule.quota, Permits::new(largest.into()), "{lines}");
     }
 }
 

@@ -15,7 +15,7 @@ impl Concurrency {
         let lease = leases.remove(at);
         let held = self.held_for(&lease, now);
         leases.held.released(held, now + self.lease);
-        lease.permits.into()
+        Permits::new(lease.permits.into())
     }
 
     /// Extends the lease of `id` to its full length from now, and returns the time until it ends.

@@ -60,7 +60,7 @@ fn report<'a>(
     let units = u64::from(limit.unit_multiplier.unwrap_or(1));
     Some(LimitReport {
         name: &texts.name,
-        quota: limit.requests_per_unit.into(),
+        quota: Permits::new(limit.requests_per_unit.into()),
         window: seconds(limit.unit()).map(|unit| Nanos::from_secs(unit * units)),
         more_after: Some(reset),
         is_level: false,
@@ -68,7 +68,7 @@ fn report<'a>(
         unit: None,
         decision: Decision {
             verdict,
-            remaining: status.limit_remaining.into(),
+            remaining: Permits::new(status.limit_remaining.into()),
             reset_after: reset,
             more_after: reset,
         },

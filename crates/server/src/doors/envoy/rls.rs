@@ -88,7 +88,7 @@ fn ask<'a>(
 ) -> Result<Asked<'a>, GrpcStatus> {
     let cost = match descriptor.hits_addend {
         Some(own) => Permits::new(own),
-        None => request.hits_addend.max(1).into(), // absent and 0 are one on the wire
+        None => Permits::new(request.hits_addend.max(1).into()), // absent and 0 are one on the wire
     };
     let instead = descriptor.limit.as_ref().map(numbers).transpose()?;
     Ok(Asked {
@@ -126,6 +126,6 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
     };
     let multiplier = limit.unit_multiplier.map_or(1, |units| units.max(1));
     let per = Nanos::from_secs(u64::from(multiplier) * unit);
-    Numbers::new(limit.requests_per_unit.into(), per)
+    Numbers::new(Permits::new(limit.requests_per_unit.into()), per)
         .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
 }
