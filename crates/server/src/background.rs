@@ -12,7 +12,9 @@ use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
-use crate::{alerts, history, machine_load, memory, state, store, tls, wall_clock, watching};
+use crate::{
+    alerts, history, machine_load, memory, standing_bans, state, store, tls, wall_clock, watching,
+};
 
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -40,6 +42,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     });
     let kept = again();
     keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "bans", move || {
+        standing_bans::watch(Arc::clone(&kept))
+    });
     let kept = again();
     keep(shared, "top keys", move || {
         watching::sweep(Arc::clone(&kept))

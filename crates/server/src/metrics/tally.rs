@@ -2,7 +2,8 @@
 
 use ratekeeper_core::LimitId;
 
-use super::{BUCKETS, Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult, WAITS};
+use super::durations::{DecisionTimes, WAITS};
+use super::{Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult};
 
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,14 +42,15 @@ impl Metrics {
     pub(crate) fn near(&self, limit: LimitId) -> u64 {
         let rows = self.rows.load();
         let row = rows.get(limit.index()).and_then(Option::as_ref);
-        row.map_or(0, |row| row.near.count())
+        row.map_or(0, |row| row.counts().near)
     }
 
     /// Returns the times of all decisions since the start.
     pub(crate) fn decision_times(&self) -> DurationsSnapshot {
-        let [first, others @ ..] = &self.durations;
-        let mut all = first.snapshot(&BUCKETS);
-        for one in others.iter().map(|one| one.snapshot(&BUCKETS)) {
+        let [[first, rest @ ..], others @ ..] = &self.durations;
+        let mut all = first.snapshot();
+        let others = rest.iter().chain(others.as_flattened());
+        for one in others.map(DecisionTimes::snapshot) {
             for ((_, all), (_, one)) in all.buckets.iter_mut().zip(&one.buckets) {
                 *all += one;
             }
