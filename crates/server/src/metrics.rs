@@ -20,6 +20,8 @@ mod format;
 mod grants;
 mod limit_row;
 mod limits;
+#[cfg(test)]
+mod monitoring;
 mod offset;
 mod process;
 mod reports;

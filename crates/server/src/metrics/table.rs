@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   FAMILIES --> /metrics: name, type, help, labels
-//!            --> the tests of docs/guide and examples/monitoring: each name and label there is here
+//!            --> examples/monitoring: written from here (`monitoring.rs`)
+//!            --> the tests of docs/guide: each name and label there is here
 //! ```
 //!
 //! Values of labels are names of the policy and fixed words, but for `rule` of `rls_hits`, which
@@ -10,6 +11,10 @@
 //! address of the shared store.
 
 use super::family::{Family, Kind};
+
+/// What the names of all metrics begin with.
+#[cfg(test)]
+pub(super) const PREFIX: &str = "ratekeeper_";
 
 /// Declares a constant for each metric, and the list of all.
 macro_rules! families {
@@ -153,8 +158,6 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-
-    const PREFIX: &str = "ratekeeper_";
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
