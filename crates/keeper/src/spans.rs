@@ -15,7 +15,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ratekeeper_core::{Origin, Time};
-use ratekeeper_store::{ActAnswer as _, ActItem as _, ActKind, Store, StoreAct, StoreError};
+use ratekeeper_store::{ActAnswer as _, ActItem as _, Store, StoreAct, StoreError};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
@@ -68,7 +68,7 @@ impl<S: Store> Store for Traced<S> {
         let span = debug_span!(
             target: "ratekeeper",
             "store",
-            act = word(act.kind()),
+            act = act.kind().name(),
             limits = Empty,
             outcome = Empty
         );
@@ -92,22 +92,6 @@ impl<S: Store> Store for Traced<S> {
         };
         span.record("outcome", outcome);
         answer
-    }
-}
-
-/// Returns the word for an act.
-const fn word(act: ActKind) -> &'static str {
-    match act {
-        ActKind::Decide(_) => "decide",
-        ActKind::Look => "look",
-        ActKind::GiveBack => "give-back",
-        ActKind::Settle => "settle",
-        ActKind::Reset => "reset",
-        ActKind::Release => "release",
-        ActKind::Renew => "renew",
-        ActKind::Ban => "ban",
-        ActKind::Grant => "grant",
-        _ => "other",
     }
 }
 

@@ -86,11 +86,11 @@ pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, LogDenials, MetricSettings, NodeName, ProxySettings, RedisSettings,
-    RevealKeys, Secret, SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
+    HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Secret,
+    SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
-pub use telemetry::{OtlpSettings, StatsdSettings};
+pub use telemetry::{MetricSettings, OtlpSettings, StatsdSettings};
 pub use tokens::Tokens;
 pub use unit::Unit;
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
-use crate::{AdaptiveBounds, HealthCheck, OtlpSettings, Route, StatsdSettings, UpstreamUrl, envoy};
+use crate::{
+    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, StatsdSettings, UpstreamUrl,
+    envoy,
+};
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,20 +61,6 @@ pub struct Settings {
     pub statsd: Option<StatsdSettings>,
     /// `[metrics]`: how much a scrape shows.
     pub metrics: MetricSettings,
-}
-
-/// `[metrics]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetricSettings {
-    /// `max_limits`: maximum number of limits with series of their own; the rest is counted
-    /// together.
-    pub max_limits: u32,
-}
-
-impl Default for MetricSettings {
-    fn default() -> Self {
-        Self { max_limits: 1_000 }
-    }
 }
 
 /// `reveal_keys = "hash" | "prefix" | "raw"`.

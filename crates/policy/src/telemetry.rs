@@ -48,3 +48,22 @@ pub struct StatsdSettings {
     /// Time between two messages.
     pub interval: Nanos,
 }
+
+/// `[metrics]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricSettings {
+    /// `max_limits`: maximum number of limits with series of their own; the rest is counted
+    /// together.
+    pub max_limits: u32,
+    /// `near_percent`: percentage of a limit above which an allowed request counts as near it.
+    pub near_percent: u8,
+}
+
+impl Default for MetricSettings {
+    fn default() -> Self {
+        Self {
+            max_limits: 1_000,
+            near_percent: 80,
+        }
+    }
+}

@@ -130,6 +130,16 @@ impl Variants {
         &self.numbers
     }
 
+    /// Returns the variants of one set of numbers, of which the first has that index: one, or one
+    /// for each day of the month.
+    pub fn of_allowance(&self, first: u32) -> impl Iterator<Item = &Variant> {
+        let count = match self.day_attribute {
+            Some(_) => MonthDay::all().count(),
+            None => 1,
+        };
+        self.numbers.iter().skip(first as usize).take(count)
+    }
+
     /// Returns the overrides, in the order of the file.
     pub fn overrides(&self) -> &[Override] {
         self.overrides.all()

@@ -13,8 +13,8 @@ use crate::context::ServiceContext;
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
 use crate::{
-    admin, alerts, history, machine_load, memory, missing_keys, state, store, tls, wall_clock,
-    watching,
+    admin, alerts, history, machine_load, memory, missing_keys, standing_bans, state, store, tls,
+    wall_clock, watching,
 };
 
 /// How often the store takes a step in forgetting idle keys.
@@ -43,6 +43,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     });
     let kept = again();
     keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
+    let kept = again();
+    keep(shared, "bans", move || {
+        standing_bans::watch(Arc::clone(&kept))
+    });
     let kept = again();
     keep(shared, "top keys", move || {
         watching::sweep(Arc::clone(&kept))

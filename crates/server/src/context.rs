@@ -23,8 +23,9 @@ use crate::envoy_files;
 use crate::event::Sink;
 use crate::history::History;
 use crate::last_seen::LastSeen;
-use crate::metrics::{Metrics, Protocol};
+use crate::metrics::{DecisionPath, Metrics, Protocol};
 use crate::regular_file::FileReader;
+use crate::standing_bans::StandingBans;
 use crate::state::StateFolder;
 use crate::top_keys::KeyReveal;
 use crate::watching::Watchers;
@@ -35,6 +36,7 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) metrics: Metrics,
     pub(crate) alerts: Alerts,
     pub(crate) watchers: Watchers,
+    pub(crate) bans: StandingBans,
     /// Held while records are decided again: one call at a time.
     pub(crate) whatif: tokio::sync::Mutex<()>,
     pub(crate) history: History,
@@ -98,6 +100,7 @@ impl<C: Clock> ServiceContext<C> {
             metrics,
             alerts,
             watchers,
+            bans: StandingBans::default(),
             whatif: tokio::sync::Mutex::default(),
             history: History::default(),
             countries,
@@ -155,7 +158,12 @@ impl<C: Clock> ServiceContext<C> {
     ) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
-        self.metrics.record(protocol, answer, took);
+        let (made, timed) = ((protocol, self.decision_path()), (took, request.trace));
+        self.metrics.record(made, answer, timed, |outcome| {
+            let wait = outcome.decision.verdict.retry_after();
+            let end = answer.decided_at() + wait.unwrap_or_default();
+            self.bans.begin(outcome.rule.limit.id, outcome.key, end);
+        });
         self.alerts.note(answer);
         self.countries.note(answer);
         self.watchers.note_and_log(answer, |denial, limit| {
@@ -163,6 +171,14 @@ impl<C: Clock> ServiceContext<C> {
             let asked = (answer, request);
             self.denial_log.log(asked, (denial, limit), reveal);
         });
+    }
+
+    /// Returns where decisions are made at present.
+    pub(crate) fn decision_path(&self) -> DecisionPath {
+        match self.keeper.store().shared() {
+            Some(store) if store.is_asked() => DecisionPath::Store,
+            _ => DecisionPath::Local,
+        }
     }
 
     /// Returns how keys are shown.

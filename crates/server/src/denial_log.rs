@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The first denial of a key in a minute has a line, then the second, the fourth, the eighth. A flood
-//! of keys is bounded by [`MAX_LINES`]. Denials without a line are counted in `suppressed` of the next
+//! of keys is bounded by [`MAX_LINES`], and one of denials by [`MAX_REPEATS`]. Denials without a line are counted in `suppressed` of the next
 //! one of their limit. Keys are shown as `reveal_keys` says, and the request with `log_requests`.
 //!
 //! Events: `decision.denied`, `decision.shadow_denied`, `decision.soft`, `decision.covered`,
@@ -19,11 +19,14 @@ use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::LogDenials;
 
 use crate::doors::answer::{mode, shown_mode};
-use crate::metrics::{Counter, LogGate};
+use crate::metrics::{Counter, LogGate, TraceId};
 use crate::top_keys::KeyReveal;
 
 /// Maximum number of lines a second, of all limits.
 const MAX_LINES: u64 = 50;
+/// Maximum number of these lines when one is about a key that had a line in this minute, so that
+/// the first denial of a key finds room.
+const MAX_REPEATS: u64 = 25;
 /// Maximum number of bytes of a path in a line.
 const MAX_PATH_BYTES: usize = 256;
 /// Maximum number of bytes of a method or an id in a line; longer ones are left out.
@@ -40,6 +43,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) path: &'a str,
     /// Names in lower case.
     pub(crate) headers: &'a [(&'a str, &'a [u8])],
+    /// The trace that the caller is part of.
+    pub(crate) trace: Option<TraceId>,
 }
 
 /// The fields of a line about a request; `None` if unknown, or if the policy does not show them.
@@ -131,7 +136,12 @@ impl DenialLog {
             Some(count) => count.is_power_of_two(),
             None => limit.uncounted.opens(now).is_some(),
         };
-        if !opens || !self.has_room(now) {
+        let most = if count == Some(1) {
+            MAX_LINES
+        } else {
+            MAX_REPEATS
+        };
+        if !opens || !self.has_room(now, most) {
             limit.suppressed.add(1);
             return;
         }
@@ -181,12 +191,12 @@ impl DenialLog {
         );
     }
 
-    /// Takes one of the lines of this second.
-    fn has_room(&self, now: Time) -> bool {
+    /// Takes one of the lines of this second, if it has fewer than `most`.
+    fn has_room(&self, now: Time, most: u64) -> bool {
         let second = (now.as_nanos() / 1_000_000_000) << 16;
         let one_more = |written: u64| {
             let in_second = written.max(second); // the clock never steps back here
-            ((in_second & 0xffff) < MAX_LINES).then_some(in_second + 1)
+            ((in_second & 0xffff) < most).then_some(in_second + 1)
         };
         let written = &self.written;
         written
@@ -210,6 +220,7 @@ mod tests {
                 method,
                 path,
                 headers,
+                trace: None,
             }
             .fields();
             (shown.method, shown.path, shown.id)
@@ -229,8 +240,14 @@ mod tests {
     fn lines_of_all_limits_are_bounded_in_each_second() {
         let log = DenialLog::default();
         let at = |millis| Time::ZERO + Nanos::from_millis(millis);
-        let written = |millis| (0..1_000).filter(|_| log.has_room(at(millis))).count();
-        assert_eq!(written(0), 50);
+        let repeats = |millis| log.has_room(at(millis), MAX_REPEATS);
+        let written = |millis| {
+            let firsts = (0..1_000).filter(|_| log.has_room(at(millis), MAX_LINES));
+            firsts.count()
+        };
+        assert_eq!((0..1_000).filter(|_| repeats(0)).count(), 25);
+        assert_eq!(written(0), 25, "the rest is for first denials");
+        assert!(!repeats(999));
         assert_eq!(written(999), 0);
         assert_eq!(written(1_000), 50);
         assert_eq!(written(0), 0, "an answer that was held back");

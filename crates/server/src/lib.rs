@@ -92,6 +92,7 @@ mod reload;
 mod replace_file;
 mod service;
 mod signals;
+mod standing_bans;
 mod state;
 mod statsd;
 mod store;

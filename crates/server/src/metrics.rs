@@ -13,11 +13,15 @@
 //! If one limit of several refuses, only that one counts, as `denied`. The others would
 //! have allowed, but nothing was charged, so they count nothing.
 
+mod durations;
+mod exemplars;
 mod family;
 mod format;
 mod grants;
 mod limit_row;
 mod limits;
+#[cfg(test)]
+mod monitoring;
 mod offset;
 mod process;
 mod reports;
@@ -27,6 +31,8 @@ mod shared_store;
 mod table;
 mod tally;
 
+pub(crate) use durations::DecisionPath;
+pub(crate) use exemplars::TraceId;
 #[cfg(test)]
 pub(crate) use family::Family;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
@@ -46,51 +52,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper::Answer;
+use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Mode, Nanos, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, envoy};
 
-use self::family::seconds;
+use self::durations::{DecisionTimes, Durations, WAITS};
 use self::limit_row::{EFFECTS, LimitRow};
 use crate::OverrideAct;
-
-/// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
-const BUCKETS: [u64; 12] = [
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    25_000,
-    50_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    100_000_000,
-    1_000_000_000,
-];
-/// Upper bounds of the buckets of waits in queues, in nanoseconds; the last has none.
-const WAITS: [u64; 9] = [
-    1_000_000,
-    10_000_000,
-    50_000_000,
-    100_000_000,
-    500_000_000,
-    1_000_000_000,
-    5_000_000_000,
-    15_000_000_000,
-    60_000_000_000,
-];
 
 /// Counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    fn at(count: u64) -> Self {
-        Self(AtomicU64::new(count))
-    }
-
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -118,7 +92,8 @@ pub(crate) struct Metrics {
     requests: [[Counter; 3]; Protocol::ALL.len()],
     /// Requests that no limit applied to, by protocol.
     unlimited: [Counter; Protocol::ALL.len()],
-    durations: [Durations<{ BUCKETS.len() + 1 }>; Protocol::ALL.len()],
+    /// By protocol, then by [`DecisionPath`].
+    durations: [[DecisionTimes; DecisionPath::NAMES.len()]; Protocol::ALL.len()],
     queue_waits: Durations<{ WAITS.len() + 1 }>,
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
@@ -127,6 +102,8 @@ pub(crate) struct Metrics {
     rejected: [AtomicBool; ConfigSource::COUNT],
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: [Counter; OverrideAct::ALL.len()],
+    /// Decisions that a report may correct.
+    reports_expected: Counter,
     /// Grants of credits, by [`GrantResult`].
     grants: [Counter; GrantResult::ALL.len()],
     config: ArcSwapOption<ConfigInfo>,
@@ -187,13 +164,6 @@ pub(crate) enum RequestResult {
     Error,
 }
 
-/// A histogram with `N` buckets, the last of which has no upper bound.
-#[derive(Debug)]
-struct Durations<const N: usize> {
-    buckets: [Counter; N],
-    sum_nanos: Counter,
-}
-
 /// Lets one line a second into the log, and counts the rest.
 #[derive(Debug, Default)]
 pub(crate) struct LogGate {
@@ -206,18 +176,16 @@ impl Metrics {
     /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
         let old = self.rows.load();
-        let plans = policy.plans.as_ref();
         let mut rows = LimitRows::new();
         for rule in &policy.rules {
             let index = rule.limit.id.index();
             if rows.len() <= index {
                 rows.resize_with(index + 1, || None);
             }
-            let kept = old.get(index).cloned().flatten();
-            let row = match kept {
-                Some(row) if row.is_of(rule, plans) => row,
-                Some(row) => Arc::new(row.under(rule, plans)),
-                None => Arc::new(LimitRow::new(rule, plans)),
+            let new = LimitRow::new(rule, policy);
+            let row = match old.get(index).cloned().flatten() {
+                Some(row) => row.under(new),
+                None => Arc::new(new),
             };
             if let Some(place) = rows.get_mut(index) {
                 *place = Some(row);
@@ -238,12 +206,9 @@ impl Metrics {
     pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
         let rows = self.rows.load();
         let row = rows.get(limit.index()).and_then(Option::as_ref);
-        let by_mode = row.map(|row| row.decisions.iter());
-        let all = |effect: usize| {
-            let each = by_mode.clone().into_iter().flatten();
-            each.map(|counters| counters[effect].count()).sum()
-        };
-        std::array::from_fn(all)
+        let by_mode = row.map(|row| row.counts().decisions);
+        let [enforce, shadow] = by_mode.unwrap_or_default();
+        std::array::from_fn(|effect| enforce[effect] + shadow[effect])
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.
@@ -286,14 +251,14 @@ impl Metrics {
         &self,
         (call, answer): (&envoy::EnvoyCall<'_>, &envoy::EnvoyAnswer<'_>),
         config: &Arc<envoy::EnvoyConfig>,
-        took: Nanos,
+        (path, took): (DecisionPath, (Time, Nanos)),
     ) {
         let result = match answer.overall {
             envoy::EnvoyCode::Ok => RequestResult::Allowed,
             envoy::EnvoyCode::OverLimit => RequestResult::Denied,
         };
         self.request(Protocol::Rls, result);
-        self.durations[Protocol::Rls as usize].observe(took, &BUCKETS);
+        self.durations[Protocol::Rls as usize][path as usize].observe(took, None);
         self.rules.record(answer, config);
         let mut statuses = answer.statuses.iter();
         let is_limited = statuses.any(|status| status.current_limit.is_some());
@@ -304,8 +269,14 @@ impl Metrics {
         }
     }
 
-    /// Counts a decided request.
-    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer, took: Nanos) {
+    /// Counts a decided request; `banned` receives each decision with which a ban began.
+    pub(crate) fn record(
+        &self,
+        (protocol, path): (Protocol, DecisionPath),
+        answer: &Answer,
+        (took, trace): (Nanos, Option<TraceId>),
+        banned: impl Fn(&Outcome<'_>),
+    ) {
         let admitted = answer.allowed();
         let result = if admitted {
             RequestResult::Allowed
@@ -313,7 +284,11 @@ impl Metrics {
             RequestResult::Denied
         };
         self.request(protocol, result);
-        self.durations[protocol as usize].observe(took, &BUCKETS);
+        let times = &self.durations[protocol as usize][path as usize];
+        times.observe((answer.decided_at(), took), trace);
+        if answer.decision().is_some() {
+            self.reports_expected.add(1);
+        }
         let rows = self.rows.load();
         let mut is_limited = false;
         for outcome in answer.outcomes() {
@@ -326,44 +301,14 @@ impl Metrics {
                 self.queue_waits.observe(wait, &WAITS);
             }
             let row = rows.get(outcome.rule.limit.id.index());
-            if let Some(row) = row.and_then(Option::as_ref) {
-                row.record(&outcome, admitted);
+            if let Some(row) = row.and_then(Option::as_ref)
+                && row.record(&outcome, admitted)
+            {
+                banned(&outcome);
             }
         }
         if !is_limited {
             self.unlimited[protocol as usize].add(1);
-        }
-    }
-}
-
-impl<const N: usize> Default for Durations<N> {
-    fn default() -> Self {
-        Self {
-            buckets: std::array::from_fn(|_| Counter::default()),
-            sum_nanos: Counter::default(),
-        }
-    }
-}
-
-impl<const N: usize> Durations<N> {
-    /// Counts a duration; `edges` are the upper bounds of the buckets, in nanoseconds.
-    fn observe(&self, took: Nanos, edges: &[u64]) {
-        let bucket = edges.iter().take_while(|&&edge| edge < took.as_nanos());
-        if let Some(bucket) = self.buckets.get(bucket.count()) {
-            bucket.add(1);
-        }
-        self.sum_nanos.add(took.as_nanos());
-    }
-
-    fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {
-        let edges = edges.iter().map(|&nanos| seconds(nanos));
-        let edges = edges.chain([f64::INFINITY]);
-        let counts = self.buckets.iter().map(Counter::count);
-        let buckets: Vec<_> = edges.zip(counts).collect();
-        DurationsSnapshot {
-            count: buckets.iter().map(|(_, count)| count).sum(),
-            buckets,
-            sum_seconds: seconds(self.sum_nanos.count()),
         }
     }
 }
@@ -403,15 +348,5 @@ mod tests {
             None,
             "no denial is logged when the clock steps back"
         );
-    }
-
-    #[test]
-    fn durations_fall_into_the_bucket_that_holds_them() {
-        let durations = Durations::<{ BUCKETS.len() + 1 }>::default();
-        for nanos in [0, 500, 501, 2_000_000_000] {
-            durations.observe(Nanos::from_nanos(nanos), &BUCKETS);
-        }
-        let counts: Vec<u64> = durations.buckets.iter().map(Counter::count).collect();
-        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     }
 }

@@ -285,6 +285,7 @@ impl<C: Clock> ServiceContext<C> {
         self.alerts.install(&policy, |notice| self.report(notice));
         self.watchers.install(&policy);
         self.countries.install(&policy);
+        self.bans.install(&policy);
         self.metrics.reload_applied(ConfigSource::Policy);
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {

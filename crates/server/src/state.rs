@@ -34,6 +34,7 @@ use crate::StartError;
 use crate::context::ServiceContext;
 use crate::history::record_now;
 use crate::metrics::StateLevels;
+use crate::standing_bans;
 use file::SavedFile;
 
 /// The file of the counters.
@@ -175,6 +176,7 @@ fn restore_counters<C: Clock>(
             "the policy has no limit `{first}` any more: the keys of {count} such limits are dropped"
         ));
     }
+    standing_bans::list_restored(shared);
     tracing::info!(event = "state.restored", keys = restored.keys);
     Ok(())
 }

@@ -149,6 +149,39 @@ pub enum ActKind {
 }
 
 impl ActKind {
+    /// The names of all acts, as metrics and traces have them.
+    pub const NAMES: [&'static str; 9] = [
+        "decide",
+        "look",
+        "give-back",
+        "settle",
+        "reset",
+        "release",
+        "renew",
+        "ban",
+        "grant",
+    ];
+
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+
+    /// Returns the place of its name.
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Decide(_) => 0,
+            Self::Look => 1,
+            Self::GiveBack => 2,
+            Self::Settle => 3,
+            Self::Reset | Self::Erase => 4,
+            Self::Release => 5,
+            Self::Renew => 6,
+            Self::Ban => 7,
+            Self::Grant => 8,
+        }
+    }
+
     /// Returns how limits of concurrency lend under this act.
     pub(crate) const fn lend(self) -> Lend {
         match self {

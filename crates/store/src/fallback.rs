@@ -48,7 +48,7 @@ use crate::{
     StoreError,
 };
 pub(crate) use acts::FallbackAct;
-pub use health::{FallbackCounts, Health, HealthChange};
+pub use health::{FallbackCounts, Health, HealthChange, OpCalls};
 
 /// When the breaker opens and closes again. Sooner than for a service, because the memory store
 /// costs nothing meanwhile, and a store is back as soon as it answers at all. The pauses bound
@@ -118,13 +118,24 @@ struct StateReport {
 
 #[derive(Debug, Default)]
 struct FallbackCounters {
-    answered: AtomicU64,
-    failed: AtomicU64,
+    /// By act; the last is for probes.
+    calls: [CallCounters; OPS],
     local: AtomicU64,
     allow: AtomicU64,
     deny: AtomicU64,
     debited: AtomicU64,
 }
+
+#[derive(Debug, Default)]
+struct CallCounters {
+    answered: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Number of kinds of calls: the acts, and the probe.
+const OPS: usize = ActKind::NAMES.len() + 1;
+/// The kind of probes.
+const PROBE: usize = OPS - 1;
 
 fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
@@ -176,10 +187,16 @@ impl<S: Remote> Fallback<S> {
     pub fn health(&self) -> Health {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.counts;
+        let calls: [OpCalls; OPS] = std::array::from_fn(|op| OpCalls {
+            op: ActKind::NAMES.get(op).copied().unwrap_or("probe"),
+            answered: read(&counts.calls[op].answered),
+            failed: read(&counts.calls[op].failed),
+        });
         Health {
             state: self.0.breaker.state(),
-            answered: read(&counts.answered),
-            failed: read(&counts.failed),
+            answered: calls[..PROBE].iter().map(|each| each.answered).sum(),
+            failed: calls.iter().map(|each| each.failed).sum(),
+            calls,
             fallback: FallbackCounts {
                 local: read(&counts.local),
                 allow: read(&counts.allow),

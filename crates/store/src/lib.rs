@@ -22,7 +22,7 @@ pub use act::{
 #[cfg(feature = "redis")]
 pub use any::AnyStore;
 #[cfg(feature = "redis")]
-pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, Remote};
+pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, OpCalls, Remote};
 #[doc(hidden)]
 pub use lock::{Lock, LockGuard};
 pub use memory::{

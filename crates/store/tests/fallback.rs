@@ -579,6 +579,34 @@ fn requests_without_limits_do_not_count_for_the_health_of_the_store() {
     assert_eq!(store.health().fallback.local, 0, "no decision was made");
 }
 
+#[test]
+fn calls_are_counted_by_act_and_probes_apart() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Deny, "10/1h");
+    assert!(decide(&store, &[charge(&limit, 1)], at(0)).admitted);
+    assert!(
+        ready(store.look(&[charge(&limit, 1)], at(0)))
+            .unwrap()
+            .admitted
+    );
+    cut(&store, true);
+    assert_eq!(passes(&store, &limit, at(0)), 0);
+    assert!(!store.is_asked());
+    cut(&store, false);
+    let _ = decide(&store, &[charge(&limit, 1)], at(31_000)); // it starts a probe
+    let health = store.health();
+    let calls = |op: &str| {
+        let found = health.calls.iter().find(|it| it.op == op);
+        found.map(|it| (it.answered, it.failed))
+    };
+    assert_eq!(calls("look"), Some((1, 0)));
+    // With the two that were answered, they are the five calls that the breaker needs.
+    assert_eq!(calls("decide").map(|(_, failed)| failed), Some(3));
+    assert_eq!(calls("probe"), Some((1, 0)));
+    let answered = health.calls.iter().map(|it| it.answered).sum::<u64>();
+    assert_eq!((health.answered, health.failed), (answered - 1, 3));
+}
+
 /// It is decided by this process alone, and holds up neither others nor their debts.
 #[test]
 fn a_foreign_key_affects_no_other_key() {

@@ -544,8 +544,15 @@ fn a_service_uses_the_store_of_its_command_line() {
         keys
     };
     assert_eq!(keys(), ["edge:{all}", "rk:{all}"]);
-    let calls = r#"ratekeeper_store_duration_seconds_count{store="redis",outcome="ok"}"#;
-    assert!(shared.metric(calls) >= 1.0);
+    for series in [
+        r#"ratekeeper_store_duration_seconds_count{store="redis",op="decide",outcome="ok"}"#,
+        r#"ratekeeper_store_requests_total{store="redis",op="decide",result="ok"}"#,
+        r#"ratekeeper_decision_duration_seconds_count{protocol="http",path="store"}"#,
+    ] {
+        assert!(shared.metric(series) >= 1.0, "{series}");
+    }
+    let local = r#"ratekeeper_decision_duration_seconds_count{protocol="http",path="local"}"#;
+    assert!(shared.metric(local).abs() < f64::EPSILON);
     let offset = clock::poll("compared clock", END_WITHIN, || {
         let name = r#"ratekeeper_store_clock_offset_seconds{store="redis"}"#;
         let text = Visitor::at(1).get(shared.admin(), "/metrics").body;

@@ -29,6 +29,10 @@ const DAY: u64 = 86_400;
 const POLICY: &str = r#"
 version = 1
 
+[plan]
+from    = "attr:plan"
+default = "free"
+
 [[limit]]
 name   = "login"
 key    = ["attr:user"]
@@ -75,6 +79,21 @@ key    = ["attr:member"]
 missing_key = "skip"
 bucket = { size = 10, refill = "1/1h" }
 alert  = { above = "80%", for = "2s" }
+
+[[limit]]
+name   = "night"
+key    = ["attr:land"]
+missing_key = "skip"
+active = { hours = "01:00-06:00", timezone = "Europe/Oslo" }
+bucket = { size = 10, refill = "1/1h" }
+alert  = { above = "80%", for = "2s" }
+
+[[limit]]
+name   = "sold"
+key    = ["attr:tenant"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+plans  = { pro = "1/1h burst 10" }
 "#;
 
 type Scrapes = (Scrape, Scrape);
@@ -84,7 +103,7 @@ type Stage = fn() -> Scrapes;
 type StoreStage = fn() -> Option<Scrapes>;
 
 /// Each alert, and its fault.
-const FAULTS: [(&str, Course, Stage); 28] = [
+const FAULTS: [(&str, Course, Stage); 31] = [
     ("RatekeeperDown", Course::GoesOn, || {
         let service = InProcess::start(POLICY);
         (service.scrape(), service.end())
@@ -145,9 +164,23 @@ const FAULTS: [(&str, Course, Stage); 28] = [
     ("RatekeeperNearLimit", Course::GoesOn, || {
         after(|service| service.ask("user", same("ada", 2)))
     }),
+    ("RatekeeperPlanNearLimit", Course::GoesOn, || {
+        after(|service| {
+            let attributes = json!({ "tenant": "acme", "plan": "pro" });
+            let near = service.post("/v1/check", &json!({ "attributes": attributes, "cost": 9 }));
+            assert_eq!(near.status, 200, "{}", near.body);
+        })
+    }),
     ("RatekeeperKeyNearLimit", Course::GoesOn, || {
         after(|service| {
-            stay_above(service, 1);
+            stay_above(service, "member", 1);
+            service.wait(|event| matches!(event, Event::Alert(_)));
+        })
+    }),
+    // The clock of the service shows 01:00 in Norway.
+    ("RatekeeperNearLimitInHours", Course::GoesOn, || {
+        after(|service| {
+            stay_above(service, "land", 1);
             service.wait(|event| matches!(event, Event::Alert(_)));
         })
     }),
@@ -172,6 +205,13 @@ const FAULTS: [(&str, Course, Stage); 28] = [
                 let told = service.post("/v1/report", &late);
                 assert_eq!(told.status, 410, "{}", told.body);
             }
+        })
+    }),
+    ("RatekeeperReportsMissing", Course::GoesOn, || {
+        after(|service| {
+            let login = json!({ "request": { "path": "/login" } });
+            let answer: Value = parsed(&service.post("/v1/check", &login).body);
+            assert!(answer["decision"].is_string(), "{answer}");
         })
     }),
     ("RatekeeperStoreFails", Course::GoesOn, || {
@@ -221,7 +261,7 @@ const FAULTS: [(&str, Course, Stage); 28] = [
         with_a_receiver_that_refuses,
     ),
     ("RatekeeperKeysUnwatched", Course::GoesOn, || {
-        after(|service| stay_above(service, 1_100))
+        after(|service| stay_above(service, "member", 1_100))
     }),
     ("RatekeeperLogLinesDropped", Course::GoesOn, without_a_log),
 ];
@@ -292,11 +332,11 @@ fn write(service: &InProcess, name: &str, text: &str) {
     std::fs::write(service.path(name), text).expect("it is writable");
 }
 
-/// Keeps members above the level of the alert of both limits for longer than its span.
-fn stay_above(service: &InProcess, members: usize) {
+/// Keeps that many values above the level of the alert of each limit for longer than its span.
+fn stay_above(service: &InProcess, attribute: &str, values: usize) {
     let mut caller = Caller::connect(service.door(Door::Http));
-    for member in numbers(members) {
-        let body = json!({ "attributes": { "member": member }, "cost": 9 }).to_string();
+    for value in numbers(values) {
+        let body = json!({ "attributes": { (attribute): value }, "cost": 9 }).to_string();
         assert_eq!(caller.post_json("/v1/check", &body), 200);
     }
     service.clock.clock.advance(Nanos::from_secs(3));
@@ -400,7 +440,7 @@ fn with_a_receiver_that_hangs() -> Scrapes {
         format!("[alerts]\nwebhook = {{ url = \"http://{url}/\", secret = \"file:secret\" }}\n");
     let service = InProcess::start_with(dir, &with(&alerts), |config| config);
     let before = service.scrape();
-    stay_above(&service, 700);
+    stay_above(&service, "member", 700);
     let dropped = r#"ratekeeper_webhook_messages_total{result="dropped"}"#;
     (before, service.scrape_with(dropped))
 }

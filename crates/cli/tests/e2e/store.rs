@@ -127,8 +127,8 @@ fn exact(title: &str, store: &str) {
         }
     }
     for node in &nodes {
-        let failed =
-            node.metric(r#"ratekeeper_store_requests_total{store="redis",result="error"}"#);
+        let failed = node
+            .metric(r#"ratekeeper_store_requests_total{store="redis",op="decide",result="error"}"#);
         assert!(failed.abs() < f64::EPSILON, "{failed} calls failed");
     }
     say(&format!(

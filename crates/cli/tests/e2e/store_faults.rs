@@ -12,7 +12,7 @@ use crate::store::{
 
 fn store_calls(service: &Service, result: &str) -> f64 {
     service.metric(&format!(
-        r#"ratekeeper_store_requests_total{{store="redis",result="{result}"}}"#
+        r#"ratekeeper_store_requests_total{{store="redis",op="decide",result="{result}"}}"#
     ))
 }
 

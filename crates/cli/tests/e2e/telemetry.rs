@@ -429,6 +429,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     };
     call("POST", "/v1/bans?limit=login&key=ada&for=1h");
     call("DELETE", "/v1/bans?limit=login&key=ada");
+    call("POST", "/v1/bans?limit=login&key=grace&for=1s");
     call("DELETE", "/v1/keys/login?key=ada");
     call("PUT", "/v1/overrides?limit=login&key=eve&set=9/1h");
     fs::write(&path, format!("version = 1\nlog_requests = true\n{text}")).expect("it is writable");
@@ -446,6 +447,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
         "ban.began",
         "ban.set",
         "ban.lifted",
+        "ban.ended",
         "key.reset",
         "admin.write",
         "config.reload",

@@ -13,7 +13,7 @@ use toml::de::DeTable;
 use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_CONNECTIONS, MAX_HELD, MAX_SHOWN_LIMITS};
+use super::fields::{MAX_CONNECTIONS, MAX_HELD, MAX_NEAR_PERCENT, MAX_SHOWN_LIMITS};
 use super::gateway;
 use super::policy_files::PolicyFiles;
 use super::read::{self, At};
@@ -239,10 +239,14 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
     settings.log_requests = read::flag(root, "log_requests") == Some(true);
     settings.otlp = telemetry::otlp(root, out);
     settings.statsd = telemetry::statsd(root, out);
-    let metrics = read::table(root, "metrics");
-    let shown = metrics.and_then(|it| read::number(it.value, "max_limits", MAX_SHOWN_LIMITS));
+    let metrics = read::table(root, "metrics").map(|it| it.value);
+    let shown = metrics.and_then(|it| read::number(it, "max_limits", MAX_SHOWN_LIMITS));
     if let Some(most) = shown.and_then(|most| u32::try_from(most.value).ok()) {
         settings.metrics.max_limits = most;
+    }
+    let near = metrics.and_then(|it| read::number(it, "near_percent", MAX_NEAR_PERCENT));
+    if let Some(near) = near.and_then(|near| u8::try_from(near.value).ok()) {
+        settings.metrics.near_percent = near;
     }
     settings
 }

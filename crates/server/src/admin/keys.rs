@@ -116,7 +116,9 @@ pub(super) async fn reset<C: Clock>(
     let beside = rule.otherwise.iter().chain(&rule.candidate);
     let beside = beside.filter_map(|index| policy.rules.get(*index as usize));
     let rules = std::iter::once(rule).chain(beside.filter(|other| other.is_extra()));
-    let limits = rules.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
+    let rules: Vec<&Rule> = rules.collect();
+    let limits = rules.iter();
+    let limits = limits.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
     let charges: Vec<Charge<'_>> = limits
         .map(|(limit, _)| Charge {
             limit,
@@ -127,6 +129,9 @@ pub(super) async fn reset<C: Clock>(
         .collect();
     let had = shared.keeper.store().reset(&charges, now).await;
     let had = had.map_err(|error| doors::store_down(&error))?;
+    for rule in rules {
+        shared.bans.lift(rule.limit.id, key);
+    }
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let shown = reveal.key(rule, key).join(", ");
     let limit = &*rule.limit.name;

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use ratekeeper::Clock;
 use ratekeeper_core::{LimitId, Time};
-use ratekeeper_policy::Rule;
+use ratekeeper_policy::{Rule, WallTime};
 use ratekeeper_store::Loans;
 
 use super::limits::{usage_of, with_variants};
@@ -30,7 +30,7 @@ pub(super) async fn metrics<C: Clock + 'static>(
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(format.written(read(&shared).text()));
+    let write = move || coding.written(read(&shared).text(format));
     match tokio::task::spawn_blocking(write).await {
         Ok(body) => response(format, coding, body),
         Err(_) => text(
@@ -54,7 +54,8 @@ fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
 /// Reads all metrics of the service.
 pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
-    let policy = shared.keeper.policy();
+    let (policy, origin) = (shared.keeper.policy(), shared.origin());
+    let wall = WallTime::new(origin, now);
     let rules: HashMap<LimitId, &Rule> = policy
         .rules
         .iter()
@@ -72,6 +73,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         };
         // The loans of a shared store are not known here.
         let lends = any.shared().is_none() && rule.limit.algorithm.concurrency().is_some();
+        let bans = rule.limit.algorithm.bans().is_some();
         LimitLevels {
             quota: rule.quota.get(),
             usage: usage_of(&usage, id),
@@ -83,6 +85,8 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
                 })
             }),
             alerts: alerts.get(&rule.limit.name).cloned(),
+            bans: bans.then(|| shared.bans.count(id)),
+            is_active: rule.active.is_some().then(|| rule.is_active(wall)),
         }
     };
     let sources = LimitSources {
@@ -92,11 +96,12 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
     };
     let of_shared = any.shared().map(|store| SharedStore {
         health: store.health(),
-        times: store.main().call_times(),
+        times: store.main().call_times_by_act().into(),
         servers: store.main().server_health(),
         clock_offset_nanos: shared.metrics.clock_offset.load(),
     });
     let levels = Levels {
+        origin,
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,

@@ -20,7 +20,7 @@ use super::{Reply, answer, facts, hold, json, put_fields, request};
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult};
+use crate::metrics::{Protocol, RequestResult, TraceId};
 
 /// Maximum number of limits of a reset that are named to the dashboard.
 const MAX_NOTED: usize = 4;
@@ -94,18 +94,18 @@ impl CheckOptions {
 pub(super) async fn check<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    body: Bytes,
+    (body, trace): (Bytes, Option<TraceId>),
     options: CheckOptions,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = if options.held {
         let mut answer = ask(shared, &check, CheckCall::Check).await?;
         let id = check.request_id();
-        let asked = (Protocol::Http, check.logged(id.as_ref()));
+        let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
         hold::hold_back(shared, (caller, asked), &mut answer).await;
         answer
     } else {
-        decide(shared, &check).await?
+        decide(shared, &check, trace).await?
     };
     Ok(respond(&answer, options.status))
 }
@@ -137,7 +137,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 /// read, none is decided.
 pub(super) async fn batch<C: Clock>(
     shared: &ServiceContext<C>,
-    body: Bytes,
+    (body, trace): (Bytes, Option<TraceId>),
 ) -> Result<Response<Reply>, Problem> {
     let checks = request::batch(&body)?;
     let policy = shared.keeper.policy();
@@ -149,7 +149,7 @@ pub(super) async fn batch<C: Clock>(
         if index > 0 {
             text.push(b',');
         }
-        let answer = decide(shared, check).await?;
+        let answer = decide(shared, check, trace).await?;
         push_check(&mut text, &answer);
     }
     text.extend_from_slice(b"]}");
@@ -179,6 +179,7 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
             reveal.text(outcome.rule, outcome.key),
         );
         tracing::warn!(event = "key.reset", limit, key);
+        shared.bans.lift(outcome.rule.limit.id, outcome.key);
     }
     let each = answer.outcomes().take(MAX_NOTED).map(|outcome| {
         let key = reveal.key(outcome.rule, outcome.key).join(", ");
@@ -231,10 +232,12 @@ pub(super) enum CheckCall {
 async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
     check: &Check<'_>,
+    trace: Option<TraceId>,
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    shared.record((Protocol::Http, check.logged(id.as_ref())), &answer);
+    let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
+    shared.record(asked, &answer);
     Ok(answer)
 }
 

@@ -13,18 +13,19 @@ use super::check::{CheckCall, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
 use super::{Reply, answer, json, put_fields, request};
 use crate::context::ServiceContext;
-use crate::metrics::Protocol;
+use crate::metrics::{Protocol, TraceId};
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
 pub(super) async fn acquire<C: Clock>(
     shared: &ServiceContext<C>,
-    body: Bytes,
+    (body, trace): (Bytes, Option<TraceId>),
     status: StatusChoice,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     let id = check.request_id();
-    shared.record((Protocol::Http, check.logged(id.as_ref())), &answer);
+    let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
+    shared.record(asked, &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(response.headers_mut(), &answer);
     Ok(response)

@@ -1,25 +1,30 @@
 //! Limit row: the counters of one limit, and what a decision adds to them.
 //!
 //! ```text
-//!   decision --> mode (enforce, shadow) x effect (allowed, denied, queued, covered) += 1
-//!                allowed with more than 80 % spent: near += 1
-//!                highest share that a key has spent: kept until it is read
+//!   decision --numbers of a plan?--> the counters of the plan, or the limit's own
+//!                mode (enforce, shadow) x effect (allowed, denied, queued, covered, banned) += 1
+//!                allowed with more than `near_percent` spent: near += 1
+//!            --> highest share that a key has spent: kept until it is read
 //! ```
+//!
+//! A decision adds to one set of counters, and a scrape adds the sets up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
 use ratekeeper_core::{LimitId, Mode, Permits, Verdict};
-use ratekeeper_policy::{Allowance, Plans, Rule, RuleMode};
+use ratekeeper_policy::{Allowance, Policy, Rule, RuleMode};
 
 use super::{Counter, Tally};
 
-/// Percentage of a limit above which an allowed request counts as near it.
-const NEAR_PERCENT: u64 = 80;
-
-/// Number of effects.
+/// Number of effects that are shown.
 pub(super) const EFFECTS: usize = 4;
+/// Number of effects that are counted: denials by bans apart.
+const COUNTED: usize = EFFECTS + 1;
+
+/// Name for the keys that have the numbers of no plan; no plan can be called so.
+const OTHER_KEYS: &str = "(other)";
 
 /// The effect of a limit on a request.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,8 @@ enum Did {
     Queued,
     /// Denied, and let through by another limit.
     Covered,
+    /// Denied, because the key is banned.
+    Banned,
 }
 
 /// The counters of one limit.
@@ -37,11 +44,14 @@ pub(super) struct LimitRow {
     pub(super) id: LimitId,
     pub(super) name: Arc<str>,
     pub(super) mode: RuleMode,
-    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
-    pub(super) decisions: [[Counter; EFFECTS]; 2],
-    /// The same in cost.
-    pub(super) units: [[Counter; EFFECTS]; 2],
-    pub(super) near: Counter,
+    near_percent: u8,
+    /// True if another limit may let through what it denies.
+    pub(super) may_be_covered: bool,
+    /// Decisions with numbers of no plan.
+    own: RowCounters,
+    pub(super) plans: Vec<PlanRow>,
+    /// The limits with numbers of plans, in their order, and the index of the plan.
+    plan_of: Vec<(LimitId, usize)>,
     pub(super) key_missing: Counter,
     /// True if the limit bans keys.
     pub(super) has_ban: bool,
@@ -51,162 +61,165 @@ pub(super) struct LimitRow {
     highest: AtomicU64,
     /// Denials of requests without priority while the limit had room for them.
     pub(super) shed: Counter,
-    /// Denials by the numbers of plans; empty if the limit has no `plans`.
-    pub(super) plans: Vec<PlanDenials>,
 }
 
-/// Denials of the keys with the numbers of a plan. Plans with the limit's own numbers are counted
-/// together, and with them the keys that have no plan.
+/// The counters of the keys with the numbers of a plan.
 #[derive(Debug)]
-pub(super) struct PlanDenials {
-    limit: LimitId,
-    /// Name of the plan, or of several.
-    pub(super) name: Arc<str>,
-    pub(super) denied: Counter,
+pub(super) struct PlanRow {
+    pub(super) name: Box<str>,
+    counters: RowCounters,
 }
 
-impl PlanDenials {
-    /// Returns the counters of a rule. One with a day of the month for each key has none: its
-    /// plans have 31 limits each.
-    fn of(rule: &Rule, plans: Option<&Plans>) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
-        if rule.variants.day_attribute().is_some() {
-            return all;
-        }
-        for (name, allowance) in plans.into_iter().flat_map(|plans| rule.plans(plans)) {
-            let limit = match allowance {
-                Allowance::Own => rule.limit.id,
-                Allowance::Variant(index) => match rule.variants.numbers().get(index as usize) {
-                    Some(variant) => variant.limit.id,
-                    None => continue,
-                },
-                Allowance::Unlimited | Allowance::Blocked => continue, // no limit decides
-            };
-            match all.iter_mut().find(|known| known.limit == limit) {
-                Some(known) => known.name = format!("{}, {name}", known.name).into(),
-                None => all.push(Self {
-                    limit,
-                    name: name.into(),
-                    denied: Counter::default(),
-                }),
-            }
-        }
-        all
-    }
+/// Counters of decisions.
+#[derive(Debug, Default)]
+struct RowCounters {
+    /// By mode (enforce, shadow), then by effect.
+    decisions: [[Counter; COUNTED]; 2],
+    /// The same in cost.
+    units: [[Counter; COUNTED]; 2],
+    near: Counter,
+}
 
-    fn is_same(&self, other: &Self) -> bool {
-        self.limit == other.limit && self.name == other.name
-    }
+/// Counts of decisions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DecisionCounts {
+    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
+    pub(super) decisions: [[u64; EFFECTS]; 2],
+    /// The same in cost.
+    pub(super) units: [[u64; EFFECTS]; 2],
+    /// Denials by bans, by mode; they are among the denials too.
+    pub(super) banned: [u64; 2],
+    pub(super) near: u64,
 }
 
 impl LimitRow {
-    pub(super) fn new(rule: &Rule, plans: Option<&Plans>) -> Self {
+    pub(super) fn new(rule: &Rule, policy: &Policy) -> Self {
+        let (plans, plan_of) = plans(rule, policy);
         Self {
             id: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
             mode: rule.mode,
+            near_percent: policy.settings.metrics.near_percent,
+            may_be_covered: !rule.otherwise.is_empty(),
+            own: RowCounters::default(),
+            plans,
+            plan_of,
             has_ban: rule.limit.algorithm.bans().is_some(),
             bans: Default::default(),
-            decisions: Default::default(),
-            units: Default::default(),
-            near: Counter::default(),
             key_missing: Counter::default(),
             highest: AtomicU64::new(0),
             shed: Counter::default(),
-            plans: PlanDenials::of(rule, plans),
         }
     }
 
-    pub(super) fn is_of(&self, rule: &Rule, plans: Option<&Plans>) -> bool {
-        let plans = PlanDenials::of(rule, plans);
-        self.mode == rule.mode
-            && self.has_ban == rule.limit.algorithm.bans().is_some()
-            && self.plans.len() == plans.len()
-            && plans.iter().zip(&self.plans).all(|(a, b)| a.is_same(b))
+    /// Returns true if it counts as a new row of the limit would.
+    fn is_like(&self, new: &Self) -> bool {
+        let names = |row: &Self| -> Vec<Box<str>> {
+            let plans = row.plans.iter();
+            plans.map(|plan| plan.name.clone()).collect()
+        };
+        (self.mode, self.has_ban, self.near_percent) == (new.mode, new.has_ban, new.near_percent)
+            && self.may_be_covered == new.may_be_covered
+            && self.plan_of == new.plan_of
+            && names(self) == names(new)
     }
 
-    /// Returns the same counts under a changed rule. A request that is being counted right now may
-    /// be lost; decisions themselves are not touched.
-    pub(super) fn under(&self, rule: &Rule, plans: Option<&Plans>) -> Self {
-        let new = Self::new(rule, plans);
-        for plan in &new.plans {
-            if let Some(known) = self.plans.iter().find(|known| known.is_same(plan)) {
-                plan.denied.add(known.denied.count());
-            }
+    /// Returns the row of a rule that the policy had before. Plans that went are counted as the
+    /// limit's own numbers. A request that is being counted right now may be lost; decisions
+    /// themselves are not touched.
+    pub(super) fn under(self: Arc<Self>, new: Self) -> Arc<Self> {
+        if self.is_like(&new) {
+            return self;
         }
-        let copy = |counter: &Counter| Counter::at(counter.count());
-        let copies = |counters: &[Counter; EFFECTS]| counters.each_ref().map(copy);
-        Self {
-            decisions: self.decisions.each_ref().map(copies),
-            units: self.units.each_ref().map(copies),
-            near: copy(&self.near),
-            key_missing: copy(&self.key_missing),
-            bans: self.bans.each_ref().map(copy),
-            shed: copy(&self.shed),
-            ..new
+        for plan in &self.plans {
+            let same = new.plans.iter().find(|it| it.name == plan.name);
+            same.map_or(&new.own, |it| &it.counters).add(&plan.counters);
         }
+        new.own.add(&self.own);
+        new.key_missing.add(self.key_missing.count());
+        new.shed.add(self.shed.count());
+        for (new, old) in new.bans.iter().zip(&self.bans) {
+            new.add(old.count());
+        }
+        Arc::new(new)
+    }
+
+    /// Returns the counts of all decisions.
+    pub(super) fn counts(&self) -> DecisionCounts {
+        let mut counts = self.own.read();
+        for plan in &self.plans {
+            counts.add(&plan.counts());
+        }
+        counts
+    }
+
+    /// Returns the denials of each plan with numbers of its own, and then those of all other keys;
+    /// empty if the limit has no such plan.
+    pub(super) fn denials_by_plan(&self) -> Vec<(Box<str>, u64)> {
+        let denied = |counts: DecisionCounts| -> u64 {
+            let by_mode = counts.decisions.iter();
+            by_mode.map(|counts| counts[Did::Denied as usize]).sum()
+        };
+        let plans = self.plans.iter();
+        let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counts())));
+        let mut each: Vec<_> = plans.collect();
+        if !each.is_empty() {
+            each.push((OTHER_KEYS.into(), denied(self.own.read())));
+        }
+        each
     }
 
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
-        let [enforce, shadow] = &self.decisions;
-        let passed = [Did::Allowed, Did::Queued, Did::Covered].map(|did| {
-            let did = did as usize;
-            enforce[did].count() + shadow[did].count()
-        });
+        let [enforce, shadow] = self.counts().decisions;
+        let passed = [Did::Allowed, Did::Queued, Did::Covered];
+        let passed = passed.map(|did| enforce[did as usize] + shadow[did as usize]);
         Tally {
             allowed: passed.iter().sum(),
-            denied: enforce[Did::Denied as usize].count(),
-            other: shadow[Did::Denied as usize].count(),
+            denied: enforce[Did::Denied as usize],
+            other: shadow[Did::Denied as usize],
             highest: 0,
         }
     }
 
-    pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) {
+    /// Counts a decision; returns true if a ban began with it.
+    pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) -> bool {
         let did = match outcome.decision.verdict {
-            _ if !outcome.is_asked => return,
+            _ if !outcome.is_asked => return false,
             verdict if !verdict.allows() && outcome.covered_by.is_some() => {
                 if !admitted {
-                    return;
+                    return false;
                 }
                 Did::Covered
             }
-            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return,
+            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return false,
             Verdict::Allow => Did::Allowed,
             Verdict::AllowAfter(_) => Did::Queued,
+            Verdict::Banned { .. } => Did::Banned,
             _ => Did::Denied,
         };
-        let is_spent = matches!(did, Did::Covered | Did::Denied);
-        if is_spent {
-            self.record_denial(outcome);
+        let is_spent = matches!(did, Did::Covered | Did::Denied | Did::Banned);
+        let has_room = outcome.decision.remaining >= outcome.cost;
+        if is_spent && outcome.headroom > Permits::ZERO && has_room {
+            self.shed.add(1);
         }
         self.note_highest(outcome, is_spent);
         if outcome.key_missing {
             self.key_missing.add(1);
         }
         let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
-        self.decisions[shadow][did as usize].add(1);
-        self.units[shadow][did as usize].add(outcome.cost.get());
-        if matches!(outcome.decision.verdict, Verdict::Ban { .. }) {
+        let counters = self.counters_of(outcome);
+        counters.decisions[shadow][did as usize].add(1);
+        counters.units[shadow][did as usize].add(outcome.cost.get());
+        let bans = matches!(outcome.decision.verdict, Verdict::Ban { .. });
+        if bans {
             self.bans[shadow].add(1);
-        } else if !is_spent && near(outcome.quota(), outcome.decision.remaining) {
-            self.near.add(1);
+        } else if matches!(did, Did::Allowed | Did::Queued)
+            && self.is_near(outcome.quota(), outcome.decision.remaining)
+        {
+            counters.near.add(1);
         }
-    }
-
-    fn record_denial(&self, outcome: &Outcome<'_>) {
-        let has_room = outcome.decision.remaining >= outcome.cost;
-        if outcome.headroom > Permits::ZERO && has_room {
-            self.shed.add(1);
-        }
-        // A key that is missing or blocked is denied without a limit.
-        let no_limit = outcome.decision.verdict == Verdict::DenyForever;
-        if outcome.numbers.is_none() && !no_limit {
-            let mut plans = self.plans.iter();
-            if let Some(plan) = plans.find(|plan| plan.limit == outcome.limit.id) {
-                plan.denied.add(1);
-            }
-        }
+        bans
     }
 
     /// Notes the share of the limit that the key has spent, if none was higher.
@@ -227,24 +240,125 @@ impl LimitRow {
         let highest = self.highest.swap(0, Ordering::Relaxed);
         u8::try_from(highest).unwrap_or(u8::MAX)
     }
+
+    fn counters_of(&self, outcome: &Outcome<'_>) -> &RowCounters {
+        let plan = outcome.variant.and_then(|variant| {
+            let of = &self.plan_of;
+            let place = of.binary_search_by_key(&variant.limit.id, |(limit, _)| *limit);
+            self.plans.get(of.get(place.ok()?)?.1)
+        });
+        plan.map_or(&self.own, |plan| &plan.counters)
+    }
+
+    /// Returns true if more than `near_percent` of `quota` is spent.
+    fn is_near(&self, quota: Permits, remaining: Permits) -> bool {
+        let spent = (quota - remaining).get();
+        spent * 100 > quota.get() * u64::from(self.near_percent)
+    }
 }
 
-/// Returns true if more than [`NEAR_PERCENT`] of `quota` is spent.
-fn near(quota: Permits, remaining: Permits) -> bool {
-    let spent = (quota - remaining).get();
-    spent * 100 > quota.get() * NEAR_PERCENT
+/// Returns the plans of a rule with numbers of their own, and the limits of these numbers, each with
+/// the index of its plan.
+fn plans(rule: &Rule, policy: &Policy) -> (Vec<PlanRow>, Vec<(LimitId, usize)>) {
+    let (mut rows, mut of) = (Vec::new(), Vec::new());
+    let plans = policy.plans.as_ref();
+    for (name, allowance) in plans.into_iter().flat_map(|plans| rule.plans(plans)) {
+        let Allowance::Variant(first) = allowance else {
+            continue;
+        };
+        let limits = rule.variants.of_allowance(first);
+        of.extend(limits.map(|variant| (variant.limit.id, rows.len())));
+        rows.push(PlanRow {
+            name: name.into(),
+            counters: RowCounters::default(),
+        });
+    }
+    of.sort_unstable();
+    (rows, of)
+}
+
+impl PlanRow {
+    pub(super) fn counts(&self) -> DecisionCounts {
+        self.counters.read()
+    }
+}
+
+impl RowCounters {
+    fn add(&self, other: &Self) {
+        let add = |mine: &[[Counter; COUNTED]; 2], theirs: &[[Counter; COUNTED]; 2]| {
+            let pairs = mine.as_flattened().iter().zip(theirs.as_flattened());
+            pairs.for_each(|(mine, theirs)| mine.add(theirs.count()));
+        };
+        add(&self.decisions, &other.decisions);
+        add(&self.units, &other.units);
+        self.near.add(other.near.count());
+    }
+
+    fn read(&self) -> DecisionCounts {
+        let denied = |counts: &[Counter; COUNTED]| {
+            let mut shown: [u64; EFFECTS] = std::array::from_fn(|did| counts[did].count());
+            shown[Did::Denied as usize] += counts[Did::Banned as usize].count();
+            shown
+        };
+        let banned = |counts: &[Counter; COUNTED]| counts[Did::Banned as usize].count();
+        DecisionCounts {
+            decisions: self.decisions.each_ref().map(denied),
+            units: self.units.each_ref().map(denied),
+            banned: self.decisions.each_ref().map(banned),
+            near: self.near.count(),
+        }
+    }
+}
+
+impl DecisionCounts {
+    pub(super) fn add(&mut self, other: &Self) {
+        let add = |mine: &mut [[u64; EFFECTS]; 2], theirs: &[[u64; EFFECTS]; 2]| {
+            let pairs = mine.as_flattened_mut().iter_mut();
+            let pairs = pairs.zip(theirs.as_flattened());
+            pairs.for_each(|(mine, theirs)| *mine += theirs);
+        };
+        add(&mut self.decisions, &other.decisions);
+        add(&mut self.units, &other.units);
+        for (mine, theirs) in self.banned.iter_mut().zip(other.banned) {
+            *mine += theirs;
+        }
+        self.near += other.near;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(settings: &str) -> LimitRow {
+        let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"10/1m\"";
+        let text = format!("version = 1\n{settings}\n{limit}");
+        let policy = ratekeeper::Keeper::open(&text).unwrap().policy();
+        let rule = policy.rules.iter().next().unwrap();
+        LimitRow::new(rule, &policy)
+    }
+
     #[test]
-    fn near_is_above_four_fifths() {
-        let near = |remaining| near(Permits::new(10), Permits::new(remaining));
-        assert!(!near(10));
-        assert!(!near(2), "80 % is not above 80 %");
-        assert!(near(1));
-        assert!(!near(11), "more than the quota is not near");
+    fn near_is_above_four_fifths_unless_the_policy_says_otherwise() {
+        let near =
+            |settings, remaining| row(settings).is_near(Permits::new(10), Permits::new(remaining));
+        for (remaining, expected) in [(10, false), (2, false), (1, true), (11, false)] {
+            assert_eq!(near("", remaining), expected, "{remaining}");
+        }
+        let half = "[metrics]\nnear_percent = 50";
+        assert_eq!((near(half, 5), near(half, 4)), (false, true));
+    }
+
+    #[test]
+    fn a_changed_row_keeps_its_counts() {
+        let old = row("");
+        old.own.decisions[0][Did::Denied as usize].add(3);
+        old.own.decisions[0][Did::Banned as usize].add(2);
+        let kept = Arc::new(old).under(row("[metrics]\nnear_percent = 50"));
+        let counts = kept.counts();
+        assert_eq!(counts.decisions[0], [0, 5, 0, 0]);
+        assert_eq!(counts.banned, [2, 0]);
+        let same = Arc::clone(&kept).under(row("[metrics]\nnear_percent = 50"));
+        assert!(Arc::ptr_eq(&kept, &same));
     }
 }

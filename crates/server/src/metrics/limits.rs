@@ -16,7 +16,7 @@ use ratekeeper_policy::RuleMode;
 use ratekeeper_store::{LimitUsage, Loans};
 
 use super::family::MetricSink;
-use super::limit_row::{EFFECTS, LimitRow};
+use super::limit_row::{DecisionCounts, EFFECTS, LimitRow};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
 
@@ -37,6 +37,10 @@ pub(crate) struct LimitLevels {
     pub(crate) loans: Option<Loans>,
     /// `None` if it has no `alert`.
     pub(crate) alerts: Option<AlertCounts>,
+    /// Bans that stand; `None` if it has no `ban`.
+    pub(crate) bans: Option<u64>,
+    /// True within its hours; `None` if it always applies.
+    pub(crate) is_active: Option<bool>,
 }
 
 /// The keys that a limit denied a moment ago.
@@ -71,9 +75,10 @@ struct LimitCounts {
     /// The modes with series from the start.
     is_in_mode: [bool; MODES.len()],
     has_ban: bool,
-    decisions: [[u64; EFFECTS]; MODES.len()],
-    units: [[u64; EFFECTS]; MODES.len()],
-    near: u64,
+    may_be_covered: bool,
+    counts: DecisionCounts,
+    /// The counts of plans, which are among those above.
+    plans: Vec<(Box<str>, DecisionCounts)>,
     key_missing: u64,
     bans: [u64; MODES.len()],
     levels: LimitLevels,
@@ -113,15 +118,15 @@ impl LimitsSnapshot {
     /// Writes the decisions of limits.
     pub(super) fn encode_decisions(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         for (family, counted) in [
-            (&table::DECISIONS, LimitCounts::decisions as Counted),
-            (&table::UNITS, LimitCounts::units),
+            (&table::DECISIONS, decisions as Counted),
+            (&table::UNITS, units),
         ] {
             let mut series = family.open(encoder)?;
             for limit in self.all() {
                 for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
                     for (outcome, count) in DID.iter().zip(counts) {
-                        // Few limits are ever covered.
-                        if listed && *outcome != COVERED || *count > 0 {
+                        let listed = listed && (*outcome != COVERED || limit.may_be_covered);
+                        if listed || *count > 0 {
                             series.count(&[&limit.name, outcome, mode], *count)?;
                         }
                     }
@@ -130,22 +135,66 @@ impl LimitsSnapshot {
         }
         let mut series = table::NEAR_LIMIT.open(encoder)?;
         for limit in self.all() {
-            series.count(&[&limit.name], limit.near)?;
+            series.count(&[&limit.name], limit.counts.near)?;
         }
-        if self.all().any(|limit| limit.has_ban) {
-            let mut series = table::BANS.open(encoder)?;
-            for limit in self.all().filter(|limit| limit.has_ban) {
-                let counts = limit.bans.iter().zip(limit.is_in_mode);
-                for (mode, (count, listed)) in MODES.iter().zip(counts) {
-                    if listed || *count > 0 {
-                        series.count(&[&limit.name, mode], *count)?;
+        self.encode_plans(encoder)?;
+        self.encode_bans(encoder)?;
+        let mut series = table::KEY_MISSING.open(encoder)?;
+        for limit in self.all() {
+            series.count(&[&limit.name], limit.key_missing)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the decisions with numbers of plans, of limits with series of their own.
+    fn encode_plans(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+        if self.each.iter().all(|limit| limit.plans.is_empty()) {
+            return Ok(());
+        }
+        let mut series = table::PLAN_DECISIONS.open(encoder)?;
+        for limit in &self.each {
+            for (plan, counts) in &limit.plans {
+                let [enforce, shadow] = counts.decisions;
+                for (at, outcome) in DID.iter().enumerate() {
+                    if *outcome != COVERED || limit.may_be_covered {
+                        let count = enforce[at] + shadow[at];
+                        series.count(&[&limit.name, plan, outcome], count)?;
                     }
                 }
             }
         }
-        let mut series = table::KEY_MISSING.open(encoder)?;
-        for limit in self.all() {
-            series.count(&[&limit.name], limit.key_missing)?;
+        let mut series = table::PLAN_NEAR_LIMIT.open(encoder)?;
+        for limit in &self.each {
+            for (plan, counts) in &limit.plans {
+                series.count(&[&limit.name, plan], counts.near)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the bans of limits that have some.
+    fn encode_bans(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+        let banning = || self.all().filter(|limit| limit.has_ban);
+        if banning().next().is_none() {
+            return Ok(());
+        }
+        for (family, counted) in [
+            (&table::BANS, (|limit| limit.bans) as fn(&LimitCounts) -> _),
+            (&table::BANNED_REQUESTS, |limit| limit.counts.banned),
+        ] {
+            let mut series = family.open(encoder)?;
+            for limit in banning() {
+                let counts = counted(limit).into_iter().zip(limit.is_in_mode);
+                for (mode, (count, listed)) in MODES.iter().zip(counts) {
+                    if listed || count > 0 {
+                        series.count(&[&limit.name, mode], count)?;
+                    }
+                }
+            }
+        }
+        let mut series = table::BANS_ACTIVE.open(encoder)?;
+        for limit in banning() {
+            series.level(&[&limit.name], limit.levels.bans.unwrap_or_default())?;
         }
         Ok(())
     }
@@ -165,6 +214,16 @@ impl LimitsSnapshot {
             series.level(&[&limit.name], limit.levels.quota)?;
         }
         table::LIMITS_FOLDED.write(encoder, self.folded)?;
+        let hours = || {
+            let each = self.each.iter();
+            each.filter_map(|limit| Some((&*limit.name, limit.levels.is_active?)))
+        };
+        if hours().next().is_some() {
+            let mut series = table::LIMIT_ACTIVE.open(encoder)?;
+            for (name, is_active) in hours() {
+                series.level(&[name], u64::from(is_active))?;
+            }
+        }
         let alerts = || {
             let all = self.all();
             all.filter_map(|limit| Some((&*limit.name, limit.levels.alerts.as_ref()?)))
@@ -216,18 +275,28 @@ impl LimitsSnapshot {
     }
 }
 
-type Counted = fn(&LimitCounts) -> &[[u64; EFFECTS]; MODES.len()];
+type Counted = fn(&DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()];
+
+fn decisions(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+    &counts.decisions
+}
+
+fn units(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+    &counts.units
+}
 
 impl LimitCounts {
     fn new(row: &LimitRow, levels: LimitLevels) -> Self {
-        let counts = |each: &[Counter; EFFECTS]| each.each_ref().map(Counter::count);
+        let plans = row.plans.iter();
         Self {
             name: Arc::clone(&row.name),
             is_in_mode: [RuleMode::Enforce, RuleMode::Shadow].map(|mode| mode == row.mode),
             has_ban: row.has_ban,
-            decisions: row.decisions.each_ref().map(counts),
-            units: row.units.each_ref().map(counts),
-            near: row.near.count(),
+            may_be_covered: row.may_be_covered,
+            counts: row.counts(),
+            plans: plans
+                .map(|plan| (plan.name.clone(), plan.counts()))
+                .collect(),
             key_missing: row.key_missing.count(),
             bans: row.bans.each_ref().map(Counter::count),
             levels,
@@ -235,43 +304,28 @@ impl LimitCounts {
         }
     }
 
-    fn decisions(&self) -> &[[u64; EFFECTS]; MODES.len()] {
-        &self.decisions
-    }
-
-    fn units(&self) -> &[[u64; EFFECTS]; MODES.len()] {
-        &self.units
-    }
-
     /// Returns the counts of each mode, and whether the mode is listed at 0 too.
     fn by_mode(&self, counted: Counted) -> impl Iterator<Item = (&[u64; EFFECTS], bool)> {
-        counted(self).iter().zip(self.is_in_mode)
+        counted(&self.counts).iter().zip(self.is_in_mode)
     }
 
     /// Adds the counts of another limit.
     fn add(&mut self, other: &Self) {
-        let sum = |mine: &mut [[u64; EFFECTS]; 2], theirs: &[[u64; EFFECTS]; 2]| {
-            for (mine, theirs) in mine
-                .as_flattened_mut()
-                .iter_mut()
-                .zip(theirs.as_flattened())
-            {
-                *mine += theirs;
-            }
-        };
-        sum(&mut self.decisions, &other.decisions);
-        sum(&mut self.units, &other.units);
+        self.counts.add(&other.counts);
         for mode in 0..MODES.len() {
             self.is_in_mode[mode] |= other.is_in_mode[mode];
             self.bans[mode] += other.bans[mode];
         }
         self.has_ban |= other.has_ban;
-        self.near += other.near;
+        self.may_be_covered |= other.may_be_covered;
         self.key_missing += other.key_missing;
         let (mine, theirs) = (&mut self.levels, &other.levels);
         mine.usage.keys += theirs.usage.keys;
         mine.usage.evicted.idle += theirs.usage.evicted.idle;
         mine.usage.evicted.budget += theirs.usage.evicted.budget;
+        if let Some(bans) = theirs.bans {
+            *mine.bans.get_or_insert_default() += bans;
+        }
         if let Some(theirs) = theirs.loans {
             let mine = mine.loans.get_or_insert_default();
             mine.in_use += theirs.in_use;

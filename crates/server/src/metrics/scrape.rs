@@ -6,15 +6,19 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
+use ratekeeper_core::Origin;
 use ratekeeper_store::Usage;
 
+use super::durations::DecisionTimes;
+use super::durations::WAITS;
+use super::exemplars::{self, TracedTime};
 use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{
-    BUCKETS, ConfigInfo, Counter, GrantResult, Metrics, Protocol, ReportResult, WAITS, table,
+    ConfigInfo, Counter, DecisionPath, Format, GrantResult, Metrics, Protocol, ReportResult, table,
 };
 use crate::OverrideAct;
 use crate::alerts::webhook::RESULTS;
@@ -40,6 +44,8 @@ pub(crate) struct StateLevels {
 /// Values that are read at a scrape, beside those of limits.
 #[derive(Debug)]
 pub(crate) struct Levels {
+    /// Where the zero of the clock lies on the wall clock.
+    pub(crate) origin: Origin,
     pub(crate) usage: Usage,
     pub(crate) held: HeldAnswers,
     /// `None` if counters are in memory.
@@ -59,7 +65,11 @@ impl Metrics {
             limits: LimitsSnapshot::new(&self.rows.load(), sources),
             requests: self.requests.iter().map(|each| counts(each)).collect(),
             unlimited: counts(&self.unlimited),
-            durations: durations.map(|each| each.snapshot(&BUCKETS)).collect(),
+            durations: durations
+                .map(|each| each.each_ref().map(DecisionTimes::snapshot))
+                .collect(),
+            traces: self.traces(levels.shared.is_some()),
+            reports_expected: self.reports_expected.count(),
             queue_waits: self.queue_waits.snapshot(&WAITS),
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
@@ -72,6 +82,25 @@ impl Metrics {
             process: Arc::clone(&self.process),
         }
     }
+
+    /// Returns the last trace of each bucket of decision time that is shown.
+    fn traces(&self, is_shared: bool) -> Vec<Option<TracedTime>> {
+        let shown = |each: &[DecisionTimes; DecisionPath::NAMES.len()]| {
+            let each = each.iter().take(shown_paths(is_shared));
+            each.flat_map(|times| times.traces.read())
+                .collect::<Vec<_>>()
+        };
+        self.durations.iter().flat_map(shown).collect()
+    }
+}
+
+/// Returns the number of places at which decisions are made: one without a shared store.
+const fn shown_paths(is_shared: bool) -> usize {
+    if is_shared {
+        DecisionPath::NAMES.len()
+    } else {
+        1
+    }
 }
 
 /// All metrics at one moment.
@@ -81,7 +110,9 @@ pub(crate) struct MetricsSnapshot {
     /// Counts by protocol.
     requests: Vec<Vec<u64>>,
     unlimited: Vec<u64>,
-    durations: Vec<DurationsSnapshot>,
+    durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
+    /// One for each bucket of the above that is shown.
+    traces: Vec<Option<TracedTime>>,
     queue_waits: DurationsSnapshot,
     /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
@@ -92,6 +123,7 @@ pub(crate) struct MetricsSnapshot {
     /// Changes of the file of overrides, by [`OverrideAct`].
     override_changes: Vec<u64>,
     grants: Vec<u64>,
+    reports_expected: u64,
     config: Option<Arc<ConfigInfo>>,
     levels: Levels,
     process: Arc<Process>,
@@ -104,14 +136,19 @@ impl Collector for MetricsSnapshot {
 }
 
 impl MetricsSnapshot {
-    /// Returns them in the `OpenMetrics` format.
-    pub(crate) fn text(self) -> String {
+    /// Returns them as text.
+    pub(crate) fn text(mut self, format: Format) -> String {
+        let (traces, origin) = (std::mem::take(&mut self.traces), self.levels.origin);
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(self));
         let mut text = String::new();
         // Writing to a string cannot fail, and every label is plain text.
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-        text
+        if format == Format::OpenMetrics && traces.iter().any(Option::is_some) {
+            let histogram = format!("ratekeeper_{}", table::DECISION_DURATION.name);
+            text = exemplars::put(&text, &histogram, traces, origin);
+        }
+        format.written(text)
     }
 
     /// Returns them as values, in the order of the text.
@@ -150,7 +187,10 @@ impl MetricsSnapshot {
         }
         let mut series = table::DECISION_DURATION.open(encoder)?;
         for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
-            series.durations(&[protocol.name(), "local"], durations)?;
+            let shown = shown_paths(self.levels.shared.is_some());
+            for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
+                series.durations(&[protocol.name(), path], durations)?;
+            }
         }
         table::QUEUE_WAIT.write_durations(encoder, &self.queue_waits)
     }
@@ -173,6 +213,7 @@ impl MetricsSnapshot {
         for ((_, name), count) in ReportResult::ALL.iter().zip(&self.process.reports) {
             series.count(&[name], count.count())?;
         }
+        table::REPORTS_EXPECTED.write(encoder, self.reports_expected)?;
         let mut series = table::OVERRIDE_CHANGES.open(encoder)?;
         for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {
             series.count(&[act.name()], *count)?;

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use ratekeeper_store::{BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
+use ratekeeper_store::{ActKind, BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
 
 use super::family::MetricSink;
 use super::table;
 
 /// The value of the label `store`.
 const STORE: &str = "redis";
+/// The act whose times are always shown.
+const DECIDE: &str = ActKind::NAMES[0];
 /// Maximum number of servers with a series of their own: those in trouble go first.
 const MAX_SERVERS: usize = 128;
 
@@ -16,7 +18,8 @@ const MAX_SERVERS: usize = 128;
 #[derive(Debug)]
 pub(crate) struct SharedStore {
     pub(crate) health: Health,
-    pub(crate) times: CallTimes,
+    /// By the names of acts.
+    pub(crate) times: Vec<(&'static str, CallTimes)>,
     pub(crate) servers: Vec<ServerHealth>,
     /// How far its clock is ahead, if that is known.
     pub(crate) clock_offset_nanos: Option<i64>,
@@ -28,8 +31,10 @@ impl SharedStore {
         self.times(encoder)?;
         self.servers(encoder)?;
         let mut series = table::STORE_REQUESTS.open(encoder)?;
-        series.count(&[STORE, "ok"], health.answered)?;
-        series.count(&[STORE, "error"], health.failed)?;
+        for calls in &health.calls {
+            series.count(&[STORE, calls.op, "ok"], calls.answered)?;
+            series.count(&[STORE, calls.op, "error"], calls.failed)?;
+        }
         let state = match health.state {
             BreakerState::Closed => 0,
             BreakerState::HalfOpen => 1,
@@ -63,9 +68,15 @@ impl SharedStore {
 
     fn times(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::STORE_DURATION.open(encoder)?;
-        let CallTimes { ok, error, timeout } = self.times.clone();
-        for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
-            series.durations(&[STORE, outcome], &time.into())?;
+        for (op, times) in &self.times {
+            // Acts that are never called would make a scrape long.
+            if *op != DECIDE && *times == CallTimes::default() {
+                continue;
+            }
+            let CallTimes { ok, error, timeout } = times.clone();
+            for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
+                series.durations(&[STORE, op, outcome], &time.into())?;
+            }
         }
         if let Some(nanos) = self.clock_offset_nanos {
             let mut series = table::STORE_CLOCK_OFFSET.open(encoder)?;

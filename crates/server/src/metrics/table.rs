@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   FAMILIES --> /metrics: name, type, help, labels
-//!            --> the tests of docs/guide and examples/monitoring: each name and label there is here
+//!            --> examples/monitoring: written from here (`monitoring.rs`)
+//!            --> the tests of docs/guide: each name and label there is here
 //! ```
 //!
 //! Values of labels are names of the policy and fixed words, but for `rule` of `rls_hits`, which
@@ -10,6 +11,10 @@
 //! address of the shared store.
 
 use super::family::{Family, Kind};
+
+/// What the names of all metrics begin with.
+#[cfg(test)]
+pub(super) const PREFIX: &str = "ratekeeper_";
 
 /// Declares a constant for each metric, and the list of all.
 macro_rules! families {
@@ -39,8 +44,16 @@ families! {
     DECISIONS: Counter "decisions" ["limit" "outcome" "mode"] "Decisions of a limit";
     UNITS: Counter "units" ["limit" "outcome" "mode"] "Cost of the requests a limit decided";
     NEAR_LIMIT: Counter "near_limit" ["limit"]
-        "Requests allowed with more than 80 % of the limit spent";
+        "Requests allowed with more than near_percent (80 %) of the limit spent";
+    PLAN_DECISIONS: Counter "plan_decisions" ["limit" "plan" "outcome"]
+        "Decisions of a limit with the numbers of a plan, in both modes";
+    PLAN_NEAR_LIMIT: Counter "plan_near_limit" ["limit" "plan"]
+        "Requests allowed with more than near_percent (80 %) of the number of a plan spent";
     BANS: Counter "bans" ["limit" "mode"] "Bans that began";
+    BANNED_REQUESTS: Counter "banned_requests" ["limit" "mode"]
+        "Denials because the key was banned, which count as denied too";
+    BANS_ACTIVE: Gauge "bans_active" ["limit"]
+        "Bans that stand, of those that began at this process";
     KEY_MISSING: Counter "key_missing" ["limit"] "Requests without a part of the limit's key";
     DENIED_KEYS: Gauge "denied_keys" ["limit"]
         "Different keys that a limit denied in this minute and the one before it, or would in shadow mode; an estimate";
@@ -49,6 +62,8 @@ families! {
     LIMIT_QUOTA: Gauge "limit_quota" ["limit"] "Maximum that a key of the limit may hold";
     LIMITS_FOLDED: Gauge "limits_folded" []
         "Limits that are counted together as (other), because there are more than max_limits";
+    LIMIT_ACTIVE: Gauge "limit_active" ["limit"]
+        "1 within the hours of a limit with active, 0 outside them";
     ALERTS_ACTIVE: Gauge "alerts_active" ["limit"] "Keys of a limit with an active alert";
     ALERTS: Counter "alerts" ["limit"] "Alerts of a limit that have started";
     ALERTS_UNWATCHED: Counter "alerts_unwatched" ["limit"]
@@ -62,6 +77,8 @@ families! {
     HELD_ANSWERS_ENDED: Counter "held_answers_ended" ["result"]
         "Answers that the http listener delayed, by result";
     REPORTS: Counter "reports" ["result"] "Reports of the results of requests, by effect";
+    REPORTS_EXPECTED: Counter "reports_expected" []
+        "Decisions whose charges a report may correct, by the id in the answer";
     OVERRIDE_CHANGES: Counter "override_changes" ["change"]
         "Changes of the file of overrides by the admin listener";
     GRANTS: Counter "grants" ["result"] "Grants of credits, by effect";
@@ -76,13 +93,14 @@ families! {
     STATE_BYTES: Gauge "state_bytes" [] "Size of the last snapshot of the counters";
     STATE_LAST_SUCCESS: Gauge "state_last_success_timestamp_seconds" []
         "Time at which the last snapshot of the counters was written";
-    STORE_DURATION: Histogram "store_duration_seconds" ["store" "outcome"]
+    STORE_DURATION: Histogram "store_duration_seconds" ["store" "op" "outcome"]
         "Duration of calls to the shared store";
     STORE_CLOCK_OFFSET: Gauge "store_clock_offset_seconds" ["store"]
         "Seconds by which the shared store's clock is ahead of this process's";
     STORE_SERVER_UP: Gauge "store_server_up" ["store" "server"]
         "1 if calls are sent to a server of the shared store, 0 if they are paused";
-    STORE_REQUESTS: Counter "store_requests" ["store" "result"] "Calls to the shared store";
+    STORE_REQUESTS: Counter "store_requests" ["store" "op" "result"]
+        "Calls to the shared store, and probes while it fails";
     STORE_BREAKER_STATE: Gauge "store_breaker_state" ["store"]
         "Breaker of the shared store: 0 closed, 1 probing, 2 open";
     FALLBACK_ACTIVE: Gauge "fallback_active" ["store"]
@@ -140,8 +158,6 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-
-    const PREFIX: &str = "ratekeeper_";
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,10 +1,9 @@
 //! Tally: the counts of a limit, or of the whole service, that the history records.
 
-use std::sync::Arc;
-
 use ratekeeper_core::LimitId;
 
-use super::{BUCKETS, Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult, WAITS};
+use super::durations::{DecisionTimes, WAITS};
+use super::{Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult};
 use crate::missing_keys::KeyCounts;
 
 /// Counts since the start.
@@ -34,14 +33,12 @@ impl Metrics {
 
     /// Returns the denials of requests without priority for which a limit had room, and its denials
     /// by plan.
-    pub(crate) fn denials(&self, limit: LimitId) -> (u64, Vec<(Arc<str>, u64)>) {
+    pub(crate) fn denials(&self, limit: LimitId) -> (u64, Vec<(Box<str>, u64)>) {
         let rows = self.rows.load();
         let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
             return (0, Vec::new());
         };
-        let plans = row.plans.iter();
-        let plans = plans.map(|plan| (Arc::clone(&plan.name), plan.denied.count()));
-        (row.shed.count(), plans.collect())
+        (row.shed.count(), row.denials_by_plan())
     }
 
     /// Returns the counts of all requests.
@@ -72,14 +69,15 @@ impl Metrics {
     pub(crate) fn near(&self, limit: LimitId) -> u64 {
         let rows = self.rows.load();
         let row = rows.get(limit.index()).and_then(Option::as_ref);
-        row.map_or(0, |row| row.near.count())
+        row.map_or(0, |row| row.counts().near)
     }
 
     /// Returns the times of all decisions since the start.
     pub(crate) fn decision_times(&self) -> DurationsSnapshot {
-        let [first, others @ ..] = &self.durations;
-        let mut all = first.snapshot(&BUCKETS);
-        for one in others.iter().map(|one| one.snapshot(&BUCKETS)) {
+        let [[first, rest @ ..], others @ ..] = &self.durations;
+        let mut all = first.snapshot();
+        let others = rest.iter().chain(others.as_flattened());
+        for one in others.map(DecisionTimes::snapshot) {
             for ((_, all), (_, one)) in all.buckets.iter_mut().zip(&one.buckets) {
                 *all += one;
             }

@@ -15,6 +15,7 @@ mod envoy_files;
 mod event_schema;
 mod hold;
 mod hours;
+mod limit_metrics;
 mod malformed;
 mod metrics_page;
 mod monitoring;

@@ -7,9 +7,8 @@ use super::alerts::with_secret;
 
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
-/// A shared store that is not there, a folder for the state, a limit of concurrency, a webhook and
-/// receivers of metrics:
-/// every metric is shown but those below.
+/// A shared store that is not there, a folder for the state, a limit of concurrency, one with plans,
+/// bans and hours, a webhook and receivers of metrics: every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
@@ -28,13 +27,22 @@ name = "busy"
 key = ["all"]
 alert = { above = "80%", for = "2m" }
 concurrency = { max = 1, lease = "1s" }
+[plan]
+from = "attr:plan"
+default = "free"
+[[limit]]
+name = "sold"
+key = ["ip"]
+limit = "10/1m"
+plans = { pro = "100/1m" }
+ban = { after = 3, within = "1h", for = "1h" }
+active = { hours = "08:00-18:00", timezone = "UTC" }
 "#;
 
 /// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases
-/// of `[geo]`, with `ban` of a limit, with certificates, and with `adaptive_concurrency` and `health`
+/// of `[geo]`, with certificates, and with `adaptive_concurrency` and `health`
 /// of the proxy listener.
-const LATER: [&str; 9] = [
-    "ratekeeper_bans_total",
+const LATER: [&str; 8] = [
     "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",

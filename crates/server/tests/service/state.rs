@@ -142,6 +142,7 @@ fn usage_bans_credits_and_the_history_outlive_the_process() {
     assert_eq!(minutes[minutes.len() - 31], json!([10, 2, 0]));
     let metrics = second.admin().get("/metrics").body;
     assert!(metrics.contains("ratekeeper_state_saves_total{result=\"ok\"} 0\n"));
+    assert!(metrics.contains("ratekeeper_bans_active{limit=\"banned\"} 1\n"));
     second.service.shutdown();
 
     // At once: a restart gives nothing.

@@ -2,6 +2,8 @@
 
 use ratekeeper_resilience::BreakerState;
 
+use crate::ActKind;
+
 /// Condition of a store that may fail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
@@ -9,14 +11,27 @@ pub struct Health {
     pub state: BreakerState,
     /// Calls that were answered.
     pub answered: u64,
-    /// Calls that failed.
+    /// Calls that failed, probes included.
     pub failed: u64,
+    /// Calls of each act, and the probes.
+    pub calls: [OpCalls; ActKind::NAMES.len() + 1],
     /// Requests decided without the store, by the gravest choice of their limits.
     pub fallback: FallbackCounts,
     /// Permits admitted without the store and debited since.
     pub debited: u64,
     /// The last error; empty if there was none.
     pub last_error: String,
+}
+
+/// Numbers of calls of one kind, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpCalls {
+    /// Name of the act, or `probe`.
+    pub op: &'static str,
+    /// Calls that were answered.
+    pub answered: u64,
+    /// Calls that failed.
+    pub failed: u64,
 }
 
 /// Numbers of requests decided without the store, since the start.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use ratekeeper_core::Time;
 use ratekeeper_resilience::BreakerState;
 
-use super::{BREAKER, FallbackInner, Remote, UPKEEP, add};
+use super::{BREAKER, FallbackInner, PROBE, Remote, UPKEEP, add};
 use crate::{StoreAct, StoreError};
 
 impl<S: Remote> FallbackInner<S> {
@@ -56,10 +56,11 @@ impl<S: Remote> FallbackInner<S> {
             answer = self.settle(now).await;
         }
         let Err(error) = answer else {
+            add(&self.counts.calls[PROBE].answered, 1);
             permit.success(now);
             return;
         };
-        self.failed(&error);
+        self.failed(PROBE, &error);
         permit.failure(now);
         for _ in 0..BREAKER.calls_min {
             if !first || !self.is_asked() {
@@ -71,8 +72,9 @@ impl<S: Remote> FallbackInner<S> {
         }
     }
 
-    pub(super) fn failed(&self, error: &StoreError) {
-        add(&self.counts.failed, 1);
+    /// Notes a failure of a call of that kind.
+    pub(super) fn failed(&self, op: usize, error: &StoreError) {
+        add(&self.counts.calls[op].failed, 1);
         *self.last_error.lock() = error.to_string();
     }
 
@@ -93,21 +95,22 @@ impl<S: Remote> FallbackInner<S> {
             return Err(not_asked());
         }
         let permit = self.breaker.try_pass(now).map_err(|_| not_asked())?;
+        let op = act.kind().index();
         let answer = self.main.settle(act, items, now).await;
         match &answer {
             Ok(_) => {
-                add(&self.counts.answered, 1);
+                add(&self.counts.calls[op].answered, 1);
                 permit.success(now);
             }
             // The store answers, and decides other keys.
             Err(error @ StoreError::Foreign(_)) => {
-                self.failed(error);
+                self.failed(op, error);
                 permit.success(now);
             }
             // Other servers decide; the permit is dropped, which counts neither way.
-            Err(error @ StoreError::Partly(_)) => self.failed(error),
+            Err(error @ StoreError::Partly(_)) => self.failed(op, error),
             Err(error) => {
-                self.failed(error);
+                self.failed(op, error);
                 permit.failure(now);
             }
         }

@@ -143,7 +143,14 @@ impl RedisStore {
 
     /// Returns how long calls took, by how they ended.
     pub fn call_times(&self) -> CallTimes {
-        self.timings.read()
+        let each = self.timings.read();
+        each.iter().fold(CallTimes::default(), CallTimes::and)
+    }
+
+    /// Returns the same for each act, with its name.
+    pub fn call_times_by_act(&self) -> [(&'static str, CallTimes); ActKind::NAMES.len()] {
+        let mut each = self.timings.read();
+        std::array::from_fn(|act| (ActKind::NAMES[act], std::mem::take(&mut each[act])))
     }
 
     /// Removes the states of these keys, and leaves no mark that they were reset: for keys
@@ -181,7 +188,7 @@ impl RedisStore {
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, given)).await;
         let done = done.unwrap_or_else(|_| {
-            self.timings.note(Ended::Timeout, deadline);
+            self.timings.note(act.kind(), Ended::Timeout, deadline);
             Err(no_answer(deadline))
         });
         done.map_err(|trouble| self.error(trouble))
@@ -219,9 +226,10 @@ impl RedisStore {
         given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let sent = tokio::time::Instant::now();
+        let kind = ask.act.kind();
         let remembers = given.is_none();
         let script = ask.act.script();
-        match (ask.act.kind(), &script) {
+        match (kind, &script) {
             (ActKind::Look, _) => {}
             (ActKind::Decide(_), Some(script)) => {
                 if remembers && let Some(denied) = self.denied.recall(&ask.items, sent) {
@@ -251,7 +259,7 @@ impl RedisStore {
             // Rare and large: boxed to keep it out of the future of every decision.
             _ => {
                 let answer = Box::pin(self.by_exchange(&ask, keys, slot, given)).await;
-                let decides = matches!(ask.act.kind(), ActKind::Decide(_));
+                let decides = matches!(kind, ActKind::Decide(_));
                 if let Ok(answer) = &answer
                     && let Some(decisions) = answer.decisions().filter(|_| decides && remembers)
                 {
@@ -262,7 +270,7 @@ impl RedisStore {
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
-        self.timings.note(ended, took);
+        self.timings.note(kind, ended, took);
         answer
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use ratekeeper_core::Nanos;
 
 use super::trouble::Trouble;
+use crate::ActKind;
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +47,18 @@ pub struct CallTimes {
     pub timeout: CallTime,
 }
 
+impl CallTimes {
+    /// Adds the calls of another act.
+    #[must_use]
+    pub(super) fn and(self, other: &Self) -> Self {
+        Self {
+            ok: self.ok.and(&other.ok),
+            error: self.error.and(&other.error),
+            timeout: self.timeout.and(&other.timeout),
+        }
+    }
+}
+
 /// How long calls took, of those with the same end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTime {
@@ -72,11 +85,19 @@ impl CallTime {
         Nanos::from_millis(250),
         Nanos::from_secs(1),
     ];
+
+    fn and(mut self, other: &Self) -> Self {
+        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine += theirs;
+        }
+        self.sum = self.sum + other.sum;
+        self
+    }
 }
 
-/// The counters of [`CallTimes`].
+/// The counters of [`CallTimes`], by act and by how calls ended.
 #[derive(Debug, Default)]
-pub(super) struct Timings([Times; 3]);
+pub(super) struct Timings([[Times; 3]; ActKind::NAMES.len()]);
 
 #[derive(Debug, Default)]
 struct Times {
@@ -85,15 +106,16 @@ struct Times {
 }
 
 impl Timings {
-    pub(super) fn note(&self, ended: Ended, took: Duration) {
+    pub(super) fn note(&self, act: ActKind, ended: Ended, took: Duration) {
         let took = Nanos::from(took);
-        let times = &self.0[ended as usize];
+        let times = &self.0[act.index()][ended as usize];
         let bucket = CallTime::EDGES.iter().take_while(|edge| **edge < took);
         times.buckets[bucket.count()].fetch_add(1, Ordering::Relaxed);
         times.sum.fetch_add(took.as_nanos(), Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> CallTimes {
+    /// Returns the times of each act, in the order of [`ActKind::NAMES`].
+    pub(super) fn read(&self) -> [CallTimes; ActKind::NAMES.len()] {
         let read = |times: &Times| CallTime {
             buckets: times
                 .buckets
@@ -101,17 +123,18 @@ impl Timings {
                 .map(|count| count.load(Ordering::Relaxed)),
             sum: Nanos::from_nanos(times.sum.load(Ordering::Relaxed)),
         };
-        let [ok, error, timeout] = &self.0;
-        CallTimes {
+        self.0.each_ref().map(|[ok, error, timeout]| CallTimes {
             ok: read(ok),
             error: read(error),
             timeout: read(timeout),
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::Lend;
+
     use super::*;
 
     #[test]
@@ -129,14 +152,20 @@ mod tests {
     #[test]
     fn calls_fall_into_the_bucket_that_holds_them() {
         let timings = Timings::default();
+        let decide = ActKind::Decide(Lend::Unnamed);
         for micros in [0, 100, 101, 1_000, 2_000_000] {
-            timings.note(Ended::Ok, Duration::from_micros(micros));
+            timings.note(decide, Ended::Ok, Duration::from_micros(micros));
         }
-        timings.note(Ended::Timeout, Duration::from_millis(50));
-        let times = timings.read();
+        timings.note(decide, Ended::Timeout, Duration::from_millis(50));
+        timings.note(ActKind::Look, Ended::Ok, Duration::from_micros(100));
+        let [times, looks, others @ ..] = timings.read();
         assert_eq!(times.ok.buckets, [2, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(times.ok.sum, Nanos::from_micros(2_001_201));
         assert_eq!(times.timeout.buckets[8], 1);
         assert_eq!(times.error, CallTime::default());
+        assert!(others.iter().all(|act| *act == CallTimes::default()));
+        let all = times.and(&looks);
+        assert_eq!(all.ok.buckets, [3, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(all.ok.sum, Nanos::from_micros(2_001_301));
     }
 }

@@ -44,7 +44,7 @@ pub(in crate::config) use self::plan::OVERRIDES;
 use self::plan::{OVERRIDE_TABLES, PLAN};
 pub(in crate::config) use self::precedence::MAX_REPLACED;
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
-pub(super) use self::process::{MAX_HELD, MAX_SHOWN_LIMITS};
+pub(super) use self::process::{MAX_HELD, MAX_NEAR_PERCENT, MAX_SHOWN_LIMITS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;

@@ -26,6 +26,8 @@ pub(super) const REVEAL_KEYS: Words = Words {
 
 /// Maximum number of answers held back at a time: as many as there are connections.
 pub(in crate::config) const MAX_HELD: u64 = 10_000;
+/// Largest `near_percent` of `[metrics]`: nothing is above the whole limit.
+pub(in crate::config) const MAX_NEAR_PERCENT: u64 = 99;
 /// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
 pub(in crate::config) const MAX_SHOWN_LIMITS: u64 = 100_000;
 
@@ -180,17 +182,29 @@ pub(super) static LISTEN: TableSpec = TableSpec {
 
 pub(super) static METRICS: TableSpec = TableSpec {
     what: "`[metrics]`",
-    fields: &[optional(
-        "max_limits",
-        Shape::Whole {
-            least: 1,
-            most: MAX_SHOWN_LIMITS,
-        },
-        "1000",
-        "Maximum number of limits with series of their own; further limits are counted together, as \
-         `(other)`.",
-    )],
+    fields: &[
+        optional(
+            "max_limits",
+            Shape::Whole {
+                least: 1,
+                most: MAX_SHOWN_LIMITS,
+            },
+            "1000",
+            "Maximum number of limits with series of their own; further limits are counted \
+             together, as `(other)`.",
+        ),
+        optional(
+            "near_percent",
+            Shape::Whole {
+                least: 1,
+                most: MAX_NEAR_PERCENT,
+            },
+            "90",
+            "Percentage of a limit above which an allowed request counts as near it (default 80).",
+        ),
+    ],
     hints: hints! {
+        "near_limit" => "write near_percent = 80: the name of the metric is fixed",
         "max_series" => "write max_limits = 1000: each limit has about ten series",
         "listen" => "write admin = \"127.0.0.1:9090\" under [listen]: that listener serves metrics",
     },

@@ -1,0 +1,128 @@
+//! Durations: histograms of times, and where decisions were made.
+
+use ratekeeper_core::{Nanos, Time};
+
+use super::Counter;
+use super::exemplars::{BucketTraces, TraceId, TracedTime};
+use super::family::{DurationsSnapshot, seconds};
+
+/// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
+pub(super) const BUCKETS: [u64; 12] = [
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+];
+/// Upper bounds of the buckets of waits in queues, in nanoseconds; the last has none.
+pub(super) const WAITS: [u64; 9] = [
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+    500_000_000,
+    1_000_000_000,
+    5_000_000_000,
+    15_000_000_000,
+    60_000_000_000,
+];
+
+/// Where a decision was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DecisionPath {
+    /// In the memory of this process.
+    Local,
+    /// By a store that other processes share.
+    Store,
+}
+
+impl DecisionPath {
+    pub(super) const NAMES: [&'static str; 2] = ["local", "store"];
+}
+
+/// A histogram with `N` buckets, the last of which has no upper bound.
+#[derive(Debug)]
+pub(super) struct Durations<const N: usize> {
+    buckets: [Counter; N],
+    sum_nanos: Counter,
+}
+
+/// The times of the decisions of one protocol, made at one place.
+#[derive(Debug, Default)]
+pub(super) struct DecisionTimes {
+    durations: Durations<{ BUCKETS.len() + 1 }>,
+    pub(super) traces: BucketTraces<{ BUCKETS.len() + 1 }>,
+}
+
+impl DecisionTimes {
+    /// Counts a decision that was made at `decided_at`, and keeps its trace, if it has one.
+    pub(super) fn observe(&self, (decided_at, took): (Time, Nanos), trace: Option<TraceId>) {
+        let bucket = self.durations.observe(took, &BUCKETS);
+        if let Some(trace) = trace {
+            let at = decided_at + took;
+            self.traces.note(bucket, TracedTime { trace, took, at });
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> DurationsSnapshot {
+        self.durations.snapshot(&BUCKETS)
+    }
+}
+
+impl<const N: usize> Default for Durations<N> {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| Counter::default()),
+            sum_nanos: Counter::default(),
+        }
+    }
+}
+
+impl<const N: usize> Durations<N> {
+    /// Counts a duration, and returns its bucket; `edges` are the upper bounds of the buckets, in
+    /// nanoseconds.
+    pub(super) fn observe(&self, took: Nanos, edges: &[u64]) -> usize {
+        let lower = edges.iter().take_while(|&&edge| edge < took.as_nanos());
+        let bucket = lower.count();
+        if let Some(counter) = self.buckets.get(bucket) {
+            counter.add(1);
+        }
+        self.sum_nanos.add(took.as_nanos());
+        bucket
+    }
+
+    pub(super) fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {
+        let edges = edges.iter().map(|&nanos| seconds(nanos));
+        let edges = edges.chain([f64::INFINITY]);
+        let counts = self.buckets.iter().map(Counter::count);
+        let buckets: Vec<_> = edges.zip(counts).collect();
+        DurationsSnapshot {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+            sum_seconds: seconds(self.sum_nanos.count()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_fall_into_the_bucket_that_holds_them() {
+        let durations = Durations::<{ BUCKETS.len() + 1 }>::default();
+        for (nanos, bucket) in [(0, 0), (500, 0), (501, 1), (2_000_000_000, 12)] {
+            let observed = durations.observe(Nanos::from_nanos(nanos), &BUCKETS);
+            assert_eq!(observed, bucket, "{nanos}");
+        }
+        let counts: Vec<u64> = durations.buckets.iter().map(Counter::count).collect();
+        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}

@@ -1,0 +1,373 @@
+//! Alerts: those that ship, and the file of their rules for Prometheus.
+
+use super::super::table::{
+    ALERTS_ACTIVE, ALERTS_UNWATCHED, CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, CONFIG_INFO,
+    CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS,
+    ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
+    LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
+    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REPORTS_EXPECTED, REQUESTS, STATSD_PACKETS,
+    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS,
+    WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
+};
+use super::alert::{Alert, Severity};
+use super::{quantile, rate};
+
+const HEAD: &str = "\
+# Alerts of ratekeeper for Prometheus: rule_files: [ratekeeper.rules.yml]
+# Each has a section of the same name in docs/guide/runbook.md. The numbers are starting points: edit them in your copy.
+groups:
+  - name: ratekeeper
+    rules:
+";
+
+use Severity::{Critical, Info, Warning};
+
+/// Alerts by their subjects.
+pub(super) fn groups() -> [(&'static str, Vec<Alert>); 5] {
+    [
+        ("The service", [service(), surroundings()].concat()),
+        ("Limits", [denials(), near(), requests()].concat()),
+        ("Counters and their store", counters()),
+        ("The policy", policy()),
+        ("Messages of the service", messages()),
+    ]
+}
+
+fn service() -> Vec<Alert> {
+    let (recent, unlimited) = (
+        rate("job", REQUESTS, "[15m]"),
+        rate("job", UNLIMITED, "[15m]"),
+    );
+    let a_day_ago = rate("job", REQUESTS, "[15m] offset 1d");
+    let buckets = format!("{DECISION_DURATION}_bucket");
+    let slowest = quantile("0.99", "job, le", buckets, "[5m]");
+    vec![
+        Alert::new(
+            Critical,
+            "RatekeeperDown",
+            r#"up{job="ratekeeper"} == 0"#,
+            "{{ $labels.instance }} does not answer Prometheus",
+        )
+        .after("2m"),
+        Alert::new(
+            Critical,
+            "RatekeeperNoDecisions",
+            format!("{recent} == 0\nand {a_day_ago} > 0"),
+            "{{ $labels.job }} had no request in 15 minutes, and had some a day ago: traffic may bypass it",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperUnlimitedRequests",
+            format!("{unlimited}\n/ {recent} > 0.2"),
+            "no limit applies to {{ $value | humanizePercentage }} of the requests",
+        )
+        .after("15m"),
+        Alert::new(
+            Warning,
+            "RatekeeperDecisionsSlow",
+            format!("{slowest} > 0.1"),
+            "a hundredth of the decisions takes longer than 100 ms",
+        )
+        .after("5m"),
+        Alert::new(
+            Critical,
+            "RatekeeperTaskFailed",
+            format!("increase({TASK_FAILURES}[15m]) > 0"),
+            "a task of {{ $labels.instance }} panicked and was restarted",
+        ),
+    ]
+}
+
+fn surroundings() -> Vec<Alert> {
+    let turned_away = CONNECTIONS_CLOSED.with(r#"which="new""#);
+    let failures = rate("job, kind", UPSTREAM_ERRORS, "[5m]");
+    let rejected = CERTIFICATE_RELOADS.with(r#"result="rejected""#);
+    vec![
+        Alert::new(
+            Warning,
+            "RatekeeperConnectionsFull",
+            format!("increase({turned_away}[5m]) > 0"),
+            "{{ $labels.instance }} turns connections away",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperUpstreamFails",
+            format!("{failures} > 1"),
+            "the application behind the gateway fails ({{ $labels.kind }})",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperCertificateExpires",
+            format!("{CERTIFICATE_EXPIRY} - time() < 14 * 86400"),
+            "certificate {{ $labels.certificate }} of the {{ $labels.door }} listener of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperCertificateRejected",
+            format!("increase({rejected}[1h]) > 0"),
+            "{{ $labels.instance }} refuses new certificate files of its {{ $labels.door }} listener and keeps the old ones",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperWallClockSet",
+            format!("increase({WALL_CLOCK_JUMPS}[15m]) > 0"),
+            "the wall clock of {{ $labels.instance }} was set: windows of the calendar follow it",
+        ),
+    ]
+}
+
+/// Refusals of limits.
+fn denials() -> Vec<Alert> {
+    let denied = DECISIONS.with(r#"outcome="denied",mode="enforce""#);
+    let enforced = DECISIONS.with(r#"mode="enforce""#);
+    let would_deny = DECISIONS.with(r#"outcome="denied",mode="shadow""#);
+    let would_deny = rate("job, limit", would_deny, "[1h]");
+    let shadow = rate("job, limit", DECISIONS.with(r#"mode="shadow""#), "[1h]");
+    let refusing = rate("job, limit", &denied, "[5m]");
+    let (keys, busiest) = (
+        format!("max by (job, limit) ({DENIED_KEYS})"),
+        format!("max by (job, limit) ({DENIED_BUSIEST})"),
+    );
+    vec![
+        Alert::new(
+            Warning,
+            "RatekeeperDenialsRise",
+            denials_rise(&denied, &enforced),
+            "{{ $labels.limit }} denies {{ $value | humanizePercentage }} of its requests, three times as much as a week ago",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperManyKeysDenied",
+            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nand on (job, limit) {refusing} > 0"),
+            "{{ $labels.limit }} denies {{ $value }} keys: its number may be too low",
+        )
+        .after("10m"),
+        Alert::new(
+            Info,
+            "RatekeeperOneKeyDenied",
+            format!("{busiest} >= 0.5\nand on (job, limit) {refusing} > 1"),
+            "one key has {{ $value | humanizePercentage }} of the denials of {{ $labels.limit }}",
+        )
+        .after("5m"),
+        Alert::new(
+            Info,
+            "RatekeeperShadowWouldDeny",
+            format!("{would_deny}\n/ {shadow} > 0.01"),
+            "{{ $labels.limit }} would deny {{ $value | humanizePercentage }} if it were enforced",
+        )
+        .after("15m"),
+    ]
+}
+
+/// Returns where the share of denials is above 5 %, and three times that of a week ago. A limit
+/// without a request then counts as one that denied nothing.
+fn denials_rise(denied: &str, enforced: &str) -> String {
+    let share =
+        |over, requests: &str| format!("{}\n/ {requests}", rate("job, limit", denied, over));
+    let requests = rate("job, limit", enforced, "[10m]");
+    let now = share("[10m]", &requests);
+    // Nothing divided by nothing is no number, and no number is below none.
+    let then = rate("job, limit", enforced, "[10m] offset 1w");
+    let then = share("[10m] offset 1w", &format!("({then} > 0)"));
+    let (now, then) = (
+        format!("{now} > 0.05").replace('\n', "\n  "),
+        then.replace('\n', "\n  "),
+    );
+    format!("(\n  {now}\n)\n> 3 * (\n  {then}\n  or 0 * {requests}\n)")
+}
+
+/// Requests and keys that are close to their limits.
+fn near() -> Vec<Alert> {
+    let decided = rate("job, limit", DECISIONS, "[10m]");
+    let near = rate("job, limit", NEAR_LIMIT, "[10m]");
+    let of_plans = rate("job, limit, plan", PLAN_DECISIONS, "[10m]");
+    let near_plans = rate("job, limit, plan", PLAN_NEAR_LIMIT, "[10m]");
+    let above = format!("sum by (job, limit) ({ALERTS_ACTIVE}) > 0");
+    vec![
+        Alert::new(
+            Info,
+            "RatekeeperNearLimit",
+            format!("{near}\n/ {decided} > 0.2"),
+            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} are close to it",
+        )
+        .after("10m"),
+        Alert::new(
+            Warning,
+            "RatekeeperPlanNearLimit",
+            format!("{near_plans}\n/ {of_plans} > 0.2"),
+            "{{ $value | humanizePercentage }} of the requests of plan {{ $labels.plan }} under {{ $labels.limit }} are close to its number",
+        )
+        .after("10m"),
+        Alert::new(
+            Info,
+            "RatekeeperKeyNearLimit",
+            format!("{above}\nunless on (job, limit) {LIMIT_ACTIVE}"),
+            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperNearLimitInHours",
+            format!("{above}\nand on (job, limit) {LIMIT_ACTIVE} > 0"),
+            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert, in the hours of the limit",
+        ),
+    ]
+}
+
+/// Keys, permits and results of requests.
+fn requests() -> Vec<Alert> {
+    let decided = rate("job, limit", DECISIONS, "[10m]");
+    let missing = rate("job, limit", KEY_MISSING, "[10m]");
+    let lost = REPORTS.with(r#"result=~"not_open|error""#);
+    let lost = rate("job, result", lost, "[10m]");
+    let (expected, reported) = (
+        rate("job", REPORTS_EXPECTED, "[1h]"),
+        rate("job", REPORTS.with(r#"result="corrected""#), "[1h]"),
+    );
+    vec![
+        Alert::new(
+            Warning,
+            "RatekeeperKeyMissing",
+            format!("{missing}\n/ {decided} > 0.01"),
+            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} lack a part of its key",
+        )
+        .after("10m"),
+        Alert::new(
+            Warning,
+            "RatekeeperLeasesExpire",
+            format!("sum by (job, limit) (increase({LEASES_EXPIRED}[15m])) > 0"),
+            "permits of {{ $labels.limit }} are not given back",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperReportsLost",
+            format!("{lost} > 0.1"),
+            "reports of results change no charge ({{ $labels.result }})",
+        )
+        .after("10m"),
+        Alert::new(
+            Warning,
+            "RatekeeperReportsMissing",
+            format!("1 - {reported}\n/ ({expected} > 0) > 0.1"),
+            "{{ $value | humanizePercentage }} of the decisions that wait for a report get none",
+        )
+        .after("15m"),
+    ]
+}
+
+fn counters() -> Vec<Alert> {
+    let evicted = KEYS_EVICTED.with(r#"reason="budget""#);
+    vec![
+        Alert::new(
+            Critical,
+            "RatekeeperStoreFails",
+            format!("{FALLBACK_ACTIVE} > 0"),
+            "{{ $labels.instance }} decides without its store: limits do as on_store_error says",
+        )
+        .after("1m"),
+        Alert::new(
+            Warning,
+            "RatekeeperStoreFlaps",
+            format!("sum by (job, instance, store) (changes({FALLBACK_ACTIVE}[15m])) >= 4"),
+            "the store of {{ $labels.instance }} failed and returned again and again",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperStoreServerDown",
+            format!("{STORE_SERVER_UP} == 0"),
+            "{{ $labels.instance }} does not reach {{ $labels.server }}",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperClocksDiffer",
+            format!("abs({STORE_CLOCK_OFFSET}) > 0.5"),
+            "the clocks of {{ $labels.instance }} and of its store differ by {{ $value }} s",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperMemoryFull",
+            format!("sum by (job, instance, limit) (increase({evicted}[10m])) > 0"),
+            "{{ $labels.instance }} drops keys of {{ $labels.limit }} to stay within its memory",
+        ),
+    ]
+}
+
+fn policy() -> Vec<Alert> {
+    let count = |of| format!("count by (job) (count by (job, sha) ({of})) > 1");
+    let (policies, files) = (count(CONFIG_INFO), count(ENVOY_CONFIG_INFO));
+    vec![
+        Alert::new(
+            Warning,
+            "RatekeeperReloadRejected",
+            format!("{CONFIG_REJECTED} > 0"),
+            "{{ $labels.instance }} refuses the files of its policy and keeps the old one",
+        )
+        .after("1m"),
+        Alert::new(
+            Warning,
+            "RatekeeperPoliciesDiffer",
+            format!("{policies}\nor {files}"),
+            "processes of {{ $labels.job }} run different policies",
+        )
+        .after("15m"),
+        Alert::new(
+            Warning,
+            "RatekeeperGeoDatabaseOld",
+            format!("time() - {GEO_DATABASE_BUILT} > 45 * 86400"),
+            "{{ $labels.database }} of {{ $labels.instance }} is older than 45 days",
+        ),
+    ]
+}
+
+fn messages() -> Vec<Alert> {
+    let undelivered = WEBHOOK_MESSAGES.with(r#"result!="delivered""#);
+    let (exports, packets) = (
+        OTLP_EXPORTS.with(r#"result="failed""#),
+        STATSD_PACKETS.with(r#"result="failed""#),
+    );
+    let lost = [
+        format!("sum by (job, signal) (increase({exports}[15m])) > 0"),
+        format!("sum by (job) (increase({OTLP_EVENTS_DROPPED}[15m])) > 0"),
+        format!("sum by (job) (increase({packets}[15m])) > 0"),
+    ];
+    vec![
+        Alert::new(
+            Warning,
+            "RatekeeperWebhookFails",
+            format!("sum by (job, result) (increase({undelivered}[15m])) > 0"),
+            "messages of alerts are lost ({{ $labels.result }})",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperExportFails",
+            lost.join("\nor "),
+            "metrics or events of {{ $labels.job }} do not reach the receiver of [otlp] or [statsd]",
+        ),
+        Alert::new(
+            Info,
+            "RatekeeperKeysUnwatched",
+            format!("sum by (job, limit) (increase({ALERTS_UNWATCHED}[15m])) > 0"),
+            "more keys of {{ $labels.limit }} are above its level than are watched",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperLogLinesDropped",
+            format!("increase({LOG_LINES_DROPPED}[15m]) > 0"),
+            "{{ $labels.instance }} loses lines of its log",
+        ),
+    ]
+}
+
+/// Returns the file of all rules.
+pub(super) fn file() -> String {
+    let groups = groups().map(|(subject, alerts)| {
+        let rules: String = alerts.iter().map(Alert::rule).collect();
+        format!("      # {subject}\n{rules}")
+    });
+    format!("{HEAD}{}", groups.join("\n"))
+}

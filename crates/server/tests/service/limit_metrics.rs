@@ -1,0 +1,254 @@
+//! Metrics of limits: what is counted for plans, bans, hours and reports, and from when.
+
+use ratekeeper_core::Nanos;
+
+use super::client::Client;
+use super::promtool::prove;
+use super::{Fixture, PATIENCE};
+
+const POLICY: &str = r#"
+version = 1
+
+[plan]
+from    = "attr:plan"
+default = "free"
+
+[[limit]]
+name  = "api"
+key   = ["attr:tenant"]
+missing_key = "skip"
+bucket = { size = 10, refill = "1/1h" }
+plans = { pro = "1/1h burst 20", team = "1/1h burst 20", internal = "unlimited" }
+
+[[limit]]
+name  = "login"
+key   = ["attr:user"]
+missing_key = "skip"
+bucket = { size = 1, refill = "1/1h" }
+ban   = { after = 1, within = "1h", for = "2h" }
+
+[[limit]]
+name  = "messages"
+key   = ["attr:sender"]
+missing_key = "skip"
+limit = "1/1h"
+soft  = { extra = "100%" }
+
+[[limit]]
+name  = "night"
+key   = ["attr:land"]
+missing_key = "skip"
+limit = "10/1m"
+active = { hours = "01:00-06:00", timezone = "Europe/Oslo" }
+
+[[limit]]
+name  = "failures"
+match = { path = "/login" }
+key   = ["path"]
+bucket = { size = 100, refill = "1/1h" }
+count = { status = [401] }
+"#;
+
+fn ask(http: &mut Client, attributes: &str, cost: u64) {
+    let body = format!(r#"{{"attributes":{{{attributes}}},"cost":{cost}}}"#);
+    http.post("/v1/check", &body);
+}
+
+fn scrape(fixture: &Fixture) -> String {
+    fixture.admin().get("/metrics").body
+}
+
+/// Asserts that a scrape has each of the lines.
+fn has(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+    }
+}
+
+/// Waits for a scrape with a line.
+fn wait_for(fixture: &Fixture, line: &str) {
+    let mut tries = 0;
+    while !scrape(fixture).contains(&format!("{line}\n")) {
+        tries += 1;
+        assert!(
+            tries < PATIENCE.as_millis() / 50,
+            "{line}\n{}",
+            scrape(fixture)
+        );
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_a_limit_may_do_is_counted_from_zero() {
+    let text = scrape(&Fixture::new(POLICY));
+    has(
+        &text,
+        &[
+            r#"ratekeeper_decisions_total{limit="messages",outcome="covered",mode="enforce"} 0"#,
+            r#"ratekeeper_units_total{limit="messages",outcome="covered",mode="enforce"} 0"#,
+            r#"ratekeeper_bans_total{limit="login",mode="enforce"} 0"#,
+            r#"ratekeeper_banned_requests_total{limit="login",mode="enforce"} 0"#,
+            r#"ratekeeper_bans_active{limit="login"} 0"#,
+            r#"ratekeeper_plan_decisions_total{limit="api",plan="pro",outcome="denied"} 0"#,
+            r#"ratekeeper_plan_near_limit_total{limit="api",plan="pro"} 0"#,
+            "ratekeeper_reports_expected_total 0",
+        ],
+    );
+    for absent in [
+        r#"{limit="api",outcome="covered""#,
+        r#"bans_active{limit="api""#,
+        r#"plan="free""#,
+        r#"plan="internal""#,
+        r#"path="store""#,
+    ] {
+        assert!(!text.contains(absent), "{absent}\n{text}");
+    }
+    prove(&["check", "metrics"], &text);
+}
+
+#[test]
+fn decisions_with_the_numbers_of_a_plan_are_counted_apart_too() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    ask(&mut http, r#""tenant":"acme","plan":"pro""#, 17);
+    ask(&mut http, r#""tenant":"acme","plan":"pro""#, 17);
+    ask(&mut http, r#""tenant":"other","plan":"team""#, 1);
+    ask(&mut http, r#""tenant":"small""#, 9);
+    has(
+        &scrape(&fixture),
+        &[
+            // Plans are told apart even if their numbers are equal.
+            r#"ratekeeper_plan_decisions_total{limit="api",plan="pro",outcome="allowed"} 1"#,
+            r#"ratekeeper_plan_decisions_total{limit="api",plan="team",outcome="allowed"} 1"#,
+            r#"ratekeeper_plan_decisions_total{limit="api",plan="pro",outcome="denied"} 1"#,
+            r#"ratekeeper_plan_near_limit_total{limit="api",plan="pro"} 1"#,
+            r#"ratekeeper_decisions_total{limit="api",outcome="allowed",mode="enforce"} 3"#,
+            r#"ratekeeper_decisions_total{limit="api",outcome="denied",mode="enforce"} 1"#,
+            r#"ratekeeper_units_total{limit="api",outcome="allowed",mode="enforce"} 27"#,
+            r#"ratekeeper_near_limit_total{limit="api"} 2"#,
+        ],
+    );
+}
+
+#[test]
+fn the_policy_says_from_where_a_request_is_near() {
+    let settings = "version = 1\n[metrics]\nnear_percent = 95";
+    let fixture = Fixture::new(&POLICY.replace("version = 1", settings));
+    let mut http = fixture.http();
+    let near = |count| format!(r#"ratekeeper_near_limit_total{{limit="api"}} {count}"#);
+    ask(&mut http, r#""tenant":"small""#, 9);
+    has(&scrape(&fixture), &[&near(0)]);
+    ask(&mut http, r#""tenant":"small""#, 1);
+    has(&scrape(&fixture), &[&near(1)]);
+    // A reload keeps the count.
+    let policy = POLICY.replace("version = 1", "version = 1\n[metrics]\nnear_percent = 50");
+    std::fs::write(fixture.path("ratekeeper.toml"), policy).unwrap();
+    assert_eq!(fixture.admin().post("/v1/reload", "").status, 200);
+    ask(&mut http, r#""tenant":"third""#, 6);
+    has(&scrape(&fixture), &[&near(2)]);
+}
+
+#[test]
+fn bans_are_counted_while_they_stand() {
+    let fixture = Fixture::new(POLICY);
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    let active = |count| format!(r#"ratekeeper_bans_active{{limit="login"}} {count}"#);
+    for user in ["ada", "bob", "cy"] {
+        for _ in 0..4 {
+            ask(&mut http, &format!(r#""user":"{user}""#), 1);
+        }
+    }
+    has(
+        &scrape(&fixture),
+        &[
+            &active(3),
+            r#"ratekeeper_bans_total{limit="login",mode="enforce"} 3"#,
+            r#"ratekeeper_banned_requests_total{limit="login",mode="enforce"} 6"#,
+            r#"ratekeeper_decisions_total{limit="login",outcome="denied",mode="enforce"} 9"#,
+        ],
+    );
+    admin.post("/v1/bans?limit=login&key=dan&for=3h", "");
+    has(&scrape(&fixture), &[&active(4)]);
+    admin.ask("DELETE /v1/bans?limit=login&key=ada", b"");
+    admin.ask("DELETE /v1/keys/login?key=bob", b"");
+    has(&scrape(&fixture), &[&active(2)]);
+    admin.post("/v1/reset", r#"{"attributes":{"user":"dan"}}"#);
+    has(&scrape(&fixture), &[&active(1)]);
+    fixture.clock.advance(Nanos::from_secs(2 * 3_600));
+    wait_for(&fixture, &active(0));
+    // A limit that bans no more has no bans, and none when it bans again.
+    ask(&mut http, r#""user":"cy""#, 1);
+    ask(&mut http, r#""user":"cy""#, 1);
+    has(&scrape(&fixture), &[&active(1)]);
+    let line = POLICY
+        .lines()
+        .find(|line| line.starts_with("ban "))
+        .unwrap();
+    for policy in [POLICY.replace(line, ""), POLICY.to_owned()] {
+        std::fs::write(fixture.path("ratekeeper.toml"), policy).unwrap();
+        assert_eq!(admin.post("/v1/reload", "").status, 200);
+    }
+    has(&scrape(&fixture), &[&active(0)]);
+}
+
+#[test]
+fn a_limit_with_hours_shows_whether_it_applies() {
+    let fixture = Fixture::new(POLICY);
+    let active = |is: u8| format!(r#"ratekeeper_limit_active{{limit="night"}} {is}"#);
+    has(&scrape(&fixture), &[&active(1)]); // 01:00 in Norway
+    fixture.clock.advance(Nanos::from_secs(5 * 3_600));
+    has(&scrape(&fixture), &[&active(0)]);
+}
+
+#[test]
+fn decisions_that_a_report_may_correct_are_counted() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let login = r#"{"request":{"path":"/login"}}"#;
+    http.post("/v1/check", login);
+    let decision = http.post("/v1/check", login).json()["decision"].clone();
+    ask(&mut http, r#""tenant":"acme""#, 1);
+    http.post(
+        "/v1/report",
+        &format!(r#"{{"decision":{decision},"status":200}}"#),
+    );
+    has(
+        &scrape(&fixture),
+        &[
+            "ratekeeper_reports_expected_total 2",
+            r#"ratekeeper_reports_total{result="corrected"} 1"#,
+        ],
+    );
+}
+
+#[test]
+fn open_metrics_name_the_trace_of_a_decision() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let check = |http: &mut Client, flags| {
+        let head = format!("POST /v1/check\ntraceparent: 00-{trace}-00f067aa0ba902b7-{flags}");
+        assert_eq!(http.ask(&head, b"{}").status, 200);
+    };
+    let open = || {
+        let mut admin = fixture.admin();
+        let open = admin.ask("GET /metrics\naccept: application/openmetrics-text", b"");
+        open.body
+    };
+    check(&mut http, "00");
+    assert!(!open().contains("trace_id"), "the trace is not sampled");
+    check(&mut http, "01");
+    fixture.clock.advance(Nanos::from_secs(60));
+    // The clock of this service stands still while it decides.
+    let labels = r#"le="5e-7",protocol="http",path="local""#;
+    let bucket = format!("ratekeeper_decision_duration_seconds_bucket{{{labels}}} 2");
+    let expected = format!("{bucket} # {{trace_id=\"{trace}\"}} 0 1767225600.000\n");
+    let text = open();
+    assert!(text.contains(&expected), "{expected}\n{text}");
+    assert_eq!(text.matches("trace_id").count(), 1, "{text}");
+    assert!(
+        !scrape(&fixture).contains("trace_id"),
+        "the text format has none"
+    );
+}
