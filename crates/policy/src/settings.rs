@@ -270,6 +270,8 @@ pub struct Listen {
     pub max_connections: Option<u32>,
     /// `idle_timeout`: maximum time of a connection without a request; `None` for the defaults.
     pub idle_timeout: Option<Nanos>,
+    /// `head_timeout`: maximum time of the head of a request; `None` for the default.
+    pub head_timeout: Option<Nanos>,
     /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
     /// `grace`: how long requests in flight may take after that; `None` for the default.
