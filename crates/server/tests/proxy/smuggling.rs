@@ -47,6 +47,10 @@ fn ambiguous_requests_are_refused_and_the_connection_is_closed() {
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: host\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: close, x-forwarded-for\r\n\r\n",
         "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET b.example HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET b.example:80 HTTP/1.1\r\nhost: b.example:80\r\n\r\n",
+        "GET * HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET http:///x HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/3.0\r\nhost: a\r\n\r\n",
     ] {
         let response = all(&proxy, request);
