@@ -43,6 +43,9 @@ pub(crate) struct Pulse {
     begun_at_tick: AtomicU32,
     /// Index among the connections of its peer, which only their table writes.
     pub(crate) place: AtomicUsize,
+    /// Responses before that of the request in flight.
+    #[cfg(feature = "proxy")]
+    pub(crate) interim: crate::interim::Interim,
     /// Notified when the connection has to make room for another.
     closing: Notify,
 }

@@ -125,36 +125,6 @@ fn responses_without_a_body_have_none() {
     assert_eq!(upstream.connections.load(Ordering::SeqCst), 1, "kept");
 }
 
-/// hyper sends clients no interim response but its own `100 Continue`.
-#[test]
-fn interim_responses_of_the_upstream_are_not_the_response() {
-    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n";
-    let continues = "HTTP/1.1 100 Continue\r\n\r\n";
-    let upstream = Upstream::with(format!(
-        "{continues}{}HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
-        hints.repeat(20)
-    ));
-    let proxy = Proxy::in_front_of(&upstream);
-    let mut client = proxy.client();
-    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
-    for _ in 0..3 {
-        for response in [client.get("/"), client.ask(post)] {
-            assert_eq!((response.status(), response.text()), (200, "hello"));
-            assert_eq!(response.one("link"), None, "a hint is no field of it");
-        }
-    }
-    let kept = upstream.connections.load(Ordering::SeqCst);
-    assert_eq!(kept, 1, "the connection is kept");
-    // An upstream that sends nothing else has not responded.
-    let upstream = Upstream::new(move |visit| {
-        while visit.stream.write_all(hints.as_bytes()).is_ok() {}
-        Next::Close
-    });
-    let short = "response_timeout = \"200ms\"";
-    let proxy = Proxy::start(&[upstream.address], short, OPEN);
-    assert_eq!(proxy.client().get("/").status(), 504);
-}
-
 #[test]
 fn trailers_pass_both_ways() {
     let upstream = Upstream::with(

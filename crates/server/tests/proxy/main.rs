@@ -13,6 +13,7 @@ mod h2;
 mod h2_frames;
 mod h2_upstream;
 mod health;
+mod interim;
 mod limits;
 mod load;
 mod message;
