@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aborts;
 mod adaptive;
 mod authority;
 mod balance;
 mod bodies;
+mod differential;
 mod elastic;
 mod faults;
 mod forwarding;
