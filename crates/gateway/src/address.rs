@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Time};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::connection::{Sender, Streams, Transport, UpstreamAddress, Wanted};
+use crate::connection::{Http1Sender, Sender, Streams, Transport, UpstreamAddress, Wanted};
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::outgoing::Form;
 use crate::upload::{Stage, Upload, UploadBody};
@@ -63,7 +63,7 @@ pub(crate) struct Address {
 
 #[derive(Debug)]
 struct IdleConnection {
-    sender: http1::SendRequest<UploadBody>,
+    sender: Http1Sender,
     /// The thread whose runtime serves it: no other needs to be woken for its requests.
     thread: ThreadId,
     since: Instant,
@@ -165,7 +165,7 @@ impl Address {
         };
         if origin == Origin::Idle {
             let open = match self.open_now(wanted, start) {
-                Some((Sender::Http1(sender), thread)) if !sender.is_ready() => {
+                Some((Sender::Http1(sender), thread)) if !sender.sender.is_ready() => {
                     let ready = self.open_one((sender, thread), start);
                     timeout_at(end, ready).await.map_err(late)?
                 }
@@ -230,10 +230,10 @@ impl Address {
     /// Waits until this connection is ready, or returns another if it is closed.
     async fn open_one(
         &self,
-        (mut sender, mut thread): (http1::SendRequest<UploadBody>, ThreadId),
+        (mut sender, mut thread): (Http1Sender, ThreadId),
         now: Instant,
     ) -> Option<(Sender, ThreadId)> {
-        while sender.ready().await.is_err() {
+        while sender.sender.ready().await.is_err() {
             IdleConnection { sender, thread, .. } = self.take_idle(now)?;
         }
         Some((Sender::Http1(sender), thread))
@@ -300,17 +300,17 @@ impl Address {
         idle.drain(..old);
         let own = idle
             .iter()
-            .rposition(|it| it.thread == thread && !it.sender.is_closed());
+            .rposition(|it| it.thread == thread && !it.sender.sender.is_closed());
         // The permit of this request is taken already, and is for the connection to be opened.
         let is_full = idle.len() > self.room.available_permits() || idle.len() >= MAX_IDLE;
         let at = own.or_else(|| idle.len().checked_sub(1).filter(|_| is_full))?;
         Some(idle.remove(at))
     }
 
-    fn put_idle(&self, sender: http1::SendRequest<UploadBody>, thread: ThreadId) {
+    fn put_idle(&self, sender: Http1Sender, thread: ThreadId) {
         let mut idle = self.idle.lock();
         let since = Instant::now();
-        let kept = |it: &IdleConnection| since - it.since < IDLE && !it.sender.is_closed();
+        let kept = |it: &IdleConnection| since - it.since < IDLE && !it.sender.sender.is_closed();
         if idle.len() >= MAX_IDLE || idle.first().is_some_and(|oldest| !kept(oldest)) {
             idle.retain(kept);
         }
@@ -348,7 +348,7 @@ impl Lease {
     pub(crate) fn give_back(self) {
         let sending = self.upload.filter(|upload| upload.stage() != Stage::Sent);
         match (self.sender, sending) {
-            (Sender::Http1(sender), None) if !sender.is_closed() => {
+            (Sender::Http1(sender), None) if !sender.sender.is_closed() => {
                 self.address.put_idle(sender, self.thread);
             }
             (Sender::Http2(_, stream), Some(upload)) => return upload.keep((stream, self.room)),

@@ -4,7 +4,7 @@
 //!   http    TCP -------------------------> HTTP/1.1
 //!   h2c     TCP -------------------------> HTTP/2
 //!   https   TCP --> TLS --> ALPN: h2 ----> HTTP/2
-//!                      '--> anything else, or a WebSocket: HTTP/1.1
+//!                      '--> anything else, or an upgrade: HTTP/1.1
 //! ```
 
 use std::fmt;
@@ -29,6 +29,7 @@ use tokio::time::interval;
 use tokio_rustls::TlsConnector;
 
 use crate::error::{ForwardError, UpstreamFailure};
+use crate::noted::{InterimReceiver, Noted, Notes};
 use crate::outgoing::Form;
 use crate::upload::UploadBody;
 
@@ -77,7 +78,7 @@ pub enum Transport {
 #[derive(Clone)]
 pub struct TlsTransport {
     any: TlsConnector,
-    /// For connections that may switch to WebSocket, which HTTP/2 does not.
+    /// For connections that may switch to another protocol, which HTTP/2 does not.
     http1: TlsConnector,
     name: ServerName<'static>,
 }
@@ -117,8 +118,15 @@ pub(crate) enum Wanted {
 /// Sends requests on a connection that was opened.
 #[derive(Debug)]
 pub(crate) enum Sender {
-    Http1(http1::SendRequest<UploadBody>),
+    Http1(Http1Sender),
     Http2(http2::SendRequest<UploadBody>, Stream),
+}
+
+/// Sends one request at a time.
+#[derive(Debug)]
+pub(crate) struct Http1Sender {
+    pub(crate) sender: http1::SendRequest<UploadBody>,
+    notes: Arc<Notes>,
 }
 
 /// Number of streams of an HTTP/2 connection, and how many its peer allows.
@@ -164,11 +172,21 @@ impl Sender {
     pub(crate) async fn send(
         &mut self,
         request: Request<UploadBody>,
+        interim: Option<&InterimReceiver>,
     ) -> Result<Response<Incoming>, TrySendError<Request<UploadBody>>> {
         match self {
-            Self::Http1(sender) => sender.try_send_request(request).await,
+            Self::Http1(Http1Sender { sender, notes }) => {
+                notes.begin(interim);
+                sender.try_send_request(request).await
+            }
             Self::Http2(sender, _) => sender.try_send_request(request).await,
         }
+    }
+
+    /// Returns true if a byte of the response to the last request has come. One of HTTP/2 comes
+    /// whole, but for interim ones.
+    pub(crate) fn has_begun(&self) -> bool {
+        matches!(self, Self::Http1(sender) if sender.notes.has_begun())
     }
 }
 
@@ -224,11 +242,12 @@ where
         .writev(false) // most requests are a head alone, which is one part
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_FIELDS);
+    let (stream, notes) = Noted::new(stream);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await; // its request has the error
     });
-    Some(Sender::Http1(sender))
+    Some(Sender::Http1(Http1Sender { sender, notes }))
 }
 
 /// Waits for the settings of the upstream, so that it is sent no more streams than it allows.

@@ -20,6 +20,9 @@ pub enum Malformed {
     /// `CONNECT` asks for a tunnel to any address.
     #[error("`CONNECT` is refused, because this is not a forward proxy")]
     Connect,
+    /// A host alone, as `CONNECT` has it, or `*`, as `OPTIONS` has it.
+    #[error("the target of the request is neither a path nor a URL")]
+    Target,
     /// HTTP/1.1 without a `Host`, or any request with several.
     #[error("the request has {0} `Host` lines; expected exactly one")]
     Hosts(usize),
@@ -44,6 +47,10 @@ pub enum Malformed {
 pub fn examine(parts: &Parts) -> Result<(), Malformed> {
     if parts.method == Method::CONNECT {
         return Err(Malformed::Connect);
+    }
+    let is_star = parts.uri.path() == "*" && parts.method != Method::OPTIONS;
+    if is_star || (parts.uri.authority().is_some() && parts.uri.scheme().is_none()) {
+        return Err(Malformed::Target);
     }
     let mut hosts = parts.headers.get_all(HOST).iter();
     let (host, second) = (hosts.next(), hosts.next());
@@ -114,6 +121,8 @@ mod tests {
             (ONE, "/", &[("host", "a@b")], Err(Malformed::Host)),
             (ONE, "/", &[("host", "a/b")], Err(Malformed::Host)),
             (ONE, "http://u@b.example/", &[host], Err(Malformed::Host)),
+            (ONE, "b.example:80", &[host], Err(Malformed::Target)),
+            (ONE, "*", &[host], Err(Malformed::Target)),
             (ONE, "http://b.example/", &[host], Ok(())), // the target wins, RFC 9112 section 3.2.2
             (Version::HTTP_10, "/", &[], Ok(())),
             (TWO, "http://a.example/", &[], Ok(())),
@@ -154,5 +163,9 @@ mod tests {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = Method::CONNECT;
         assert_eq!(examine(&parts), Err(Malformed::Connect));
+        parts.method = Method::OPTIONS;
+        parts.uri = http::Uri::from_static("*");
+        parts.version = Version::HTTP_10;
+        assert_eq!(examine(&parts), Ok(()));
     }
 }

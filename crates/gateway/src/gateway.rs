@@ -21,6 +21,7 @@ use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::Client;
 use crate::health::{AddressHealth, HealthCheck};
 use crate::hop::Hop;
+use crate::noted::InterimReceiver;
 use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
@@ -47,6 +48,9 @@ pub struct GatewaySettings {
     pub body: Duration,
     /// Maximum time without a byte after an upgrade.
     pub upgrade: Duration,
+    /// The protocols that a connection may switch to, as `Upgrade` names them. HTTP/2 (`h2c`)
+    /// must not be among them: its requests would pass without being seen.
+    pub upgrades: Vec<HeaderValue>,
     /// Bounds of the number of requests that wait for a response at a time, which follows the
     /// times of responses; `None` for no such number.
     pub concurrency: Option<Bounds>,
@@ -130,6 +134,8 @@ impl Gateway {
 
     /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the
     /// response. `id` names the request in `X-Request-Id`. Dropping the future gives the request up.
+    /// `interim` receives the interim responses of an upstream of HTTP/1.1, before this returns, or
+    /// while the future is dropped.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the
@@ -139,16 +145,18 @@ impl Gateway {
         client: Client,
         request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
         id: HeaderValue,
+        interim: Option<InterimReceiver>,
     ) -> Result<Forwarded, ForwardError> {
         let limit = self.concurrency.as_ref();
         let permit = limit.map(|limit| limit.try_acquire(self.now()).ok_or(UpstreamFailure::Busy));
         let permit = permit.transpose().inspect_err(|_| self.recent.refuse())?;
         let (mut parts, body) = request.into_parts();
-        let hop = prepare(&mut parts, &client, id);
+        let hop = prepare(&mut parts, &client, id, &self.settings.upgrades);
         let (body, upload) = UploadBody::new(body, client.address_field);
         let request = Request::from_parts(parts, body);
         let waiting = self.recent.wait(upload.is_some());
-        let result = self.exchange(request, hop, upload.clone()).await;
+        let exchange = self.exchange(request, (hop, interim), upload.clone());
+        let result = exchange.await;
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
         let is_sending = sent == Some(None);
@@ -168,16 +176,16 @@ impl Gateway {
     async fn exchange(
         &self,
         mut request: UpstreamRequest,
-        hop: Hop,
+        (hop, interim): (Hop, Option<InterimReceiver>),
         upload: Option<Arc<Upload>>,
     ) -> Result<Forwarded, ForwardError> {
-        let has_no_copy = upload.is_some() || hop.websocket;
+        let has_no_copy = upload.is_some() || hop.upgrade.is_some();
         let is_repeatable = !has_no_copy && is_idempotent(request.method());
         let mut now = self.now();
         self.retries.deposit(now);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, Origin::Idle);
-        let wanted = if hop.websocket {
+        let wanted = if hop.upgrade.is_some() {
             Wanted::Http1
         } else {
             Wanted::Any
@@ -199,16 +207,15 @@ impl Gateway {
                 }
             };
             let form = lease.form();
-            fit(&mut request, &form, hop);
+            fit(&mut request, &form, &hop);
             let others = self.addresses.len() > 1;
             let is_copied = match form {
                 Form::Http1 => is_repeatable && (others || came == Origin::Idle),
                 Form::Http2(..) => !has_no_copy,
             };
             let copy = is_copied.then(|| copy(&request));
-            let sent = self
-                .send(&mut lease.sender, request, upload.as_deref())
-                .await;
+            let exchange = (request, upload.as_deref(), interim.as_ref());
+            let sent = self.send(&mut lease.sender, exchange).await;
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
             }
@@ -216,7 +223,7 @@ impl Gateway {
             let again = match sent {
                 Ok(response) => {
                     lease.upload = upload;
-                    return self.finish(response, hop, lease);
+                    return self.finish(response, &hop, lease);
                 }
                 Err(SendError::Unsent(back)) => Some(*back),
                 Err(SendError::GoAway) => copy,
@@ -256,24 +263,25 @@ impl Gateway {
     async fn send(
         &self,
         sender: &mut Sender,
-        request: UpstreamRequest,
-        upload: Option<&Upload>,
+        (request, upload, interim): (UpstreamRequest, Option<&Upload>, Option<&InterimReceiver>),
     ) -> Result<Response<Incoming>, SendError> {
-        let mut responding = std::pin::pin!(sender.send(request));
-        let result = loop {
-            if let Ok(result) = timeout(self.settings.response, &mut responding).await {
-                break result;
+        let result = {
+            let mut responding = std::pin::pin!(sender.send(request, interim));
+            loop {
+                if let Ok(result) = timeout(self.settings.response, &mut responding).await {
+                    break result;
+                }
+                let waits_for_client = match upload {
+                    Some(upload) if upload.moved() => continue,
+                    Some(upload) => upload.stage() == Stage::Client,
+                    None => false,
+                };
+                return Err(SendError::End(if waits_for_client {
+                    ForwardError::UploadTimeout
+                } else {
+                    UpstreamFailure::ResponseTimeout.into()
+                }));
             }
-            let waits_for_client = match upload {
-                Some(upload) if upload.moved() => continue,
-                Some(upload) => upload.stage() == Stage::Client,
-                None => false,
-            };
-            return Err(SendError::End(if waits_for_client {
-                ForwardError::UploadTimeout
-            } else {
-                UpstreamFailure::ResponseTimeout.into()
-            }));
         };
         result.map_err(|mut error| match error.take_message() {
             Some(request) => SendError::Unsent(Box::new(request)),
@@ -281,6 +289,7 @@ impl Gateway {
                 SendError::End(ForwardError::UploadBroken)
             }
             None if error.error().is_parse() => SendError::End(UpstreamFailure::Broken.into()),
+            None if sender.has_begun() => SendError::End(UpstreamFailure::Broken.into()),
             None => unprocessed(error.error()).unwrap_or(SendError::Broken),
         })
     }
@@ -288,19 +297,19 @@ impl Gateway {
     fn finish(
         &self,
         mut response: Response<Incoming>,
-        asked: Hop,
+        asked: &Hop,
         lease: Lease,
     ) -> Result<Forwarded, ForwardError> {
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let hop = prepare_response(response.headers_mut());
+        let hop = prepare_response(response.headers_mut(), &self.settings.upgrades);
         *response.version_mut() = Version::HTTP_11;
         if switches {
-            if !asked.websocket || !hop.websocket {
+            if hop.upgrade.is_none() || hop.upgrade != asked.upgrade {
                 return Err(UpstreamFailure::Switched.into());
             }
             let upstream = hyper::upgrade::on(&mut response);
             let tunnel = Tunnel::new((upstream, lease.into_room()), self.settings.upgrade);
-            crate::hop::put(hop, response.headers_mut());
+            crate::hop::put(&hop, response.headers_mut());
             return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
         }
         let idle = self.settings.body;

@@ -75,8 +75,8 @@ impl AddressHealth {
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::from_str(self.name()).ok()?);
         headers.insert(USER_AGENT, HeaderValue::from_static("ratekeeper-health"));
-        fit(&mut request, &upstream.form(&sender), Hop::default());
-        let response = sender.send(request).await.ok()?;
+        fit(&mut request, &upstream.form(&sender), &Hop::default());
+        let response = sender.send(request, None).await.ok()?;
         (response.status().as_u16() < 400).then_some(())
     }
 }

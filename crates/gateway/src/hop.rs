@@ -4,7 +4,7 @@
 //!   Connection: close, X-Debug     removed, with the field X-Debug
 //!   Connection: Host               refused: a client could remove what an upstream relies on
 //!   TE: gzip, trailers             TE: trailers, for the next connection
-//!   Upgrade: websocket             passed on; other protocols are not offered to the upstream
+//!   Upgrade: websocket             passed on; protocols that are not allowed are not offered
 //! ```
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -36,16 +36,13 @@ static KEPT: [HeaderName; 9] = [
 /// Beginnings of such names.
 const KEPT_PREFIXES: [&str; 2] = ["x-forwarded-", "x-ratekeeper-"];
 
-/// The protocol that passes through.
-const WEBSOCKET: &str = "websocket";
-
 /// Properties of a connection that concern the next one too.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hop {
     /// `TE: trailers`: the sender reads trailers.
     pub(crate) trailers: bool,
-    /// `Upgrade: websocket`
-    pub(crate) websocket: bool,
+    /// `Upgrade`: the first of its protocols that is allowed.
+    pub(crate) upgrade: Option<HeaderValue>,
 }
 
 /// Returns the first name of `Connection` that it may not have.
@@ -63,8 +60,9 @@ pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
     wrong.map(str::to_owned)
 }
 
-/// Removes the fields of a connection; those that the next one needs too are returned.
-pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
+/// Removes the fields of a connection; those that the next one needs too are returned, if an
+/// upgrade is to one of these protocols.
+pub(crate) fn remove(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
     let mut hop = Hop::default();
     let of_a_connection = |name: &&HeaderName| OF_A_CONNECTION.contains(name);
     let found: Vec<HeaderName> = headers.keys().filter(of_a_connection).cloned().collect();
@@ -72,9 +70,14 @@ pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
         hop.trailers = tokens(headers, &header::TE).any(|token| is(token, "trailers"));
     }
     if found.contains(&header::CONNECTION) {
-        let upgrades = tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade"));
-        let offers = tokens(headers, &header::UPGRADE).any(|protocol| is(protocol, WEBSOCKET));
-        hop.websocket = upgrades && offers;
+        if tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade")) {
+            let allowed = |offer: &str| {
+                let is_offered =
+                    |it: &&HeaderValue| it.as_bytes().eq_ignore_ascii_case(offer.as_bytes());
+                upgrades.iter().find(is_offered).cloned()
+            };
+            hop.upgrade = tokens(headers, &header::UPGRADE).find_map(allowed);
+        }
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             .filter_map(|name| name.parse().ok())
             .filter(|name| !KEPT.contains(name))
@@ -90,10 +93,10 @@ pub(crate) fn remove(headers: &mut HeaderMap) -> Hop {
 }
 
 /// Adds the fields of the next connection, if it is one of HTTP/1.1.
-pub(crate) fn put(hop: Hop, headers: &mut HeaderMap) {
-    if hop.websocket {
+pub(crate) fn put(hop: &Hop, headers: &mut HeaderMap) {
+    if let Some(protocol) = &hop.upgrade {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, HeaderValue::from_static(WEBSOCKET));
+        headers.insert(header::UPGRADE, protocol.clone());
     } else if hop.trailers {
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -101,7 +104,7 @@ pub(crate) fn put(hop: Hop, headers: &mut HeaderMap) {
 }
 
 /// Replaces the fields of a connection by those of HTTP/2, which has a field for trailers alone.
-pub(crate) fn put_http2(hop: Hop, headers: &mut HeaderMap) {
+pub(crate) fn put_http2(hop: &Hop, headers: &mut HeaderMap) {
     for name in &OF_A_CONNECTION {
         headers.remove(name);
     }
@@ -184,6 +187,13 @@ mod tests {
                 &[("connection", "Upgrade"), ("upgrade", "WebSocket")],
                 &[("connection", "upgrade"), ("upgrade", "websocket")],
             ),
+            (
+                &[
+                    ("connection", "upgrade"),
+                    ("upgrade", "h2c, echo/1, websocket"),
+                ],
+                &[("connection", "upgrade"), ("upgrade", "Echo/1")],
+            ),
             // Not named by `Connection`, so not for this connection; and another protocol.
             (&[("upgrade", "websocket")], &[]),
             (
@@ -202,8 +212,9 @@ mod tests {
         ];
         for (before, after) in rows {
             let mut headers = map(before);
-            let hop = remove(&mut headers);
-            put(hop, &mut headers);
+            let allowed = ["websocket", "Echo/1"].map(HeaderValue::from_static);
+            let hop = remove(&mut headers, &allowed);
+            put(&hop, &mut headers);
             assert_eq!(headers, map(after), "{before:?}");
         }
     }
@@ -214,7 +225,7 @@ mod tests {
         let value = HeaderValue::from_bytes(b"\xe9, X-A, \xe9, host").unwrap();
         headers.insert(header::CONNECTION, value);
         assert_eq!(wrong_connection(&headers).as_deref(), Some("host"));
-        remove(&mut headers);
+        remove(&mut headers, &[]);
         assert!(headers.is_empty(), "{headers:?}");
     }
 

@@ -28,9 +28,14 @@ pub(crate) enum Form {
     Http2(Scheme, Option<Authority>),
 }
 
-/// Changes the head of a request for the upstream, which knows it by `id`. Returns the properties
-/// of the connection from which it came.
-pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Hop {
+/// Changes the head of a request for the upstream, which knows it by `id` and may switch to these
+/// protocols. Returns the properties of the connection from which it came.
+pub(crate) fn prepare(
+    parts: &mut Parts,
+    client: &Client,
+    id: HeaderValue,
+    upgrades: &[HeaderValue],
+) -> Hop {
     let authority = parts.uri.authority();
     let authority = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     let host = authority
@@ -43,7 +48,7 @@ pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Ho
     };
     let headers = &mut parts.headers;
     headers.reserve(ADDED);
-    let hop = hop::remove(headers);
+    let hop = hop::remove(headers, upgrades);
     // The client has its `100 Continue` as soon as the upstream reads the body.
     headers.remove(EXPECT);
     forwarded::put(client, host.as_ref(), headers);
@@ -63,7 +68,7 @@ pub(crate) fn prepare(parts: &mut Parts, client: &Client, id: HeaderValue) -> Ho
 }
 
 /// Gives a prepared request the form of a connection, whatever form it had for another.
-pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: Hop) {
+pub(crate) fn fit<B: Body>(request: &mut Request<B>, form: &Form, hop: &Hop) {
     match form {
         Form::Http1 => {
             let authority = request.uri().authority();
@@ -115,12 +120,12 @@ fn target(uri: &Uri) -> PathAndQuery {
 
 /// Changes the head of a response for the client. Returns the properties of
 /// the connection from which it came.
-pub(crate) fn prepare_response(headers: &mut HeaderMap) -> Hop {
+pub(crate) fn prepare_response(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
     if headers.contains_key(TRANSFER_ENCODING) {
         // The coding has decided where the body ends (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
-    hop::remove(headers)
+    hop::remove(headers, upgrades)
 }
 
 /// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3).
@@ -156,14 +161,14 @@ mod tests {
             address_field: None,
             scheme: ClientScheme::Http,
         };
-        let hop = prepare(&mut parts, &client, HeaderValue::from_static("id-1"));
+        let hop = prepare(&mut parts, &client, HeaderValue::from_static("id-1"), &[]);
         let mut request = Request::from_parts(parts, String::new());
-        fit(&mut request, &Form::Http1, hop);
+        fit(&mut request, &Form::Http1, &hop);
         let once = request.headers().clone();
         // A request that was offered to a connection of HTTP/2 before has the same form.
         let own = Authority::from_static("app.internal:443");
-        fit(&mut request, &Form::Http2(Scheme::HTTPS, Some(own)), hop);
-        fit(&mut request, &Form::Http1, hop);
+        fit(&mut request, &Form::Http2(Scheme::HTTPS, Some(own)), &hop);
+        fit(&mut request, &Form::Http1, &hop);
         if once.contains_key(HOST) {
             assert_eq!(*request.headers(), once);
         }
@@ -213,7 +218,7 @@ mod tests {
         let own = || Some(Authority::from_static("app.internal:443"));
         let hop = Hop {
             trailers: true,
-            websocket: true,
+            upgrade: Some(HeaderValue::from_static("websocket")),
         };
         for (host, authority) in [
             (Some("shop.example:8443"), "shop.example:8443"),
@@ -229,8 +234,8 @@ mod tests {
                 let host = HeaderValue::from_static(host);
                 request.headers_mut().insert(HOST, host);
             }
-            fit(&mut request, &Form::Http1, hop);
-            fit(&mut request, &Form::Http2(Scheme::HTTPS, own()), hop);
+            fit(&mut request, &Form::Http1, &hop);
+            fit(&mut request, &Form::Http2(Scheme::HTTPS, own()), &hop);
             assert_eq!(
                 request.uri().to_string(),
                 format!("https://{authority}/p?q=1")

@@ -38,27 +38,36 @@ impl Tunnel {
         let Ok(upstream) = self.upstream.await else {
             return; // the upstream left
         };
-        let (mut from_upstream, mut to_upstream) = split(TokioIo::new(upstream));
-        let (mut from_client, mut to_client) = split(client);
-        let moved = AtomicBool::new(false);
-        let both = async {
-            tokio::try_join!(
-                pump(&mut from_client, &mut to_upstream, &moved),
-                pump(&mut from_upstream, &mut to_client, &moved),
-            )
-        };
-        let silent = async {
-            loop {
-                sleep(self.idle).await;
-                if !moved.swap(false, Ordering::Relaxed) {
-                    return;
-                }
+        join(TokioIo::new(upstream), client, self.idle).await;
+    }
+}
+
+/// Passes bytes both ways, see [`Tunnel::run`].
+async fn join(
+    upstream: impl AsyncRead + AsyncWrite,
+    client: impl AsyncRead + AsyncWrite,
+    idle: Duration,
+) {
+    let (mut from_upstream, mut to_upstream) = split(upstream);
+    let (mut from_client, mut to_client) = split(client);
+    let moved = AtomicBool::new(false);
+    let both = async {
+        tokio::try_join!(
+            pump(&mut from_client, &mut to_upstream, &moved),
+            pump(&mut from_upstream, &mut to_client, &moved),
+        )
+    };
+    let silent = async {
+        loop {
+            sleep(idle).await;
+            if !moved.swap(false, Ordering::Relaxed) {
+                return;
             }
-        };
-        tokio::select! {
-            _ = both => {} // an error: one side has left
-            () = silent => {}
         }
+    };
+    tokio::select! {
+        _ = both => {} // an error: one side has left
+        () = silent => {}
     }
 }
 
@@ -83,7 +92,47 @@ async fn pump(
 mod tests {
     use super::*;
     use tokio::io::{BufWriter, duplex};
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// An hour of virtual time: messages of all sizes, some minutes apart, and then silence.
+    #[tokio::test(start_paused = true)]
+    async fn an_echo_lasts_an_hour_and_ends_after_its_silence() {
+        let (mut client, near) = duplex(4 << 10);
+        let (far, upstream) = duplex(4 << 10);
+        let (mut read, mut write) = split(upstream);
+        tokio::spawn(async move { tokio::io::copy(&mut read, &mut write).await });
+        let start = Instant::now();
+        let tunnel = tokio::spawn(join(far, near, 10 * MINUTE));
+        let mut messages = 0_usize;
+        while start.elapsed() < 60 * MINUTE {
+            let byte = u8::try_from(messages % 251).unwrap();
+            let sent = vec![byte; messages * 101 + 1];
+            let (mut reader, mut writer) = split(&mut client);
+            let mut echoed = vec![0; sent.len()];
+            let write = writer.write_all(&sent);
+            let (written, read) = tokio::join!(write, reader.read_exact(&mut echoed));
+            assert!(
+                written.is_ok() && read.is_ok() && echoed == sent,
+                "{messages}"
+            );
+            messages += 1;
+            // The longest silence, now and then.
+            let pause = if messages.is_multiple_of(64) {
+                9 * MINUTE
+            } else {
+                MINUTE / 12
+            };
+            sleep(pause).await;
+        }
+        assert!(messages > 200, "{messages}");
+        let silence = Instant::now();
+        tunnel.await.unwrap();
+        let silence = silence.elapsed();
+        assert!((9 * MINUTE..=20 * MINUTE).contains(&silence), "{silence:?}");
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    }
 
     #[tokio::test]
     async fn bytes_pass_until_the_end() {

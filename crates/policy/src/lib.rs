@@ -87,11 +87,11 @@ pub use rules::Rules;
 pub use settings::{
     AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
     HeaderStyle, Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, Secret,
-    SentinelSettings, Settings, StoreTls, Tls, UpstreamTls, WebhookSettings,
+    SentinelSettings, Settings, StoreTls, Tls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
 pub use telemetry::{MetricSettings, OtlpSettings, StatsdSettings};
 pub use tokens::Tokens;
 pub use unit::Unit;
-pub use upstream_url::{UpstreamScheme, UpstreamUrl};
+pub use upstream_url::{UpstreamScheme, UpstreamTls, UpstreamUrl};
 pub use variants::{Allowance, Held, HeldBy, Variant, Variants};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use ratekeeper_core::Nanos;
 
 use crate::{
-    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, StatsdSettings, UpstreamUrl,
-    envoy,
+    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, StatsdSettings, UpstreamTls,
+    UpstreamUrl, envoy,
 };
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
@@ -259,6 +259,8 @@ pub struct Listen {
     pub max_connections: Option<u32>,
     /// `idle_timeout`: maximum time of a connection without a request; `None` for the defaults.
     pub idle_timeout: Option<Nanos>,
+    /// `head_timeout`: maximum time of the head of a request; `None` for the default.
+    pub head_timeout: Option<Nanos>,
     /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
     /// `grace`: how long requests in flight may take after that; `None` for the default.
@@ -288,6 +290,8 @@ pub struct ProxySettings {
     pub response_timeout: Option<Nanos>,
     /// `body_timeout`: maximum time between two parts of the body of a response.
     pub body_timeout: Option<Nanos>,
+    /// `upgrades`: protocols that a connection may switch to; `None` for WebSocket alone.
+    pub upgrades: Option<Vec<String>>,
     /// `upgrade_timeout`: maximum time without a byte after an upgrade.
     pub upgrade_timeout: Option<Nanos>,
     /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
@@ -296,15 +300,6 @@ pub struct ProxySettings {
     pub adaptive_concurrency: Option<AdaptiveBounds>,
     /// `health`: how addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,
-}
-
-/// `upstream_tls` of `[listen.proxy]`. Paths are as written.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct UpstreamTls {
-    /// PEM file of the authorities; `None` for those that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// Name in the certificates; `None` for the host of each URL.
-    pub server_name: Option<String>,
 }
 
 /// Calls that may reset, refund and reload.

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::ValueError;
@@ -33,6 +34,15 @@ pub struct UpstreamUrl {
     pub host: String,
     /// The port, from 1.
     pub port: u16,
+}
+
+/// `upstream_tls` of `[listen.proxy]`. Paths are as written.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct UpstreamTls {
+    /// PEM file of the authorities; `None` for those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Name in the certificates; `None` for the host of each URL.
+    pub server_name: Option<String>,
 }
 
 /// The protocol of an upstream.

@@ -15,7 +15,7 @@ use ratekeeper_policy::Settings;
 
 use crate::Door;
 use crate::listener::Spans;
-use crate::pulse::TICK;
+use crate::pulse::{MaxTicks, TICK};
 
 /// Default maximum number of connections of the doors http, proxy and grpc together.
 const DEFAULT_CONNECTIONS: u32 = 10_000;
@@ -26,10 +26,14 @@ const RESERVE: u64 = 384;
 /// How long a connection may be without a request: at the doors http and admin, and at grpc.
 const HTTP_IDLE: Nanos = Nanos::from_secs(75);
 const GRPC_IDLE: Nanos = Nanos::from_secs(300);
+/// How long the head of a request may take: within 2 whole ticks.
+const HEAD: Nanos = Nanos::from_secs(10);
 /// How long the doors stay open after the stop.
 const DRAIN: Nanos = Nanos::from_millis(500);
 /// How long requests in flight may take after that.
 const GRACE: Nanos = Nanos::from_secs(10);
+/// With the proxy door, whose requests take as long as the application.
+const PROXY_GRACE: Nanos = Nanos::from_secs(30);
 
 /// The limits of a service.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,7 @@ pub(crate) struct Capacity {
     pub(crate) admin: u32,
     asked: u32,
     descriptors: u64,
+    head: Nanos,
     idle: Option<Nanos>,
     pub(crate) drain: Duration,
     pub(crate) grace: Duration,
@@ -65,6 +70,10 @@ impl Capacity {
         let reserve = RESERVE.min(descriptors / 2);
         let left = u32::try_from(descriptors - reserve).unwrap_or(u32::MAX);
         let left = if upstreams > 0 { left / 2 } else { left };
+        let grace = match listen.proxy {
+            Some(_) => PROXY_GRACE,
+            None => GRACE,
+        };
         let most = asked.max(DEFAULT_CONNECTIONS).min(left) as usize;
         let admin = u32::try_from(reserve / 4).unwrap_or(u32::MAX);
         Self {
@@ -73,9 +82,10 @@ impl Capacity {
             admin: admin.clamp(1, ADMIN_CONNECTIONS),
             asked,
             descriptors,
+            head: listen.head_timeout.unwrap_or(HEAD),
             idle: listen.idle_timeout,
             drain: listen.drain.unwrap_or(DRAIN).into(),
-            grace: listen.grace.unwrap_or(GRACE).into(),
+            grace: listen.grace.unwrap_or(grace).into(),
         }
     }
 
@@ -101,9 +111,16 @@ impl Capacity {
             Door::Http | Door::Admin | Door::Proxy => HTTP_IDLE,
             Door::Grpc => GRPC_IDLE,
         });
-        let ticks = idle.as_nanos().div_ceil(Nanos::from(TICK).as_nanos());
+        // Rounded up, so that no connection is closed early.
+        let ticks = |span: Nanos| {
+            let ticks = span.as_nanos().div_ceil(Nanos::from(TICK).as_nanos());
+            u32::try_from(ticks).unwrap_or(u32::MAX)
+        };
         Spans {
-            idle_ticks: u32::try_from(ticks).unwrap_or(u32::MAX),
+            ticks: MaxTicks {
+                head: ticks(self.head),
+                idle: ticks(idle),
+            },
             linger: self.drain,
         }
     }
@@ -112,6 +129,7 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_policy::ProxySettings;
 
     #[test]
     fn descriptors_bound_connections_and_some_are_reserved() {
@@ -142,8 +160,8 @@ mod tests {
     #[test]
     fn idle_timeouts_follow_the_settings() {
         let mut settings = Settings::default();
-        let ticks =
-            |settings: &Settings, door| Capacity::within(settings, 1_024, 0).spans(door).idle_ticks;
+        let spans = |settings: &Settings, door| Capacity::within(settings, 1_024, 0).spans(door);
+        let ticks = |settings: &Settings, door| spans(settings, door).ticks.idle;
         assert_eq!(ticks(&settings, Door::Http), 15);
         assert_eq!(ticks(&settings, Door::Grpc), 60);
         settings.listen.idle_timeout = Some(Nanos::from_secs(11));
@@ -153,5 +171,19 @@ mod tests {
             "rounded up, so no connection is closed early"
         );
         assert_eq!(ticks(&settings, Door::Grpc), 3);
+        assert_eq!(spans(&settings, Door::Proxy).ticks.head, 2);
+        settings.listen.head_timeout = Some(Nanos::from_secs(16));
+        assert_eq!(spans(&settings, Door::Proxy).ticks.head, 4);
+    }
+
+    #[test]
+    fn requests_that_are_forwarded_have_longer_to_end() {
+        let mut settings = Settings::default();
+        let grace = |settings: &Settings| Capacity::within(settings, 1_024, 0).grace.as_secs();
+        assert_eq!(grace(&settings), 10);
+        settings.listen.proxy = Some(ProxySettings::default());
+        assert_eq!(grace(&settings), 30);
+        settings.listen.grace = Some(Nanos::from_secs(5));
+        assert_eq!(grace(&settings), 5);
     }
 }

@@ -193,7 +193,7 @@ fn peer(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pulse::TickNotes;
+    use crate::pulse::{MaxTicks, TickNotes};
 
     struct Hall {
         connections: Arc<Connections>,
@@ -253,7 +253,11 @@ mod tests {
         idle.pulse.begin();
         idle.pulse.end();
         for _ in 0..3 {
-            idle.pulse.expired(&mut ticks, u32::MAX);
+            let max = MaxTicks {
+                head: u32::MAX,
+                idle: u32::MAX,
+            };
+            idle.pulse.expired(&mut ticks, max);
         }
         let first = hall.enter(MANY).unwrap();
         assert!(idle.pulse.is_closing() && !busy.pulse.is_closing() && !fresh.pulse.is_closing());

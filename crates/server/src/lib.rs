@@ -70,6 +70,8 @@ mod exports;
 mod grpc;
 mod history;
 mod http_receiver;
+#[cfg(feature = "proxy")]
+mod interim;
 mod last_seen;
 mod listener;
 mod log_writer;

@@ -42,7 +42,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::accept_queue::{refuse_handshakes, take_queued};
 use crate::client_stream::ClientStream;
 use crate::connections::{Connections, Seat};
-use crate::pulse::{Pulse, TICK, TickNotes};
+use crate::pulse::{MaxTicks, Pulse, TICK, TickNotes};
 use crate::tls::ListenerTls;
 use crate::upgrade::Upgrade;
 use crate::watched::{Asleep, Wakes, Watched};
@@ -75,8 +75,8 @@ pub(crate) struct Visit {
 /// The times that a door waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
-    /// Ticks without a request after which a connection is closed.
-    pub(crate) idle_ticks: u32,
+    /// How long connections stay open.
+    pub(crate) ticks: MaxTicks,
     /// How long the door stays open after the stop.
     pub(crate) linger: Duration,
 }
@@ -271,7 +271,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
             },
             _ = tick.tick() => {
                 let quiet = pulse.is_quiet(&ticks);
-                if pulse.expired(&mut ticks, spans.idle_ticks) {
+                if pulse.expired(&mut ticks, spans.ticks) {
                     return;
                 }
                 if quiet && !stopping {

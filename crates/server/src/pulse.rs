@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   opened ------------> first byte ----> head complete ----> answered
-//!     |<---- at most HEAD_TICKS ticks ---->|                     |
+//!     |<--- at most MaxTicks::head ticks --->|                   |
 //!                                          no byte either way,   |
 //!                                          or nothing asked: a bounded time
 //! ```
@@ -19,8 +19,6 @@ use tokio::sync::Notify;
 
 /// How often a connection is checked.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
-/// A request head must be complete after 10 s: within 2 whole ticks.
-const HEAD_TICKS: u32 = 2;
 /// A request in flight may be stuck in one direction for 75 s.
 const STUCK_TICKS: u32 = 15;
 
@@ -45,6 +43,9 @@ pub(crate) struct Pulse {
     begun_at_tick: AtomicU32,
     /// Index among the connections of its peer, which only their table writes.
     pub(crate) place: AtomicUsize,
+    /// Responses before that of the request in flight.
+    #[cfg(feature = "proxy")]
+    pub(crate) interim: crate::interim::Interim,
     /// Notified when the connection has to make room for another.
     closing: Notify,
 }
@@ -98,6 +99,15 @@ pub(crate) struct PulseReading {
     /// Number of requests begun since the start; wraps.
     pub(crate) begun: u32,
     pub(crate) in_flight: bool,
+}
+
+/// Numbers of ticks after which a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MaxTicks {
+    /// Without a whole head of a request, after its first byte or the opening.
+    pub(crate) head: u32,
+    /// Without a request.
+    pub(crate) idle: u32,
 }
 
 /// State kept from tick to tick.
@@ -188,9 +198,8 @@ impl Pulse {
         }
     }
 
-    /// Returns true if the connection has been silent too long; called every [`TICK`]. It may have
-    /// no request for `idle_ticks`.
-    pub(crate) fn expired(&self, ticks: &mut TickNotes, idle_ticks: u32) -> bool {
+    /// Returns true if the connection has been silent too long; called every [`TICK`].
+    pub(crate) fn expired(&self, ticks: &mut TickNotes, max: MaxTicks) -> bool {
         let moved = self.moved.swap(false, Ordering::Relaxed);
         let begun = self.begun.load(Ordering::Relaxed);
         let asked = begun != ticks.begun;
@@ -211,8 +220,8 @@ impl Pulse {
         };
         ticks.quiet = if alive { 0 } else { ticks.quiet + 1 };
         self.note_idle(begun, ticks.quiet);
-        let most = if idle { idle_ticks } else { STUCK_TICKS };
-        ticks.head >= HEAD_TICKS || ticks.quiet >= most
+        let most = if idle { max.idle } else { STUCK_TICKS };
+        ticks.head >= max.head || ticks.quiet >= most
     }
 }
 
@@ -234,14 +243,17 @@ impl Pulse {
 mod tests {
     use super::*;
 
-    /// The value for these tests.
+    /// The values for these tests.
+    const HEAD_TICKS: u32 = 2;
     const IDLE_TICKS: u32 = 12;
+    const MAX: MaxTicks = MaxTicks {
+        head: HEAD_TICKS,
+        idle: IDLE_TICKS,
+    };
 
     /// Returns the tick at which a pulse expires when nothing more happens.
     fn lives(pulse: &Pulse, ticks: &mut TickNotes) -> u32 {
-        (1..1000)
-            .find(|_| pulse.expired(ticks, IDLE_TICKS))
-            .unwrap()
+        (1..1000).find(|_| pulse.expired(ticks, MAX)).unwrap()
     }
 
     fn read(pulse: &Pulse) {
@@ -262,12 +274,12 @@ mod tests {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+        assert!(!pulse.expired(&mut ticks, MAX));
         read(&pulse);
-        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+        assert!(!pulse.expired(&mut ticks, MAX));
         read(&pulse);
         assert!(
-            pulse.expired(&mut ticks, IDLE_TICKS),
+            pulse.expired(&mut ticks, MAX),
             "bytes alone do not keep the connection open"
         );
     }
@@ -277,7 +289,7 @@ mod tests {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+        assert!(!pulse.expired(&mut ticks, MAX));
         assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
     }
 
@@ -287,7 +299,7 @@ mod tests {
         pulse.begin();
         for _ in 0..100 {
             read(&pulse);
-            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+            assert!(!pulse.expired(&mut ticks, MAX));
         }
         assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
         pulse.end();
@@ -299,7 +311,7 @@ mod tests {
         pulse.begin();
         let held = pulse.hold_back();
         for _ in 0..10 * IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+            assert!(!pulse.expired(&mut ticks, MAX));
         }
         drop(held);
         assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
@@ -313,11 +325,11 @@ mod tests {
         pulse.begin();
         pulse.end();
         for _ in 0..IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
+            assert!(!pulse.expired(&mut ticks, MAX));
             read(&pulse);
         }
         assert!(
-            pulse.expired(&mut ticks, IDLE_TICKS),
+            pulse.expired(&mut ticks, MAX),
             "pings alone do not keep the connection open"
         );
     }

@@ -4,6 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+#[cfg(feature = "proxy")]
+use std::task::ready;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -75,6 +77,17 @@ impl Watched {
             }
             ClientStream::Tls(_) => false,
         }
+    }
+
+    /// Sends the interim responses that wait for the client, if hyper has nothing to send.
+    #[cfg(feature = "proxy")]
+    fn send_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pulse = Arc::clone(&self.pulse);
+        pulse.interim.poll_send(|bytes| {
+            let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+            self.note_write(&written);
+            written
+        })
     }
 
     fn note_read(&self) {
@@ -183,17 +196,25 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        #[cfg(feature = "proxy")]
+        if self.pulse.interim.has_begun() {
+            ready!(self.send_interim(cx))?;
+        }
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note_write(&result);
         result
     }
 
-    /// Called whenever the connection is polled. While an answer is held back, nothing is
-    /// read that would show that the client has left, so this checks for it. A client that
-    /// closes only its own direction is taken for gone, as proxies do.
+    /// Called whenever the connection is polled, after the last byte that hyper has to send. While
+    /// an answer is held back, nothing is read that would show that the client has left, so this
+    /// checks for it. A client that closes only its own direction is taken for gone, as proxies do.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.pulse.holds_back() && !self.pulse.is_h2() && self.client_left(cx) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        #[cfg(feature = "proxy")]
+        if self.pulse.interim.waits() {
+            ready!(self.send_interim(cx))?;
         }
         Pin::new(&mut self.stream).poll_flush(cx)
     }

@@ -7,12 +7,13 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_UPSTREAMS};
+use super::fields::{MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_UPGRADES, MAX_UPSTREAMS};
 use super::policy_files::PolicyFiles;
 use super::read::{self, At, SpannedValue};
 use super::routes::routes;
 use super::settings::{door, wait};
 use super::size::{SizeField, bytes};
+use crate::pattern::is_token;
 use crate::upstream_url::is_server_name;
 use crate::{
     AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
@@ -70,11 +71,49 @@ pub(super) fn proxy(
         connect_timeout: connect,
         response_timeout: response,
         body_timeout: body,
+        upgrades: upgrades(table, out),
         upgrade_timeout: upgrade,
         max_inspected_body: inspected,
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
     })
+}
+
+/// Reads `upgrades`.
+fn upgrades(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let written = read::texts_up_to(MAX_UPGRADES, table.get("upgrades")?);
+    let protocols = written.iter().filter_map(|text| protocol(text, out));
+    Some(protocols.collect())
+}
+
+/// Reads a protocol: a name, and a version after a `/` (RFC 9110, section 7.8).
+fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    const LONGEST: usize = 40;
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_token);
+    let name = text.value.split('/').next().unwrap_or_default();
+    let (label, help) = if ["h2c", "http", "tls"]
+        .map(|it| name.eq_ignore_ascii_case(it))
+        .contains(&true)
+    {
+        (
+            "requests inside it would pass without being limited",
+            "leave it out: clients may speak HTTP/2 and TLS to the listener itself",
+        )
+    } else if text.value.len() > LONGEST
+        || text.value.matches('/').count() > 1
+        || !text.value.split('/').all(is_word)
+    {
+        (
+            "expected NAME or NAME/VERSION, up to 40 characters",
+            "write for example upgrades = [\"websocket\"]",
+        )
+    } else {
+        return Some(text.value.to_owned());
+    };
+    let message = format!("\"{}\" is not a protocol to switch to", shown(text.value));
+    out.error(codes::GATEWAY, text.at.clone(), message, label)
+        .help(help);
+    None
 }
 
 /// Reads `upstream`; `None` if an address is refused.

@@ -31,6 +31,8 @@ const MAX_HEADER: usize = 100;
 
 /// `idle_timeout`: connections are looked at every 5 s.
 const IDLE_TIMEOUTS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(86_400);
+/// `head_timeout`: likewise.
+const HEADS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(600);
 /// `drain`
 const DRAINS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 /// `grace`
@@ -205,6 +207,7 @@ pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Finding
             max_connections: read::number(listen.value, "max_connections", MAX_CONNECTIONS)
                 .and_then(|number| u32::try_from(number.value).ok()),
             idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
+            head_timeout: wait(listen.value, "head_timeout", HEADS, out),
             drain: wait(listen.value, "drain", DRAINS, out),
             grace: wait(listen.value, "grace", GRACES, out),
             proxy: gateway::proxy(listen.value, files, out),
@@ -365,9 +368,11 @@ mod tests {
 
     #[test]
     fn connections_and_waits_are_read_within_their_ranges() {
-        let read =
-            listen("max_connections = 7\nidle_timeout = \"20s\"\ndrain = \"0s\"\ngrace = \"1m\"");
+        let read = listen(
+            "max_connections = 7\nidle_timeout = \"20s\"\nhead_timeout = \"30s\"\ndrain = \"0s\"\ngrace = \"1m\"",
+        );
         let read = read.unwrap();
+        assert_eq!(read.head_timeout, Some(Nanos::from_secs(30)));
         assert_eq!(read.max_connections, Some(7));
         assert_eq!(read.idle_timeout, Some(Nanos::from_secs(20)));
         assert_eq!(read.drain, Some(Nanos::ZERO));
@@ -376,6 +381,8 @@ mod tests {
             "max_connections = 0",
             "idle_timeout = \"1s\"",
             "idle_timeout = \"soon\"",
+            "head_timeout = \"4s\"",
+            "head_timeout = \"11m\"",
             "drain = \"11m\"",
             "grace = \"1h\"",
         ] {

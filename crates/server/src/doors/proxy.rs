@@ -26,11 +26,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
+use ratekeeper::tower::{ByPolicy, Decided, InspectedBody, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
 use ratekeeper_gateway::{
-    Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
-    UpstreamFailure, X_REQUEST_ID, examine,
+    Client, ClientScheme, ForwardError, Forwarded, Gateway, InterimReceiver, Malformed, RequestIds,
+    Trust, Tunnel, UpstreamFailure, X_REQUEST_ID, examine,
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
@@ -47,7 +47,7 @@ use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult, TraceId};
-use crate::pulse::InFlight;
+use crate::pulse::{InFlight, Pulse};
 use crate::tls::ListenerTls;
 use crate::{Door, StartError};
 
@@ -141,12 +141,9 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             parts.headers.insert(header::ACCEPT_ENCODING, plain);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
-        let forwarded = {
-            let _waits = caller.pulse.hold_back();
-            let gateway = self.upstreams.of_request(&parts, answer.as_deref());
-            let request = Request::from_parts(parts, body);
-            gateway.forward(client, request, id.clone()).await
-        };
+        let gateway = self.upstreams.of_request(&parts, answer.as_deref());
+        let request = Request::from_parts(parts, body);
+        let forwarded = forward(caller, gateway, client, (request, id.clone())).await;
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
@@ -292,6 +289,34 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         headers.insert(X_REQUEST_ID, id);
         refusal::put_cors(&self.cors, origin, headers);
     }
+}
+
+/// Forwards a request, and passes its interim responses on before it returns.
+async fn forward(
+    caller: Caller<'_>,
+    gateway: &Gateway,
+    client: Client,
+    (request, id): (Request<InspectedBody<Incoming>>, HeaderValue),
+) -> Result<Forwarded, ForwardError> {
+    let interim = interim(caller.pulse, request.version()).await;
+    let forwarded = {
+        let _waits = caller.pulse.hold_back();
+        gateway.forward(client, request, id, interim).await
+    };
+    caller.pulse.interim.end().await;
+    forwarded
+}
+
+/// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way to
+/// send them by HTTP/2.
+async fn interim(pulse: &Arc<Pulse>, version: Version) -> Option<InterimReceiver> {
+    if version != Version::HTTP_11 {
+        return None;
+    }
+    Some(InterimReceiver {
+        request: pulse.interim.begin().await,
+        taker: Arc::clone(pulse) as _,
+    })
 }
 
 const fn upstream_problem(failure: UpstreamFailure) -> super::problem::ProblemKind {

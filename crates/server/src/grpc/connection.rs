@@ -91,7 +91,7 @@ pub(crate) async fn serve<S: ServeCalls>(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let mut quiet = Quiet::new(spans.idle_ticks);
+    let mut quiet = Quiet::new(spans.ticks.idle);
     let mut stopping = false;
     loop {
         tokio::select! {

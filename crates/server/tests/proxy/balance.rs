@@ -94,3 +94,16 @@ fn only_idempotent_requests_are_sent_to_another_address() {
         "the budget bounds retries: {attempts}"
     );
 }
+
+#[test]
+fn a_request_that_is_sent_twice_is_one_for_its_limits() {
+    let broken = Upstream::new(|_| Next::Close);
+    let up = named("a");
+    let policy = "[[limit]]\nname = \"four\"\nkey = [\"all\"]\nlimit = \"4/1h\"\n";
+    let proxy = Proxy::start(&[broken.address, up.address], "", policy);
+    let mut client = proxy.client();
+    let statuses = [(); 5].map(|()| client.get("/").status());
+    assert_eq!(statuses, [200, 200, 200, 200, 429]);
+    let sent = std::iter::from_fn(|| broken.seen_already()).count();
+    assert_eq!(sent, 2, "every other one was sent twice");
+}

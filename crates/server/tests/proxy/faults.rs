@@ -85,6 +85,48 @@ fn an_upstream_that_sends_no_http_is_a_502() {
     }
 }
 
+/// 502 and 504 name the request as the upstream knows it.
+#[test]
+fn an_error_has_the_id_that_the_upstream_received() {
+    let upstream = Upstream::new(|visit| {
+        if visit.request.start.contains("/hang") {
+            sleep(PATIENCE);
+        }
+        Next::Close
+    });
+    let proxy = Proxy::start(&[upstream.address], "response_timeout = \"200ms\"", OPEN);
+    for (path, status) in [("/close", 502), ("/hang", 504)] {
+        let response = proxy.client().get(path);
+        assert_eq!(response.status(), status);
+        let problem = Some("application/problem+json");
+        assert_eq!(response.one("content-type"), problem);
+        let seen = upstream.seen();
+        let id = seen.one("x-request-id");
+        assert_eq!(response.one("x-request-id"), id);
+        let member = format!("\"request_id\":\"{}\"", id.unwrap());
+        assert!(response.text().contains(&member), "{}", response.text());
+    }
+}
+
+/// A reset, unlike an end, discards what was sent before.
+#[test]
+fn a_reset_in_the_body_ends_the_response() {
+    let upstream = Upstream::new(|visit| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
+        visit.stream.write_all(head.as_bytes()).unwrap();
+        sleep(Duration::from_millis(100)); // so that the head arrives
+        let socket = socket2::SockRef::from(&*visit.stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        visit.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        Next::Close
+    });
+    let proxy = Proxy::in_front_of(&upstream);
+    let response = proxy.client().get("/");
+    assert!(response.status() == 200 && !response.is_whole);
+    assert_eq!(errors(&proxy, "body_broken"), 1);
+    assert_eq!(proxy.client().get("/").status(), 200);
+}
+
 #[test]
 fn an_answer_that_was_not_asked_for_is_not_used() {
     // Two responses to the first request: the second one must not answer the next request.

@@ -45,7 +45,9 @@ fn a_refusal_has_the_form_that_its_client_reads() {
     );
     let call = refused("content-type: application/grpc\r\n");
     assert_eq!((call.status(), call.one("grpc-status")), (200, Some("8")));
-    assert!(call.one("grpc-retry-pushback-ms").is_some() && call.body.is_empty());
+    assert!(call.one("grpc-status-details-bin").is_some() && call.body.is_empty());
+    let pushback: u64 = call.one("grpc-retry-pushback-ms").unwrap().parse().unwrap();
+    assert!((1..=3_600_000).contains(&pushback), "{pushback}");
     let readable = refused("origin: https://app.example\r\n");
     assert_eq!(
         readable.one("access-control-allow-origin"),
@@ -60,13 +62,46 @@ fn a_refusal_has_the_form_that_its_client_reads() {
     let other = refused("origin: https://evil.example\r\n");
     assert_eq!(other.one("access-control-allow-origin"), None);
     let head = client.ask("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!((head.status(), head.body.len()), (429, 0));
+    assert_eq!(head.status(), 429);
+    // A body would be read as the next response.
+    assert_eq!(client.get("/").status(), 429);
     drop(upstream.seen());
     assert!(upstream.saw_nothing(), "refused requests are not forwarded");
     assert_eq!(
         proxy.metric("ratekeeper_requests_total{protocol=\"proxy\",result=\"denied\"}"),
-        7
+        8
     );
+}
+
+#[test]
+fn the_body_of_a_refused_request_is_not_read() {
+    const HUGE: usize = 256 << 20;
+    let upstream = Upstream::hello();
+    let proxy = Proxy::start(&[upstream.address], "", ONE);
+    assert_eq!(proxy.client().get("/").status(), 200);
+    for framing in [
+        format!("content-length: {HUGE}"),
+        "transfer-encoding: chunked".to_owned(),
+    ] {
+        let mut client = proxy.client();
+        client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
+        let mut writer = client.stream.get_ref().try_clone().unwrap();
+        let writing = thread::spawn(move || {
+            let part = [b"1000\r\n", &[b'x'; 4096][..], b"\r\n"].concat();
+            let mut sent = 0;
+            while sent < HUGE && writer.write_all(&part).is_ok() {
+                sent += part.len();
+            }
+            sent
+        });
+        let refused = read_response(&mut client.stream, "POST").unwrap();
+        assert!(refused.status() == 429 && refused.is_whole);
+        assert_eq!(refused.one("connection"), None);
+        let sent = writing.join().unwrap();
+        assert!(sent < HUGE, "the connection is closed: {sent}");
+    }
+    drop(upstream.seen());
+    assert!(upstream.saw_nothing());
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aborts;
 mod adaptive;
 mod authority;
 mod balance;
 mod bodies;
+mod differential;
 mod elastic;
 mod faults;
 mod forwarding;
@@ -13,6 +15,7 @@ mod h2;
 mod h2_frames;
 mod h2_upstream;
 mod health;
+mod interim;
 mod limits;
 mod load;
 mod message;

@@ -46,15 +46,19 @@ pub(crate) fn read_request(stream: &mut impl BufRead) -> Option<Message> {
 /// Reads the response to a request with `method`, without interim ones.
 pub(crate) fn read_response(stream: &mut impl BufRead, method: &str) -> Option<Message> {
     loop {
-        let has_body = |message: &Message| {
-            let status = message.status();
-            method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
-        };
-        let response = read(stream, has_body)?;
-        if response.status() != 100 {
+        let response = read_any_response(stream, method)?;
+        if !matches!(response.status(), 100 | 102..=199) {
             return Some(response);
         }
     }
+}
+
+/// Reads the next response to a request with `method`, which may be an interim one.
+pub(crate) fn read_any_response(stream: &mut impl BufRead, method: &str) -> Option<Message> {
+    read(stream, |message| {
+        let status = message.status();
+        method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
+    })
 }
 
 fn read(stream: &mut impl BufRead, has_body: impl Fn(&Message) -> bool) -> Option<Message> {

@@ -29,7 +29,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.next() % most as u64).unwrap()
     }
 
@@ -37,14 +37,14 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    fn text(&mut self, alphabet: &[u8], most: usize) -> String {
+    pub(crate) fn text(&mut self, alphabet: &[u8], most: usize) -> String {
         let length = self.below(most);
         let letters = (0..length).map(|_| char::from(alphabet[self.below(alphabet.len())]));
         letters.collect()
     }
 
     /// Returns fields that reach the other side.
-    fn fields(&mut self) -> Vec<(String, String)> {
+    pub(crate) fn fields(&mut self) -> Vec<(String, String)> {
         const NAMES: [&str; 8] = [
             "x-a",
             "X-B",
@@ -65,14 +65,19 @@ impl Random {
         pairs.collect()
     }
 
-    fn body(&mut self) -> Vec<u8> {
+    pub(crate) fn body(&mut self) -> Vec<u8> {
         let most = [1, 10, 1_000, 100_000][self.below(4)];
         let length = self.below(most);
         (0..length).map(|_| self.next().to_le_bytes()[0]).collect()
     }
 
     /// Appends fields and body as a message has them, in chunks or with a length.
-    fn write(&mut self, head: &mut String, fields: &[(String, String)], body: &[u8]) -> Vec<u8> {
+    pub(crate) fn write(
+        &mut self,
+        head: &mut String,
+        fields: &[(String, String)],
+        body: &[u8],
+    ) -> Vec<u8> {
         for (name, value) in fields {
             write!(head, "{name}: {value}\r\n").unwrap();
         }
@@ -99,7 +104,7 @@ impl Random {
 }
 
 /// Returns the values by name, in their order, without those of the connection and the proxy.
-fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<&str>> {
+pub(crate) fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<&str>> {
     const OTHERS: [&str; 14] = [
         "host",
         "date",

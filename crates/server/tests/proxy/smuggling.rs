@@ -46,7 +46,15 @@ fn ambiguous_requests_are_refused_and_the_connection_is_closed() {
         "GET http://u:p@b/ HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: host\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: close, x-forwarded-for\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\nconnection: Content-Length\r\ncontent-length: 5\r\n\r\nabcde",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: authorization\r\nauthorization: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nconnection: x-ratekeeper-shadow\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: x-request-id\r\n\r\n",
         "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET b.example HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET b.example:80 HTTP/1.1\r\nhost: b.example:80\r\n\r\n",
+        "GET * HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET http:///x HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/3.0\r\nhost: a\r\n\r\n",
     ] {
         let response = all(&proxy, request);
@@ -93,6 +101,14 @@ fn bodies_that_break_off_are_no_requests() {
         "3\r\nabcd\r\n",
         "-1\r\n",
         "fffffffffffffffff\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "3\nabc\n0\n\n",
+        "3;x\nabc\r\n0\r\n\r\n",
+        "3;x\rabc\r\n0\r\n\r\n",
+        "\r\n3\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabc0\r\n\r\n",
+        "3\r\nabc\r\n0\r\nx: 1\r\n folded: 2\r\n\r\n",
+        "3\r\nabc\r\n0\r\nx : 1\r\n\r\n",
     ] {
         let request =
             format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}");
@@ -133,4 +149,41 @@ fn it_is_no_forward_proxy() {
         let path = if target.ends_with('?') { "/?" } else { "/" };
         assert_eq!(upstream.seen().start, format!("GET {path} HTTP/1.1"));
     }
+}
+
+/// The end of a body is the same for both sides, whatever stands beside its length.
+#[test]
+fn extensions_of_chunks_and_equal_lengths_stay_behind() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::in_front_of(&upstream);
+    for (framing, body) in [
+        (
+            "transfer-encoding: chunked",
+            "3;a=b;c=\"d\"\r\nabc\r\n0;e\r\n\r\n",
+        ),
+        ("Transfer-Encoding: Chunked", "003\r\nabc\r\n000\r\n\r\n"),
+        ("content-length: 3\r\ncontent-length: 3", "abc"),
+        ("content-length: 003", "abc"),
+    ] {
+        let mut client = proxy.client();
+        let request = format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n{body}");
+        client.send(request + "GET /next HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(client.response().status(), 200, "{framing}");
+        assert_eq!(client.response().status(), 200, "{framing}");
+        let seen = upstream.seen();
+        assert!(seen.is_whole && seen.body == b"abc", "{framing}: {seen:?}");
+        assert!(seen.all("content-length").count() <= 1, "{seen:?}");
+        assert_eq!(upstream.seen().start, "GET /next HTTP/1.1");
+    }
+    // Extensions without end are no way to send without being counted.
+    let mut client = proxy.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3;");
+    let mut sent = 0;
+    while sent < 64 << 20 {
+        match std::io::Write::write(client.stream.get_mut(), &[b'x'; 4096]) {
+            Ok(count) => sent += count,
+            Err(_) => break,
+        }
+    }
+    assert!(sent < 64 << 20, "the connection ends");
 }

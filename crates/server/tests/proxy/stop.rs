@@ -61,3 +61,44 @@ fn a_stop_under_load_loses_no_request() {
     }
     proxy.service.wait();
 }
+
+/// `grace`, 30 s by default, bounds how long requests and tunnels may take after a stop.
+#[test]
+fn a_stop_waits_for_requests_as_long_as_the_grace() {
+    let upstream = Upstream::new(|visit| {
+        let upgrades = visit.request.one("upgrade").is_some();
+        let head = if upgrades {
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+        } else {
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello"
+        };
+        visit.stream.write_all(head.as_bytes()).unwrap();
+        if upgrades || visit.request.start.contains("/hang") {
+            sleep(Duration::from_secs(60)); // the test is over long before
+        }
+        sleep(Duration::from_millis(500));
+        let _ = visit.stream.write_all(b"world");
+        Next::Request
+    });
+    let policy = format!("[listen]\ndrain = \"0s\"\ngrace = \"3s\"\n{OPEN}");
+    let proxy = Proxy::start(&[upstream.address], "", &policy);
+    let upgrade = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    let mut tunnel = proxy.client();
+    assert_eq!(tunnel.ask(upgrade).status(), 101);
+    let ask = |path: &str| {
+        let mut client = proxy.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        drop(upstream.seen());
+        client
+    };
+    drop(upstream.seen());
+    let (mut slow, mut hangs) = (ask("/slow"), ask("/hang"));
+    proxy.service.stop();
+    let slow = slow.response();
+    assert!(slow.is_whole && slow.text() == "helloworld");
+    assert_eq!(slow.one("content-length"), Some("10"));
+    proxy.service.wait();
+    assert!(!hangs.response().is_whole);
+    let end = std::io::Read::read(&mut tunnel.stream, &mut [0]);
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+}

@@ -11,14 +11,15 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nu
 /// Answers an upgrade, and then returns each byte.
 fn echo() -> Upstream {
     Upstream::new(|visit| {
-        let upgrades = visit.request.one("upgrade") == Some("websocket");
-        if !upgrades {
+        let Some(protocol) = visit.request.one("upgrade") else {
             let response = b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n";
             visit.stream.write_all(response).unwrap();
             return Next::Request;
-        }
-        let response = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
-            upgrade: websocket\r\nsec-websocket-accept: y\r\n\r\n";
+        };
+        let response = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+             upgrade: {protocol}\r\nsec-websocket-accept: y\r\n\r\n"
+        );
         visit.stream.write_all(response.as_bytes()).unwrap();
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = visit.stream.read(&mut buffer) {
@@ -96,6 +97,44 @@ fn other_protocols_are_not_offered() {
         (seen.one("upgrade"), seen.one("http2-settings")),
         (None, None)
     );
+}
+
+#[test]
+fn the_policy_names_the_protocols_that_pass() {
+    let upstream = echo();
+    let offer = |protocols: &str| {
+        format!("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: {protocols}\r\n\r\n")
+    };
+    let proxy = Proxy::start(
+        &[upstream.address],
+        "upgrades = [\"Echo/1\", \"tcp\"]",
+        OPEN,
+    );
+    for (offered, passes) in [
+        ("echo/1", Some("Echo/1")),
+        ("websocket, TCP, echo/1", Some("tcp")),
+        ("websocket", None),
+        ("echo", None),
+        ("h2c", None),
+    ] {
+        let mut client = proxy.client();
+        let response = client.ask(&offer(offered));
+        assert_eq!(upstream.seen().one("upgrade"), passes, "{offered}");
+        assert_eq!(response.one("upgrade"), passes, "{offered}");
+        if passes.is_some() {
+            assert_eq!(response.status(), 101);
+            client.send("hello");
+            let mut echoed = [0; 5];
+            client.stream.read_exact(&mut echoed).unwrap();
+            assert_eq!(&echoed, b"hello");
+        } else {
+            assert_eq!(response.status(), 426);
+        }
+    }
+    // An upstream that switches to something else than it was asked for is at fault.
+    let other = Upstream::with("HTTP/1.1 101 X\r\nupgrade: tcp\r\nconnection: upgrade\r\n\r\n");
+    let proxy = Proxy::start(&[other.address], "upgrades = [\"Echo/1\", \"tcp\"]", OPEN);
+    assert_eq!(proxy.client().ask(&offer("echo/1")).status(), 502);
 }
 
 #[test]

@@ -61,7 +61,10 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     });
     let api = &quiet["limits"][0];
     assert_eq!(api["highest_percent"], 0);
-    assert_eq!(api["plans"], json!([["pro", 0], ["team", 0], ["(other)", 0]]));
+    assert_eq!(
+        api["plans"],
+        json!([["pro", 0], ["team", 0], ["(other)", 0]])
+    );
     assert_eq!(api["shed"], Value::Null, "it has no priority");
 
     check(&fixture, &json!({ "tenant": "a" }), 1);
@@ -87,7 +90,10 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
         state["limits"][0]["highest_percent"] == 100
     });
     let [api, pages] = [&state["limits"][0], &state["limits"][1]];
-    assert_eq!(api["plans"], json!([["pro", 0], ["team", 2], ["(other)", 7]]));
+    assert_eq!(
+        api["plans"],
+        json!([["pro", 0], ["team", 2], ["(other)", 7]])
+    );
     assert_eq!(
         pages["shed"], 2,
         "room was left for priority; then it was spent"

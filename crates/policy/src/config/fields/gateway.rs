@@ -12,6 +12,9 @@ pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
 /// Maximum number of routes: each may be compared with a request.
 pub(in crate::config) const MAX_ROUTES: usize = 64;
 
+/// Maximum number of protocols that a connection may switch to.
+pub(in crate::config) const MAX_UPGRADES: usize = 8;
+
 /// Highest bound of `adaptive_concurrency`.
 pub(in crate::config) const MAX_ADAPTIVE: u64 = 1_000_000;
 
@@ -91,10 +94,18 @@ pub(super) static PROXY: TableSpec = TableSpec {
             "Maximum time between two parts of the body of a response (default 60 s).",
         ),
         optional(
+            "upgrades",
+            Shape::List { most: MAX_UPGRADES },
+            "[\"websocket\"]",
+            "Protocols that a connection may switch to, as `Upgrade` names them (default: WebSocket \
+             alone).",
+        ),
+        optional(
             "upgrade_timeout",
             WAIT,
             "\"10m\"",
-            "Maximum time without a byte in a WebSocket connection (default 10 min).",
+            "Maximum time without a byte in a connection that has switched to another protocol \
+             (default 10 min).",
         ),
         optional(
             "max_inspected_body",
@@ -127,6 +138,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
         "listen" => "write address = \"127.0.0.1:8080\"",
         "port" => "write the port with its address: address = \"127.0.0.1:8080\"",
         "timeout" => "write response_timeout = \"60s\"",
+        "websocket" => "leave it out: WebSocket connections pass",
         "read_timeout" => "write response_timeout = \"60s\", and body_timeout for the body",
         "idle_timeout" => "it belongs under [listen]: idle_timeout = \"75s\"",
         "certificate" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \

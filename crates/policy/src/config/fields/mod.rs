@@ -35,7 +35,9 @@ mod telemetry;
 mod unit;
 
 use self::alert::ALERTS;
-pub(super) use self::gateway::{MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_ROUTES, MAX_UPSTREAMS};
+pub(super) use self::gateway::{
+    MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_ROUTES, MAX_UPGRADES, MAX_UPSTREAMS,
+};
 use self::geo::GEO;
 use self::jwt::JWT;
 use self::limit::{DEFAULTS, LIMIT};

@@ -144,6 +144,15 @@ pub(super) static LISTEN: TableSpec = TableSpec {
              listeners, 5 min at the grpc listener).",
         ),
         optional(
+            "head_timeout",
+            Shape::Text {
+                pattern: Some(SPAN),
+            },
+            "\"10s\"",
+            "Maximum time of the head of a request, and of a new connection without one (default \
+             10 s; connections are looked at every 5 s).",
+        ),
+        optional(
             "drain",
             Shape::Text {
                 pattern: Some(SPAN),
@@ -158,7 +167,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 pattern: Some(SPAN),
             },
             "\"10s\"",
-            "Time that requests in flight have after `drain` before they are aborted.",
+            "Time that requests in flight have after `drain` before they are aborted (default 10 s, \
+             with the proxy listener 30 s).",
         ),
     ],
     hints: hints! {
@@ -168,6 +178,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
         "connections" => "write max_connections = 10_000",
         "timeout" => "write idle_timeout = \"75s\"",
         "keepalive_timeout" => "write idle_timeout = \"75s\"",
+        "header_timeout" => "write head_timeout = \"10s\"",
+        "client_header_timeout" => "write head_timeout = \"10s\"",
         "grace_period" => "write grace = \"10s\"",
         "shutdown_timeout" => "write grace = \"10s\"",
         "linger" => "write drain = \"500ms\"",

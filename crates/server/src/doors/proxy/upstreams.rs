@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use http::request::Parts;
 use ratekeeper::Answer;
 use ratekeeper::tower::target;
@@ -65,6 +66,7 @@ impl Upstreams {
                 response: settings.response_timeout.unwrap_or(RESPONSE).into(),
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
+                upgrades: upgrades(settings.upgrades.as_deref()),
                 health: settings.health.as_ref().map(check),
                 concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
                     least: bounds.min,
@@ -142,6 +144,16 @@ impl Upstreams {
         let route = self.routes.iter().find(is_taken);
         route.map_or(&self.usual, |route| &route.gateway)
     }
+}
+
+/// Returns the protocols that connections may switch to: WebSocket, unless others are written.
+fn upgrades(written: Option<&[String]>) -> Vec<HeaderValue> {
+    let Some(written) = written else {
+        return vec![HeaderValue::from_static("websocket")];
+    };
+    // A policy takes only characters of a value.
+    let values = written.iter().map(|protocol| protocol.parse());
+    values.filter_map(Result::ok).collect()
 }
 
 fn check(health: &HealthCheck) -> ratekeeper_gateway::HealthCheck {
