@@ -25,7 +25,7 @@ pub enum WaitError {
     },
     /// The maximum number of callers is waiting.
     TooManyWaiting {
-        /// See [`Limiter::with_most_waiting`].
+        /// See [`Limiter::with_most_waiting`](crate::Limiter::with_most_waiting).
         most: usize,
     },
 }
