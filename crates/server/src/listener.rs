@@ -334,7 +334,9 @@ where
             // A client that has closed its sending side is answered all the same; and hyper need
             // not get a buffer ready to look for that in the middle of each request.
             .half_close(true)
-            .writev(false) // answers are small: one copy costs less than a vectored write
+            // Answers are small: one copy costs less than a vectored write. And the rest of an
+            // interim response is sent by `Watched::poll_write` only.
+            .writev(false)
             .max_headers(MAX_HEADERS);
         Self::One(Box::new(
             builder.serve_connection(TokioIo::new(stream), service),
