@@ -328,6 +328,9 @@ impl Cluster {
         let mut options = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
         // Replicas are of use at once.
         options.extend(["--repl-diskless-sync-delay", "0"]);
+        // On a busy machine a primary may be silent for as long, and its replica would take its place
+        // before the cluster stands.
+        options.extend(["--cluster-replica-no-failover", "yes"]);
         let nodes: Vec<_> = (0..6).map(|_| Server::start(program, &options)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();
@@ -371,6 +374,12 @@ impl Cluster {
         cluster.wait("cluster_state:ok");
         for replica in &cluster.nodes[3..] {
             wait_for_line(replica, &["INFO", "replication"], "master_link_status:up");
+            let mut allow = redis::cmd("CONFIG");
+            allow
+                .arg("SET")
+                .arg("cluster-replica-no-failover")
+                .arg("no");
+            allow.exec(&mut replica.connect()).unwrap();
         }
         cluster
     }
