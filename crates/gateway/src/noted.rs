@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Returns what is passed on of a response that comes in parts of this size.
+    /// Returns the interim responses that are passed on, if a response comes in parts of this size.
     fn passed(response: &str, size: usize) -> String {
         let (mut stream, notes) = Noted::new(());
         let taken = Arc::<Taken>::default();

@@ -8,8 +8,9 @@
 //! They never come inside another message. Their bytes are written when hyper flushes the stream,
 //! which it does after the last byte that it has; and the queue is open only while a request of the
 //! connection waits for its response, so hyper has neither that response nor, because it answers
-//! requests one by one, any other. What was begun is written to its end before hyper writes again
-//! (`100 Continue`). A request that is over adds nothing to that of the next one.
+//! requests one by one, any other. An interim response that has been begun is written to its end
+//! before hyper writes again (`100 Continue`). A request that is over adds nothing to that of the
+//! next one.
 //!
 //! A connection of HTTP/2 has several requests at a time, and no such queue.
 //!

@@ -39,7 +39,7 @@ pub(super) enum Press {
     Quit,
 }
 
-/// What is shown below the limits.
+/// The part of the screen below the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Below {
     #[default]

@@ -108,7 +108,7 @@ fn an_error_has_the_id_that_the_upstream_received() {
     }
 }
 
-/// A reset, unlike an end, discards what was sent before.
+/// A reset, unlike an end, discards the bytes that were sent before it.
 #[test]
 fn a_reset_in_the_body_ends_the_response() {
     let upstream = Upstream::new(|visit| {

@@ -1,4 +1,4 @@
-//! Metrics of limits: what is counted for plans, bans, hours and reports, and from when.
+//! Metrics of limits: the counts of plans, bans, hours and reports, and when each begins.
 
 use ratekeeper_core::Nanos;
 
@@ -118,7 +118,7 @@ fn decisions_with_the_numbers_of_a_plan_are_counted_apart_too() {
     has(
         &scrape(&fixture),
         &[
-            // Plans are told apart even if their numbers are equal.
+            // Two plans with equal numbers have series of their own.
             r#"ratekeeper_plan_decisions_total{limit="api",plan="pro",outcome="allowed"} 1"#,
             r#"ratekeeper_plan_decisions_total{limit="api",plan="team",outcome="allowed"} 1"#,
             r#"ratekeeper_plan_decisions_total{limit="api",plan="pro",outcome="denied"} 1"#,

@@ -7,7 +7,7 @@ use super::Fixture;
 use super::client::Client;
 use super::dashboard::{next_state, stream};
 
-/// Waits for a state that has what is `wanted`; the clock goes on by a second for each.
+/// Returns the first state for which `wanted` is true; the clock goes on by a second for each.
 fn await_state(fixture: &Fixture, page: &mut Client, wanted: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     for _ in 0..20 {

@@ -210,7 +210,8 @@ impl<T> Flat<T> {
         (self.len <= most(self.slots.len()) / 4 && wanted < self.slots.len()).then_some(wanted)
     }
 
-    /// Moves to `slots` slots the entries that `keep` returns, which is told whether there is room.
+    /// Changes the number of slots. `keep` receives each entry, and whether the new array has room;
+    /// the entries that it returns stay.
     pub(super) fn resize(
         &mut self,
         slots: usize,

@@ -9,7 +9,7 @@ pub(super) enum Severity {
     Critical,
     /// Something is wrong: act today.
     Warning,
-    /// Limits do their work, and somebody should know.
+    /// The limits work as they should, and an operator may want to know what they do.
     Info,
 }
 
