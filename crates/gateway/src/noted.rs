@@ -99,15 +99,21 @@ impl<S> Noted<S> {
     fn note(&mut self, bytes: &[u8]) {
         if !self.notes.has_begun() {
             self.notes.has_begun.store(true, Ordering::Relaxed);
-            let may_be_interim = bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes);
-            self.head = may_be_interim.then(Vec::new);
+            self.head = Some(Vec::new());
         }
-        if let Some(head) = &mut self.head {
+        let Some(head) = &mut self.head else {
+            return;
+        };
+        let continues = !head.is_empty();
+        if continues || bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes) {
             head.extend_from_slice(&bytes[..bytes.len().min(MAX_BYTES + 1)]);
-            if !pass_on(head, &self.notes.interim) {
-                self.head = None;
+            if pass_on(head, &self.notes.interim) {
+                return;
             }
         }
+        self.head = None;
+        // An idle connection must not keep the client's in memory.
+        *self.notes.interim.lock() = None;
     }
 }
 
@@ -222,6 +228,7 @@ mod tests {
             assert!(notes.has_begun());
         }
         assert!(stream.head.is_none(), "the response has begun");
+        assert_eq!(Arc::strong_count(&taken), 1, "the receiver is let go");
         String::from_utf8(taken.0.lock().clone()).unwrap()
     }
 
