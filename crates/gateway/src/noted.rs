@@ -107,7 +107,9 @@ impl<S> Noted<S> {
         let continues = !head.is_empty();
         if continues || bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes) {
             head.extend_from_slice(&bytes[..bytes.len().min(MAX_BYTES + 1)]);
-            if pass_on(head, &self.notes.interim) {
+            // Within a line, no head ends: one that comes byte by byte is parsed once for each line.
+            let is_within = !bytes.contains(&b'\n') && head.len() <= MAX_BYTES;
+            if is_within || pass_on(head, &self.notes.interim) {
                 return;
             }
         }

@@ -1,6 +1,6 @@
 //! An upstream that records what it receives, and sends what a test says.
 
-use std::io::{BufReader, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +30,13 @@ pub(crate) struct Visit<'a> {
     pub(crate) stream: &'a mut TcpStream,
     /// Number of the connection, from 0.
     pub(crate) connection: usize,
+}
+
+impl Visit<'_> {
+    /// Sends nothing until the proxy closes the connection.
+    pub(crate) fn until_closed(&mut self) {
+        let _ = io::copy(self.stream, &mut io::sink()); // a reset ends it too
+    }
 }
 
 impl Upstream {
