@@ -134,7 +134,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
     /// never polled again holds up all behind it, and `check` is refused.
     ///
-    /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
+    /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`, or the timer of another
+    /// runtime: [`with_timer`](Self::with_timer).
     ///
     /// # Examples
     /// ```
