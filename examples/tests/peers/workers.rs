@@ -10,8 +10,9 @@ const PACE: Duration = Duration::from_millis(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let builder = RateLimiter::builder().max(1).initial(1).interval(PACE);
-    let limiter = Arc::new(builder.build());
+    let mut limiter = RateLimiter::builder();
+    limiter.max(1).initial(1).interval(PACE);
+    let limiter = Arc::new(limiter.build());
     let start = Instant::now();
 
     let work = |_| {
