@@ -48,10 +48,10 @@ impl CounterStep {
     /// The step of a counter that takes `steps`, at least one, in `nanos`.
     fn new(nanos: u64, steps: u64) -> Self {
         let rest = u128::from(nanos % steps) << u64::BITS;
-        let part = rest / u128::from(steps); // rounded down, and less than a whole one
+        let part = rest / u128::from(steps); // rounded down
         Self {
             whole: nanos / steps,
-            part: part as u64,
+            part: u64::try_from(part).expect("a rest is less than a step"),
         }
     }
 

@@ -42,14 +42,12 @@ pub(crate) mod turn;
 pub(crate) mod wait;
 mod wait_error;
 
-use std::future::Future;
-use std::time::Duration;
 use std::{fmt, hint};
 
 use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Time};
 
 use crate::latest::Latest;
-use crate::{Clock, RuntimeClock, SystemClock};
+use crate::{Clock, SystemClock};
 #[cfg(feature = "policy")]
 pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line, never, permits};
@@ -189,34 +187,6 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         Self {
             most_waiting: most,
             ..self
-        }
-    }
-
-    /// The same limiter, whose tasks wait by the timer of an async runtime: `sleep` makes a future
-    /// that completes after a span. For tokio, the feature `tokio` does it.
-    ///
-    /// ```
-    /// use ratekeeper::Limiter;
-    ///
-    /// let limiter = Limiter::per("100/1s")?.with_timer(async_io::Timer::after); // smol
-    /// # async_io::block_on(async {
-    /// limiter.acquire().await.unwrap();
-    /// # });
-    /// # Ok::<(), ratekeeper::core::Error>(())
-    /// ```
-    #[must_use]
-    pub fn with_timer<F, S>(self, sleep: F) -> Limiter<A, RuntimeClock<F, C>>
-    where
-        F: Fn(Duration) -> S + Send + Sync,
-        S: Future + Send,
-    {
-        Limiter {
-            limit: self.limit,
-            place: self.place,
-            line: self.line,
-            most_waiting: self.most_waiting,
-            era: self.era,
-            clock: RuntimeClock::over(self.clock, sleep),
         }
     }
 

@@ -37,7 +37,10 @@ pub(super) fn step(nanos: impl Fn() -> u64) -> Option<CounterStep> {
 }
 
 fn is_steady() -> bool {
-    if cfg!(target_os = "linux") {
+    if cfg!(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    )) {
         let sources = fs::read_to_string(LINUX_SOURCES).unwrap_or_default();
         return sources
             .split_whitespace()
