@@ -3,20 +3,19 @@
 //! `cargo run -p ratekeeper-examples --bin smol`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use std::time::{Duration, Instant};
-
 use async_io::Timer;
-use ratekeeper::Limiter;
+use ratekeeper::core::Nanos;
+use ratekeeper::{Clock, Limiter};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limiter = Limiter::per("1/10ms")?.with_timer(Timer::after);
-    let start = Instant::now();
+    let start = limiter.clock().now();
     async_io::block_on(async {
         for _page in 0..5 {
             limiter.acquire().await?;
         }
-        let kept = start.elapsed() >= Duration::from_millis(39); // two clocks, to a microsecond
-        println!("5 pages, 10 ms apart: {kept}");
+        let spent = limiter.clock().now().since(start);
+        println!("5 pages, 10 ms apart: {}", spent >= Nanos::from_millis(40));
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! As `axum`, with tower_governor, and tower for the requests in flight.
+//! As `axum`, with `tower_governor`, and tower for the requests in flight.
 
 use std::error::Error;
 use std::io::{Read, Write};
