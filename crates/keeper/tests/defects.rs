@@ -1,4 +1,7 @@
 //! Mistakes that the first users of 0.1 found, each with the tests that fail if it comes back.
+//!
+//! Beside them stand checks that are no tests: `cargo xtask publish` for licences and metadata of
+//! packages, `cargo xtask features` for features alone, the weight of a limiter in `light.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! A limiter alone is light: without features, few crates are built for it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::process::Command;
 
