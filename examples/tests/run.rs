@@ -115,6 +115,10 @@ fn examples_print_the_expected_output() {
     );
     check(env!("CARGO_BIN_EXE_smol"), "5 pages, 10 ms apart: true\n");
     check(
+        env!("CARGO_BIN_EXE_streams"),
+        "fetched [1, 2, 3, 4, 5]\nsent, with 0 waiting\n",
+    );
+    check(
         env!("CARGO_BIN_EXE_policy_in_process"),
         "ann: allowed\nann: allowed\nann: allowed\nann: refused by per-user\nbob: allowed\n",
     );

@@ -8,6 +8,8 @@
 
 mod coarse;
 mod manual;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+mod processor;
 mod runtime;
 mod sleep;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]

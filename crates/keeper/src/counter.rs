@@ -2,8 +2,8 @@
 //!
 //! Reading the machine's clock costs a decision in memory a fifth of its time, and more: it
 //! lets nothing overtake it, so each decision waits for the memory of the one before. The
-//! processor's counter costs 9 ns and is overtaken, but its rate is only known to some
-//! millionths, and it may jump when a machine sleeps or moves.
+//! processor's counter costs 9 ns and is overtaken, but its rate is only known to 1/10,000, and it
+//! may jump when a machine sleeps or moves.
 //!
 //! ```text
 //!   counted   ------+------+------+---------> ns, by the counter
@@ -17,10 +17,9 @@
 //! the path from the counter to the changed word, each step delays the next decision. The remaining
 //! work fits beside the reading itself.
 //!
-//! So the error is the drift of the counter in 10 ms: a microsecond, were its rate wrong by
-//! 1/10,000. Racing threads make backward steps of that size anyway; the laws ask that no step back
-//! gives permits away. Where processors have no steady counter, `quanta` counts by the machine's
-//! clock.
+//! So the error is the drift of the counter in 10 ms, a microsecond at most, and as much for a
+//! reading that took its time. Racing threads make backward steps of that size anyway; the laws ask
+//! that no step back gives permits away.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -29,8 +28,14 @@ const FRESH: u64 = 10_000_000;
 /// A reading of the machine's clock that took longer was interrupted, and is not believed.
 const PROMPT: u64 = 1_000;
 
-/// Bits of the number of steps that measure the counter's rate.
-const SPAN: u32 = 40;
+/// A rate is believed when the readings that it was measured by are as many times apart as they
+/// are vague: that long the counter is right to a microsecond in 10 ms.
+const PRECISION: u64 = 10_000;
+/// Nanoseconds for which a rate is measured before the counter is given up. The machine's clock
+/// is read in 20 to 50 ns, so that half a millisecond, or one, will do.
+const MEASURED_FOR: u64 = 20_000_000;
+/// Readings at the start of a measurement, of which the promptest counts.
+const FIRST_READINGS: usize = 8;
 
 /// Nanoseconds of one step of the counter: a whole number, and a part of 2^64.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +45,32 @@ pub(crate) struct CounterStep {
 }
 
 impl CounterStep {
-    /// Measures a counter; `nanos` returns the duration of a number of steps. Exact to a
-    /// trillionth.
-    pub(crate) fn new(nanos: impl FnOnce(u64) -> u64) -> Self {
-        let nanos = nanos(1 << SPAN);
+    /// The step of a counter that takes `steps`, at least one, in `nanos`.
+    fn new(nanos: u64, steps: u64) -> Self {
+        let rest = u128::from(nanos % steps) << u64::BITS;
+        let part = rest / u128::from(steps); // rounded down
         Self {
-            whole: nanos >> SPAN,
-            part: nanos << (u64::BITS - SPAN),
+            whole: nanos / steps,
+            part: u64::try_from(part).expect("a rest is less than a step"),
+        }
+    }
+
+    /// Measures a counter by the machine's clock; spins for about half a millisecond. `None` if the
+    /// counter stands still, steps back, or was interrupted all the time.
+    pub(crate) fn measure(count: impl Fn() -> u64, ask: impl Fn() -> u64) -> Option<Self> {
+        let read = || CounterReading::new(&count, &ask);
+        let first = (0..FIRST_READINGS).filter_map(|_| read());
+        let first = first.min_by_key(|reading| reading.vague)?;
+        loop {
+            let last = read()?;
+            let steps = last.count.checked_sub(first.count)?;
+            let nanos = last.nanos.checked_sub(first.nanos)?;
+            if steps / PRECISION >= first.vague.saturating_add(last.vague) {
+                return Some(Self::new(nanos, steps));
+            }
+            if nanos > MEASURED_FOR {
+                return None;
+            }
         }
     }
 
@@ -57,6 +81,25 @@ impl CounterStep {
         let parts = u128::from(steps) * u128::from(self.part);
         let rest = (parts >> u64::BITS) as u64; // the upper half
         steps.wrapping_mul(self.whole).wrapping_add(rest)
+    }
+}
+
+/// The counter and the machine's clock, read together.
+struct CounterReading {
+    count: u64,
+    nanos: u64,
+    /// Steps of the counter meanwhile, and one more for the step that it was in.
+    vague: u64,
+}
+
+impl CounterReading {
+    fn new(count: impl Fn() -> u64, ask: impl Fn() -> u64) -> Option<Self> {
+        let (before, nanos, after) = (count(), ask(), count());
+        Some(Self {
+            count: before,
+            nanos,
+            vague: after.checked_sub(before)?.saturating_add(1),
+        })
     }
 }
 
@@ -227,20 +270,45 @@ mod tests {
     fn steps_of_any_length_are_counted() {
         // Nanoseconds per step, as a fraction.
         for (nanos, steps) in [(1, 1), (10, 26), (125, 3), (1_000, 24), (1, 5), (1_000, 1)] {
-            let step = CounterStep::new(|count| {
-                let nanos = u128::from(count) * nanos / steps;
-                u64::try_from(nanos).unwrap()
-            });
+            let step = CounterStep::new(nanos, steps);
             for count in [0, 1, 26, 2_600_000_000, 1 << 50] {
-                let exact = u128::from(count) * nanos / steps;
-                let counted = u128::from(step.nanos(count));
-                let off = exact - counted; // the part is rounded down
-                assert!(
-                    off <= 1 + (u128::from(count) >> SPAN),
-                    "{count} of {nanos}/{steps}"
-                );
+                let exact = u128::from(count) * u128::from(nanos) / u128::from(steps);
+                let off = exact - u128::from(step.nanos(count)); // the part is rounded down
+                assert!(off <= 1, "{count} of {nanos}/{steps}");
             }
         }
+    }
+
+    /// Measures a counter that takes `steps` in `nanos`, which the clock tells in `slow(reading)`.
+    fn measured((nanos, steps): (u64, u64), slow: impl Fn(u32) -> u64) -> Option<CounterStep> {
+        let (clock, readings) = (Cell::new(0), Cell::new(0));
+        let ask = || {
+            let took = slow(readings.replace(readings.get() + 1));
+            clock.set(clock.get() + took);
+            clock.replace(clock.get() + 5)
+        };
+        CounterStep::measure(|| 7_000 + clock.get() * steps / nanos, ask)
+    }
+
+    #[test]
+    fn a_rate_is_measured_to_a_ten_thousandth() {
+        let interrupted = |reading| if reading % 3 == 0 { 50_000 } else { 20 };
+        for rate in [(1, 1), (10, 26), (1_000, 24)] {
+            for step in [measured(rate, |_| 20), measured(rate, interrupted)] {
+                let second = 1_000_000_000;
+                let counted = step.unwrap().nanos(second * rate.1 / rate.0);
+                assert!(counted.abs_diff(second) <= second / PRECISION, "{rate:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_that_cannot_be_measured_is_given_up() {
+        assert!(measured((1, 0), |_| 20).is_none(), "it stands still");
+        assert!(measured((1, 1), |_| 50_000).is_none(), "always interrupted");
+        let back = Cell::new(u64::MAX);
+        let count = || back.replace(back.get() - 1);
+        assert!(CounterStep::measure(count, || 0).is_none(), "it steps back");
     }
 
     #[test]

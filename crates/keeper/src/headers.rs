@@ -17,9 +17,8 @@
 
 use ratekeeper_core::{Mode, Nanos};
 use ratekeeper_policy::HeaderStyle;
-use smallvec::SmallVec;
 
-use crate::{Answer, LimitReport, Outcome};
+use crate::{Answer, LimitReport, LimitReports, Outcome};
 
 /// Names of the fields, lower case as HTTP/2 wants them.
 pub mod names {
@@ -56,8 +55,8 @@ const USUAL_BYTES: usize = 64;
 impl Answer {
     /// Returns the header fields for the client, in the policy's style, with `Retry-After` if the
     /// request is refused and waiting helps.
-    pub fn header_fields(&self) -> SmallVec<[HeaderField; 4]> {
-        let mut fields = SmallVec::new();
+    pub fn header_fields(&self) -> Vec<HeaderField> {
+        let mut fields = Vec::new();
         self.put_header_fields(|name, value| fields.push((name, value.to_owned())));
         fields
     }
@@ -80,7 +79,7 @@ impl Answer {
     }
 
     /// Returns the reports to show to the client, the tightest limit first.
-    pub fn reports(&self) -> SmallVec<[LimitReport<'_>; 4]> {
+    pub fn reports(&self) -> LimitReports<'_> {
         let enforced = |outcome: &Outcome<'_>| outcome.mode() == Some(Mode::Enforce);
         let shown = self.outcomes().filter(enforced);
         LimitReport::tightest_first(shown.map(|outcome| outcome.report()))

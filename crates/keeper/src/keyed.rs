@@ -26,7 +26,9 @@ mod settlement;
 mod wait;
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitScope, Mode, Outage,
@@ -38,7 +40,7 @@ use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
 use crate::limiter::reservation::unique;
 use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
-use crate::{Clock, SystemClock};
+use crate::{Clock, RuntimeClock, SystemClock};
 pub use by_hash::ByHash;
 pub use key::LimitKey;
 pub use key_limit::KeyLimit;
@@ -183,6 +185,35 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         Self {
             most_waiting: most,
             ..self
+        }
+    }
+
+    /// The same limiter, whose tasks wait by the timer of an async runtime, as those of
+    /// [`Limiter::with_timer`](crate::Limiter::with_timer).
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    ///
+    /// let limiter = KeyedLimiter::per("100/1s")?.with_timer(async_io::Timer::after); // smol
+    /// # async_io::block_on(async {
+    /// limiter.key("ann").acquire().await.unwrap();
+    /// # });
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_timer<F, S>(self, sleep: F) -> KeyedLimiter<A, RuntimeClock<F, C>>
+    where
+        F: Fn(Duration) -> S + Send + Sync,
+        S: Future + Send,
+    {
+        KeyedLimiter {
+            store: self.store,
+            limit: self.limit,
+            lines: self.lines,
+            most_waiting: self.most_waiting,
+            id: self.id,
+            clock: RuntimeClock::over(self.clock, sleep),
+            algorithm: PhantomData,
         }
     }
 

@@ -185,7 +185,7 @@ pub use ratekeeper_store as store;
 #[cfg(all(feature = "policy", feature = "redis"))]
 pub use redis_settings::{read_secret, redis_config};
 #[cfg(feature = "policy")]
-pub use report::LimitReport;
+pub use report::{LimitReport, LimitReports};
 #[cfg(feature = "policy")]
 pub use reporting::Reported;
 #[cfg(feature = "policy")]
@@ -287,6 +287,11 @@ struct CrateReadme;
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../../../docs/guide/middleware.md")]
 struct Guide;
+
+/// The code of the guide compiles.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/guide/governor.md")]
+struct GovernorGuide;
 
 /// The code of the guide compiles.
 #[cfg(all(doctest, feature = "policy", feature = "redis"))]

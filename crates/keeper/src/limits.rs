@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Error, Limit, LimitId, LimitScope, Mode, Outage, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Limit, LimitId, LimitScope, Mode, Outage, Quota,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
@@ -189,11 +189,11 @@ impl<S: Store, C: Clock> Limits<S, C> {
     pub async fn peek(
         &self,
         charges: &[LimitCharge<'_, S, C>],
-    ) -> Result<SmallVec<[ratekeeper_core::Decision; 4]>, StoreError> {
+    ) -> Result<Vec<Decision>, StoreError> {
         let copies = self.copies(charges).map_err(CheckError::into_store)?;
         let list: ChargeList<'_> = copies.iter().map(Charged::charge).collect();
         let shown = self.0.store.look(&list, self.0.clock.now()).await?;
-        Ok(shown.each)
+        Ok(shown.each.into_vec())
     }
 
     /// Corrects the charges of a grant to the actual costs, as [`LimitsGrant::used`] states them.

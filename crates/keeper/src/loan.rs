@@ -63,7 +63,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub async fn release(&self, permits: &[Permit]) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+    pub async fn release(&self, permits: &[Permit]) -> Result<Vec<Permits>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
         let (at, holds) = holds(permits, &policy);
         let released = self.store().release(&holds, now).await?;
@@ -75,10 +75,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub async fn renew(
-        &self,
-        permits: &[Permit],
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+    pub async fn renew(&self, permits: &[Permit]) -> Result<Vec<Option<Nanos>>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
         let (at, holds) = holds(permits, &policy);
         let renewed = self.store().renew(&holds, now).await?;
@@ -103,12 +100,8 @@ fn holds<'a>(
 }
 
 /// Places each value at its index; defaults elsewhere.
-fn spread<T: Default + Clone>(
-    length: usize,
-    at: &[usize],
-    values: SmallVec<[T; 4]>,
-) -> SmallVec<[T; 4]> {
-    let mut all = SmallVec::from_elem(T::default(), length);
+fn spread<T: Default + Clone>(length: usize, at: &[usize], values: SmallVec<[T; 4]>) -> Vec<T> {
+    let mut all = vec![T::default(); length];
     for (&at, value) in at.iter().zip(values) {
         all[at] = value;
     }

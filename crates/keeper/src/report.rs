@@ -9,6 +9,7 @@
 //! A plain value: header fields and bodies are written from it, whatever decided.
 
 use std::cmp::Reverse;
+use std::ops::Deref;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
 use ratekeeper_policy::{Refusal, Unit};
@@ -98,10 +99,42 @@ impl LimitReport<'_> {
     }
 }
 
+/// The reports of a request, the tightest first: a slice. Those of up to four limits take no memory
+/// of the heap.
+///
+/// ```
+/// use ratekeeper::policy::Facts;
+/// use ratekeeper::{Keeper, LimitReports, Scope, at_once};
+///
+/// let keeper = Keeper::open(
+///     r#"
+///     version = 1
+///     [[limit]]
+///     name  = "api"
+///     key   = ["all"]
+///     limit = "5/1h"
+///     "#,
+/// )?;
+/// let answer = at_once(keeper.check(&Facts::default(), Scope::All))?;
+/// let reports: LimitReports<'_> = answer.reports();
+/// assert_eq!(reports[0].decision.remaining.get(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LimitReports<'a>(SmallVec<[LimitReport<'a>; 4]>);
+
+impl<'a> Deref for LimitReports<'a> {
+    type Target = [LimitReport<'a>];
+
+    fn deref(&self) -> &[LimitReport<'a>] {
+        &self.0
+    }
+}
+
 impl<'a> LimitReport<'a> {
     /// Collects reports, the tightest first. A request with two credentials has two counters of one
     /// limit: of those, the tighter stays.
-    pub fn tightest_first(reports: impl Iterator<Item = Self>) -> SmallVec<[Self; 4]> {
+    pub fn tightest_first(reports: impl Iterator<Item = Self>) -> LimitReports<'a> {
         let mut reports: SmallVec<[Self; 4]> = reports.collect();
         if reports.len() > 1 {
             reports.sort_by_key(|report| Reverse(report.tightness()));
@@ -112,7 +145,7 @@ impl<'a> LimitReport<'a> {
                 is_new
             });
         }
-        reports
+        LimitReports(reports)
     }
 }
 

@@ -4,13 +4,11 @@
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use ratekeeper::tower::{AdaptiveSettings, RateLimitLayer};
 use tokio::net::TcpListener;
@@ -32,10 +30,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new().route("/", get(handler)).layer(layer.clone());
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let at = listener.local_addr()?;
+    let url = format!("http://{}/", listener.local_addr()?);
     tokio::spawn(axum::serve(listener, app).into_future());
     for _ in 0..40 {
-        thread::spawn(move || ask(at));
+        tokio::spawn(ask(url.clone()));
     }
     sleep(Duration::from_secs(1)).await;
 
@@ -53,18 +51,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Asks repeatedly, and comes back later after a refusal.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a client waits before it returns"
-)]
-fn ask(at: SocketAddr) -> std::io::Result<()> {
+async fn ask(url: String) -> Result<(), reqwest::Error> {
+    let client = reqwest::Client::new();
     loop {
-        let mut stream = TcpStream::connect(at)?;
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        if answer.starts_with("HTTP/1.1 503") {
-            thread::sleep(Duration::from_millis(50)); // shorter than the second in Retry-After
+        if client.get(&url).send().await?.status() == StatusCode::SERVICE_UNAVAILABLE {
+            sleep(Duration::from_millis(50)).await; // shorter than the second in Retry-After
         }
     }
 }

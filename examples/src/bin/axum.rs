@@ -11,14 +11,17 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use ratekeeper::KeyedLimiter;
-use ratekeeper::tower::{ByAddress, Keyed, RateLimitLayer, by_address};
+use ratekeeper::tower::{RateLimitLayer, by_address};
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // No proxy is trusted, so the address is that of the connection.
+    let address = by_address::<ConnectInfo<SocketAddr>>();
+    let per_address = RateLimitLayer::keyed(KeyedLimiter::per("3/1h")?, address);
     let app = Router::new()
         .route("/", get(async || "hello"))
-        .layer(per_address()?)
+        .layer(per_address.named("per-address"))
         .layer(RateLimitLayer::in_flight(200)) // the last is asked first
         .into_make_service_with_connect_info::<SocketAddr>();
 
@@ -30,13 +33,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("request {request}: {status}");
     }
     Ok(())
-}
-
-/// A limit for each address. No proxy is trusted, so it is the address of the connection.
-fn per_address() -> Result<RateLimitLayer<Keyed<ByAddress>>, ratekeeper::core::Error> {
-    let limiter = KeyedLimiter::per("3/1h")?;
-    let address = by_address::<ConnectInfo<SocketAddr>>();
-    Ok(RateLimitLayer::keyed(limiter, address).named("per-address"))
 }
 
 /// Returns the status line of the answer.

@@ -8,8 +8,9 @@ use ratekeeper_core::{Nanos, Origin, Time};
 
 use super::{Block, Clock, SystemClock, Timer};
 
-/// A clock with the timer of an async runtime: the function that makes a sleeping future. For tokio,
-/// the feature `tokio` gives [`SystemClock`] its timer.
+/// A clock with the timer of an async runtime: the function that makes a sleeping future. A limiter
+/// gets it by [`with_timer`](crate::Limiter::with_timer). For tokio, the feature `tokio` gives
+/// [`SystemClock`] its timer.
 ///
 /// ```
 /// use ratekeeper::core::{Gcra, Quota};
@@ -17,7 +18,8 @@ use super::{Block, Clock, SystemClock, Timer};
 ///
 /// let limit = Gcra::token_bucket(Quota::per_second(100))?;
 /// // smol: `async_io::Timer::after`; here tokio's
-/// let limiter = Limiter::with_clock(limit, RuntimeClock::new(tokio::time::sleep));
+/// let clock = RuntimeClock::new(tokio::time::sleep);
+/// let limiter = Limiter::with_clock(limit, clock);
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// limiter.acquire().await.unwrap();
 /// # });

@@ -72,7 +72,7 @@ pub trait Block: Clock {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no timer for async waiting",
     note = "for tokio, turn on the feature `tokio` of the crate `ratekeeper`",
-    note = "for another runtime, take `ratekeeper::RuntimeClock::new(your_sleep)`",
+    note = "for another runtime, name its timer: `limiter.with_timer(your_sleep)`",
     note = "without a runtime, block: `acquire_blocking`"
 )]
 pub trait Timer: Clock {

@@ -7,7 +7,7 @@
 //!   a task    | woken, or its timer fires  | also if dropped
 //! ```
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
@@ -19,7 +19,7 @@ use ratekeeper_core::Time;
 use super::desk::{Waitable, permits};
 use super::turn::{Turn, TurnStep, Until};
 use super::{Limiter, LimiterAlgorithm, WaitError};
-use crate::{Block, Clock, Timer};
+use crate::{Block, Clock, RuntimeClock, Timer};
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -126,15 +126,44 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows the
+/// Waiting by a task. Those that wait ask for a [`Timer`], not the block, so that the compiler shows the
 /// notes of `Timer` where a clock has none.
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
+    /// The same limiter, whose tasks wait by the timer of an async runtime: `sleep` makes a future
+    /// that completes after a span. For tokio, the feature `tokio` does it.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    ///
+    /// let limiter = Limiter::per("100/1s")?.with_timer(async_io::Timer::after); // smol
+    /// # async_io::block_on(async {
+    /// limiter.acquire().await.unwrap();
+    /// # });
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_timer<F, S>(self, sleep: F) -> Limiter<A, RuntimeClock<F, C>>
+    where
+        F: Fn(Duration) -> S + Send + Sync,
+        S: Future + Send,
+    {
+        Limiter {
+            limit: self.limit,
+            place: self.place,
+            line: self.line,
+            most_waiting: self.most_waiting,
+            era: self.era,
+            clock: RuntimeClock::over(self.clock, sleep),
+        }
+    }
+
     /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
     /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
     /// never polled again holds up all behind it, and `check` is refused.
     ///
-    /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
+    /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`, or the timer of another
+    /// runtime: [`with_timer`](Self::with_timer).
     ///
     /// # Examples
     /// ```

@@ -10,15 +10,14 @@
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Value};
-use ratekeeper::LimitReport;
 use ratekeeper::headers::{put_fields, retry_after_secs};
 use ratekeeper::problem::RefusalBody;
+use ratekeeper::{LimitReport, LimitReports};
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
 use ratekeeper_policy::{EnvoyDoor, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Refusal};
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
-use smallvec::SmallVec;
 
 /// The name and the quota of a limit, as texts.
 #[derive(Default)]
@@ -148,7 +147,7 @@ pub(super) fn reports_of<'a>(
     statuses: &[DescriptorStatus],
     texts: &'a [LimitTexts],
     refusal: &'a Refusal,
-) -> SmallVec<[LimitReport<'a>; 4]> {
+) -> LimitReports<'a> {
     let both = statuses.iter().zip(texts);
     LimitReport::tightest_first(both.filter_map(|(status, texts)| report(status, texts, refusal)))
 }
