@@ -88,7 +88,7 @@ pub struct NoDecisionId;
 
 impl fmt::Display for NoDecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a decision id that /v1/check or /v1/auth returned")
+        f.write_str("not a decision id that a check returned")
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn check<C: Clock + 'static>(
         hold::hold_back(shared, (caller, asked), &mut answer).await;
         answer
     } else {
-        decide(shared, &check, trace).await?
+        decide(shared, Protocol::Http, &check, trace).await?
     };
     Ok(respond(&answer, options.status))
 }
@@ -149,7 +149,7 @@ pub(super) async fn batch<C: Clock>(
         if index > 0 {
             text.push(b',');
         }
-        let answer = decide(shared, check, trace).await?;
+        let answer = decide(shared, Protocol::Http, check, trace).await?;
         push_check(&mut text, &answer);
     }
     text.extend_from_slice(b"]}");
@@ -228,15 +228,16 @@ pub(super) enum CheckCall {
     Reset,
 }
 
-/// Decides and counts.
-async fn decide<C: Clock>(
+/// Decides and counts a check, however it came.
+pub(super) async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
+    protocol: Protocol,
     check: &Check<'_>,
     trace: Option<TraceId>,
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
+    let asked = (protocol, check.logged(id.as_ref(), trace));
     shared.record(asked, &answer);
     Ok(answer)
 }

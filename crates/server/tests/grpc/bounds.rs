@@ -36,11 +36,11 @@ fn malformed_calls_are_refused_and_the_next_is_served() {
                 8,
                 "the message has 4294967295 bytes, at most 65536 are read",
             ),
-            (framed(b"\xff"), 3, "not a rate limit request: "),
+            (framed(b"\xff"), 3, "the message cannot be read: "),
             (
                 framed(b"\x12\x05\x0a"),
                 3,
-                "not a rate limit request: the message ends too early",
+                "the message cannot be read: the message ends too early",
             ),
         ] {
             let answer = client.raw(SHOULD_RATE_LIMIT, &[], bytes).await;

@@ -8,6 +8,7 @@ mod conformance;
 mod files;
 mod health;
 mod json;
+mod rate_limiter;
 mod rls;
 mod stop;
 mod tls;

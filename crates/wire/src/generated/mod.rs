@@ -77,3 +77,8 @@ pub mod opentelemetry {
         }
     }
 }
+pub mod ratekeeper {
+    pub mod v1 {
+        include!("ratekeeper.v1.rs");
+    }
+}

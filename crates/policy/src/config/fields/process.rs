@@ -92,7 +92,7 @@ pub(super) static LISTEN: TableSpec = TableSpec {
             "grpc",
             Shape::TEXT,
             "\"127.0.0.1:8081\"",
-            "Listener of Envoy's rate limit service: address and port, or \"off\" (default).",
+            "Listener of gRPC, for Envoy and for programs: address and port, or \"off\" (default).",
         ),
         optional(
             "proxy",

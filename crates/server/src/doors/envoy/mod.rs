@@ -1,7 +1,8 @@
-//! The grpc door: Envoy's rate limit service, health, reflection.
+//! The grpc door: Envoy's rate limit service, the check API, health, reflection.
 //!
 //! ```text
 //!   /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit --> rls --> Keeper
+//!   /ratekeeper.v1.RateLimiter/Check, Report                     --> rate_limiter --> Keeper
 //!   /grpc.health.v1.Health/Check, List, Watch                    --> ready?
 //!   /grpc.reflection.v1.ServerReflection/ServerReflectionInfo    --> descriptors
 //! ```
@@ -13,6 +14,7 @@ mod configured;
 mod fields;
 mod health;
 pub(super) mod json;
+mod rate_limiter;
 mod reflection;
 mod refusal;
 mod rls;
@@ -102,14 +104,32 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
     }
 
     async fn serve(self: Arc<Self>, call: GrpcCall) {
-        match call.path() {
+        let shared = &*self.shared;
+        let code = match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
-                let shared = &*self.shared;
                 let serve = |message| rls::should_rate_limit(shared, message);
-                if call.unary(serve).await != Code::Ok {
-                    shared.metrics.request(Protocol::Rls, RequestResult::Error);
-                }
+                call.unary(serve).await
             }
+            "/ratekeeper.v1.RateLimiter/Check" => {
+                let serve = |message| rate_limiter::check(shared, message);
+                call.unary(serve).await
+            }
+            "/ratekeeper.v1.RateLimiter/Report" => {
+                let serve = |message| rate_limiter::report(shared, message);
+                call.unary(serve).await
+            }
+            _ => return self.serve_tools(call).await,
+        };
+        if code != Code::Ok {
+            shared.metrics.request(Protocol::Rls, RequestResult::Error);
+        }
+    }
+}
+
+impl<C: Clock + 'static> ConnectionContext<C> {
+    /// Serves the calls that tools make about the service.
+    async fn serve_tools(&self, call: GrpcCall) {
+        match call.path() {
             "/grpc.health.v1.Health/Check" => self.health.clone().check(call).await,
             "/grpc.health.v1.Health/List" => self.health.clone().list(call).await,
             "/grpc.health.v1.Health/Watch" => self.health.clone().watch(call).await,

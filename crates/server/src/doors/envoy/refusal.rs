@@ -1,7 +1,9 @@
 //! Refusals: the statuses of calls that are not decided.
 
 use ratekeeper_store::StoreError;
+use ratekeeper_wire::WireRefusal;
 
+use crate::doors::problem::Problem;
 use crate::grpc::{Code, GrpcStatus};
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
@@ -16,4 +18,23 @@ pub(super) fn store_down(error: &StoreError) -> GrpcStatus {
 /// Returns the status of a request that is not valid.
 pub(super) fn wrong(message: impl Into<String>) -> GrpcStatus {
     GrpcStatus::new(Code::InvalidArgument, message)
+}
+
+/// Returns the status of a message that is not read.
+pub(super) fn unread(refusal: &WireRefusal) -> GrpcStatus {
+    let code = match refusal {
+        WireRefusal::TooLarge { .. } => Code::ResourceExhausted,
+        _ => Code::InvalidArgument,
+    };
+    GrpcStatus::new(code, refusal.to_string())
+}
+
+/// Returns the status of a call that the http door answers with this problem.
+pub(super) fn refused(problem: &Problem) -> GrpcStatus {
+    let code = match problem.status() {
+        404 | 410 => Code::NotFound,
+        503 => Code::Unavailable,
+        _ => Code::InvalidArgument,
+    };
+    GrpcStatus::new(code, problem.to_string())
 }

@@ -19,17 +19,16 @@ use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::{
-    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, WireRefusal,
-    read_request,
+    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, read_request,
 };
 use smallvec::SmallVec;
 
-use super::refusal::{store_down, wrong};
+use super::refusal::{store_down, unread, wrong};
 use super::{answer, configured};
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
 use crate::doors::permits::new_nonce;
-use crate::grpc::{Code, GrpcStatus};
+use crate::grpc::GrpcStatus;
 use crate::metrics::Protocol;
 
 /// `ShouldRateLimit`; the caller counts failures.
@@ -37,14 +36,8 @@ pub(super) async fn should_rate_limit<C: Clock>(
     shared: &ServiceContext<C>,
     message: Bytes,
 ) -> Result<RateLimitResponse, GrpcStatus> {
-    match read_request(&message) {
-        Ok(request) => decide(shared, &request).await,
-        Err(refusal @ WireRefusal::TooLarge { .. }) => Err(GrpcStatus::new(
-            Code::ResourceExhausted,
-            refusal.to_string(),
-        )),
-        Err(refusal) => Err(wrong(refusal.to_string())),
-    }
+    let request = read_request(&message).map_err(|refusal| unread(&refusal))?;
+    decide(shared, &request).await
 }
 
 /// Decides a call, however it came.
