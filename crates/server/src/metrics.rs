@@ -57,7 +57,7 @@ use ratekeeper_core::{LimitId, Mode, Nanos, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, envoy};
 
 use self::durations::{DecisionTimes, Durations, WAITS};
-use self::limit_row::{EFFECTS, LimitRow};
+use self::limit_row::{EFFECTS, LimitRow, sum_of};
 use crate::OverrideAct;
 
 /// Counts since the start.
@@ -206,9 +206,7 @@ impl Metrics {
     pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
         let rows = self.rows.load();
         let row = rows.get(limit.index()).and_then(Option::as_ref);
-        let by_mode = row.map(|row| row.counts().decisions);
-        let [enforce, shadow] = by_mode.unwrap_or_default();
-        std::array::from_fn(|effect| enforce[effect] + shadow[effect])
+        row.map_or([0; EFFECTS], |row| sum_of(&row.counts().decisions))
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.

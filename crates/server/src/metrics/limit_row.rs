@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   decision --numbers of a plan?--> the counters of the plan, or the limit's own
-//!                mode (enforce, shadow) x effect (allowed, denied, queued, covered, banned) += 1
+//!                mode (enforce, shadow, candidate) x effect (allowed, denied, queued, ..) += 1
 //!                allowed with more than `near_percent` spent: near += 1
 //!            --> highest share that a key has spent: kept until it is read
 //! ```
@@ -14,12 +14,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
 use ratekeeper_core::{LimitId, Mode, Permits, Verdict};
-use ratekeeper_policy::{Allowance, Policy, Rule, RuleMode};
+use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
 use super::{Counter, Tally};
 
+/// The modes of decisions, as labels.
+pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
 /// Number of effects that are shown.
 pub(super) const EFFECTS: usize = 4;
+const ENFORCE: usize = 0;
+const SHADOW: usize = 1;
+const CANDIDATE: usize = 2;
 /// Number of effects that are counted: denials by bans apart.
 const COUNTED: usize = EFFECTS + 1;
 
@@ -43,7 +48,8 @@ enum Did {
 pub(super) struct LimitRow {
     pub(super) id: LimitId,
     pub(super) name: Arc<str>,
-    pub(super) mode: RuleMode,
+    /// Index in [`MODES`]; `None` if it is off.
+    pub(super) mode: Option<usize>,
     near_percent: u8,
     /// True if another limit may let through what it denies.
     pub(super) may_be_covered: bool,
@@ -56,7 +62,7 @@ pub(super) struct LimitRow {
     /// True if the limit bans keys.
     pub(super) has_ban: bool,
     /// Bans that began, by mode.
-    pub(super) bans: [Counter; 2],
+    pub(super) bans: [Counter; MODES.len()],
     /// Highest share of the limit that a key had spent since the last reading, in percent.
     highest: AtomicU64,
     /// Denials of requests without priority while the limit had room for them.
@@ -70,25 +76,28 @@ pub(super) struct PlanRow {
     counters: RowCounters,
 }
 
+type CountersByMode = [[Counter; COUNTED]; MODES.len()];
+pub(super) type CountsByMode = [[u64; EFFECTS]; MODES.len()];
+
 /// Counters of decisions.
 #[derive(Debug, Default)]
 struct RowCounters {
-    /// By mode (enforce, shadow), then by effect.
-    decisions: [[Counter; COUNTED]; 2],
+    /// By mode, then by effect.
+    decisions: CountersByMode,
     /// The same in cost.
-    units: [[Counter; COUNTED]; 2],
+    units: CountersByMode,
     near: Counter,
 }
 
 /// Counts of decisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DecisionCounts {
-    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
-    pub(super) decisions: [[u64; EFFECTS]; 2],
+    /// By mode, then by effect (allowed, denied, queued, covered).
+    pub(super) decisions: CountsByMode,
     /// The same in cost.
-    pub(super) units: [[u64; EFFECTS]; 2],
+    pub(super) units: CountsByMode,
     /// Denials by bans, by mode; they are among the denials too.
-    pub(super) banned: [u64; 2],
+    pub(super) banned: [u64; MODES.len()],
     pub(super) near: u64,
 }
 
@@ -98,7 +107,7 @@ impl LimitRow {
         Self {
             id: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
-            mode: rule.mode,
+            mode: mode_of(rule),
             near_percent: policy.settings.metrics.near_percent,
             may_be_covered: !rule.otherwise.is_empty(),
             own: RowCounters::default(),
@@ -157,8 +166,7 @@ impl LimitRow {
     /// empty if the limit has no such plan.
     pub(super) fn denials_by_plan(&self) -> Vec<(Box<str>, u64)> {
         let denied = |counts: DecisionCounts| -> u64 {
-            let by_mode = counts.decisions.iter();
-            by_mode.map(|counts| counts[Did::Denied as usize]).sum()
+            sum_of(&counts.decisions)[Did::Denied as usize]
         };
         let plans = self.plans.iter();
         let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counts())));
@@ -171,13 +179,14 @@ impl LimitRow {
 
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
-        let [enforce, shadow] = self.counts().decisions;
+        let counts = self.counts().decisions;
         let passed = [Did::Allowed, Did::Queued, Did::Covered];
-        let passed = passed.map(|did| enforce[did as usize] + shadow[did as usize]);
+        let passed = passed.map(|did| sum_of(&counts)[did as usize]);
+        let [enforce, rehearsed @ ..] = counts;
         Tally {
             allowed: passed.iter().sum(),
             denied: enforce[Did::Denied as usize],
-            other: shadow[Did::Denied as usize],
+            other: rehearsed.map(|mode| mode[Did::Denied as usize]).iter().sum(),
             highest: 0,
         }
     }
@@ -207,13 +216,13 @@ impl LimitRow {
         if outcome.key_missing {
             self.key_missing.add(1);
         }
-        let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
+        let mode = self.mode_of(outcome);
         let counters = self.counters_of(outcome);
-        counters.decisions[shadow][did as usize].add(1);
-        counters.units[shadow][did as usize].add(outcome.cost.get());
+        counters.decisions[mode][did as usize].add(1);
+        counters.units[mode][did as usize].add(outcome.cost.get());
         let bans = matches!(outcome.decision.verdict, Verdict::Ban { .. });
         if bans {
-            self.bans[shadow].add(1);
+            self.bans[mode].add(1);
         } else if matches!(did, Did::Allowed | Did::Queued)
             && self.is_near(outcome.quota(), outcome.decision.remaining)
         {
@@ -241,6 +250,16 @@ impl LimitRow {
         u8::try_from(highest).unwrap_or(u8::MAX)
     }
 
+    /// Returns the index in [`MODES`] of a decision. A limit that is enforced for a share of its
+    /// keys, or that diverts, decides the others in shadow mode.
+    fn mode_of(&self, outcome: &Outcome<'_>) -> usize {
+        match (self.mode, outcome.mode()) {
+            (Some(CANDIDATE), _) => CANDIDATE,
+            (_, Some(Mode::Shadow)) => SHADOW,
+            _ => ENFORCE,
+        }
+    }
+
     fn counters_of(&self, outcome: &Outcome<'_>) -> &RowCounters {
         let plan = outcome.variant.and_then(|variant| {
             let of = &self.plan_of;
@@ -255,6 +274,21 @@ impl LimitRow {
         let spent = (quota - remaining).get();
         spent * 100 > quota.get() * u64::from(self.near_percent)
     }
+}
+
+/// Returns the index in [`MODES`] of a rule; `None` if it is off.
+fn mode_of(rule: &Rule) -> Option<usize> {
+    match rule.mode {
+        RuleMode::Off => None,
+        _ if matches!(rule.role, Role::Candidate) => Some(CANDIDATE),
+        RuleMode::Shadow => Some(SHADOW),
+        RuleMode::Enforce => Some(ENFORCE),
+    }
+}
+
+/// Returns the counts of all modes together.
+pub(super) fn sum_of(counts: &CountsByMode) -> [u64; EFFECTS] {
+    std::array::from_fn(|did| counts.iter().map(|mode| mode[did]).sum())
 }
 
 /// Returns the plans of a rule with numbers of their own, and the limits of these numbers, each with
@@ -285,7 +319,7 @@ impl PlanRow {
 
 impl RowCounters {
     fn add(&self, other: &Self) {
-        let add = |mine: &[[Counter; COUNTED]; 2], theirs: &[[Counter; COUNTED]; 2]| {
+        let add = |mine: &CountersByMode, theirs: &CountersByMode| {
             let pairs = mine.as_flattened().iter().zip(theirs.as_flattened());
             pairs.for_each(|(mine, theirs)| mine.add(theirs.count()));
         };
@@ -312,7 +346,7 @@ impl RowCounters {
 
 impl DecisionCounts {
     pub(super) fn add(&mut self, other: &Self) {
-        let add = |mine: &mut [[u64; EFFECTS]; 2], theirs: &[[u64; EFFECTS]; 2]| {
+        let add = |mine: &mut CountsByMode, theirs: &CountsByMode| {
             let pairs = mine.as_flattened_mut().iter_mut();
             let pairs = pairs.zip(theirs.as_flattened());
             pairs.for_each(|(mine, theirs)| *mine += theirs);
@@ -357,7 +391,7 @@ mod tests {
         let kept = Arc::new(old).under(row("[metrics]\nnear_percent = 50"));
         let counts = kept.counts();
         assert_eq!(counts.decisions[0], [0, 5, 0, 0]);
-        assert_eq!(counts.banned, [2, 0]);
+        assert_eq!(counts.banned, [2, 0, 0]);
         let same = Arc::clone(&kept).under(row("[metrics]\nnear_percent = 50"));
         assert!(Arc::ptr_eq(&kept, &same));
     }

@@ -12,17 +12,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::LimitId;
-use ratekeeper_policy::RuleMode;
 use ratekeeper_store::{LimitUsage, Loans};
 
 use super::family::MetricSink;
-use super::limit_row::{DecisionCounts, EFFECTS, LimitRow};
+use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
 
 /// Name of the limits that are counted together.
 const OTHER: &str = "(other)";
-const MODES: [&str; 2] = ["enforce", "shadow"];
 const DID: [&str; EFFECTS] = ["allowed", "denied", "queued", COVERED];
 /// The effect of a limit that denies a request which another lets through.
 const COVERED: &str = "covered";
@@ -154,10 +152,8 @@ impl LimitsSnapshot {
         let mut series = table::PLAN_DECISIONS.open(encoder)?;
         for limit in &self.each {
             for (plan, counts) in &limit.plans {
-                let [enforce, shadow] = counts.decisions;
-                for (at, outcome) in DID.iter().enumerate() {
+                for (outcome, count) in DID.iter().zip(sum_of(&counts.decisions)) {
                     if *outcome != COVERED || limit.may_be_covered {
-                        let count = enforce[at] + shadow[at];
                         series.count(&[&limit.name, plan, outcome], count)?;
                     }
                 }
@@ -275,13 +271,13 @@ impl LimitsSnapshot {
     }
 }
 
-type Counted = fn(&DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()];
+type Counted = fn(&DecisionCounts) -> &CountsByMode;
 
-fn decisions(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+fn decisions(counts: &DecisionCounts) -> &CountsByMode {
     &counts.decisions
 }
 
-fn units(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+fn units(counts: &DecisionCounts) -> &CountsByMode {
     &counts.units
 }
 
@@ -290,7 +286,7 @@ impl LimitCounts {
         let plans = row.plans.iter();
         Self {
             name: Arc::clone(&row.name),
-            is_in_mode: [RuleMode::Enforce, RuleMode::Shadow].map(|mode| mode == row.mode),
+            is_in_mode: std::array::from_fn(|mode| row.mode == Some(mode)),
             has_ban: row.has_ban,
             may_be_covered: row.may_be_covered,
             counts: row.counts(),

@@ -123,9 +123,9 @@ fn surroundings() -> Vec<Alert> {
 fn denials() -> Vec<Alert> {
     let denied = DECISIONS.with(r#"outcome="denied",mode="enforce""#);
     let enforced = DECISIONS.with(r#"mode="enforce""#);
-    let would_deny = DECISIONS.with(r#"outcome="denied",mode="shadow""#);
+    let would_deny = DECISIONS.with(r#"outcome="denied",mode!="enforce""#);
     let would_deny = rate("job, limit", would_deny, "[1h]");
-    let shadow = rate("job, limit", DECISIONS.with(r#"mode="shadow""#), "[1h]");
+    let shadow = rate("job, limit", DECISIONS.with(r#"mode!="enforce""#), "[1h]");
     let refusing = rate("job, limit", &denied, "[5m]");
     let (keys, busiest) = (
         format!("max by (job, limit) ({DENIED_KEYS})"),

@@ -150,9 +150,9 @@ fn limits() -> Vec<Panel> {
             r#"outcome="denied",mode="enforce""#,
         ),
         rate_by_limit(
-            "Refusals in shadow mode",
+            "Refusals in shadow mode, and of candidates",
             &DECISIONS,
-            r#"outcome="denied",mode="shadow""#,
+            r#"outcome="denied",mode!="enforce""#,
         ),
         rate_by_limit("Requests close to a limit", &NEAR_LIMIT, ""),
         by_limit("Different keys refused", COUNT, "max", &DENIED_KEYS),
