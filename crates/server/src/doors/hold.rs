@@ -18,6 +18,7 @@
 
 mod charges;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, LimitId, Nanos, Time};
 use ratekeeper_store::{AnyStore, GiveBack, Reserved, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -74,6 +75,8 @@ impl HoldEnd {
 #[derive(Debug, Default)]
 struct RequestLines {
     held: usize,
+    /// The same by the limit that asks for the longest wait.
+    by_limit: HashMap<LimitId, u64>,
     next: u64,
     by_charges: HashMap<Box<[u8]>, RequestLine>,
 }
@@ -117,6 +120,11 @@ impl HoldQueue {
         HeldAnswers { now, ended }
     }
 
+    /// Returns the number of answers held back, by the limit that asks for the longest wait.
+    pub(crate) fn lengths(&self) -> HashMap<LimitId, u64> {
+        self.lines.lock().by_limit.clone()
+    }
+
     /// Refuses, once the service stops, every answer that would be held back beyond `end`.
     pub(crate) fn close(&self, end: Time) {
         self.closing.send_replace(Some(end));
@@ -132,6 +140,8 @@ impl HoldQueue {
 struct LinePlace<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     charges: Box<[u8]>,
+    /// The limit that asks for the longest wait.
+    limit: Option<LimitId>,
     number: u64,
     first: Arc<Notify>,
     answer: Answer,
@@ -150,7 +160,9 @@ enum Joined<C: Clock + 'static> {
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
 /// requests wait.
 async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
-    let delay = answer.delay();
+    let delayed_by = answer.delayed_by();
+    let delay = delayed_by.map_or(Nanos::ZERO, |(_, wait)| wait);
+    let limit = delayed_by.map(|(by, _)| by.rule.limit.id);
     let hold = &shared.hold;
     let now = shared.keeper.clock().now();
     let charges = charges_of(&answer);
@@ -161,6 +173,9 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
             None
         } else {
             lines.held += 1;
+            if let Some(limit) = limit {
+                *lines.by_limit.entry(limit).or_default() += 1;
+            }
             lines.next += 1;
             let number = lines.next;
             let line = lines.by_charges.entry(charges.clone()).or_default();
@@ -185,6 +200,7 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
     Joined::Yes(LinePlace {
         shared: Arc::clone(shared),
         charges,
+        limit,
         number,
         first,
         answer,
@@ -267,6 +283,14 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
             let mut guard = shared.hold.lines.lock();
             let lines = &mut *guard;
             lines.held -= 1;
+            if let Some(limit) = self.limit
+                && let Entry::Occupied(mut length) = lines.by_limit.entry(limit)
+            {
+                *length.get_mut() -= 1;
+                if *length.get() == 0 {
+                    length.remove();
+                }
+            }
             let Some(line) = lines.by_charges.get_mut(&self.charges) else {
                 return; // it stands there as long as it lives
             };
@@ -279,6 +303,7 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
         if self.end == HoldEnd::Released {
             return;
         }
+        shared.keeper.withdraw(&self.answer);
         // Its moment went to the requests behind it; its other charges go back.
         match shared.keeper.store() {
             AnyStore::Memory(memory) => memory.settle_now(GiveBack, &unpromised(&self.answer), now),
@@ -344,6 +369,7 @@ impl RequestLine {
 
 /// Gives back every charge of a request that is not held back after all.
 async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: Time) {
+    shared.keeper.withdraw(answer);
     let store = shared.keeper.store();
     take_back(store, answer, now);
     // An error: the charge stays, which admits less.
@@ -378,7 +404,11 @@ fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
 
 /// Returns true if other callers may have been promised moments that depend on this charge.
 fn promises(outcome: &Outcome<'_>) -> bool {
-    let algorithm = &outcome.limit.algorithm;
+    may_promise(&outcome.limit.algorithm)
+}
+
+/// Returns true if the algorithm may let a request wait for a moment that it promises.
+pub(crate) fn may_promise(algorithm: &AnyAlgorithm) -> bool {
     algorithm.queue().is_some() || matches!(algorithm, AnyAlgorithm::WarmUp(_))
 }
 

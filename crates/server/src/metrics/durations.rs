@@ -34,6 +34,9 @@ pub(super) const WAITS: [u64; 9] = [
     60_000_000_000,
 ];
 
+/// Waits of requests in queues.
+pub(super) type Waits = Durations<{ WAITS.len() + 1 }>;
+
 /// Where a decision was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DecisionPath {
@@ -96,6 +99,14 @@ impl<const N: usize> Durations<N> {
         }
         self.sum_nanos.add(took.as_nanos());
         bucket
+    }
+
+    /// Adds the durations of another one.
+    pub(super) fn add(&self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter().zip(&other.buckets) {
+            mine.add(theirs.count());
+        }
+        self.sum_nanos.add(other.sum_nanos.count());
     }
 
     pub(super) fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {

@@ -111,15 +111,6 @@ impl Family {
         }
     }
 
-    /// Writes a histogram without labels.
-    pub(super) fn write_durations(
-        &'static self,
-        sink: &mut MetricSink<'_>,
-        durations: &DurationsSnapshot,
-    ) -> fmt::Result {
-        self.open(sink)?.durations(&[], durations)
-    }
-
     fn describe<'s>(
         &'static self,
         encoder: &'s mut DescriptorEncoder<'_>,
@@ -197,6 +188,17 @@ pub(crate) struct DurationsSnapshot {
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) sum_seconds: f64,
     pub(crate) count: u64,
+}
+
+impl DurationsSnapshot {
+    /// Adds the durations of another one with the same buckets.
+    pub(super) fn add(&mut self, other: &Self) {
+        for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.sum_seconds += other.sum_seconds;
+        self.count += other.count;
+    }
 }
 
 impl From<CallTime> for DurationsSnapshot {

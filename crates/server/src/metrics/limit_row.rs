@@ -13,15 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
-use ratekeeper_core::{LimitId, Mode, Permits, Verdict};
+use ratekeeper_core::{LimitId, Mode, Outage, Permits, Verdict};
 use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
+use super::durations::Waits;
 use super::{Counter, Tally};
+use crate::doors::hold::may_promise;
 
 /// The modes of decisions, as labels.
 pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
 /// Number of effects that are shown.
-pub(super) const EFFECTS: usize = 4;
+pub(super) const EFFECTS: usize = 6;
 const ENFORCE: usize = 0;
 const SHADOW: usize = 1;
 const CANDIDATE: usize = 2;
@@ -39,6 +41,10 @@ enum Did {
     Queued,
     /// Denied, and let through by another limit.
     Covered,
+    /// Let through because the store could not be asked.
+    FailOpen,
+    /// Denied for the same reason.
+    FailClosed,
     /// Denied, because the key is banned.
     Banned,
 }
@@ -53,6 +59,14 @@ pub(super) struct LimitRow {
     near_percent: u8,
     /// True if another limit may let through what it denies.
     pub(super) may_be_covered: bool,
+    /// Its choice for an outage of the store.
+    pub(super) outage: Outage,
+    /// True if requests may be exempt from it.
+    pub(super) has_exemptions: bool,
+    pub(super) exempt: Counter,
+    /// The longest waits of requests, where they were those of this limit; `None` if it lets none
+    /// wait.
+    pub(super) waits: Option<Waits>,
     /// Decisions with numbers of no plan.
     own: RowCounters,
     pub(super) plans: Vec<PlanRow>,
@@ -92,7 +106,7 @@ struct RowCounters {
 /// Counts of decisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DecisionCounts {
-    /// By mode, then by effect (allowed, denied, queued, covered).
+    /// By mode, then by effect, in the order of [`Did`].
     pub(super) decisions: CountsByMode,
     /// The same in cost.
     pub(super) units: CountsByMode,
@@ -110,6 +124,10 @@ impl LimitRow {
             mode: mode_of(rule),
             near_percent: policy.settings.metrics.near_percent,
             may_be_covered: !rule.otherwise.is_empty(),
+            outage: rule.limit.outage,
+            has_exemptions: !rule.exemptions.is_empty() && matches!(rule.role, Role::Limit),
+            exempt: Counter::default(),
+            waits: lets_wait(rule).then(Waits::default),
             own: RowCounters::default(),
             plans,
             plan_of,
@@ -129,6 +147,8 @@ impl LimitRow {
         };
         (self.mode, self.has_ban, self.near_percent) == (new.mode, new.has_ban, new.near_percent)
             && self.may_be_covered == new.may_be_covered
+            && (self.outage, self.has_exemptions) == (new.outage, new.has_exemptions)
+            && self.waits.is_some() == new.waits.is_some()
             && self.plan_of == new.plan_of
             && names(self) == names(new)
     }
@@ -147,6 +167,10 @@ impl LimitRow {
         new.own.add(&self.own);
         new.key_missing.add(self.key_missing.count());
         new.shed.add(self.shed.count());
+        new.exempt.add(self.exempt.count());
+        if let (Some(new), Some(old)) = (&new.waits, &self.waits) {
+            new.add(old);
+        }
         for (new, old) in new.bans.iter().zip(&self.bans) {
             new.add(old.count());
         }
@@ -180,13 +204,16 @@ impl LimitRow {
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
         let counts = self.counts().decisions;
-        let passed = [Did::Allowed, Did::Queued, Did::Covered];
+        let passed = [Did::Allowed, Did::Queued, Did::Covered, Did::FailOpen];
         let passed = passed.map(|did| sum_of(&counts)[did as usize]);
-        let [enforce, rehearsed @ ..] = counts;
+        let denied = |mode: &[u64; EFFECTS]| {
+            mode[Did::Denied as usize] + mode[Did::FailClosed as usize]
+        };
+        let [enforce, rehearsed @ ..] = &counts;
         Tally {
             allowed: passed.iter().sum(),
-            denied: enforce[Did::Denied as usize],
-            other: rehearsed.map(|mode| mode[Did::Denied as usize]).iter().sum(),
+            denied: denied(enforce),
+            other: rehearsed.iter().map(denied).sum(),
             highest: 0,
         }
     }
@@ -195,6 +222,8 @@ impl LimitRow {
     pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) -> bool {
         let did = match outcome.decision.verdict {
             _ if !outcome.is_asked => return false,
+            Verdict::Allow if outcome.outage == Some(Outage::Allow) && admitted => Did::FailOpen,
+            Verdict::Deny { .. } if outcome.outage == Some(Outage::Deny) => Did::FailClosed,
             verdict if !verdict.allows() && outcome.covered_by.is_some() => {
                 if !admitted {
                     return false;
@@ -207,12 +236,15 @@ impl LimitRow {
             Verdict::Banned { .. } => Did::Banned,
             _ => Did::Denied,
         };
+        let is_known = !matches!(did, Did::FailOpen | Did::FailClosed);
         let is_spent = matches!(did, Did::Covered | Did::Denied | Did::Banned);
         let has_room = outcome.decision.remaining >= outcome.cost;
         if is_spent && outcome.headroom > Permits::ZERO && has_room {
             self.shed.add(1);
         }
-        self.note_highest(outcome, is_spent);
+        if is_known {
+            self.note_highest(outcome, is_spent);
+        }
         if outcome.key_missing {
             self.key_missing.add(1);
         }
@@ -284,6 +316,11 @@ fn mode_of(rule: &Rule) -> Option<usize> {
         RuleMode::Shadow => Some(SHADOW),
         RuleMode::Enforce => Some(ENFORCE),
     }
+}
+
+/// Returns true if a limit may let a request wait.
+fn lets_wait(rule: &Rule) -> bool {
+    rule.limits().any(|limit| may_promise(&limit.algorithm))
 }
 
 /// Returns the counts of all modes together.
@@ -390,7 +427,7 @@ mod tests {
         old.own.decisions[0][Did::Banned as usize].add(2);
         let kept = Arc::new(old).under(row("[metrics]\nnear_percent = 50"));
         let counts = kept.counts();
-        assert_eq!(counts.decisions[0], [0, 5, 0, 0]);
+        assert_eq!(counts.decisions[0], [0, 5, 0, 0, 0, 0]);
         assert_eq!(counts.banned, [2, 0, 0]);
         let same = Arc::clone(&kept).under(row("[metrics]\nnear_percent = 50"));
         assert!(Arc::ptr_eq(&kept, &same));

@@ -11,19 +11,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::LimitId;
+use ratekeeper::ReservationCounts;
+use ratekeeper_core::{LimitId, Outage};
 use ratekeeper_store::{LimitUsage, Loans};
 
-use super::family::MetricSink;
+use super::durations::WAITS;
+use super::family::{DurationsSnapshot, MetricSink};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
 
 /// Name of the limits that are counted together.
 const OTHER: &str = "(other)";
-const DID: [&str; EFFECTS] = ["allowed", "denied", "queued", COVERED];
-/// The effect of a limit that denies a request which another lets through.
-const COVERED: &str = "covered";
+const DID: [&str; EFFECTS] = [
+    "allowed",
+    "denied",
+    "queued",
+    "covered",
+    "fail_open",
+    "fail_closed",
+];
+/// The effect of a limit from which a request is exempt, so that it is not asked.
+const EXEMPT: &str = "exempt";
 
 /// The state of a limit beside its counters.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +48,10 @@ pub(crate) struct LimitLevels {
     pub(crate) bans: Option<u64>,
     /// True within its hours; `None` if it always applies.
     pub(crate) is_active: Option<bool>,
+    /// Number of answers that it delays; `None` if it lets no request wait.
+    pub(crate) queue_length: Option<u64>,
+    /// `None` if no report corrects it.
+    pub(crate) reservations: Option<ReservationCounts>,
 }
 
 /// The keys that a limit denied a moment ago.
@@ -53,6 +66,8 @@ pub(crate) struct DeniedKeys {
 /// Returns the state of a limit when it is scraped.
 pub(crate) struct LimitSources<'a> {
     pub(crate) max_limits: usize,
+    /// True with a shared store.
+    pub(crate) is_shared: bool,
     pub(crate) levels: &'a dyn Fn(LimitId) -> LimitLevels,
     /// Asked for limits with series of their own only.
     pub(crate) denied: &'a dyn Fn(LimitId) -> DeniedKeys,
@@ -73,8 +88,12 @@ struct LimitCounts {
     /// The modes with series from the start.
     is_in_mode: [bool; MODES.len()],
     has_ban: bool,
-    may_be_covered: bool,
+    /// The effects with series from the start.
+    may: [bool; EFFECTS],
     counts: DecisionCounts,
+    /// Requests that were exempt, by mode; `None` if there are no exemptions from it.
+    exempt: Option<[u64; MODES.len()]>,
+    waits: Option<DurationsSnapshot>,
     /// The counts of plans, which are among those above.
     plans: Vec<(Box<str>, DecisionCounts)>,
     key_missing: u64,
@@ -92,7 +111,7 @@ impl LimitsSnapshot {
             folded: 0,
         };
         for row in rows {
-            let mut counts = LimitCounts::new(row, (sources.levels)(row.id));
+            let mut counts = LimitCounts::new(row, sources);
             if snapshot.each.len() < sources.max_limits {
                 counts.denied = (sources.denied)(row.id);
                 snapshot.each.push(counts);
@@ -122,11 +141,17 @@ impl LimitsSnapshot {
             let mut series = family.open(encoder)?;
             for limit in self.all() {
                 for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
-                    for (outcome, count) in DID.iter().zip(counts) {
-                        let listed = listed && (*outcome != COVERED || limit.may_be_covered);
-                        if listed || *count > 0 {
+                    for ((outcome, count), may) in DID.iter().zip(counts).zip(limit.may) {
+                        if (listed && may) || *count > 0 {
                             series.count(&[&limit.name, outcome, mode], *count)?;
                         }
+                    }
+                }
+                let exempt = limit.exempt.filter(|_| family.name == table::DECISIONS.name);
+                let exempt = exempt.map(|counts| counts.into_iter().zip(limit.is_in_mode));
+                for (mode, (count, listed)) in MODES.iter().zip(exempt.into_iter().flatten()) {
+                    if listed || count > 0 {
+                        series.count(&[&limit.name, EXEMPT, mode], count)?;
                     }
                 }
             }
@@ -152,8 +177,9 @@ impl LimitsSnapshot {
         let mut series = table::PLAN_DECISIONS.open(encoder)?;
         for limit in &self.each {
             for (plan, counts) in &limit.plans {
-                for (outcome, count) in DID.iter().zip(sum_of(&counts.decisions)) {
-                    if *outcome != COVERED || limit.may_be_covered {
+                let counts = DID.iter().zip(sum_of(&counts.decisions));
+                for ((outcome, count), may) in counts.zip(limit.may) {
+                    if may || count > 0 {
                         series.count(&[&limit.name, plan, outcome], count)?;
                     }
                 }
@@ -238,6 +264,45 @@ impl LimitsSnapshot {
                 series.count(&[name], counts.unwatched)?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes the work that limits have under way: waits, reservations, loans.
+    pub(super) fn encode_work(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+        let waits = || self.all().filter_map(|it| Some((&*it.name, it.waits.as_ref()?)));
+        if waits().next().is_some() {
+            let mut series = table::QUEUE_WAIT.open(encoder)?;
+            for (name, waits) in waits() {
+                series.durations(&[name], waits)?;
+            }
+            let mut series = table::QUEUE_LENGTH.open(encoder)?;
+            for limit in self.all().filter(|limit| limit.waits.is_some()) {
+                let length = limit.levels.queue_length.unwrap_or_default();
+                series.level(&[&limit.name], length)?;
+            }
+        }
+        let reserved = || {
+            let all = self.all();
+            all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
+        };
+        if reserved().next().is_some() {
+            let mut series = table::RESERVED_UNITS.open(encoder)?;
+            for (name, counts) in reserved() {
+                series.number(&[name], signed(counts.units))?;
+            }
+            let mut series = table::SETTLEMENTS.open(encoder)?;
+            for (name, counts) in reserved() {
+                for (result, count) in [
+                    ("ok", counts.ok),
+                    ("over_reserve", counts.over_reserve),
+                    ("late", counts.late),
+                    ("expired", counts.expired),
+                    ("elsewhere", counts.elsewhere),
+                ] {
+                    series.count(&[name, result], count)?;
+                }
+            }
+        }
         let loans = || {
             let all = self.all();
             all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
@@ -282,20 +347,32 @@ fn units(counts: &DecisionCounts) -> &CountsByMode {
 }
 
 impl LimitCounts {
-    fn new(row: &LimitRow, levels: LimitLevels) -> Self {
+    fn new(row: &LimitRow, sources: &LimitSources<'_>) -> Self {
         let plans = row.plans.iter();
+        let may_fail = |outage| sources.is_shared && row.outage == outage;
+        let is_in_mode = std::array::from_fn(|mode| row.mode == Some(mode));
+        let exempt = is_in_mode.map(|is_in| if is_in { row.exempt.count() } else { 0 });
         Self {
             name: Arc::clone(&row.name),
-            is_in_mode: std::array::from_fn(|mode| row.mode == Some(mode)),
+            is_in_mode,
             has_ban: row.has_ban,
-            may_be_covered: row.may_be_covered,
+            may: [
+                true,
+                true,
+                true,
+                row.may_be_covered,
+                may_fail(Outage::Allow),
+                may_fail(Outage::Deny),
+            ],
             counts: row.counts(),
+            exempt: row.has_exemptions.then_some(exempt),
+            waits: row.waits.as_ref().map(|waits| waits.snapshot(&WAITS)),
             plans: plans
                 .map(|plan| (plan.name.clone(), plan.counts()))
                 .collect(),
             key_missing: row.key_missing.count(),
             bans: row.bans.each_ref().map(Counter::count),
-            levels,
+            levels: (sources.levels)(row.id),
             denied: DeniedKeys::default(),
         }
     }
@@ -313,7 +390,18 @@ impl LimitCounts {
             self.bans[mode] += other.bans[mode];
         }
         self.has_ban |= other.has_ban;
-        self.may_be_covered |= other.may_be_covered;
+        for (mine, theirs) in self.may.iter_mut().zip(other.may) {
+            *mine |= theirs;
+        }
+        if let Some(theirs) = other.exempt {
+            let mine = self.exempt.get_or_insert_default();
+            mine.iter_mut().zip(theirs).for_each(|(mine, more)| *mine += more);
+        }
+        match (&mut self.waits, &other.waits) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
         self.key_missing += other.key_missing;
         let (mine, theirs) = (&mut self.levels, &other.levels);
         mine.usage.keys += theirs.usage.keys;
@@ -321,6 +409,12 @@ impl LimitCounts {
         mine.usage.evicted.budget += theirs.usage.evicted.budget;
         if let Some(bans) = theirs.bans {
             *mine.bans.get_or_insert_default() += bans;
+        }
+        if let Some(length) = theirs.queue_length {
+            *mine.queue_length.get_or_insert_default() += length;
+        }
+        if let Some(theirs) = theirs.reservations {
+            mine.reservations.get_or_insert_default().add(&theirs);
         }
         if let Some(theirs) = theirs.loans {
             let mine = mine.loans.get_or_insert_default();
@@ -337,4 +431,12 @@ impl LimitCounts {
             (_, None) => {}
         }
     }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "metrics are doubles; more than 2^53 units are not told apart"
+)]
+fn signed(units: i64) -> f64 {
+    units as f64
 }

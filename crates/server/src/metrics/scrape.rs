@@ -10,7 +10,6 @@ use ratekeeper_core::Origin;
 use ratekeeper_store::Usage;
 
 use super::durations::DecisionTimes;
-use super::durations::WAITS;
 use super::exemplars::{self, TracedTime};
 use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
@@ -70,7 +69,6 @@ impl Metrics {
                 .collect(),
             traces: self.traces(levels.shared.is_some()),
             reports_expected: self.reports_expected.count(),
-            queue_waits: self.queue_waits.snapshot(&WAITS),
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
             reloads: counts(&self.reloads),
@@ -113,7 +111,6 @@ pub(crate) struct MetricsSnapshot {
     durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
     /// One for each bucket of the above that is shown.
     traces: Vec<Option<TracedTime>>,
-    queue_waits: DurationsSnapshot,
     /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
@@ -165,6 +162,7 @@ impl MetricsSnapshot {
         self.requests(encoder)?;
         self.limits.encode_decisions(encoder)?;
         self.limits.encode_levels(encoder)?;
+        self.limits.encode_work(encoder)?;
         self.results(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.levels.shared {
@@ -192,7 +190,7 @@ impl MetricsSnapshot {
                 series.durations(&[protocol.name(), path], durations)?;
             }
         }
-        table::QUEUE_WAIT.write_durations(encoder, &self.queue_waits)
+        Ok(())
     }
 
     /// Writes the counts of reports, holds and other work beside decisions, by result.
