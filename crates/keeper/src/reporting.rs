@@ -230,7 +230,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         self.correct(&made, report).await?;
         if let Some(end) = answer.reported_until().filter(|_| answer.is_reserved) {
             let (policy, now) = (self.policy(), self.clock().now());
-            self.reservations().settle(&policy, (&made, report), (end, now));
+            self.reservations()
+                .settle(&policy, (&made, report), (end, now));
         }
         Ok(())
     }

@@ -226,7 +226,8 @@ impl Reservations {
         for charge in made.iter().filter(|charge| charge.is_made) {
             let (name, units) = (charge.rule(), charge.cost);
             let rule = policy.rule(name);
-            let Some((rule, correction)) = rule.and_then(|it| Some((it, it.correction.as_deref()?)))
+            let Some((rule, correction)) =
+                rule.and_then(|it| Some((it, it.correction.as_deref()?)))
             else {
                 continue;
             };
@@ -390,7 +391,10 @@ mod tests {
         let ended = ring.ended;
         assert_eq!((ended.ok, ended.over_reserve), (500, 250));
         assert_eq!((ended.expired, ended.late, ended.elsewhere), (250, 0, 0));
-        assert_eq!((ring.fresh.count, ring.fresh.units, open(&ring)), (250, 2_500, 0));
+        assert_eq!(
+            (ring.fresh.count, ring.fresh.units, open(&ring)),
+            (250, 2_500, 0)
+        );
     }
 
     #[test]

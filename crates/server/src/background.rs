@@ -13,8 +13,8 @@ use crate::context::ServiceContext;
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
 use crate::{
-    admin, alerts, expired_reservations, history, machine_load, memory, missing_keys, standing_bans, state, store, tls,
-    wall_clock, watching,
+    admin, alerts, expired_reservations, history, machine_load, memory, missing_keys,
+    standing_bans, state, store, tls, wall_clock, watching,
 };
 
 /// How often the store takes a step in forgetting idle keys.

@@ -15,6 +15,7 @@
 
 mod durations;
 mod exemplars;
+mod exposition;
 mod family;
 mod format;
 mod grants;
@@ -22,6 +23,7 @@ mod limit_row;
 mod limits;
 #[cfg(test)]
 mod monitoring;
+mod native;
 mod offset;
 mod process;
 mod reports;
@@ -305,9 +307,10 @@ impl Metrics {
         {
             durations.observe(wait, &WAITS);
         }
-        for row in answer.exempt().filter_map(row) {
-            row.exempt.add(1);
-        }
+        answer
+            .exempt()
+            .filter_map(row)
+            .for_each(|row| row.record_exempt());
         if !is_limited {
             self.unlimited[protocol as usize].add(1);
         }

@@ -231,10 +231,18 @@ fn reservations_are_right_in_the_sum_over_services_on_one_redis() {
     }
     assert!((settled("ok") - 2.0).abs() < 0.1);
     let open = services[1].metric(r#"ratekeeper_reserved_units{limit="llm-tokens"}"#);
-    assert!((reserved() - 100.0).abs() < 0.1 && (open + 100.0).abs() < 0.1, "{open}");
-    let ended = clock::poll("the end of the reservations", Duration::from_secs(60), || {
-        (settled("expired") - settled("elsewhere") > 0.9 && reserved().abs() < 0.1).then_some(())
-    });
+    assert!(
+        (reserved() - 100.0).abs() < 0.1 && (open + 100.0).abs() < 0.1,
+        "{open}"
+    );
+    let ended = clock::poll(
+        "the end of the reservations",
+        Duration::from_secs(60),
+        || {
+            (settled("expired") - settled("elsewhere") > 0.9 && reserved().abs() < 0.1)
+                .then_some(())
+        },
+    );
     ended.unwrap_or_else(|error| panic!("{error}"));
     assert!((settled("expired") - settled("elsewhere") - 1.0).abs() < 0.1);
     for service in &services {

@@ -98,8 +98,9 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         };
         let reads_body = made.iter().any(by_body);
         let gate = self.clone();
-        let receive =
-            Box::new(move |report, fields: &HeaderMap| gate.report_head((made, end), report, fields));
+        let receive = Box::new(move |report, fields: &HeaderMap| {
+            gate.report_head((made, end), report, fields)
+        });
         Some(Reporter {
             receive,
             reads_body,
@@ -219,7 +220,10 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
         let at_once = self.keeper.store().answers_at_once();
         let settling = async move {
-            match (self.keeper.correct(&made, &report).await, &self.on_store_error) {
+            match (
+                self.keeper.correct(&made, &report).await,
+                &self.on_store_error,
+            ) {
                 (Ok(()), _) => {
                     let (policy, now) = (self.keeper.policy(), self.keeper.clock().now());
                     let reservations = self.keeper.reservations();

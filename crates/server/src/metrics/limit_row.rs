@@ -63,7 +63,8 @@ pub(super) struct LimitRow {
     pub(super) outage: Outage,
     /// True if requests may be exempt from it.
     pub(super) has_exemptions: bool,
-    pub(super) exempt: Counter,
+    /// Requests that were, by mode.
+    pub(super) exempt: [Counter; MODES.len()],
     /// The longest waits of requests, where they were those of this limit; `None` if it lets none
     /// wait.
     pub(super) waits: Option<Waits>,
@@ -126,7 +127,7 @@ impl LimitRow {
             may_be_covered: !rule.otherwise.is_empty(),
             outage: rule.limit.outage,
             has_exemptions: !rule.exemptions.is_empty() && matches!(rule.role, Role::Limit),
-            exempt: Counter::default(),
+            exempt: Default::default(),
             waits: lets_wait(rule).then(Waits::default),
             own: RowCounters::default(),
             plans,
@@ -167,11 +168,11 @@ impl LimitRow {
         new.own.add(&self.own);
         new.key_missing.add(self.key_missing.count());
         new.shed.add(self.shed.count());
-        new.exempt.add(self.exempt.count());
         if let (Some(new), Some(old)) = (&new.waits, &self.waits) {
             new.add(old);
         }
-        for (new, old) in new.bans.iter().zip(&self.bans) {
+        let pairs = new.bans.iter().zip(&self.bans);
+        for (new, old) in pairs.chain(new.exempt.iter().zip(&self.exempt)) {
             new.add(old.count());
         }
         Arc::new(new)
@@ -189,9 +190,8 @@ impl LimitRow {
     /// Returns the denials of each plan with numbers of its own, and then those of all other keys;
     /// empty if the limit has no such plan.
     pub(super) fn denials_by_plan(&self) -> Vec<(Box<str>, u64)> {
-        let denied = |counts: DecisionCounts| -> u64 {
-            sum_of(&counts.decisions)[Did::Denied as usize]
-        };
+        let denied =
+            |counts: DecisionCounts| -> u64 { sum_of(&counts.decisions)[Did::Denied as usize] };
         let plans = self.plans.iter();
         let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counts())));
         let mut each: Vec<_> = plans.collect();
@@ -206,9 +206,8 @@ impl LimitRow {
         let counts = self.counts().decisions;
         let passed = [Did::Allowed, Did::Queued, Did::Covered, Did::FailOpen];
         let passed = passed.map(|did| sum_of(&counts)[did as usize]);
-        let denied = |mode: &[u64; EFFECTS]| {
-            mode[Did::Denied as usize] + mode[Did::FailClosed as usize]
-        };
+        let denied =
+            |mode: &[u64; EFFECTS]| mode[Did::Denied as usize] + mode[Did::FailClosed as usize];
         let [enforce, rehearsed @ ..] = &counts;
         Tally {
             allowed: passed.iter().sum(),
@@ -261,6 +260,13 @@ impl LimitRow {
             counters.near.add(1);
         }
         bans
+    }
+
+    /// Counts a request that is exempt from the limit.
+    pub(super) fn record_exempt(&self) {
+        if let Some(mode) = self.mode {
+            self.exempt[mode].add(1);
+        }
     }
 
     /// Notes the share of the limit that the key has spent, if none was higher.

@@ -91,8 +91,9 @@ struct LimitCounts {
     /// The effects with series from the start.
     may: [bool; EFFECTS],
     counts: DecisionCounts,
-    /// Requests that were exempt, by mode; `None` if there are no exemptions from it.
-    exempt: Option<[u64; MODES.len()]>,
+    has_exemptions: bool,
+    /// Requests that were exempt, by mode.
+    exempt: [u64; MODES.len()],
     waits: Option<DurationsSnapshot>,
     /// The counts of plans, which are among those above.
     plans: Vec<(Box<str>, DecisionCounts)>,
@@ -147,11 +148,13 @@ impl LimitsSnapshot {
                         }
                     }
                 }
-                let exempt = limit.exempt.filter(|_| family.name == table::DECISIONS.name);
-                let exempt = exempt.map(|counts| counts.into_iter().zip(limit.is_in_mode));
-                for (mode, (count, listed)) in MODES.iter().zip(exempt.into_iter().flatten()) {
-                    if listed || count > 0 {
-                        series.count(&[&limit.name, EXEMPT, mode], count)?;
+                if family.name != table::DECISIONS.name {
+                    continue; // the cost of exempt requests is not known
+                }
+                let exempt = limit.exempt.iter().zip(limit.is_in_mode);
+                for (mode, (count, listed)) in MODES.iter().zip(exempt) {
+                    if (listed && limit.has_exemptions) || *count > 0 {
+                        series.count(&[&limit.name, EXEMPT, mode], *count)?;
                     }
                 }
             }
@@ -269,7 +272,10 @@ impl LimitsSnapshot {
 
     /// Writes the work that limits have under way: waits, reservations, loans.
     pub(super) fn encode_work(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let waits = || self.all().filter_map(|it| Some((&*it.name, it.waits.as_ref()?)));
+        let waits = || {
+            self.all()
+                .filter_map(|it| Some((&*it.name, it.waits.as_ref()?)))
+        };
         if waits().next().is_some() {
             let mut series = table::QUEUE_WAIT.open(encoder)?;
             for (name, waits) in waits() {
@@ -350,11 +356,9 @@ impl LimitCounts {
     fn new(row: &LimitRow, sources: &LimitSources<'_>) -> Self {
         let plans = row.plans.iter();
         let may_fail = |outage| sources.is_shared && row.outage == outage;
-        let is_in_mode = std::array::from_fn(|mode| row.mode == Some(mode));
-        let exempt = is_in_mode.map(|is_in| if is_in { row.exempt.count() } else { 0 });
         Self {
             name: Arc::clone(&row.name),
-            is_in_mode,
+            is_in_mode: std::array::from_fn(|mode| row.mode == Some(mode)),
             has_ban: row.has_ban,
             may: [
                 true,
@@ -365,7 +369,8 @@ impl LimitCounts {
                 may_fail(Outage::Deny),
             ],
             counts: row.counts(),
-            exempt: row.has_exemptions.then_some(exempt),
+            has_exemptions: row.has_exemptions,
+            exempt: row.exempt.each_ref().map(Counter::count),
             waits: row.waits.as_ref().map(|waits| waits.snapshot(&WAITS)),
             plans: plans
                 .map(|plan| (plan.name.clone(), plan.counts()))
@@ -388,15 +393,13 @@ impl LimitCounts {
         for mode in 0..MODES.len() {
             self.is_in_mode[mode] |= other.is_in_mode[mode];
             self.bans[mode] += other.bans[mode];
+            self.exempt[mode] += other.exempt[mode];
         }
         self.has_ban |= other.has_ban;
         for (mine, theirs) in self.may.iter_mut().zip(other.may) {
             *mine |= theirs;
         }
-        if let Some(theirs) = other.exempt {
-            let mine = self.exempt.get_or_insert_default();
-            mine.iter_mut().zip(theirs).for_each(|(mine, more)| *mine += more);
-        }
+        self.has_exemptions |= other.has_exemptions;
         match (&mut self.waits, &other.waits) {
             (Some(mine), Some(theirs)) => mine.add(theirs),
             (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),

@@ -201,7 +201,10 @@ fn a_response_that_breaks_off_keeps_the_estimate() {
     eventually("the response is given up", || proxy.metric(UNSETTLED) == 1);
     assert_eq!(proxy.client().get("/").status(), 429);
     // It waits for a report that no one makes.
-    assert_eq!((proxy.metric(RESERVED), proxy.metric(&ended("ok"))), (600, 0));
+    assert_eq!(
+        (proxy.metric(RESERVED), proxy.metric(&ended("ok"))),
+        (600, 0)
+    );
     // The client leaves, so that it would pay for no more than it has read.
     let text = format!("{head}content-length: 1000\r\n\r\n{usage}");
     let upstream = Upstream::with(text);

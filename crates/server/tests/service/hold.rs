@@ -224,9 +224,12 @@ fn waits_and_reservations_are_those_of_requests_in_a_queue() {
                   [[limit]]\nname = \"sooner\"\nkey = [\"all\"]\n\
                   bucket = { size = 1, refill = \"1/1m\" }\nqueue = { max = 9 }";
     let queue = Queue::new(bucket, logins);
-    let length = |limit: &str| queue.metric(&format!("ratekeeper_queue_length{{limit=\"{limit}\"}}"));
+    let length =
+        |limit: &str| queue.metric(&format!("ratekeeper_queue_length{{limit=\"{limit}\"}}"));
     let waits = |limit: &str| {
-        queue.metric(&format!("ratekeeper_queue_wait_seconds_count{{limit=\"{limit}\"}}"))
+        queue.metric(&format!(
+            "ratekeeper_queue_wait_seconds_count{{limit=\"{limit}\"}}"
+        ))
     };
     let reserved = || {
         let text = "ratekeeper_reserved_units{limit=\"logins\"}";

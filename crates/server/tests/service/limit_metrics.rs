@@ -266,8 +266,14 @@ fn exempt_requests_are_counted_by_limit() {
     let (api, also) = (exempt("api", "enforce", 0), exempt("also", "shadow", 0));
     let text = scrape(&fixture);
     has(&text, &[&api, &also, &exempt("failures", "enforce", 0)]);
-    assert!(!text.contains(r#"limit="login",outcome="exempt""#), "{text}");
-    assert!(!text.contains(r#"units_total{limit="api",outcome="exempt""#), "{text}");
+    assert!(
+        !text.contains(r#"limit="login",outcome="exempt""#),
+        "{text}"
+    );
+    assert!(
+        !text.contains(r#"units_total{limit="api",outcome="exempt""#),
+        "{text}"
+    );
 
     let mut http = fixture.http();
     for (method, path) in [("GET", "/login"), ("OPTIONS", "/login"), ("GET", "/other")] {
@@ -297,13 +303,26 @@ fn decisions_without_the_store_are_counted_by_limit_and_choice() {
     ];
     let fixture = Fixture::new(&format!("{store}{}", policy.concat()));
     let counted = |limit: &str, outcome: &str, count: u8| {
-        let mode = if limit == "tried" { "shadow" } else { "enforce" };
+        let mode = if limit == "tried" {
+            "shadow"
+        } else {
+            "enforce"
+        };
         let labels = format!(r#"limit="{limit}",outcome="{outcome}",mode="{mode}""#);
         format!("ratekeeper_decisions_total{{{labels}}} {count}")
     };
     let text = scrape(&fixture);
-    has(&text, &[&counted("open", "fail_open", 0), &counted("shut", "fail_closed", 0)]);
-    for absent in [r#"limit="own",outcome="fail"#, r#"limit="open",outcome="fail_closed""#] {
+    has(
+        &text,
+        &[
+            &counted("open", "fail_open", 0),
+            &counted("shut", "fail_closed", 0),
+        ],
+    );
+    for absent in [
+        r#"limit="own",outcome="fail"#,
+        r#"limit="open",outcome="fail_closed""#,
+    ] {
         assert!(!text.contains(absent), "{absent}\n{text}");
     }
     let mut http = fixture.http();
@@ -347,7 +366,9 @@ fn reservations_are_settled_or_expire() {
     };
     let shows = |units: u32, results: [u8; 5]| {
         let names = ["ok", "over_reserve", "late", "expired", "elsewhere"];
-        let mut lines = vec![format!(r#"ratekeeper_reserved_units{{limit="tokens"}} {units}.0"#)];
+        let mut lines = vec![format!(
+            r#"ratekeeper_reserved_units{{limit="tokens"}} {units}.0"#
+        )];
         lines.extend(names.iter().zip(results).map(|(result, count)| {
             let labels = format!(r#"limit="tokens",result="{result}""#);
             format!("ratekeeper_settlements_total{{{labels}}} {count}")

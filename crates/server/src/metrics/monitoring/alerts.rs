@@ -183,7 +183,11 @@ fn denials_rise(denied: &str, enforced: &str) -> String {
 
 /// Requests and keys that are close to their limits.
 fn near() -> Vec<Alert> {
-    let decided = rate("job, limit", DECISIONS.with(r#"outcome!="exempt""#), "[10m]");
+    let decided = rate(
+        "job, limit",
+        DECISIONS.with(r#"outcome!="exempt""#),
+        "[10m]",
+    );
     let near = rate("job, limit", NEAR_LIMIT, "[10m]");
     let of_plans = rate("job, limit, plan", PLAN_DECISIONS, "[10m]");
     let near_plans = rate("job, limit, plan", PLAN_NEAR_LIMIT, "[10m]");
@@ -220,7 +224,11 @@ fn near() -> Vec<Alert> {
 
 /// Keys, permits and results of requests.
 fn requests() -> Vec<Alert> {
-    let decided = rate("job, limit", DECISIONS.with(r#"outcome!="exempt""#), "[10m]");
+    let decided = rate(
+        "job, limit",
+        DECISIONS.with(r#"outcome!="exempt""#),
+        "[10m]",
+    );
     let missing = rate("job, limit", KEY_MISSING, "[10m]");
     let lost = REPORTS.with(r#"result=~"not_open|error""#);
     let lost = rate("job, result", lost, "[10m]");

@@ -15,9 +15,9 @@ use super::super::family::Family;
 use super::super::table::{
     BANS_ACTIVE, BUILD_INFO, CONCURRENCY_IN_USE, CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_REJECTED,
     CONNECTIONS, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS, FALLBACK_ACTIVE,
-    KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT,
-    PLAN_NEAR_LIMIT, QUEUE_LENGTH, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS,
-    RESERVED_UNITS, SETTLEMENTS, STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED,
+    KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT, PLAN_NEAR_LIMIT,
+    QUEUE_LENGTH, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS, RESERVED_UNITS, SETTLEMENTS,
+    STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED,
 };
 use super::{quantile, rate};
 
@@ -172,9 +172,16 @@ fn queues() -> Vec<Panel> {
         times("Waits in queues", &QUEUE_WAIT),
         by_limit("Answers held in queues", COUNT, "sum", &QUEUE_LENGTH),
         by_limit("Permits at work", COUNT, "sum", &CONCURRENCY_IN_USE),
-        by_limit("Units that wait for a report", COUNT, "sum", &RESERVED_UNITS),
-        Panel::new("How reservations end", PER_SECOND)
-            .shows("{{limit}} {{result}}", shown_rate("limit, result", &SETTLEMENTS, "")),
+        by_limit(
+            "Units that wait for a report",
+            COUNT,
+            "sum",
+            &RESERVED_UNITS,
+        ),
+        Panel::new("How reservations end", PER_SECOND).shows(
+            "{{limit}} {{result}}",
+            shown_rate("limit, result", &SETTLEMENTS, ""),
+        ),
     ]
 }
 
