@@ -53,7 +53,7 @@ pub struct Keeper<S, C> {
     zero: Mutex<Zero>,
     /// Unix time of the clock's zero, in nanoseconds, for active hours.
     wall_origin: AtomicU64,
-    reservations: Reservations,
+    pub(crate) reservations: Reservations,
 }
 
 /// Position of the clock's zero on the wall clock, for policies and configurations.
@@ -291,11 +291,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         &self.clock
     }
 
-    /// Returns the charges that wait for a report.
-    pub fn reservations(&self) -> &Reservations {
-        &self.reservations
-    }
-
     #[inline]
     pub(crate) fn charges(
         &self,
@@ -314,7 +309,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             keep_entries(&mut charges, &policy, named);
             charges.missing.retain(|rule| named(rule));
             charges.barred.retain(|barred| named(&barred.rule));
-            charges.exempt.retain(|rule| named(rule));
         }
         self.number_replaced(&mut charges);
         (policy, charges)

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::decision_id::{MadeCharge, corrected, corrected_entries};
 use crate::keeper::{lends, list, refused_at_once};
-use crate::{Answer, Clock, DecisionId, Keeper, Scope};
+use crate::{Answer, Clock, DecisionId, Keeper, Reservations, Scope};
 
 /// The effect of a report.
 ///
@@ -162,6 +162,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         if answer.open.is_some() {
             self.reservations().begin(answer);
         }
+    }
+
+    /// Returns the charges that wait for a report.
+    pub fn reservations(&self) -> &Reservations {
+        &self.reservations
     }
 
     /// Notes that all charges of an answer were given back, because its request is not served after

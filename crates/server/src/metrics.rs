@@ -20,6 +20,7 @@ mod family;
 mod format;
 mod grants;
 mod limit_row;
+mod limit_work;
 mod limits;
 #[cfg(test)]
 mod monitoring;

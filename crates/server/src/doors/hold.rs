@@ -25,13 +25,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper::{Answer, Clock, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, LimitId, Nanos, Time};
-use ratekeeper_store::{AnyStore, GiveBack, Reserved, Store};
+use ratekeeper::{Answer, Clock};
+use ratekeeper_core::{LimitId, Nanos, Time};
+use ratekeeper_store::{AnyStore, GiveBack, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-use charges::charges_of;
+pub(crate) use charges::lets_wait;
+use charges::{charges_of, take_back, unpromised};
 
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
@@ -374,51 +375,4 @@ async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: T
     take_back(store, answer, now);
     // An error: the charge stays, which admits less.
     let _ = store.refund(&unpromised(answer), now).await;
-}
-
-/// Gives back the promises of the answer's limits with a queue, unless the limit has promised
-/// something after them; returns true if any was given back.
-fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
-    let AnyStore::Memory(memory) = store else {
-        return false;
-    };
-    let promises = answer.outcomes().filter(promises);
-    promises.fold(false, |any, outcome| {
-        let reserved = Reserved {
-            decision: outcome.decision,
-            made: answer.decided_at(),
-        };
-        let charge = charge(&outcome);
-        let taken = charge.is_some_and(|charge| memory.cancel(&charge, reserved, now) == Ok(true));
-        any | taken
-    })
-}
-
-/// Returns the charges of limits without a queue: they go back regardless of later charges. Values
-/// that were counted stay counted, because a later request may have passed by them.
-fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
-    let plain = answer.outcomes().filter(|outcome| !promises(outcome));
-    let charged = plain.filter(|it| it.is_charged() && it.rule.distinct.is_none());
-    charged.filter_map(|outcome| charge(&outcome)).collect()
-}
-
-/// Returns true if other callers may have been promised moments that depend on this charge.
-fn promises(outcome: &Outcome<'_>) -> bool {
-    may_promise(&outcome.limit.algorithm)
-}
-
-/// Returns true if the algorithm may let a request wait for a moment that it promises.
-pub(crate) fn may_promise(algorithm: &AnyAlgorithm) -> bool {
-    algorithm.queue().is_some() || matches!(algorithm, AnyAlgorithm::WarmUp(_))
-}
-
-fn charge<'a>(outcome: &Outcome<'a>) -> Option<Charge<'a>> {
-    let lends = outcome.limit.algorithm.concurrency().is_some();
-    let mode = outcome.mode().filter(|_| !lends)?;
-    Some(Charge {
-        limit: outcome.limit,
-        key: outcome.key,
-        cost: outcome.cost,
-        mode,
-    })
 }

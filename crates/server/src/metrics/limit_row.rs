@@ -18,7 +18,7 @@ use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
 use super::durations::Waits;
 use super::{Counter, Tally};
-use crate::doors::hold::may_promise;
+use crate::doors::hold::lets_wait;
 
 /// The modes of decisions, as labels.
 pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
@@ -322,11 +322,6 @@ fn mode_of(rule: &Rule) -> Option<usize> {
         RuleMode::Shadow => Some(SHADOW),
         RuleMode::Enforce => Some(ENFORCE),
     }
-}
-
-/// Returns true if a limit may let a request wait.
-fn lets_wait(rule: &Rule) -> bool {
-    rule.limits().any(|limit| may_promise(&limit.algorithm))
 }
 
 /// Returns the counts of all modes together.

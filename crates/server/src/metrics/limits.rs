@@ -82,9 +82,10 @@ pub(super) struct LimitsSnapshot {
     folded: u64,
 }
 
+/// The metrics of one limit, or of those that are added up.
 #[derive(Debug)]
-struct LimitCounts {
-    name: Arc<str>,
+pub(super) struct LimitCounts {
+    pub(super) name: Arc<str>,
     /// The modes with series from the start.
     is_in_mode: [bool; MODES.len()],
     has_ban: bool,
@@ -94,12 +95,12 @@ struct LimitCounts {
     has_exemptions: bool,
     /// Requests that were exempt, by mode.
     exempt: [u64; MODES.len()],
-    waits: Option<DurationsSnapshot>,
+    pub(super) waits: Option<DurationsSnapshot>,
     /// The counts of plans, which are among those above.
     plans: Vec<(Box<str>, DecisionCounts)>,
     key_missing: u64,
     bans: [u64; MODES.len()],
-    levels: LimitLevels,
+    pub(super) levels: LimitLevels,
     denied: DeniedKeys,
 }
 
@@ -129,7 +130,7 @@ impl LimitsSnapshot {
         snapshot
     }
 
-    fn all(&self) -> impl Iterator<Item = &LimitCounts> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &LimitCounts> {
         self.each.iter().chain(&self.other)
     }
 
@@ -270,62 +271,6 @@ impl LimitsSnapshot {
         Ok(())
     }
 
-    /// Writes the work that limits have under way: waits, reservations, loans.
-    pub(super) fn encode_work(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let waits = || {
-            self.all()
-                .filter_map(|it| Some((&*it.name, it.waits.as_ref()?)))
-        };
-        if waits().next().is_some() {
-            let mut series = table::QUEUE_WAIT.open(encoder)?;
-            for (name, waits) in waits() {
-                series.durations(&[name], waits)?;
-            }
-            let mut series = table::QUEUE_LENGTH.open(encoder)?;
-            for limit in self.all().filter(|limit| limit.waits.is_some()) {
-                let length = limit.levels.queue_length.unwrap_or_default();
-                series.level(&[&limit.name], length)?;
-            }
-        }
-        let reserved = || {
-            let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
-        };
-        if reserved().next().is_some() {
-            let mut series = table::RESERVED_UNITS.open(encoder)?;
-            for (name, counts) in reserved() {
-                series.number(&[name], signed(counts.units))?;
-            }
-            let mut series = table::SETTLEMENTS.open(encoder)?;
-            for (name, counts) in reserved() {
-                for (result, count) in [
-                    ("ok", counts.ok),
-                    ("over_reserve", counts.over_reserve),
-                    ("late", counts.late),
-                    ("expired", counts.expired),
-                    ("elsewhere", counts.elsewhere),
-                ] {
-                    series.count(&[name, result], count)?;
-                }
-            }
-        }
-        let loans = || {
-            let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
-        };
-        if loans().next().is_some() {
-            let mut series = table::CONCURRENCY_IN_USE.open(encoder)?;
-            for (name, loans) in loans() {
-                series.level(&[name], loans.in_use)?;
-            }
-            let mut series = table::LEASES_EXPIRED.open(encoder)?;
-            for (name, loans) in loans() {
-                series.count(&[name], loans.lapsed)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
         let mut series = table::KEYS.open(encoder)?;
@@ -434,12 +379,4 @@ impl LimitCounts {
             (_, None) => {}
         }
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are doubles; more than 2^53 units are not told apart"
-)]
-fn signed(units: i64) -> f64 {
-    units as f64
 }
