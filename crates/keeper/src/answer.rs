@@ -48,6 +48,8 @@ pub struct Answer {
     pub(crate) lease: Option<LeaseId>,
     /// The charges that a report may correct, if there is a record of them.
     pub(crate) open: Option<Box<DecisionId>>,
+    /// True if its charges are among the [`Reservations`](crate::Reservations).
+    pub(crate) is_reserved: bool,
     /// Index of the outcome that refuses: used by status, headers and body.
     refused_by: Option<usize>,
 }
@@ -58,6 +60,7 @@ pub(crate) struct ChargeSpan {
     pub(crate) entries: usize,
     missing: usize,
     barred: usize,
+    exempt: usize,
 }
 
 impl ChargeSpan {
@@ -67,13 +70,16 @@ impl ChargeSpan {
             entries: charges.entries.len(),
             missing: charges.missing.len(),
             barred: charges.barred.len(),
+            exempt: charges.exempt.len(),
         }
     }
 
-    /// Drops the refusals after this position that need no decision of the store.
+    /// Drops the refusals after this position that need no decision of the store, and the
+    /// exemptions.
     pub(crate) fn forget_refusals_since(self, charges: &mut Charges) {
         charges.missing.truncate(self.missing);
         charges.barred.truncate(self.barred);
+        charges.exempt.truncate(self.exempt);
     }
 }
 
@@ -92,6 +98,7 @@ impl Answer {
             decided_at,
             lease: None,
             open: None,
+            is_reserved: false,
             refused_by: None,
         };
         if answer.charges.entries.iter().any(Entry::is_alternative) {
@@ -182,7 +189,7 @@ impl Answer {
     ) -> impl Iterator<Item = Outcome<'_>> {
         let decided = self.charges.entries.iter().zip(&self.decisions.each);
         let decided = decided.enumerate().take(end.entries).skip(start.entries);
-        let mut mode = None;
+        let (mut mode, mut outage) = (None, None);
         let decided = decided.filter_map(move |(at, (entry, &decision))| {
             let rule = self.policy.rules.get(entry.rule as usize)?;
             if !entry.is_shown() {
@@ -197,6 +204,8 @@ impl Answer {
                 (self.decisions.asks(at, |at| self.chain_mode(at)), None)
             } else {
                 mode = Some(entry.mode);
+                let limit = self.charges.limit(entry, rule);
+                outage = self.decisions.without_store.then_some(limit.outage);
                 let covered_by = self.decisions.covered_by(at, |at| self.chain_mode(at));
                 (true, covered_by.and_then(|at| self.rule_at(at)))
             };
@@ -216,6 +225,7 @@ impl Answer {
                 is_alternative,
                 headroom: headroom.map_or(Permits::ZERO, |headroom| headroom.cost),
                 is_charged: self.makes(at),
+                outage,
             })
         });
         let missing = self.charges.missing.iter();
@@ -247,9 +257,16 @@ impl Answer {
                 is_alternative: false,
                 headroom: Permits::ZERO,
                 is_charged: false,
+                outage: None,
             })
         });
         decided.chain(unasked)
+    }
+
+    /// Returns the limits that were not asked because the request is exempt from them.
+    pub fn exempt(&self) -> impl Iterator<Item = &Rule> {
+        let rules = self.charges.exempt.iter();
+        rules.filter_map(|rule| self.policy.rules.get(*rule as usize))
     }
 
     /// Returns the limit that refuses: the one with the longest wait, if there are several.
@@ -282,14 +299,18 @@ impl Answer {
 
     /// Returns how long an allowed request must be held back (shaping); usually zero.
     pub fn delay(&self) -> Nanos {
-        let delays = self
-            .outcomes()
-            .filter(|outcome| outcome.mode() == Some(Mode::Enforce));
-        let delays = delays.filter_map(|outcome| match outcome.decision.verdict {
-            Verdict::AllowAfter(wait) => Some(wait),
+        self.delayed_by().map_or(Nanos::ZERO, |(_, wait)| wait)
+    }
+
+    /// Returns the limit that holds an allowed request back for the longest time, and the time.
+    pub fn delayed_by(&self) -> Option<(Outcome<'_>, Nanos)> {
+        let enforced = self.outcomes();
+        let enforced = enforced.filter(|outcome| outcome.mode() == Some(Mode::Enforce));
+        let delays = enforced.filter_map(|outcome| match outcome.decision.verdict {
+            Verdict::AllowAfter(wait) => Some((outcome, wait)),
             _ => None,
         });
-        delays.max().unwrap_or_default()
+        delays.max_by_key(|(_, wait)| *wait)
     }
 
     /// Returns the answer after the request was held back for `span`: limits with a wait of at most
@@ -330,6 +351,7 @@ impl Answer {
         self.refused_by = self.longest_wait();
         if !self.allowed() {
             self.open = None;
+            self.is_reserved = false;
         }
         self
     }

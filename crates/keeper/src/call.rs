@@ -206,7 +206,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
         let mut answer = Answer::new(policy, charges, decisions, now);
-        answer.open = open.map(|id| Box::new(answer.opened(id)));
+        self.wait_for_report(&mut answer, open);
         Ok(Answers { answer, ends })
     }
 }

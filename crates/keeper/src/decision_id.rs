@@ -17,7 +17,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits};
-use ratekeeper_policy::{Charges, Correction, Policy};
+use ratekeeper_policy::{Charges, Correction, Entry, Policy, Rule};
 use sha2::{Digest as _, Sha256};
 
 use crate::permit::{decoded, encoded, is_whole};
@@ -194,10 +194,8 @@ pub(crate) fn corrected<'a>(
     policy: &'a Policy,
     charges: &'a Charges,
 ) -> impl Iterator<Item = (usize, MadeCharge, &'a Correction)> {
-    let entries = charges.entries.iter().enumerate();
-    let entries = entries.filter(|(_, entry)| entry.replaced.is_none() && entry.is_shown());
-    entries.filter_map(|(index, entry)| {
-        let rule = policy.rules.get(entry.rule as usize)?;
+    let entries = corrected_entries(policy, charges);
+    entries.filter_map(|(index, entry, rule)| {
         let correction = rule.correction.as_deref()?;
         let charge = MadeCharge {
             limit: (&*charges.limit(entry, rule).name).into(),
@@ -206,6 +204,20 @@ pub(crate) fn corrected<'a>(
             is_made: true,
         };
         Some((index, charge, correction))
+    })
+}
+
+/// Returns the entries of [`corrected`], with their rules.
+pub(crate) fn corrected_entries<'a>(
+    policy: &'a Policy,
+    charges: &'a Charges,
+) -> impl Iterator<Item = (usize, &'a Entry, &'a Rule)> {
+    let entries = charges.entries.iter().enumerate();
+    let entries = entries.filter(|(_, entry)| entry.replaced.is_none() && entry.is_shown());
+    entries.filter_map(|(index, entry)| {
+        let rule = policy.rules.get(entry.rule as usize)?;
+        rule.correction.as_ref()?;
+        Some((index, entry, rule))
     })
 }
 

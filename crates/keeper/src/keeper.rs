@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::call::is_refunded;
 use crate::scope::{Scope, keep_entries};
-use crate::{Answer, Clock, at_once};
+use crate::{Answer, Clock, Reservations, at_once};
 
 /// A policy, a store and a clock: decides requests for every front end.
 ///
@@ -53,6 +53,7 @@ pub struct Keeper<S, C> {
     zero: Mutex<Zero>,
     /// Unix time of the clock's zero, in nanoseconds, for active hours.
     wall_origin: AtomicU64,
+    pub(crate) reservations: Reservations,
 }
 
 /// Position of the clock's zero on the wall clock, for policies and configurations.
@@ -115,6 +116,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             ids: Mutex::default(),
             zero: Mutex::new(Zero { origin, moves: 0 }),
             wall_origin: AtomicU64::new(origin.as_unix_nanos()),
+            reservations: Reservations::default(),
         };
         keeper.install(policy);
         keeper
@@ -133,6 +135,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             limit.id = ids.of(&limit.name);
             limit.version = version;
         }
+        self.reservations.install(&policy);
         self.policy.store(Arc::new(policy));
         version
     }

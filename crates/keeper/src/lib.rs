@@ -136,6 +136,8 @@ mod report;
 #[cfg(feature = "policy")]
 mod reporting;
 #[cfg(feature = "policy")]
+mod reservations;
+#[cfg(feature = "policy")]
 mod scope;
 #[cfg(feature = "policy")]
 mod signals;
@@ -188,6 +190,8 @@ pub use redis_settings::{read_secret, redis_config};
 pub use report::{LimitReport, LimitReports};
 #[cfg(feature = "policy")]
 pub use reporting::Reported;
+#[cfg(feature = "policy")]
+pub use reservations::{ExpiredReservations, ReservationCounts, Reservations};
 #[cfg(feature = "policy")]
 pub use scope::Scope;
 pub use smooth::SmoothRateLimiter;

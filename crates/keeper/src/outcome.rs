@@ -1,6 +1,6 @@
 //! Outcome: the decision of one limit about a request, as callers see it.
 
-use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits};
+use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Outage, Permits};
 use ratekeeper_policy::{Numbers, Role, Rule, RuleMode, Variant};
 
 /// The decision of one limit.
@@ -59,6 +59,9 @@ pub struct Outcome<'a> {
     pub headroom: Permits,
     /// See [`is_charged`](Self::is_charged).
     pub(crate) is_charged: bool,
+    /// Its choice for an outage, by which it decided without the store; `None` if the store
+    /// decided.
+    pub outage: Option<Outage>,
 }
 
 impl<'a> Outcome<'a> {

@@ -13,16 +13,16 @@
 //!   decision takes one, the report two, so one charge shows which of the three cases it is.
 //! * A crash between closing and correcting leaves the charges as they are: less is admitted.
 
-use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Verdict};
+use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Time, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
 use ratekeeper_policy::{CostSource, Rule};
 use ratekeeper_store::{ActualCost, Decisions, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::decision_id::{MadeCharge, corrected};
+use crate::decision_id::{MadeCharge, corrected, corrected_entries};
 use crate::keeper::{lends, list, refused_at_once};
-use crate::{Answer, Clock, DecisionId, Keeper, Scope};
+use crate::{Answer, Clock, DecisionId, Keeper, Reservations, Scope};
 
 /// The effect of a report.
 ///
@@ -86,6 +86,17 @@ impl Answer {
         id
     }
 
+    /// Returns the end of the time in which a report corrects its charges; `None` if no report does,
+    /// or if the request is refused.
+    pub(crate) fn reported_until(&self) -> Option<Time> {
+        if !self.allowed() || !self.policy.rules.are_corrected() {
+            return None;
+        }
+        let entries = corrected_entries(&self.policy, &self.charges);
+        let times = entries.filter_map(|(_, _, rule)| Some(rule.correction.as_deref()?.within));
+        Some(self.decided_at() + times.min()?)
+    }
+
     /// Returns the charges that a report may correct; an empty list if the request is refused.
     pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
         if !self.allowed() || !self.policy.rules.are_corrected() {
@@ -141,8 +152,27 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         drop(list);
         let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
         let mut answer = Answer::new(policy, charges, decisions, now);
-        answer.open = open.map(|id| Box::new(answer.opened(id)));
+        self.wait_for_report(&mut answer, open);
         Ok(answer)
+    }
+
+    /// Gives the answer the id, if there is one; its charges wait for a report from now on.
+    pub(crate) fn wait_for_report(&self, answer: &mut Answer, id: Option<DecisionId>) {
+        answer.open = id.map(|id| Box::new(answer.opened(id)));
+        if answer.open.is_some() {
+            self.reservations().begin(answer);
+        }
+    }
+
+    /// Returns the charges that wait for a report.
+    pub fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// Notes that all charges of an answer were given back, because its request is not served after
+    /// all: they are no [reservations](Self::reservations) any more.
+    pub fn withdraw(&self, answer: &Answer) {
+        self.reservations().withdraw(answer);
     }
 
     /// Corrects the charges of a decision, once, as the limits of the current policy say. Costs for
@@ -155,6 +185,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let (policy, now) = (self.policy(), self.clock().now());
         let mut corrections = policy.rules.iter().filter_map(|it| it.correction.as_ref());
         let Some(correction) = corrections.find(|it| it.within == id.within()) else {
+            self.reservations().late(&policy, &id.charges);
             return Ok(Reported::NotOpen); // a reload has changed the time
         };
         // A record cannot be closed without the store that holds it.
@@ -179,15 +210,19 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let unused = Correction::RECORD - Correction::REPORTED;
         if closed.remaining == unused - Correction::RECORDED {
             self.correct(&id.charges, report).await?;
+            // The record ends with the time of the reservation, also by the clock of a store.
+            let end = now + closed.reset_after;
+            let reported = (&*id.charges, report);
+            self.reservations().settle(&policy, reported, (end, now));
             return Ok(Reported::Corrected);
         }
         // Leaves the record as it was, and no trace of an id without one.
         self.store().refund(&[closing], now).await?;
-        Ok(if closed.remaining == unused {
-            Reported::NotOpen
-        } else {
-            Reported::Repeated
-        })
+        if closed.remaining != unused {
+            return Ok(Reported::Repeated);
+        }
+        self.reservations().late(&policy, &id.charges);
+        Ok(Reported::NotOpen)
     }
 
     /// Corrects the charges of an answer, for callers that hold it until the result is known: this
@@ -197,7 +232,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer. The charges stay then.
     pub async fn settle(&self, answer: &Answer, report: &Report) -> Result<(), StoreError> {
         let made = answer.corrected_charges();
-        self.correct(&made, report).await
+        self.correct(&made, report).await?;
+        if let Some(end) = answer.reported_until().filter(|_| answer.is_reserved) {
+            let (policy, now) = (self.policy(), self.clock().now());
+            self.reservations()
+                .settle(&policy, (&made, report), (end, now));
+        }
+        Ok(())
     }
 
     /// Corrects charges in one act, as the limits of the current policy say.

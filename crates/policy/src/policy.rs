@@ -92,15 +92,16 @@ impl Policy {
         match &facts.descriptor {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
-                    if rule.is_active(wall) && rule.holds(&request) {
-                        self.add(index, rule, &mut keys, out);
+                    if rule.is_active(wall) && rule.matcher.holds(&request) {
+                        self.add_unless_exempt(index, rule, &mut keys, out);
                     }
                 }
             }
             Some(descriptor) => {
                 for (index, rule) in self.rules.of_descriptor(descriptor) {
-                    if rule.is_active(wall) && rule.names_all(descriptor) && rule.holds(&request) {
-                        self.add(index, rule, &mut keys, out);
+                    let is_named = rule.is_active(wall) && rule.names_all(descriptor);
+                    if is_named && rule.matcher.holds(&request) {
+                        self.add_unless_exempt(index, rule, &mut keys, out);
                     }
                 }
             }
@@ -124,6 +125,21 @@ impl Policy {
                 self.rules.reads_body(rule) && rule.is_active(wall) && rule.holds(&request)
             })
         })
+    }
+
+    /// Adds the charge of a rule that matches, or notes that the request is exempt from it.
+    fn add_unless_exempt<'p>(
+        &'p self,
+        rule: u32,
+        of: &'p Rule,
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) {
+        if of.is_exempt(keys.request()) {
+            out.exempt.push(rule);
+        } else {
+            self.add(rule, of, keys, out);
+        }
     }
 
     /// Adds the charge of a rule that applies.

@@ -182,14 +182,20 @@ impl Rule {
             && entries.iter().enumerate().all(is_named)
     }
 
-    /// Returns true if every field holds, and no exemption does. Exemptions with descriptor
-    /// fields are for descriptors alone, and the others for other requests.
+    /// Returns true if every field holds, and no exemption does.
     pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
+        self.matcher.holds(request) && !self.is_exempt(request)
+    }
+
+    /// Returns true if an exemption holds. Exemptions with descriptor fields are for descriptors
+    /// alone, and the others for other requests.
+    #[inline]
+    pub(crate) fn is_exempt(&self, request: &RequestFacts<'_>) -> bool {
         let asked = request.facts.descriptor.is_some();
         let exempt = |exemption: &Arc<Exemption>| {
             exemption.for_descriptors() == asked && exemption.matcher.exempts(request)
         };
-        self.matcher.holds(request) && !self.exemptions.iter().any(exempt)
+        self.exemptions.iter().any(exempt)
     }
 
     /// Returns its limit with other numbers; `None` if they are its own or allow nothing.

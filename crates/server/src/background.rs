@@ -13,8 +13,8 @@ use crate::context::ServiceContext;
 use crate::metrics::CheckedAddress;
 use crate::tasks::keep;
 use crate::{
-    admin, alerts, history, machine_load, memory, missing_keys, standing_bans, state, store, tls,
-    wall_clock, watching,
+    admin, alerts, expired_reservations, history, machine_load, memory, missing_keys,
+    standing_bans, state, store, tls, wall_clock, watching,
 };
 
 /// How often the store takes a step in forgetting idle keys.
@@ -46,6 +46,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     let kept = again();
     keep(shared, "bans", move || {
         standing_bans::watch(Arc::clone(&kept))
+    });
+    let kept = again();
+    keep(shared, "reservations", move || {
+        expired_reservations::watch(Arc::clone(&kept))
     });
     let kept = again();
     keep(shared, "top keys", move || {

@@ -65,6 +65,7 @@ mod denial_log;
 mod doors;
 mod envoy_files;
 mod event;
+mod expired_reservations;
 mod exports;
 #[cfg(feature = "grpc")]
 mod grpc;

@@ -15,13 +15,16 @@
 
 mod durations;
 mod exemplars;
+mod exposition;
 mod family;
 mod format;
 mod grants;
 mod limit_row;
+mod limit_work;
 mod limits;
 #[cfg(test)]
 mod monitoring;
+mod native;
 mod offset;
 mod process;
 mod reports;
@@ -53,11 +56,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{LimitId, Mode, Nanos, Time, Verdict};
-use ratekeeper_policy::{Geo, Policy, envoy};
+use ratekeeper_core::{LimitId, Nanos, Time, Verdict};
+use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 
-use self::durations::{DecisionTimes, Durations, WAITS};
-use self::limit_row::{EFFECTS, LimitRow};
+use self::durations::{DecisionTimes, WAITS};
+use self::limit_row::{EFFECTS, LimitRow, sum_of};
 use crate::OverrideAct;
 
 /// Counts since the start.
@@ -94,7 +97,6 @@ pub(crate) struct Metrics {
     unlimited: [Counter; Protocol::ALL.len()],
     /// By protocol, then by [`DecisionPath`].
     durations: [[DecisionTimes; DecisionPath::NAMES.len()]; Protocol::ALL.len()],
-    queue_waits: Durations<{ WAITS.len() + 1 }>,
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
@@ -206,9 +208,7 @@ impl Metrics {
     pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
         let rows = self.rows.load();
         let row = rows.get(limit.index()).and_then(Option::as_ref);
-        let by_mode = row.map(|row| row.counts().decisions);
-        let [enforce, shadow] = by_mode.unwrap_or_default();
-        std::array::from_fn(|effect| enforce[effect] + shadow[effect])
+        row.map_or([0; EFFECTS], |row| sum_of(&row.counts().decisions))
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.
@@ -290,23 +290,28 @@ impl Metrics {
             self.reports_expected.add(1);
         }
         let rows = self.rows.load();
-        let mut is_limited = false;
+        let row = |rule: &Rule| rows.get(rule.limit.id.index()).and_then(Option::as_ref);
+        let (mut is_limited, mut waits) = (false, false);
         for outcome in answer.outcomes() {
             is_limited = true;
-            if let Verdict::AllowAfter(wait) = outcome.decision.verdict
-                && admitted
-                && outcome.is_asked
-                && outcome.mode() == Some(Mode::Enforce)
-            {
-                self.queue_waits.observe(wait, &WAITS);
-            }
-            let row = rows.get(outcome.rule.limit.id.index());
-            if let Some(row) = row.and_then(Option::as_ref)
+            waits |= matches!(outcome.decision.verdict, Verdict::AllowAfter(_));
+            if let Some(row) = row(outcome.rule)
                 && row.record(&outcome, admitted)
             {
                 banned(&outcome);
             }
         }
+        if waits
+            && admitted
+            && let Some((by, wait)) = answer.delayed_by()
+            && let Some(durations) = row(by.rule).and_then(|row| row.waits.as_ref())
+        {
+            durations.observe(wait, &WAITS);
+        }
+        answer
+            .exempt()
+            .filter_map(row)
+            .for_each(|row| row.record_exempt());
         if !is_limited {
             self.unlimited[protocol as usize].add(1);
         }

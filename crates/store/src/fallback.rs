@@ -183,6 +183,11 @@ impl<S: Remote> Fallback<S> {
         &self.0.local
     }
 
+    /// Returns the number of processes that share the store.
+    pub fn nodes(&self) -> NonZeroU32 {
+        self.0.nodes
+    }
+
     /// Returns the health of the store.
     pub fn health(&self) -> Health {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -155,7 +155,11 @@ pub(crate) fn look(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, _) = judge(charges);
     let admitted = admitted(charges, &each);
     show_standing(charges, &mut each);
-    Decisions { admitted, each }
+    Decisions {
+        admitted,
+        each,
+        without_store: false,
+    }
 }
 
 /// Charges all that are allowed, or none; and limits that count denials in either case.
@@ -165,6 +169,7 @@ pub(crate) fn decide(charges: &mut impl RequestStates) -> Decisions {
         return Decisions {
             admitted: decision.verdict.allows() || charges.mode(0) == Mode::Shadow,
             each: smallvec![decision],
+            without_store: false,
         };
     }
     decide_all(charges)
@@ -197,7 +202,11 @@ fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     if !admitted {
         show_standing(charges, &mut each);
     }
-    Decisions { admitted, each }
+    Decisions {
+        admitted,
+        each,
+        without_store: false,
+    }
 }
 
 /// Returns true if the charge is made even if the request is refused: never an alternative, a

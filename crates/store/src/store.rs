@@ -23,6 +23,9 @@ pub struct Decisions {
     pub admitted: bool,
     /// One decision for each charge.
     pub each: SmallVec<[Decision; 4]>,
+    /// True if the store could not be asked, so that each limit decided by its
+    /// [`Outage`](ratekeeper_core::Outage).
+    pub without_store: bool,
 }
 
 /// Holds the states of limits, and decides by them.

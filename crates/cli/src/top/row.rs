@@ -85,8 +85,9 @@ impl LimitRow {
         let highest = limit["highest_percent"].as_u64();
         self.highest_percent = self.highest_percent.max(highest);
         let decided = |effect| number(&limit["decisions"], effect);
-        let denied = decided("denied");
-        let all = decided("allowed") + denied + decided("queued") + decided("covered");
+        let denied = decided("denied") + decided("fail_closed");
+        let passed = ["allowed", "queued", "covered", "fail_open"].map(decided);
+        let all = denied + passed.iter().sum::<u64>();
         self.decided.push(Decided {
             server: server.to_owned(),
             at_ms,

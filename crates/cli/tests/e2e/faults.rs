@@ -212,6 +212,7 @@ const FAULTS: [(&str, Course, Stage); 31] = [
             let login = json!({ "request": { "path": "/login" } });
             let answer: Value = parsed(&service.post("/v1/check", &login).body);
             assert!(answer["decision"].is_string(), "{answer}");
+            service.clock.clock.advance(Nanos::from_secs(2 * 60 + 2));
         })
     }),
     ("RatekeeperStoreFails", Course::GoesOn, || {

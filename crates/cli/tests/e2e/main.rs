@@ -31,6 +31,7 @@ mod imports;
 mod incidents;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
+mod native_histograms;
 mod outage;
 mod password;
 mod paths;

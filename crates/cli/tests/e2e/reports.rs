@@ -194,6 +194,72 @@ fn a_reservation_in_redis_expires() {
 }
 
 #[test]
+fn an_expired_reservation_is_reported_once_in_the_log() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &write_policy(dir.path(), &reserving("1s")));
+    let attributes = json!({ "user": "ann", "max_tokens": 400 });
+    let body = json!({ "request": { "path": "/complete" }, "attributes": attributes });
+    assert_eq!(post(service.http(), "/v1/check", &body).0, 200);
+    let log = service.process.log_with("settle.expired");
+    let line = log.lines().find(|line| line.contains("settle.expired"));
+    let line = line.expect("the log has it");
+    for field in ["llm-tokens", "count=1", "units=400"] {
+        assert!(line.contains(field), "{field}: {line}");
+    }
+    let expired = r#"ratekeeper_settlements_total{limit="llm-tokens",result="expired"}"#;
+    assert!(service.metric(expired) > 0.9);
+}
+
+#[test]
+fn reservations_are_right_in_the_sum_over_services_on_one_redis() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let url = format!("url = \"{}\"\ndeadline = \"5s\"\nnodes = 2", redis.url());
+    let start = |name: &str| store::start(dir.path(), name, &url, &reserving("20s"));
+    let services = [start("a"), start("b")];
+    let sum = |series: &str| -> f64 { services.iter().map(|it| it.metric(series)).sum() };
+    let reserved = || sum(r#"ratekeeper_reserved_units{limit="llm-tokens"}"#);
+    let settled = |result: &str| {
+        let labels = format!(r#"limit="llm-tokens",result="{result}""#);
+        sum(&format!("ratekeeper_settlements_total{{{labels}}}"))
+    };
+    let [a, b] = services.each_ref().map(Service::http);
+    let reserve = || {
+        let attributes = json!({ "user": "ann", "max_tokens": 100 });
+        let body = json!({ "request": { "path": "/complete" }, "attributes": attributes });
+        post(a, "/v1/check", &body).1["decision"].clone()
+    };
+    let [here, there, _never] = [reserve(), reserve(), reserve()];
+    assert!((reserved() - 300.0).abs() < 0.1);
+    for (to, decision) in [(a, here), (b, there)] {
+        let report = json!({ "decision": decision, "cost": 63 });
+        assert_eq!(post(to, "/v1/report", &report).0, 200);
+    }
+    assert!((settled("ok") - 2.0).abs() < 0.1);
+    let open = services[1].metric(r#"ratekeeper_reserved_units{limit="llm-tokens"}"#);
+    assert!(
+        (reserved() - 100.0).abs() < 0.1 && (open + 100.0).abs() < 0.1,
+        "{open}"
+    );
+    let ended = clock::poll(
+        "the end of the reservations",
+        Duration::from_secs(60),
+        || {
+            (settled("expired") - settled("elsewhere") > 0.9 && reserved().abs() < 0.1)
+                .then_some(())
+        },
+    );
+    ended.unwrap_or_else(|error| panic!("{error}"));
+    assert!((settled("expired") - settled("elsewhere") - 1.0).abs() < 0.1);
+    for service in &services {
+        let log = service.process.log();
+        assert!(!log.contains("settle.expired"), "{log}");
+    }
+}
+
+#[test]
 fn any_service_on_one_redis_takes_a_report_once_also_after_a_restart() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {

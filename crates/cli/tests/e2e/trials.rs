@@ -126,8 +126,8 @@ fn check(services: &[Service]) {
         assert!(!policy.contains("candidate"), "{policy}");
     }
     assert_eq!(ask(first, "/api", "ada").status, 429);
-    assert!(series("api+candidate", "allowed", "shadow") >= 4.0);
-    assert!(series("api+candidate", "denied", "shadow") >= 2.0);
+    assert!(series("api+candidate", "allowed", "candidate") >= 4.0);
+    assert!(series("api+candidate", "denied", "candidate") >= 2.0);
 
     // Each process counts by itself; the limit beside it is shared, in the same act.
     assert_eq!(passed(services, "/node", "ada"), 4 * services.len());

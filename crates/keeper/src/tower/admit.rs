@@ -89,6 +89,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
     Decisions {
         each: each.collect(),
         admitted: enforced.all(passes),
+        without_store: true,
     }
 }
 

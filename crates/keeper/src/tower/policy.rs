@@ -234,9 +234,13 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
+        let reporter = self.reporter(&answer);
+        if reporter.is_some() {
+            self.keeper.reservations().begin(&mut answer);
+        }
         let guard = RequestGuard {
             hold: self.ledger.hold(answer.permits()),
-            reporter: self.reporter(&answer),
+            reporter,
             costs: None,
         };
         Decided { answer, guard }

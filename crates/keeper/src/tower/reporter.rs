@@ -10,7 +10,7 @@
 use std::fmt;
 
 use http::HeaderMap;
-use ratekeeper_core::Permits;
+use ratekeeper_core::{Permits, Time};
 use ratekeeper_policy::{BodyField, CostSource, ResponseReader, Rule};
 use ratekeeper_store::Store;
 use tokio::runtime::Handle;
@@ -88,7 +88,7 @@ impl ResponseCosts {
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Returns the receiver of the result, for a request with charges that it corrects.
     pub(super) fn reporter(&self, answer: &Answer) -> Option<Reporter> {
-        let made = answer.corrected_charges();
+        let (made, end) = (answer.corrected_charges(), answer.reported_until()?);
         if made.is_empty() {
             return None;
         }
@@ -98,8 +98,9 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         };
         let reads_body = made.iter().any(by_body);
         let gate = self.clone();
-        let receive =
-            Box::new(move |report, fields: &HeaderMap| gate.report_head(made, report, fields));
+        let receive = Box::new(move |report, fields: &HeaderMap| {
+            gate.report_head((made, end), report, fields)
+        });
         Some(Reporter {
             receive,
             reads_body,
@@ -109,7 +110,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Corrects the charges that the head of a response decides about.
     fn report_head(
         self,
-        made: Vec<MadeCharge>,
+        (made, end): (Vec<MadeCharge>, Time),
         mut report: Report,
         fields: &HeaderMap,
     ) -> HeadReported {
@@ -133,11 +134,11 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             decided.push(charge);
         }
         if !open.is_empty() {
-            let (costs, unread) = self.costs_at_end(open, &report, fields);
+            let (costs, unread) = self.costs_at_end((open, end), &report, fields);
             reported.costs = costs;
             reported.unsettled += unread;
         }
-        self.correct(decided, report);
+        self.correct((decided, end), report);
         reported
     }
 
@@ -145,7 +146,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// their estimate, because the body cannot be read.
     fn costs_at_end(
         &self,
-        mut open: Vec<(MadeCharge, CostSource)>,
+        (mut open, end): (Vec<(MadeCharge, CostSource)>, Time),
         report: &Report,
         fields: &HeaderMap,
     ) -> (Option<Box<ResponseCosts>>, usize) {
@@ -174,7 +175,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
         let (gate, report) = (self.clone(), report.clone());
         let settle = Box::new(move |values, trailers: &HeaderMap| {
-            gate.report_end(open, report, (values, trailers))
+            gate.report_end((open, end), report, (values, trailers))
         });
         let costs = ResponseCosts {
             reader,
@@ -189,7 +190,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Returns the number of those that keep their estimate.
     fn report_end(
         self,
-        charges: Vec<(MadeCharge, CostSource)>,
+        (charges, end): (Vec<(MadeCharge, CostSource)>, Time),
         mut report: Report,
         (values, trailers): (Vec<Option<String>>, &HeaderMap),
     ) -> usize {
@@ -208,20 +209,28 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             }
         }
         let charges = charges.into_iter().map(|(charge, _)| charge);
-        self.correct(charges.collect(), report);
+        self.correct((charges.collect(), end), report);
         unsettled
     }
 
     /// Corrects charges: in memory before the call returns, in another store soon after.
-    fn correct(self, made: Vec<MadeCharge>, report: Report) {
+    fn correct(self, (made, end): (Vec<MadeCharge>, Time), report: Report) {
         if made.is_empty() {
             return;
         }
         let at_once = self.keeper.store().answers_at_once();
         let settling = async move {
-            let settled = self.keeper.correct(&made, &report);
-            if let (Err(error), Some(callback)) = (settled.await, &self.on_store_error) {
-                callback(&error);
+            match (
+                self.keeper.correct(&made, &report).await,
+                &self.on_store_error,
+            ) {
+                (Ok(()), _) => {
+                    let (policy, now) = (self.keeper.policy(), self.keeper.clock().now());
+                    let reservations = self.keeper.reservations();
+                    reservations.settle(&policy, (&made, &report), (end, now));
+                }
+                (Err(error), Some(callback)) => callback(&error),
+                (Err(_), None) => {}
             }
         };
         if at_once {

@@ -22,6 +22,8 @@ pub struct Charges {
     /// Rules with zero permits in place of their numbers, by the caller, a plan or an override:
     /// they deny.
     pub barred: Vec<Barred>,
+    /// Rules that would apply, if the request were not exempt from them.
+    pub exempt: SmallVec<[u32; 4]>,
     /// Limits with the numbers of the caller in place of their own. They have the ids of their
     /// rules until the keeper assigns them their own.
     pub replaced: Vec<(Limit, Numbers)>,
@@ -75,6 +77,7 @@ struct ChargeStart {
     entries: usize,
     missing: usize,
     barred: usize,
+    exempt: usize,
 }
 
 /// One charge.
@@ -131,6 +134,7 @@ impl Charges {
         self.entries.clear();
         self.missing.clear();
         self.barred.clear();
+        self.exempt.clear();
         self.replaced.clear();
         self.country = None;
         self.bytes.truncate(0);
@@ -144,6 +148,7 @@ impl Charges {
             entries: self.entries.len(),
             missing: self.missing.len(),
             barred: self.barred.len(),
+            exempt: self.exempt.len(),
         };
     }
 
@@ -198,6 +203,7 @@ impl Charges {
             entries,
             missing,
             barred,
+            exempt,
             set_aside,
             start,
             ..
@@ -220,6 +226,8 @@ impl Charges {
         missing.retain(|rule| keeps(*rule));
         let mut keeps = keeper(start.barred);
         barred.retain(|barred| keeps(barred.rule));
+        let mut keeps = keeper(start.exempt);
+        exempt.retain(|rule| keeps(*rule));
     }
 
     /// Returns true if another rule replaces this one for the request added last.

@@ -30,7 +30,7 @@ pub(super) async fn metrics<C: Clock + 'static>(
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(read(&shared).text(format));
+    let write = move || coding.written(read(&shared).written(format));
     match tokio::task::spawn_blocking(write).await {
         Ok(body) => response(format, coding, body),
         Err(_) => text(
@@ -67,6 +67,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         .map(|counts| (Arc::clone(&counts.limit), counts))
         .collect();
     let usage = with_variants(&policy, any.local().usage());
+    let (lengths, reservations) = (shared.hold.lengths(), shared.keeper.reservations());
     let levels = |id| {
         let Some(rule) = rules.get(&id) else {
             return LimitLevels::default(); // the policy has just lost it
@@ -87,10 +88,13 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
             alerts: alerts.get(&rule.limit.name).cloned(),
             bans: bans.then(|| shared.bans.count(id)),
             is_active: rule.active.is_some().then(|| rule.is_active(wall)),
+            queue_length: lengths.get(&id).copied(),
+            reservations: reservations.counts(id, now),
         }
     };
     let sources = LimitSources {
         max_limits: policy.settings.metrics.max_limits as usize,
+        is_shared: any.shared().is_some(),
         levels: &levels,
         denied: &|id| denied(shared, id, now),
     };

@@ -181,11 +181,13 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
             TopOrder::Denied => estimate(key.denied),
             TopOrder::Requests => estimate(key.requests),
         }));
-        let [allowed, denied, queued, covered] = shared.metrics.decisions(rule.limit.id);
+        let [allowed, denied, queued, covered, fail_open, fail_closed] =
+            shared.metrics.decisions(rule.limit.id);
         about["near"] = json!(shared.metrics.near(rule.limit.id));
         about["highest_percent"] = json!(shared.history.highest(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
+            "fail_open": fail_open, "fail_closed": fail_closed,
         });
         about
     };

@@ -18,19 +18,21 @@
 
 mod charges;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper::{Answer, Clock, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Time};
-use ratekeeper_store::{AnyStore, GiveBack, Reserved, Store};
+use ratekeeper::{Answer, Clock};
+use ratekeeper_core::{LimitId, Nanos, Time};
+use ratekeeper_store::{AnyStore, GiveBack, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-use charges::charges_of;
+pub(crate) use charges::lets_wait;
+use charges::{charges_of, take_back, unpromised};
 
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
@@ -74,6 +76,8 @@ impl HoldEnd {
 #[derive(Debug, Default)]
 struct RequestLines {
     held: usize,
+    /// The same by the limit that asks for the longest wait.
+    by_limit: HashMap<LimitId, u64>,
     next: u64,
     by_charges: HashMap<Box<[u8]>, RequestLine>,
 }
@@ -117,6 +121,11 @@ impl HoldQueue {
         HeldAnswers { now, ended }
     }
 
+    /// Returns the number of answers held back, by the limit that asks for the longest wait.
+    pub(crate) fn lengths(&self) -> HashMap<LimitId, u64> {
+        self.lines.lock().by_limit.clone()
+    }
+
     /// Refuses, once the service stops, every answer that would be held back beyond `end`.
     pub(crate) fn close(&self, end: Time) {
         self.closing.send_replace(Some(end));
@@ -132,6 +141,8 @@ impl HoldQueue {
 struct LinePlace<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     charges: Box<[u8]>,
+    /// The limit that asks for the longest wait.
+    limit: Option<LimitId>,
     number: u64,
     first: Arc<Notify>,
     answer: Answer,
@@ -150,7 +161,9 @@ enum Joined<C: Clock + 'static> {
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
 /// requests wait.
 async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
-    let delay = answer.delay();
+    let delayed_by = answer.delayed_by();
+    let delay = delayed_by.map_or(Nanos::ZERO, |(_, wait)| wait);
+    let limit = delayed_by.map(|(by, _)| by.rule.limit.id);
     let hold = &shared.hold;
     let now = shared.keeper.clock().now();
     let charges = charges_of(&answer);
@@ -161,6 +174,9 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
             None
         } else {
             lines.held += 1;
+            if let Some(limit) = limit {
+                *lines.by_limit.entry(limit).or_default() += 1;
+            }
             lines.next += 1;
             let number = lines.next;
             let line = lines.by_charges.entry(charges.clone()).or_default();
@@ -185,6 +201,7 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
     Joined::Yes(LinePlace {
         shared: Arc::clone(shared),
         charges,
+        limit,
         number,
         first,
         answer,
@@ -267,6 +284,14 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
             let mut guard = shared.hold.lines.lock();
             let lines = &mut *guard;
             lines.held -= 1;
+            if let Some(limit) = self.limit
+                && let Entry::Occupied(mut length) = lines.by_limit.entry(limit)
+            {
+                *length.get_mut() -= 1;
+                if *length.get() == 0 {
+                    length.remove();
+                }
+            }
             let Some(line) = lines.by_charges.get_mut(&self.charges) else {
                 return; // it stands there as long as it lives
             };
@@ -279,6 +304,7 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
         if self.end == HoldEnd::Released {
             return;
         }
+        shared.keeper.withdraw(&self.answer);
         // Its moment went to the requests behind it; its other charges go back.
         match shared.keeper.store() {
             AnyStore::Memory(memory) => memory.settle_now(GiveBack, &unpromised(&self.answer), now),
@@ -344,51 +370,9 @@ impl RequestLine {
 
 /// Gives back every charge of a request that is not held back after all.
 async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: Time) {
+    shared.keeper.withdraw(answer);
     let store = shared.keeper.store();
     take_back(store, answer, now);
     // An error: the charge stays, which admits less.
     let _ = store.refund(&unpromised(answer), now).await;
-}
-
-/// Gives back the promises of the answer's limits with a queue, unless the limit has promised
-/// something after them; returns true if any was given back.
-fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
-    let AnyStore::Memory(memory) = store else {
-        return false;
-    };
-    let promises = answer.outcomes().filter(promises);
-    promises.fold(false, |any, outcome| {
-        let reserved = Reserved {
-            decision: outcome.decision,
-            made: answer.decided_at(),
-        };
-        let charge = charge(&outcome);
-        let taken = charge.is_some_and(|charge| memory.cancel(&charge, reserved, now) == Ok(true));
-        any | taken
-    })
-}
-
-/// Returns the charges of limits without a queue: they go back regardless of later charges. Values
-/// that were counted stay counted, because a later request may have passed by them.
-fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
-    let plain = answer.outcomes().filter(|outcome| !promises(outcome));
-    let charged = plain.filter(|it| it.is_charged() && it.rule.distinct.is_none());
-    charged.filter_map(|outcome| charge(&outcome)).collect()
-}
-
-/// Returns true if other callers may have been promised moments that depend on this charge.
-fn promises(outcome: &Outcome<'_>) -> bool {
-    let algorithm = &outcome.limit.algorithm;
-    algorithm.queue().is_some() || matches!(algorithm, AnyAlgorithm::WarmUp(_))
-}
-
-fn charge<'a>(outcome: &Outcome<'a>) -> Option<Charge<'a>> {
-    let lends = outcome.limit.algorithm.concurrency().is_some();
-    let mode = outcome.mode().filter(|_| !lends)?;
-    Some(Charge {
-        limit: outcome.limit,
-        key: outcome.key,
-        cost: outcome.cost,
-        mode,
-    })
 }

@@ -5,6 +5,7 @@ use ratekeeper_core::{Nanos, Time};
 use super::Counter;
 use super::exemplars::{BucketTraces, TraceId, TracedTime};
 use super::family::{DurationsSnapshot, seconds};
+use super::native::NativeDurations;
 
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 pub(super) const BUCKETS: [u64; 12] = [
@@ -34,6 +35,9 @@ pub(super) const WAITS: [u64; 9] = [
     60_000_000_000,
 ];
 
+/// Waits of requests in queues.
+pub(super) type Waits = Durations<{ WAITS.len() + 1 }>;
+
 /// Where a decision was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DecisionPath {
@@ -58,6 +62,7 @@ pub(super) struct Durations<const N: usize> {
 #[derive(Debug, Default)]
 pub(super) struct DecisionTimes {
     durations: Durations<{ BUCKETS.len() + 1 }>,
+    native: NativeDurations,
     pub(super) traces: BucketTraces<{ BUCKETS.len() + 1 }>,
 }
 
@@ -65,6 +70,7 @@ impl DecisionTimes {
     /// Counts a decision that was made at `decided_at`, and keeps its trace, if it has one.
     pub(super) fn observe(&self, (decided_at, took): (Time, Nanos), trace: Option<TraceId>) {
         let bucket = self.durations.observe(took, &BUCKETS);
+        self.native.observe(took);
         if let Some(trace) = trace {
             let at = decided_at + took;
             self.traces.note(bucket, TracedTime { trace, took, at });
@@ -72,7 +78,10 @@ impl DecisionTimes {
     }
 
     pub(super) fn snapshot(&self) -> DurationsSnapshot {
-        self.durations.snapshot(&BUCKETS)
+        DurationsSnapshot {
+            native: Some(self.native.snapshot()),
+            ..self.durations.snapshot(&BUCKETS)
+        }
     }
 }
 
@@ -98,6 +107,14 @@ impl<const N: usize> Durations<N> {
         bucket
     }
 
+    /// Adds the durations of another one.
+    pub(super) fn add(&self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter().zip(&other.buckets) {
+            mine.add(theirs.count());
+        }
+        self.sum_nanos.add(other.sum_nanos.count());
+    }
+
     pub(super) fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {
         let edges = edges.iter().map(|&nanos| seconds(nanos));
         let edges = edges.chain([f64::INFINITY]);
@@ -107,6 +124,7 @@ impl<const N: usize> Durations<N> {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(self.sum_nanos.count()),
+            native: None,
         }
     }
 }

@@ -12,6 +12,8 @@ use prometheus_client::metrics::MetricType;
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
+use super::native::NativeBuckets;
+
 /// Number of labels that take no allocation.
 const USUAL_LABELS: usize = 3;
 
@@ -111,15 +113,6 @@ impl Family {
         }
     }
 
-    /// Writes a histogram without labels.
-    pub(super) fn write_durations(
-        &'static self,
-        sink: &mut MetricSink<'_>,
-        durations: &DurationsSnapshot,
-    ) -> fmt::Result {
-        self.open(sink)?.durations(&[], durations)
-    }
-
     fn describe<'s>(
         &'static self,
         encoder: &'s mut DescriptorEncoder<'_>,
@@ -186,6 +179,7 @@ impl SampleValue {
                 buckets,
                 sum_seconds,
                 count,
+                ..
             }) => metric.encode_histogram::<NoLabels>(*sum_seconds, *count, buckets, None),
         }
     }
@@ -197,6 +191,19 @@ pub(crate) struct DurationsSnapshot {
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) sum_seconds: f64,
     pub(crate) count: u64,
+    /// The same values in the buckets of native histograms, if they are kept.
+    pub(super) native: Option<NativeBuckets>,
+}
+
+impl DurationsSnapshot {
+    /// Adds the durations of another one with the same buckets, but for native ones.
+    pub(super) fn add(&mut self, other: &Self) {
+        for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.sum_seconds += other.sum_seconds;
+        self.count += other.count;
+    }
 }
 
 impl From<CallTime> for DurationsSnapshot {
@@ -207,6 +214,7 @@ impl From<CallTime> for DurationsSnapshot {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(time.sum.as_nanos()),
+            native: None,
         }
     }
 }

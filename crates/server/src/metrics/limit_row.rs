@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   decision --numbers of a plan?--> the counters of the plan, or the limit's own
-//!                mode (enforce, shadow) x effect (allowed, denied, queued, covered, banned) += 1
+//!                mode (enforce, shadow, candidate) x effect (allowed, denied, queued, ..) += 1
 //!                allowed with more than `near_percent` spent: near += 1
 //!            --> highest share that a key has spent: kept until it is read
 //! ```
@@ -13,13 +13,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
-use ratekeeper_core::{LimitId, Mode, Permits, Verdict};
-use ratekeeper_policy::{Allowance, Policy, Rule, RuleMode};
+use ratekeeper_core::{LimitId, Mode, Outage, Permits, Verdict};
+use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
+use super::durations::Waits;
 use super::{Counter, Tally};
+use crate::doors::hold::lets_wait;
 
+/// The modes of decisions, as labels.
+pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
 /// Number of effects that are shown.
-pub(super) const EFFECTS: usize = 4;
+pub(super) const EFFECTS: usize = 6;
+const ENFORCE: usize = 0;
+const SHADOW: usize = 1;
+const CANDIDATE: usize = 2;
 /// Number of effects that are counted: denials by bans apart.
 const COUNTED: usize = EFFECTS + 1;
 
@@ -34,6 +41,10 @@ enum Did {
     Queued,
     /// Denied, and let through by another limit.
     Covered,
+    /// Let through because the store could not be asked.
+    FailOpen,
+    /// Denied for the same reason.
+    FailClosed,
     /// Denied, because the key is banned.
     Banned,
 }
@@ -43,10 +54,20 @@ enum Did {
 pub(super) struct LimitRow {
     pub(super) id: LimitId,
     pub(super) name: Arc<str>,
-    pub(super) mode: RuleMode,
+    /// Index in [`MODES`]; `None` if it is off.
+    pub(super) mode: Option<usize>,
     near_percent: u8,
     /// True if another limit may let through what it denies.
     pub(super) may_be_covered: bool,
+    /// Its choice for an outage of the store.
+    pub(super) outage: Outage,
+    /// True if requests may be exempt from it.
+    pub(super) has_exemptions: bool,
+    /// Requests that were, by mode.
+    pub(super) exempt: [Counter; MODES.len()],
+    /// The longest waits of requests, where they were those of this limit; `None` if it lets none
+    /// wait.
+    pub(super) waits: Option<Waits>,
     /// Decisions with numbers of no plan.
     own: RowCounters,
     pub(super) plans: Vec<PlanRow>,
@@ -56,7 +77,7 @@ pub(super) struct LimitRow {
     /// True if the limit bans keys.
     pub(super) has_ban: bool,
     /// Bans that began, by mode.
-    pub(super) bans: [Counter; 2],
+    pub(super) bans: [Counter; MODES.len()],
     /// Highest share of the limit that a key had spent since the last reading, in percent.
     highest: AtomicU64,
     /// Denials of requests without priority while the limit had room for them.
@@ -70,25 +91,28 @@ pub(super) struct PlanRow {
     counters: RowCounters,
 }
 
+type CountersByMode = [[Counter; COUNTED]; MODES.len()];
+pub(super) type CountsByMode = [[u64; EFFECTS]; MODES.len()];
+
 /// Counters of decisions.
 #[derive(Debug, Default)]
 struct RowCounters {
-    /// By mode (enforce, shadow), then by effect.
-    decisions: [[Counter; COUNTED]; 2],
+    /// By mode, then by effect.
+    decisions: CountersByMode,
     /// The same in cost.
-    units: [[Counter; COUNTED]; 2],
+    units: CountersByMode,
     near: Counter,
 }
 
 /// Counts of decisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DecisionCounts {
-    /// By mode (enforce, shadow), then by effect (allowed, denied, queued, covered).
-    pub(super) decisions: [[u64; EFFECTS]; 2],
+    /// By mode, then by effect, in the order of [`Did`].
+    pub(super) decisions: CountsByMode,
     /// The same in cost.
-    pub(super) units: [[u64; EFFECTS]; 2],
+    pub(super) units: CountsByMode,
     /// Denials by bans, by mode; they are among the denials too.
-    pub(super) banned: [u64; 2],
+    pub(super) banned: [u64; MODES.len()],
     pub(super) near: u64,
 }
 
@@ -98,9 +122,13 @@ impl LimitRow {
         Self {
             id: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
-            mode: rule.mode,
+            mode: mode_of(rule),
             near_percent: policy.settings.metrics.near_percent,
             may_be_covered: !rule.otherwise.is_empty(),
+            outage: rule.limit.outage,
+            has_exemptions: !rule.exemptions.is_empty() && matches!(rule.role, Role::Limit),
+            exempt: Default::default(),
+            waits: lets_wait(rule).then(Waits::default),
             own: RowCounters::default(),
             plans,
             plan_of,
@@ -120,6 +148,8 @@ impl LimitRow {
         };
         (self.mode, self.has_ban, self.near_percent) == (new.mode, new.has_ban, new.near_percent)
             && self.may_be_covered == new.may_be_covered
+            && (self.outage, self.has_exemptions) == (new.outage, new.has_exemptions)
+            && self.waits.is_some() == new.waits.is_some()
             && self.plan_of == new.plan_of
             && names(self) == names(new)
     }
@@ -138,7 +168,11 @@ impl LimitRow {
         new.own.add(&self.own);
         new.key_missing.add(self.key_missing.count());
         new.shed.add(self.shed.count());
-        for (new, old) in new.bans.iter().zip(&self.bans) {
+        if let (Some(new), Some(old)) = (&new.waits, &self.waits) {
+            new.add(old);
+        }
+        let pairs = new.bans.iter().zip(&self.bans);
+        for (new, old) in pairs.chain(new.exempt.iter().zip(&self.exempt)) {
             new.add(old.count());
         }
         Arc::new(new)
@@ -156,10 +190,8 @@ impl LimitRow {
     /// Returns the denials of each plan with numbers of its own, and then those of all other keys;
     /// empty if the limit has no such plan.
     pub(super) fn denials_by_plan(&self) -> Vec<(Box<str>, u64)> {
-        let denied = |counts: DecisionCounts| -> u64 {
-            let by_mode = counts.decisions.iter();
-            by_mode.map(|counts| counts[Did::Denied as usize]).sum()
-        };
+        let denied =
+            |counts: DecisionCounts| -> u64 { sum_of(&counts.decisions)[Did::Denied as usize] };
         let plans = self.plans.iter();
         let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counts())));
         let mut each: Vec<_> = plans.collect();
@@ -171,13 +203,16 @@ impl LimitRow {
 
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
-        let [enforce, shadow] = self.counts().decisions;
-        let passed = [Did::Allowed, Did::Queued, Did::Covered];
-        let passed = passed.map(|did| enforce[did as usize] + shadow[did as usize]);
+        let counts = self.counts().decisions;
+        let passed = [Did::Allowed, Did::Queued, Did::Covered, Did::FailOpen];
+        let passed = passed.map(|did| sum_of(&counts)[did as usize]);
+        let denied =
+            |mode: &[u64; EFFECTS]| mode[Did::Denied as usize] + mode[Did::FailClosed as usize];
+        let [enforce, rehearsed @ ..] = &counts;
         Tally {
             allowed: passed.iter().sum(),
-            denied: enforce[Did::Denied as usize],
-            other: shadow[Did::Denied as usize],
+            denied: denied(enforce),
+            other: rehearsed.iter().map(denied).sum(),
             highest: 0,
         }
     }
@@ -186,6 +221,8 @@ impl LimitRow {
     pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) -> bool {
         let did = match outcome.decision.verdict {
             _ if !outcome.is_asked => return false,
+            Verdict::Allow if outcome.outage == Some(Outage::Allow) && admitted => Did::FailOpen,
+            Verdict::Deny { .. } if outcome.outage == Some(Outage::Deny) => Did::FailClosed,
             verdict if !verdict.allows() && outcome.covered_by.is_some() => {
                 if !admitted {
                     return false;
@@ -198,28 +235,38 @@ impl LimitRow {
             Verdict::Banned { .. } => Did::Banned,
             _ => Did::Denied,
         };
+        let is_known = !matches!(did, Did::FailOpen | Did::FailClosed);
         let is_spent = matches!(did, Did::Covered | Did::Denied | Did::Banned);
         let has_room = outcome.decision.remaining >= outcome.cost;
         if is_spent && outcome.headroom > Permits::ZERO && has_room {
             self.shed.add(1);
         }
-        self.note_highest(outcome, is_spent);
+        if is_known {
+            self.note_highest(outcome, is_spent);
+        }
         if outcome.key_missing {
             self.key_missing.add(1);
         }
-        let shadow = usize::from(outcome.mode() == Some(Mode::Shadow));
+        let mode = self.mode_of(outcome);
         let counters = self.counters_of(outcome);
-        counters.decisions[shadow][did as usize].add(1);
-        counters.units[shadow][did as usize].add(outcome.cost.get());
+        counters.decisions[mode][did as usize].add(1);
+        counters.units[mode][did as usize].add(outcome.cost.get());
         let bans = matches!(outcome.decision.verdict, Verdict::Ban { .. });
         if bans {
-            self.bans[shadow].add(1);
+            self.bans[mode].add(1);
         } else if matches!(did, Did::Allowed | Did::Queued)
             && self.is_near(outcome.quota(), outcome.decision.remaining)
         {
             counters.near.add(1);
         }
         bans
+    }
+
+    /// Counts a request that is exempt from the limit.
+    pub(super) fn record_exempt(&self) {
+        if let Some(mode) = self.mode {
+            self.exempt[mode].add(1);
+        }
     }
 
     /// Notes the share of the limit that the key has spent, if none was higher.
@@ -241,6 +288,16 @@ impl LimitRow {
         u8::try_from(highest).unwrap_or(u8::MAX)
     }
 
+    /// Returns the index in [`MODES`] of a decision. A limit that is enforced for a share of its
+    /// keys, or that diverts, decides the others in shadow mode.
+    fn mode_of(&self, outcome: &Outcome<'_>) -> usize {
+        match (self.mode, outcome.mode()) {
+            (Some(CANDIDATE), _) => CANDIDATE,
+            (_, Some(Mode::Shadow)) => SHADOW,
+            _ => ENFORCE,
+        }
+    }
+
     fn counters_of(&self, outcome: &Outcome<'_>) -> &RowCounters {
         let plan = outcome.variant.and_then(|variant| {
             let of = &self.plan_of;
@@ -255,6 +312,21 @@ impl LimitRow {
         let spent = (quota - remaining).get();
         spent * 100 > quota.get() * u64::from(self.near_percent)
     }
+}
+
+/// Returns the index in [`MODES`] of a rule; `None` if it is off.
+fn mode_of(rule: &Rule) -> Option<usize> {
+    match rule.mode {
+        RuleMode::Off => None,
+        _ if matches!(rule.role, Role::Candidate) => Some(CANDIDATE),
+        RuleMode::Shadow => Some(SHADOW),
+        RuleMode::Enforce => Some(ENFORCE),
+    }
+}
+
+/// Returns the counts of all modes together.
+pub(super) fn sum_of(counts: &CountsByMode) -> [u64; EFFECTS] {
+    std::array::from_fn(|did| counts.iter().map(|mode| mode[did]).sum())
 }
 
 /// Returns the plans of a rule with numbers of their own, and the limits of these numbers, each with
@@ -285,7 +357,7 @@ impl PlanRow {
 
 impl RowCounters {
     fn add(&self, other: &Self) {
-        let add = |mine: &[[Counter; COUNTED]; 2], theirs: &[[Counter; COUNTED]; 2]| {
+        let add = |mine: &CountersByMode, theirs: &CountersByMode| {
             let pairs = mine.as_flattened().iter().zip(theirs.as_flattened());
             pairs.for_each(|(mine, theirs)| mine.add(theirs.count()));
         };
@@ -312,7 +384,7 @@ impl RowCounters {
 
 impl DecisionCounts {
     pub(super) fn add(&mut self, other: &Self) {
-        let add = |mine: &mut [[u64; EFFECTS]; 2], theirs: &[[u64; EFFECTS]; 2]| {
+        let add = |mine: &mut CountsByMode, theirs: &CountsByMode| {
             let pairs = mine.as_flattened_mut().iter_mut();
             let pairs = pairs.zip(theirs.as_flattened());
             pairs.for_each(|(mine, theirs)| *mine += theirs);
@@ -356,8 +428,8 @@ mod tests {
         old.own.decisions[0][Did::Banned as usize].add(2);
         let kept = Arc::new(old).under(row("[metrics]\nnear_percent = 50"));
         let counts = kept.counts();
-        assert_eq!(counts.decisions[0], [0, 5, 0, 0]);
-        assert_eq!(counts.banned, [2, 0]);
+        assert_eq!(counts.decisions[0], [0, 5, 0, 0, 0, 0]);
+        assert_eq!(counts.banned, [2, 0, 0]);
         let same = Arc::clone(&kept).under(row("[metrics]\nnear_percent = 50"));
         assert!(Arc::ptr_eq(&kept, &same));
     }

@@ -11,21 +11,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::LimitId;
-use ratekeeper_policy::RuleMode;
+use ratekeeper::ReservationCounts;
+use ratekeeper_core::{LimitId, Outage};
 use ratekeeper_store::{LimitUsage, Loans};
 
-use super::family::MetricSink;
-use super::limit_row::{DecisionCounts, EFFECTS, LimitRow};
+use super::durations::WAITS;
+use super::family::{DurationsSnapshot, MetricSink};
+use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
 
 /// Name of the limits that are counted together.
 const OTHER: &str = "(other)";
-const MODES: [&str; 2] = ["enforce", "shadow"];
-const DID: [&str; EFFECTS] = ["allowed", "denied", "queued", COVERED];
-/// The effect of a limit that denies a request which another lets through.
-const COVERED: &str = "covered";
+const DID: [&str; EFFECTS] = [
+    "allowed",
+    "denied",
+    "queued",
+    "covered",
+    "fail_open",
+    "fail_closed",
+];
+/// The effect of a limit from which a request is exempt, so that it is not asked.
+const EXEMPT: &str = "exempt";
 
 /// The state of a limit beside its counters.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +48,10 @@ pub(crate) struct LimitLevels {
     pub(crate) bans: Option<u64>,
     /// True within its hours; `None` if it always applies.
     pub(crate) is_active: Option<bool>,
+    /// Number of answers that it delays; `None` if it lets no request wait.
+    pub(crate) queue_length: Option<u64>,
+    /// `None` if no report corrects it.
+    pub(crate) reservations: Option<ReservationCounts>,
 }
 
 /// The keys that a limit denied a moment ago.
@@ -55,6 +66,8 @@ pub(crate) struct DeniedKeys {
 /// Returns the state of a limit when it is scraped.
 pub(crate) struct LimitSources<'a> {
     pub(crate) max_limits: usize,
+    /// True with a shared store.
+    pub(crate) is_shared: bool,
     pub(crate) levels: &'a dyn Fn(LimitId) -> LimitLevels,
     /// Asked for limits with series of their own only.
     pub(crate) denied: &'a dyn Fn(LimitId) -> DeniedKeys,
@@ -69,19 +82,25 @@ pub(super) struct LimitsSnapshot {
     folded: u64,
 }
 
+/// The metrics of one limit, or of those that are added up.
 #[derive(Debug)]
-struct LimitCounts {
-    name: Arc<str>,
+pub(super) struct LimitCounts {
+    pub(super) name: Arc<str>,
     /// The modes with series from the start.
     is_in_mode: [bool; MODES.len()],
     has_ban: bool,
-    may_be_covered: bool,
+    /// The effects with series from the start.
+    may: [bool; EFFECTS],
     counts: DecisionCounts,
+    has_exemptions: bool,
+    /// Requests that were exempt, by mode.
+    exempt: [u64; MODES.len()],
+    pub(super) waits: Option<DurationsSnapshot>,
     /// The counts of plans, which are among those above.
     plans: Vec<(Box<str>, DecisionCounts)>,
     key_missing: u64,
     bans: [u64; MODES.len()],
-    levels: LimitLevels,
+    pub(super) levels: LimitLevels,
     denied: DeniedKeys,
 }
 
@@ -94,7 +113,7 @@ impl LimitsSnapshot {
             folded: 0,
         };
         for row in rows {
-            let mut counts = LimitCounts::new(row, (sources.levels)(row.id));
+            let mut counts = LimitCounts::new(row, sources);
             if snapshot.each.len() < sources.max_limits {
                 counts.denied = (sources.denied)(row.id);
                 snapshot.each.push(counts);
@@ -111,7 +130,7 @@ impl LimitsSnapshot {
         snapshot
     }
 
-    fn all(&self) -> impl Iterator<Item = &LimitCounts> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &LimitCounts> {
         self.each.iter().chain(&self.other)
     }
 
@@ -124,11 +143,19 @@ impl LimitsSnapshot {
             let mut series = family.open(encoder)?;
             for limit in self.all() {
                 for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
-                    for (outcome, count) in DID.iter().zip(counts) {
-                        let listed = listed && (*outcome != COVERED || limit.may_be_covered);
-                        if listed || *count > 0 {
+                    for ((outcome, count), may) in DID.iter().zip(counts).zip(limit.may) {
+                        if (listed && may) || *count > 0 {
                             series.count(&[&limit.name, outcome, mode], *count)?;
                         }
+                    }
+                }
+                if family.name != table::DECISIONS.name {
+                    continue; // the cost of exempt requests is not known
+                }
+                let exempt = limit.exempt.iter().zip(limit.is_in_mode);
+                for (mode, (count, listed)) in MODES.iter().zip(exempt) {
+                    if (listed && limit.has_exemptions) || *count > 0 {
+                        series.count(&[&limit.name, EXEMPT, mode], *count)?;
                     }
                 }
             }
@@ -154,10 +181,9 @@ impl LimitsSnapshot {
         let mut series = table::PLAN_DECISIONS.open(encoder)?;
         for limit in &self.each {
             for (plan, counts) in &limit.plans {
-                let [enforce, shadow] = counts.decisions;
-                for (at, outcome) in DID.iter().enumerate() {
-                    if *outcome != COVERED || limit.may_be_covered {
-                        let count = enforce[at] + shadow[at];
+                let counts = DID.iter().zip(sum_of(&counts.decisions));
+                for ((outcome, count), may) in counts.zip(limit.may) {
+                    if may || count > 0 {
                         series.count(&[&limit.name, plan, outcome], count)?;
                     }
                 }
@@ -242,20 +268,6 @@ impl LimitsSnapshot {
                 series.count(&[name], counts.unwatched)?;
             }
         }
-        let loans = || {
-            let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
-        };
-        if loans().next().is_some() {
-            let mut series = table::CONCURRENCY_IN_USE.open(encoder)?;
-            for (name, loans) in loans() {
-                series.level(&[name], loans.in_use)?;
-            }
-            let mut series = table::LEASES_EXPIRED.open(encoder)?;
-            for (name, loans) in loans() {
-                series.count(&[name], loans.lapsed)?;
-            }
-        }
         Ok(())
     }
 
@@ -275,31 +287,42 @@ impl LimitsSnapshot {
     }
 }
 
-type Counted = fn(&DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()];
+type Counted = fn(&DecisionCounts) -> &CountsByMode;
 
-fn decisions(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+fn decisions(counts: &DecisionCounts) -> &CountsByMode {
     &counts.decisions
 }
 
-fn units(counts: &DecisionCounts) -> &[[u64; EFFECTS]; MODES.len()] {
+fn units(counts: &DecisionCounts) -> &CountsByMode {
     &counts.units
 }
 
 impl LimitCounts {
-    fn new(row: &LimitRow, levels: LimitLevels) -> Self {
+    fn new(row: &LimitRow, sources: &LimitSources<'_>) -> Self {
         let plans = row.plans.iter();
+        let may_fail = |outage| sources.is_shared && row.outage == outage;
         Self {
             name: Arc::clone(&row.name),
-            is_in_mode: [RuleMode::Enforce, RuleMode::Shadow].map(|mode| mode == row.mode),
+            is_in_mode: std::array::from_fn(|mode| row.mode == Some(mode)),
             has_ban: row.has_ban,
-            may_be_covered: row.may_be_covered,
+            may: [
+                true,
+                true,
+                true,
+                row.may_be_covered,
+                may_fail(Outage::Allow),
+                may_fail(Outage::Deny),
+            ],
             counts: row.counts(),
+            has_exemptions: row.has_exemptions,
+            exempt: row.exempt.each_ref().map(Counter::count),
+            waits: row.waits.as_ref().map(|waits| waits.snapshot(&WAITS)),
             plans: plans
                 .map(|plan| (plan.name.clone(), plan.counts()))
                 .collect(),
             key_missing: row.key_missing.count(),
             bans: row.bans.each_ref().map(Counter::count),
-            levels,
+            levels: (sources.levels)(row.id),
             denied: DeniedKeys::default(),
         }
     }
@@ -315,9 +338,18 @@ impl LimitCounts {
         for mode in 0..MODES.len() {
             self.is_in_mode[mode] |= other.is_in_mode[mode];
             self.bans[mode] += other.bans[mode];
+            self.exempt[mode] += other.exempt[mode];
         }
         self.has_ban |= other.has_ban;
-        self.may_be_covered |= other.may_be_covered;
+        for (mine, theirs) in self.may.iter_mut().zip(other.may) {
+            *mine |= theirs;
+        }
+        self.has_exemptions |= other.has_exemptions;
+        match (&mut self.waits, &other.waits) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
         self.key_missing += other.key_missing;
         let (mine, theirs) = (&mut self.levels, &other.levels);
         mine.usage.keys += theirs.usage.keys;
@@ -325,6 +357,12 @@ impl LimitCounts {
         mine.usage.evicted.budget += theirs.usage.evicted.budget;
         if let Some(bans) = theirs.bans {
             *mine.bans.get_or_insert_default() += bans;
+        }
+        if let Some(length) = theirs.queue_length {
+            *mine.queue_length.get_or_insert_default() += length;
+        }
+        if let Some(theirs) = theirs.reservations {
+            mine.reservations.get_or_insert_default().add(&theirs);
         }
         if let Some(theirs) = theirs.loans {
             let mine = mine.loans.get_or_insert_default();

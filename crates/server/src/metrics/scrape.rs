@@ -10,8 +10,8 @@ use ratekeeper_core::Origin;
 use ratekeeper_store::Usage;
 
 use super::durations::DecisionTimes;
-use super::durations::WAITS;
 use super::exemplars::{self, TracedTime};
+use super::exposition;
 use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
@@ -70,7 +70,6 @@ impl Metrics {
                 .collect(),
             traces: self.traces(levels.shared.is_some()),
             reports_expected: self.reports_expected.count(),
-            queue_waits: self.queue_waits.snapshot(&WAITS),
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
             reloads: counts(&self.reloads),
@@ -113,7 +112,6 @@ pub(crate) struct MetricsSnapshot {
     durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
     /// One for each bucket of the above that is shown.
     traces: Vec<Option<TracedTime>>,
-    queue_waits: DurationsSnapshot,
     /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
@@ -136,8 +134,15 @@ impl Collector for MetricsSnapshot {
 }
 
 impl MetricsSnapshot {
-    /// Returns them as text.
-    pub(crate) fn text(mut self, format: Format) -> String {
+    /// Returns them in a format.
+    pub(crate) fn written(self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Protobuf => exposition::written(&self.list()),
+            Format::OpenMetrics | Format::Text => self.text(format).into_bytes(),
+        }
+    }
+
+    fn text(mut self, format: Format) -> String {
         let (traces, origin) = (std::mem::take(&mut self.traces), self.levels.origin);
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(self));
@@ -165,6 +170,7 @@ impl MetricsSnapshot {
         self.requests(encoder)?;
         self.limits.encode_decisions(encoder)?;
         self.limits.encode_levels(encoder)?;
+        self.limits.encode_work(encoder)?;
         self.results(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.levels.shared {
@@ -192,7 +198,7 @@ impl MetricsSnapshot {
                 series.durations(&[protocol.name(), path], durations)?;
             }
         }
-        table::QUEUE_WAIT.write_durations(encoder, &self.queue_waits)
+        Ok(())
     }
 
     /// Writes the counts of reports, holds and other work beside decisions, by result.

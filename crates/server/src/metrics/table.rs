@@ -39,8 +39,6 @@ families! {
         "Requests that no limit applied to";
     DECISION_DURATION: Histogram "decision_duration_seconds" ["protocol" "path"]
         "Time to decide, without parsing and rendering";
-    QUEUE_WAIT: Histogram "queue_wait_seconds" []
-        "Waits that queues asked of requests which they let pass";
     DECISIONS: Counter "decisions" ["limit" "outcome" "mode"] "Decisions of a limit";
     UNITS: Counter "units" ["limit" "outcome" "mode"] "Cost of the requests a limit decided";
     NEAR_LIMIT: Counter "near_limit" ["limit"]
@@ -69,6 +67,14 @@ families! {
     ALERTS_UNWATCHED: Counter "alerts_unwatched" ["limit"]
         "Decisions above the level of an alert whose key could not be watched";
     WEBHOOK_MESSAGES: Counter "webhook_messages" ["result"] "Messages to the webhook of alerts";
+    QUEUE_WAIT: Histogram "queue_wait_seconds" ["limit"]
+        "Waits that queues asked of requests which they let pass, of several the longest";
+    QUEUE_LENGTH: Gauge "queue_length" ["limit"]
+        "Answers that are delayed at present, by the limit that asks for the longest wait";
+    RESERVED_UNITS: Gauge "reserved_units" ["limit"]
+        "Units that are charged and wait for a report; to be summed over processes that share a store";
+    SETTLEMENTS: Counter "settlements" ["limit" "result"]
+        "Charges that a report may correct, by how they ended";
     CONCURRENCY_IN_USE: Gauge "concurrency_in_use" ["limit"]
         "Permits on loan, for all keys of a limit";
     LEASES_EXPIRED: Counter "leases_expired" ["limit"]

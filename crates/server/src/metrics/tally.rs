@@ -2,7 +2,7 @@
 
 use ratekeeper_core::LimitId;
 
-use super::durations::{DecisionTimes, WAITS};
+use super::durations::{DecisionTimes, WAITS, Waits};
 use super::{Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult};
 use crate::missing_keys::KeyCounts;
 
@@ -78,18 +78,20 @@ impl Metrics {
         let mut all = first.snapshot();
         let others = rest.iter().chain(others.as_flattened());
         for one in others.map(DecisionTimes::snapshot) {
-            for ((_, all), (_, one)) in all.buckets.iter_mut().zip(&one.buckets) {
-                *all += one;
-            }
-            all.sum_seconds += one.sum_seconds;
-            all.count += one.count;
+            all.add(&one);
         }
         all
     }
 
     /// Returns the times that requests waited in queues since the start.
     pub(crate) fn queue_waits(&self) -> DurationsSnapshot {
-        self.queue_waits.snapshot(&WAITS)
+        let mut all = Waits::default().snapshot(&WAITS);
+        for row in self.rows.load().iter().flatten() {
+            if let Some(waits) = &row.waits {
+                all.add(&waits.snapshot(&WAITS));
+            }
+        }
+        all
     }
 
     /// Returns the number of reports since the start, by result.

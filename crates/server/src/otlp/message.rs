@@ -159,6 +159,7 @@ fn durations(sample: &Sample, (labels, span): (&[&str], Span)) -> Option<Histogr
         buckets,
         sum_seconds,
         count,
+        ..
     }) = &sample.value
     else {
         return None;

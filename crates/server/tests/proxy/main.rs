@@ -118,7 +118,8 @@ impl Proxy {
         let text = String::from_utf8(page.body).unwrap();
         let line = text.lines().find(|line| line.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("no metric {name}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        let value = line.rsplit(' ').next().unwrap();
+        value.trim_end_matches(".0").parse().unwrap()
     }
 }
 

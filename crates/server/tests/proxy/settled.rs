@@ -17,8 +17,14 @@ count       = { status = "2xx" }
 cost        = { reserve = 600, settle = "response.json:/usage/total" }
 "#;
 const UNSETTLED: &str = "ratekeeper_reports_total{result=\"unsettled\"}";
+const RESERVED: &str = "ratekeeper_reserved_units{limit=\"tokens\"}";
 /// Metric of the bytes that are held.
 const HELD: &str = "ratekeeper_held_body_bytes";
+
+/// Returns the metric of the reservations that ended so.
+fn ended(result: &str) -> String {
+    format!("ratekeeper_settlements_total{{limit=\"tokens\",result=\"{result}\"}}")
+}
 
 /// Returns a response with these fields and a body of this length.
 fn response(fields: &str, body: &str) -> String {
@@ -91,6 +97,27 @@ fn the_body_of_a_response_settles_the_cost() {
         assert_eq!(found, (passed, unsettled), "{response}");
     }
     assert_eq!(passing("", &response(JSON, &long)), (5, 0));
+}
+
+#[test]
+fn reservations_end_with_the_response() {
+    const JSON: &str = "content-type: application/json\r\n";
+    let usage = |total: u32| response(JSON, &format!("{{\"usage\": {{\"total\": {total}}}}}"));
+    for (response, ok, over_reserve) in [
+        (usage(100), 3, 0),
+        (usage(700), 0, 1),
+        (usage(100).replace("200 OK", "500 Oops"), 3, 0),
+    ] {
+        let upstream = Upstream::with(&response);
+        let proxy = Proxy::start(&[upstream.address], "", TOKENS);
+        let mut client = proxy.client();
+        for _ in 0..3 {
+            client.get("/");
+        }
+        let counts = ["ok", "over_reserve", "late", "expired"].map(|it| proxy.metric(&ended(it)));
+        assert_eq!(counts, [ok, over_reserve, 0, 0], "{response}");
+        assert_eq!(proxy.metric(RESERVED), 0, "{response}");
+    }
 }
 
 #[test]
@@ -173,6 +200,11 @@ fn a_response_that_breaks_off_keeps_the_estimate() {
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     eventually("the response is given up", || proxy.metric(UNSETTLED) == 1);
     assert_eq!(proxy.client().get("/").status(), 429);
+    // It waits for a report that no one makes.
+    assert_eq!(
+        (proxy.metric(RESERVED), proxy.metric(&ended("ok"))),
+        (600, 0)
+    );
     // The client leaves, so that it would pay for no more than it has read.
     let text = format!("{head}content-length: 1000\r\n\r\n{usage}");
     let upstream = Upstream::with(text);

@@ -215,3 +215,39 @@ fn bytes_after_a_delayed_request_are_the_next_request() {
     assert_eq!(held.answer(false).status, 200);
     assert_eq!(held.answer(false).body, "OK");
 }
+
+#[test]
+fn waits_and_reservations_are_those_of_requests_in_a_queue() {
+    let bucket = "bucket = { size = 1, refill = \"1/1h\" }\nqueue = { max = 9 }";
+    let logins = "[[limit]]\nname = \"logins\"\nkey = [\"all\"]\nlimit = \"100/1h\"\n\
+                  count = { status = [401] }\n\
+                  [[limit]]\nname = \"sooner\"\nkey = [\"all\"]\n\
+                  bucket = { size = 1, refill = \"1/1m\" }\nqueue = { max = 9 }";
+    let queue = Queue::new(bucket, logins);
+    let length =
+        |limit: &str| queue.metric(&format!("ratekeeper_queue_length{{limit=\"{limit}\"}}"));
+    let waits = |limit: &str| {
+        queue.metric(&format!(
+            "ratekeeper_queue_wait_seconds_count{{limit=\"{limit}\"}}"
+        ))
+    };
+    let reserved = || {
+        let text = "ratekeeper_reserved_units{limit=\"logins\"}";
+        let admin = queue.service.address(Door::Admin).unwrap();
+        let body = Client::new(admin).get("/metrics").body;
+        let mut lines = body.lines();
+        let value = lines.find_map(|line| line.strip_prefix(text)?.trim().parse::<f64>().ok());
+        value.unwrap()
+    };
+    assert_eq!(queue.ask().status, 200);
+    assert_eq!((length("paced"), waits("paced")), (0, 0));
+    let held = queue.begin();
+    queue.await_metric(HELD, 1);
+    assert_eq!((length("paced"), length("sooner")), (1, 0));
+    assert_eq!((waits("paced"), waits("sooner")), (1, 0));
+    assert!((reserved() - 2.0).abs() < 0.1, "{}", reserved());
+    drop(held);
+    queue.await_metric(LEFT, 1);
+    assert_eq!((length("paced"), waits("paced")), (0, 1));
+    assert!((reserved() - 1.0).abs() < 0.1, "its charge was given back");
+}

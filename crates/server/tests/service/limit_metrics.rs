@@ -252,3 +252,151 @@ fn open_metrics_name_the_trace_of_a_decision() {
         "the text format has none"
     );
 }
+
+#[test]
+fn exempt_requests_are_counted_by_limit() {
+    let exempt = "[[exempt]]\nlimits = [\"api\", \"failures\"]\nmatch = { path = \"/login\" }\n\
+                  [[limit]]\nname = \"also\"\nkey = [\"all\"]\nlimit = \"1/1h\"\nmode = \"shadow\"\n\
+                  [[exempt]]\nlimits = [\"also\"]\nmatch = { method = \"OPTIONS\" }\n";
+    let fixture = Fixture::new(&format!("{POLICY}{exempt}"));
+    let exempt = |limit: &str, mode: &str, count: u8| {
+        let labels = format!(r#"limit="{limit}",outcome="exempt",mode="{mode}""#);
+        format!("ratekeeper_decisions_total{{{labels}}} {count}")
+    };
+    let (api, also) = (exempt("api", "enforce", 0), exempt("also", "shadow", 0));
+    let text = scrape(&fixture);
+    has(&text, &[&api, &also, &exempt("failures", "enforce", 0)]);
+    assert!(
+        !text.contains(r#"limit="login",outcome="exempt""#),
+        "{text}"
+    );
+    assert!(
+        !text.contains(r#"units_total{limit="api",outcome="exempt""#),
+        "{text}"
+    );
+
+    let mut http = fixture.http();
+    for (method, path) in [("GET", "/login"), ("OPTIONS", "/login"), ("GET", "/other")] {
+        let request = format!(r#"{{"request":{{"method":"{method}","path":"{path}"}}}}"#);
+        http.post("/v1/check", &request);
+        http.post("/v1/peek", &request);
+    }
+    // `api` is not for requests without a tenant, but would be asked.
+    let (api, also) = (exempt("api", "enforce", 2), exempt("also", "shadow", 1));
+    let text = scrape(&fixture);
+    has(&text, &[&api, &also, &exempt("failures", "enforce", 2)]);
+    prove(&["check", "metrics"], &text);
+}
+
+#[test]
+fn decisions_without_the_store_are_counted_by_limit_and_choice() {
+    let store = "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
+    let limit = |name: &str, more: &str| {
+        let key = format!("key = [\"attr:{name}\"]\nmissing_key = \"skip\"");
+        format!("[[limit]]\nname = \"{name}\"\n{key}\nlimit = \"1/1h\"\n{more}\n")
+    };
+    let policy = [
+        limit("own", ""),
+        limit("open", "on_store_error = \"allow\""),
+        limit("shut", "on_store_error = \"deny\""),
+        limit("tried", "on_store_error = \"deny\"\nmode = \"shadow\""),
+    ];
+    let fixture = Fixture::new(&format!("{store}{}", policy.concat()));
+    let counted = |limit: &str, outcome: &str, count: u8| {
+        let mode = if limit == "tried" {
+            "shadow"
+        } else {
+            "enforce"
+        };
+        let labels = format!(r#"limit="{limit}",outcome="{outcome}",mode="{mode}""#);
+        format!("ratekeeper_decisions_total{{{labels}}} {count}")
+    };
+    let text = scrape(&fixture);
+    has(
+        &text,
+        &[
+            &counted("open", "fail_open", 0),
+            &counted("shut", "fail_closed", 0),
+        ],
+    );
+    for absent in [
+        r#"limit="own",outcome="fail"#,
+        r#"limit="open",outcome="fail_closed""#,
+    ] {
+        assert!(!text.contains(absent), "{absent}\n{text}");
+    }
+    let mut http = fixture.http();
+    for attributes in [
+        r#""open":"a","own":"a""#,
+        r#""open":"a","tried":"a""#,
+        r#""open":"a","shut":"a""#,
+        r#""own":"a""#,
+    ] {
+        ask(&mut http, attributes, 1);
+    }
+    has(
+        &scrape(&fixture),
+        &[
+            &counted("open", "fail_open", 2), // the third was refused
+            &counted("open", "allowed", 0),
+            &counted("tried", "fail_closed", 1),
+            &counted("shut", "fail_closed", 1),
+            &counted("shut", "denied", 0),
+            &counted("own", "allowed", 1),
+            &counted("own", "denied", 1),
+            r#"ratekeeper_units_total{limit="open",outcome="fail_open",mode="enforce"} 2"#,
+        ],
+    );
+}
+
+#[test]
+fn reservations_are_settled_or_expire() {
+    let policy = "version = 1\n[[limit]]\nname = \"tokens\"\nkey = [\"all\"]\n\
+                  bucket = { size = 10000, refill = \"1/1h\" }\n\
+                  cost = { reserve = \"attr:max\", expire = \"2m\" }\n";
+    let fixture = Fixture::new(policy);
+    let mut http = fixture.http();
+    let mut reserve = |max: u32| {
+        let body = format!(r#"{{"attributes":{{"max":"{max}"}}}}"#);
+        fixture.http().post("/v1/check", &body).json()["decision"].clone()
+    };
+    let mut report = |decision: &serde_json::Value, cost: u32| {
+        let body = format!(r#"{{"decision":{decision},"cost":{cost}}}"#);
+        http.post("/v1/report", &body).status
+    };
+    let shows = |units: u32, results: [u8; 5]| {
+        let names = ["ok", "over_reserve", "late", "expired", "elsewhere"];
+        let mut lines = vec![format!(
+            r#"ratekeeper_reserved_units{{limit="tokens"}} {units}.0"#
+        )];
+        lines.extend(names.iter().zip(results).map(|(result, count)| {
+            let labels = format!(r#"limit="tokens",result="{result}""#);
+            format!("ratekeeper_settlements_total{{{labels}}} {count}")
+        }));
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        has(&scrape(&fixture), &lines);
+    };
+    shows(0, [0; 5]);
+    let [first, second, third, fourth] = [400, 100, 30, 5].map(&mut reserve);
+    shows(535, [0; 5]);
+    assert_eq!(report(&first, 63), 200);
+    assert_eq!(report(&second, 1_500), 200);
+    assert_eq!(report(&second, 1), 200, "repeated");
+    shows(35, [1, 1, 0, 0, 0]);
+    fixture.clock.advance(Nanos::from_secs(119));
+    assert_eq!(report(&third, 30), 200);
+    shows(5, [2, 1, 0, 0, 0]);
+    fixture.clock.advance(Nanos::from_secs(4));
+    shows(0, [2, 1, 0, 1, 0]);
+    assert_eq!(report(&fourth, 5), 410);
+    shows(0, [2, 1, 1, 1, 0]);
+    // A reload with another time closes what is open.
+    reserve(7);
+    std::fs::write(fixture.path("ratekeeper.toml"), policy.replace("2m", "3m")).unwrap();
+    assert_eq!(fixture.admin().post("/v1/reload", "").status, 200);
+    shows(0, [2, 1, 1, 2, 0]);
+    // Of one that stays the counts do.
+    reserve(7);
+    assert_eq!(fixture.admin().post("/v1/reload", "").status, 200);
+    shows(7, [2, 1, 1, 2, 0]);
+}

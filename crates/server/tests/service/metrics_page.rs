@@ -8,7 +8,7 @@ use super::alerts::with_secret;
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
 /// A shared store that is not there, a folder for the state, a limit of concurrency, one with plans,
-/// bans and hours, a webhook and receivers of metrics: every metric is shown but those below.
+/// bans and hours, a queue, reservations, a webhook and receivers of metrics: every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
@@ -37,6 +37,16 @@ limit = "10/1m"
 plans = { pro = "100/1m" }
 ban = { after = 3, within = "1h", for = "1h" }
 active = { hours = "08:00-18:00", timezone = "UTC" }
+[[limit]]
+name = "paced"
+key = ["ip"]
+bucket = { size = 1, refill = "1/1s" }
+queue = { max = 3 }
+[[limit]]
+name = "failures"
+key = ["ip"]
+limit = "10/1m"
+count = { status = [401] }
 "#;
 
 /// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases

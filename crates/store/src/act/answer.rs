@@ -38,13 +38,18 @@ impl ActAnswer for () {
 
 impl ActAnswer for Decisions {
     fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
-        let mut admitted = true;
+        let (mut admitted, mut without_store) = (true, false);
         let each = parts.map(|(at, decisions)| {
             admitted &= decisions.admitted;
+            without_store |= decisions.without_store;
             (at, decisions.each)
         });
         let each = in_order(each);
-        Self { admitted, each }
+        Self {
+            admitted,
+            each,
+            without_store,
+        }
     }
 
     fn chained(mut self, modes: &[Mode]) -> Self {

@@ -134,6 +134,7 @@ impl<S: Remote> FallbackInner<S> {
         Ok(Decisions {
             each: each.collect(),
             admitted: local.admitted && !refused,
+            without_store: true,
         })
     }
 }

@@ -73,6 +73,7 @@ impl DenialCache {
         Some(Decisions {
             admitted: item.mode == Mode::Shadow,
             each: smallvec![decision],
+            without_store: false,
         })
     }
 

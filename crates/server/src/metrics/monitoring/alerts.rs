@@ -5,7 +5,7 @@ use super::super::table::{
     CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS,
     ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
     LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
-    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REPORTS_EXPECTED, REQUESTS, STATSD_PACKETS,
+    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STATSD_PACKETS,
     STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS,
     WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
 };
@@ -122,10 +122,11 @@ fn surroundings() -> Vec<Alert> {
 /// Refusals of limits.
 fn denials() -> Vec<Alert> {
     let denied = DECISIONS.with(r#"outcome="denied",mode="enforce""#);
-    let enforced = DECISIONS.with(r#"mode="enforce""#);
-    let would_deny = DECISIONS.with(r#"outcome="denied",mode="shadow""#);
+    let enforced = DECISIONS.with(r#"outcome!="exempt",mode="enforce""#);
+    let would_deny = DECISIONS.with(r#"outcome="denied",mode!="enforce""#);
     let would_deny = rate("job, limit", would_deny, "[1h]");
-    let shadow = rate("job, limit", DECISIONS.with(r#"mode="shadow""#), "[1h]");
+    let shadow = DECISIONS.with(r#"outcome!="exempt",mode!="enforce""#);
+    let shadow = rate("job, limit", shadow, "[1h]");
     let refusing = rate("job, limit", &denied, "[5m]");
     let (keys, busiest) = (
         format!("max by (job, limit) ({DENIED_KEYS})"),
@@ -182,7 +183,11 @@ fn denials_rise(denied: &str, enforced: &str) -> String {
 
 /// Requests and keys that are close to their limits.
 fn near() -> Vec<Alert> {
-    let decided = rate("job, limit", DECISIONS, "[10m]");
+    let decided = rate(
+        "job, limit",
+        DECISIONS.with(r#"outcome!="exempt""#),
+        "[10m]",
+    );
     let near = rate("job, limit", NEAR_LIMIT, "[10m]");
     let of_plans = rate("job, limit, plan", PLAN_DECISIONS, "[10m]");
     let near_plans = rate("job, limit, plan", PLAN_NEAR_LIMIT, "[10m]");
@@ -219,14 +224,19 @@ fn near() -> Vec<Alert> {
 
 /// Keys, permits and results of requests.
 fn requests() -> Vec<Alert> {
-    let decided = rate("job, limit", DECISIONS, "[10m]");
+    let decided = rate(
+        "job, limit",
+        DECISIONS.with(r#"outcome!="exempt""#),
+        "[10m]",
+    );
     let missing = rate("job, limit", KEY_MISSING, "[10m]");
     let lost = REPORTS.with(r#"result=~"not_open|error""#);
     let lost = rate("job, result", lost, "[10m]");
-    let (expected, reported) = (
-        rate("job", REPORTS_EXPECTED, "[1h]"),
-        rate("job", REPORTS.with(r#"result="corrected""#), "[1h]"),
-    );
+    let ended = |results| rate("job, limit", SETTLEMENTS.with(results), "[1h]");
+    let reported = ended(r#"result=~"ok|over_reserve""#);
+    // To each process those expire that were reported to another one.
+    let (expired, elsewhere) = (ended(r#"result="expired""#), ended(r#"result="elsewhere""#));
+    let missing_reports = format!("({expired}\n  - {elsewhere})");
     vec![
         Alert::new(
             Warning,
@@ -251,8 +261,8 @@ fn requests() -> Vec<Alert> {
         Alert::new(
             Warning,
             "RatekeeperReportsMissing",
-            format!("1 - {reported}\n/ ({expected} > 0) > 0.1"),
-            "{{ $value | humanizePercentage }} of the decisions that wait for a report get none",
+            format!("{missing_reports}\n/ ({missing_reports}\n  + {reported} > 0) > 0.1"),
+            "{{ $value | humanizePercentage }} of the charges of {{ $labels.limit }} that wait for a report get none",
         )
         .after("15m"),
     ]

@@ -15,9 +15,9 @@ use super::super::family::Family;
 use super::super::table::{
     BANS_ACTIVE, BUILD_INFO, CONCURRENCY_IN_USE, CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_REJECTED,
     CONNECTIONS, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS, FALLBACK_ACTIVE,
-    HELD_ANSWERS, KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT,
-    PLAN_NEAR_LIMIT, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS, STORE_CLOCK_OFFSET,
-    STORE_DURATION, STORE_REQUESTS, UNLIMITED,
+    KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT, PLAN_NEAR_LIMIT,
+    QUEUE_LENGTH, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS, RESERVED_UNITS, SETTLEMENTS,
+    STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED,
 };
 use super::{quantile, rate};
 
@@ -150,9 +150,9 @@ fn limits() -> Vec<Panel> {
             r#"outcome="denied",mode="enforce""#,
         ),
         rate_by_limit(
-            "Refusals in shadow mode",
+            "Refusals in shadow mode, and of candidates",
             &DECISIONS,
-            r#"outcome="denied",mode="shadow""#,
+            r#"outcome="denied",mode!="enforce""#,
         ),
         rate_by_limit("Requests close to a limit", &NEAR_LIMIT, ""),
         by_limit("Different keys refused", COUNT, "max", &DENIED_KEYS),
@@ -168,11 +168,20 @@ fn limits() -> Vec<Panel> {
 }
 
 fn queues() -> Vec<Panel> {
-    let held = format!("sum({})", shown(&HELD_ANSWERS, ""));
     vec![
         times("Waits in queues", &QUEUE_WAIT),
-        Panel::new("Answers held in queues", COUNT).shows("held", held),
+        by_limit("Answers held in queues", COUNT, "sum", &QUEUE_LENGTH),
         by_limit("Permits at work", COUNT, "sum", &CONCURRENCY_IN_USE),
+        by_limit(
+            "Units that wait for a report",
+            COUNT,
+            "sum",
+            &RESERVED_UNITS,
+        ),
+        Panel::new("How reservations end", PER_SECOND).shows(
+            "{{limit}} {{result}}",
+            shown_rate("limit, result", &SETTLEMENTS, ""),
+        ),
     ]
 }
 
@@ -180,12 +189,16 @@ fn counters() -> Vec<Panel> {
     let calls = buckets(&STORE_DURATION, &shown(&STORE_DURATION, ""));
     let slowest = quantile("0.99", "le, op, outcome", calls, OVER);
     let budget = shown(&MEMORY_BUDGET_BYTES, "");
+    let failed = r#"outcome=~"fail_open|fail_closed""#;
+    let failed = shown_rate("limit, outcome", &DECISIONS, failed);
     vec![
         Panel::new("Calls to the store", PER_SECOND).shows(
             "{{op}} {{result}}",
             shown_rate("op, result", &STORE_REQUESTS, ""),
         ),
         of_each("Without the store", COUNT, shown(&FALLBACK_ACTIVE, "")),
+        Panel::new("Passed or refused without the store", PER_SECOND)
+            .shows("{{limit}} {{outcome}}", failed),
         Panel::new("Time of a call, 99 %", SECONDS).shows("{{op}} {{outcome}}", slowest),
         by_limit("Keys", COUNT, "sum", &KEYS),
         of_each("Memory", SHARE, share(shown(&MEMORY_BYTES, ""), &budget)),
