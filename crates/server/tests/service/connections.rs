@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use ratekeeper_server::Door;
 
@@ -44,6 +45,14 @@ fn metric(admin: &mut Client, series: &str) -> u64 {
         .trim()
         .parse()
         .unwrap()
+}
+
+/// Waits until the value of a series is one of `expected`.
+fn until(admin: &mut Client, series: &str, expected: RangeInclusive<u64>) {
+    let start = Instant::now();
+    while !expected.contains(&metric(admin, series)) {
+        assert!(start.elapsed() < PATIENCE, "{series} is not {expected:?}");
+    }
 }
 
 #[test]
@@ -121,7 +130,7 @@ fn bodies_that_are_held_have_a_budget() {
         client
     };
     let mut clients: Vec<Client> = (0..64).map(unfinished).collect();
-    while metric(&mut admin, held) < 64 * piece.len() as u64 {}
+    until(&mut admin, held, 64 * piece.len() as u64..=u64::MAX);
     let mut one_more = Client::new(http);
     one_more.send("POST /v1/check\ncontent-length: 2000", &[b' '; 1000]);
     let refused = one_more.answer(false);
@@ -134,7 +143,7 @@ fn bodies_that_are_held_have_a_budget() {
         client.stream.get_mut().write_all(b"[]").unwrap();
         assert_ne!(client.answer(false).status, 503);
     }
-    while metric(&mut admin, held) > 0 {}
+    until(&mut admin, held, 0..=0);
 }
 
 /// Takes as long as it shows: a connection sleeps after two looks, 5 s apart.
