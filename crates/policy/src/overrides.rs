@@ -306,8 +306,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::request::RequestFacts;
     use crate::key_part::{Around, Credential};
+    use crate::request::RequestFacts;
     use crate::{Facts, KeyPart, PathCase};
 
     #[test]
@@ -324,7 +324,10 @@ mod tests {
 
     fn exact(values: &[Option<Vec<u8>>]) -> OverrideKey {
         let part = |value: &Vec<u8>| PartPattern::Exact(value.as_slice().into());
-        values.iter().map(|value| value.as_ref().map(part)).collect()
+        values
+            .iter()
+            .map(|value| value.as_ref().map(part))
+            .collect()
     }
 
     /// Returns an override with a line of its own, by which it is told from others.
