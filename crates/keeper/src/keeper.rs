@@ -136,7 +136,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             limit.id = ids.of(&limit.name);
             limit.version = version;
         }
-        drop(before);
         ids.former = Some(self.policy.swap(Arc::new(policy)));
         version
     }
