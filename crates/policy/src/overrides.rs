@@ -374,7 +374,7 @@ mod tests {
     }
 
     proptest! {
-        /// The answer is that of maps from whole keys, asked in the order of the page: keys with
+        /// The answer is that of maps from whole keys, asked in the order of the table: keys with
         /// more parts first, and of two that name equally many, the one with the earlier parts.
         #[test]
         fn the_table_and_maps_of_whole_keys_agree(
