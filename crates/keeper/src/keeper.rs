@@ -68,6 +68,9 @@ struct Zero {
 #[derive(Debug, Default)]
 struct LimitIds {
     limits: HashMap<Arc<str>, LimitId>,
+    /// The policy before the current one, kept until the next is installed: a request that still
+    /// has it would else be the last that does, and wait until 100,000 overrides are freed.
+    former: Option<Arc<Policy>>,
     /// Ids of limits with numbers replaced by callers.
     replaced: HashMap<(LimitId, Numbers), LimitId>,
 }
@@ -136,7 +139,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             limit.version = version;
         }
         self.reservations.install(&policy);
-        self.policy.store(Arc::new(policy));
+        ids.former = Some(self.policy.swap(Arc::new(policy)));
         version
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use ratekeeper::core::{LeaseId, Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, config};
@@ -414,4 +415,17 @@ fn each_item_of_a_call_is_blocked() {
     });
     let answers = at_once(keeper.call(&items)).unwrap();
     assert_eq!([0, 1, 2].map(|item| answers.refuses(item)), [true; 3]);
+}
+
+#[test]
+fn no_request_frees_a_policy() {
+    let text = |n: usize| limit(&format!("limit = \"{n}/1m\""), "pro = \"8/1m\"");
+    let keeper = keeper(&text(3));
+    let in_flight = ask(&keeper, "free", "ada");
+    let first = Arc::downgrade(&keeper.policy());
+    keeper.install(policy(&text(4)));
+    drop(in_flight);
+    assert!(first.upgrade().is_some(), "the request was not the last");
+    keeper.install(policy(&text(5)));
+    assert!(first.upgrade().is_none(), "two policies are kept, no more");
 }

@@ -9,6 +9,11 @@
 //!
 //! A part that an override does not name may have any value. The keys come from the policy, so a
 //! client cannot cause collisions.
+//!
+//! A look-up reads one line of the table's tags, and of its entries only the one that is found, so
+//! a key without an override costs no more than the tags. A processor cannot read bytes that it
+//! wrote a moment ago if they come from several writes, until those are done; so the value of a
+//! single part, which is one write, is hashed without the length before it.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -72,6 +77,7 @@ pub(crate) struct Overrides {
 struct ExactOverrides {
     /// Bit `n` is set for part `n` of the key.
     parts: u32,
+    /// By the value, if they name one part; by a key of the parts, if they name several.
     by_key: HashSet<ExactOverride, RandomState>,
 }
 
@@ -124,27 +130,29 @@ impl Overrides {
     /// An earlier one with the same exact key, which hides it.
     pub(crate) fn add(&mut self, key: OverrideKey, new: Override) -> Result<(), &Override> {
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        let mut exact = KeyBytes::default();
-        let (mut parts, mut is_exact) = (0, true);
-        let mut builder = KeyBuilder::new(&mut exact);
+        let mut named = KeyBytes::default();
+        let (mut parts, mut is_exact, mut one) = (0, true, &[][..]);
+        let mut builder = KeyBuilder::new(&mut named);
         for (bit, part) in key.iter().enumerate() {
             match part {
                 Some(PartPattern::Exact(value)) => {
                     builder.part(value);
                     parts |= 1 << bit;
+                    one = value;
                 }
                 Some(PartPattern::Glob(_)) => is_exact = false,
                 None => {}
             }
         }
         if is_exact {
+            let exact = if names_one(parts) { one } else { &*named };
             let by_key = self.exact_of(parts);
-            if let Some(first) = by_key.get(&*exact) {
+            if let Some(first) = by_key.get(exact) {
                 let first = first.index as usize;
                 return Err(&self.all[first]);
             }
             by_key.insert(ExactOverride {
-                key: OverriddenKey::new(&exact),
+                key: OverriddenKey::new(exact),
                 index,
                 allowance: new.allowance,
                 until_unix_nanos: new.until_unix_nanos.unwrap_or(u64::MAX),
@@ -240,8 +248,11 @@ impl Eq for ExactOverride {}
 
 impl ExactOverrides {
     fn find(&self, key: Key<'_>) -> Option<&ExactOverride> {
-        let count = key.parts().count();
-        if self.parts.count_ones() as usize == count {
+        if names_one(self.parts) {
+            let value = key.parts().nth(self.parts.trailing_zeros() as usize)?;
+            return self.by_key.get(value);
+        }
+        if self.parts.count_ones() as usize == key.parts().count() {
             return self.by_key.get(key.as_bytes());
         }
         let mut named = KeyBytes::default();
@@ -253,6 +264,11 @@ impl ExactOverrides {
         }
         self.by_key.get(&*named)
     }
+}
+
+/// Returns true if only one of the bits is set.
+fn names_one(parts: u32) -> bool {
+    parts.is_power_of_two()
 }
 
 impl PatternOverride {
@@ -285,7 +301,14 @@ impl PartPattern {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::key_part::{Around, Credential};
+    use crate::request::RequestFacts;
+    use crate::{Facts, KeyPart, PathCase};
 
     #[test]
     fn a_short_key_and_its_override_fill_a_line_of_the_cache() {
@@ -296,6 +319,105 @@ mod tests {
             assert_eq!(stored.bytes(), key);
             let is_short = matches!(stored, OverriddenKey::Short { .. });
             assert_eq!(is_short, length <= SHORT, "{length}");
+        }
+    }
+
+    fn exact(values: &[Option<Vec<u8>>]) -> OverrideKey {
+        let part = |value: &Vec<u8>| PartPattern::Exact(value.as_slice().into());
+        values
+            .iter()
+            .map(|value| value.as_ref().map(part))
+            .collect()
+    }
+
+    /// Returns an override with a line of its own, by which it is told from others.
+    fn override_in(line: usize, until_unix_nanos: Option<u64>) -> Override {
+        Override {
+            allowance: Allowance::Variant(u32::try_from(line % 3).unwrap()),
+            until_unix_nanos,
+            reason: "".into(),
+            line,
+            from_file: false,
+        }
+    }
+
+    fn found(overrides: &Overrides, values: &[Vec<u8>], unix_nanos: u64) -> Option<usize> {
+        let mut bytes = KeyBytes::default();
+        let mut builder = KeyBuilder::new(&mut bytes);
+        for value in values {
+            builder.part(value);
+        }
+        let facts = Facts::default();
+        let ask = KeyAsk {
+            key: Key::from_bytes(&bytes),
+            parts: &vec![KeyPart::Host; values.len()],
+            request: &RequestFacts::new(&facts),
+            around: Around {
+                route: None,
+                ipv6_prefix: 64,
+                path_case: PathCase::Insensitive,
+                credential: Credential::First,
+            },
+            unix_nanos,
+        };
+        let (allowance, found) = overrides.find(&ask)?;
+        assert_eq!(allowance, found.allowance);
+        Some(found.line)
+    }
+
+    /// Values of few bytes, so that keys differ by their lengths or by where one part ends, and
+    /// values around the length that still stands beside its override.
+    fn value() -> impl Strategy<Value = Vec<u8>> {
+        let few = prop::collection::vec(0..3_u8, 0..4);
+        let long = (SHORT - 3..SHORT + 3, 0..3_u8).prop_map(|(length, byte)| vec![byte; length]);
+        prop_oneof![few, long, Just(vec![1; 300])]
+    }
+
+    proptest! {
+        /// The answer is that of maps from whole keys, asked in the order of the table: keys with
+        /// more parts first, and of two that name equally many, the one with the earlier parts.
+        #[test]
+        fn the_table_and_maps_of_whole_keys_agree(
+            added in prop::collection::vec(
+                (prop::collection::vec(prop::option::of(value()), 3), prop::option::of(0..4_u64)),
+                1..60,
+            ),
+            asked in prop::collection::vec((prop::collection::vec(value(), 3), 0..4_u64), 60),
+        ) {
+            let (mut overrides, mut model) = (Overrides::default(), HashMap::new());
+            let mut names = Vec::new();
+            for (line, (key, until)) in added.into_iter().enumerate() {
+                if key.iter().all(Option::is_none) {
+                    continue; // refused by the reader
+                }
+                let new = override_in(line, until);
+                let first = model.get(&key).map(|(first, _)| *first);
+                let hidden = overrides.add(exact(&key), new).err().map(|first| first.line);
+                prop_assert_eq!(hidden, first);
+                names.push(key.iter().map(Option::is_some).collect::<Vec<_>>());
+                model.entry(key).or_insert((line, until));
+            }
+            names.sort_by_key(|named| {
+                let bits = named.iter().zip(0..).map(|(named, bit)| u32::from(*named) << bit);
+                let bits: u32 = bits.sum();
+                (std::cmp::Reverse(bits.count_ones()), bits)
+            });
+            // Whole keys that were added are asked for as well, so that many are found.
+            let known: Vec<_> = model.keys().cloned().collect();
+            let known = known.into_iter().zip(asked.clone()).map(|(key, (rest, now))| {
+                let values = key.into_iter().zip(rest);
+                let values = values.map(|(value, rest)| value.unwrap_or(rest));
+                (values.collect::<Vec<_>>(), now)
+            });
+            for (values, now) in known.chain(asked) {
+                let expected = names.iter().find_map(|named| {
+                    let key = values.iter().zip(named);
+                    let key: Vec<_> = key.map(|(value, named)| named.then(|| value.clone())).collect();
+                    let (line, until) = model.get(&key)?;
+                    until.is_none_or(|until| now < until).then_some(*line)
+                });
+                prop_assert_eq!(found(&overrides, &values, now), expected, "{:?}", values);
+            }
         }
     }
 }
