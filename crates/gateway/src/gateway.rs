@@ -37,12 +37,13 @@ const RETRY_PERCENT: u32 = 20;
 pub struct GatewaySettings {
     /// The addresses, at most [`MAX_ADDRESSES`].
     pub addresses: Vec<UpstreamAddress>,
-    /// Maximum number of requests to each at a time, tunnels among them, and so of connections.
+    /// Maximum number of requests to each address at a time, including tunnels, and therefore of
+    /// connections.
     pub max_connections: usize,
     /// Maximum wait for room among the connections, and then for a connection to open.
     pub connect: Duration,
-    /// Maximum time from the end of a request, or the last part of its body that moved, to the head
-    /// of the response.
+    /// Maximum time from the end of a request, or the last part of its body that was sent, to the
+    /// head of the response.
     pub response: Duration,
     /// Maximum time between two parts of the body of a response.
     pub body: Duration,

@@ -6,10 +6,10 @@
 //!      '--> a waiter joins the line of its key, which exists while it has a waiter
 //! ```
 //!
-//! [`KeyedLimiter::key`] is the limit of one key, with the verbs of a [`Limiter`](crate::Limiter).
-//! When the memory is full, a new key may begin with less than the whole limit, and pushes out
-//! another, which gains an eighth of the limit at most (2 permits of a small one); see
-//! [`MemoryStore`].
+//! [`KeyedLimiter::key`] returns the limit of one key, which has the methods of a
+//! [`Limiter`](crate::Limiter). When the memory is full, a new key may begin with less than the
+//! whole limit, and pushes out another, which gains an eighth of the limit at most (2 permits of a
+//! small one); see [`MemoryStore`].
 //!
 //! A limiter has one limit for all its keys. Plans (free, paid) are a table of limiters, one for
 //! each plan, and a function that finds the limiter of a key: the sum of their budgets bounds the
@@ -188,7 +188,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// Returns the limit of `key`, with the verbs of a [`Limiter`](crate::Limiter).
+    /// Returns the limit of `key`, with the methods of a [`Limiter`](crate::Limiter).
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();

@@ -1,4 +1,4 @@
-//! Report: one limit and its decision, as clients are shown them.
+//! Limit report: one limit and its decision, in the form that clients see.
 //!
 //! ```text
 //!   a limit of a policy  \
@@ -6,7 +6,7 @@
 //!   a rule of Envoy's    /
 //! ```
 //!
-//! A plain value: header fields and bodies are written from it, whatever decided.
+//! A plain value. Header fields and bodies are written from it, for limits of any origin.
 
 use std::cmp::Reverse;
 
