@@ -155,8 +155,9 @@ impl Correction {
     /// Charge by a report, so that a report finds no record (and leaves all but 2 permits), finds
     /// one (and leaves all but 3), or comes after another (and leaves less).
     pub const REPORTED: Permits = Permits::new(2);
-    /// Permits of a record. A full store forgives a key that was pushed out an eighth of its limit,
-    /// more than a record ever uses; else a key without a record could look like one.
+    /// Permits of a record. A full memory store forgives an evicted key an eighth of its limit; this
+    /// must be more than a record ever uses, because otherwise an id without a record could be taken
+    /// for one with a record.
     pub const RECORD: Permits = Permits::new(64);
 
     /// Corrections that charge what the report says, or all that was charged without `count`.

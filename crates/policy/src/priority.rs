@@ -1,4 +1,4 @@
-//! Priority: the last part of a limit, which is for some of its requests alone.
+//! Priority: the last part of a limit, reserved for some of its requests.
 //!
 //! ```text
 //!   limit = "100/1m", priority = { last = "20%", match = { path = "/health" } }

@@ -1,4 +1,4 @@
-//! Signal: the level of something outside, which opens and closes elastic limits.
+//! Signal: a level, such as the load of the machine, that opens and closes elastic limits.
 //!
 //! ```text
 //!   load 40 % until 12:00:05     elastic while load is below 70 %   open
