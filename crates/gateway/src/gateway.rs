@@ -328,7 +328,7 @@ impl Gateway {
     }
 }
 
-/// Returns what the end of a request says about the capacity of the upstream.
+/// Returns the signal that the end of a request is for the adaptive limit of the upstream.
 fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
     let end = match result {
         Ok(Forwarded::Response(response)) => End::of_http(response.status().as_u16()),

@@ -50,7 +50,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns what the end of a request says of the upstream; `None` if its client did not send it.
+    /// Returns how a request ended for the upstream; `None` if its client did not send all of it.
     pub(crate) fn of(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Self> {
         let status = match result {
             Ok(Forwarded::Response(response)) => response.status(),

@@ -236,7 +236,7 @@ fn take_back<'a>(
     for given in given_back(asked, ends) {
         let mut before = None;
         for charge in all.get_mut(given).into_iter().flatten() {
-            // Of a limit and its alternatives, the limit receives the refund.
+            // Only the limit receives the refund, not its alternatives.
             if is_refunded(charge.mode, before.replace(charge.mode)) {
                 back.push(*charge);
             }

@@ -51,7 +51,7 @@ pub struct LimitReport<'a> {
     pub is_level: bool,
     /// The quota in words: `5 per minute`.
     pub text: &'a str,
-    /// What the permits stand for; `None` for permits by themselves.
+    /// Unit of the permits, such as cents; `None` for requests or other plain permits.
     pub unit: Option<&'a Unit>,
     /// The decision.
     pub decision: Decision,

@@ -160,7 +160,7 @@ impl Correction {
     /// for one with a record.
     pub const RECORD: Permits = Permits::new(64);
 
-    /// Corrections that charge what the report says, or all that was charged without `count`.
+    /// Corrections that charge the reported cost, or keep the whole charge without `count`.
     ///
     /// # Errors
     /// If there cannot be a record for `within`: for more than 73 years.

@@ -17,7 +17,7 @@ use crate::WallTime;
 /// Name of the signal that the service sets by itself: the load of its machine.
 pub const LOAD: &str = "load";
 
-/// What the proxy listener measures of an upstream.
+/// A measurement of an upstream by the proxy listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpstreamMeasure {
     /// Mean time to the head of a response.

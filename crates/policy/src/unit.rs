@@ -1,4 +1,4 @@
-//! Unit: what the permits of a limit stand for, such as cents of USD.
+//! Unit: the unit of a limit's permits, such as cents of USD.
 
 use std::fmt;
 

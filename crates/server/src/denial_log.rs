@@ -67,7 +67,7 @@ pub(crate) struct DenialLog {
 #[derive(Debug, Default)]
 pub(crate) struct LimitLog {
     suppressed: Counter,
-    /// Of denials whose key is not counted: one line a second.
+    /// Denials whose key is not counted are logged once a second.
     uncounted: LogGate,
     bans: LogGate,
 }

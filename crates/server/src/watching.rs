@@ -57,7 +57,8 @@ impl Watchers {
         watchers
     }
 
-    /// Makes room for the limits of `policy`. A limit with the key that it had keeps what it has.
+    /// Makes room for the limits of `policy`. A limit whose `key` has not changed keeps its
+    /// counts and its record.
     pub(crate) fn install(&self, policy: &Policy) {
         self.top_keys.install(policy);
         self.recorder.install(policy);

@@ -17,7 +17,7 @@
 //! * **Bounded.** All memory is counted: tables, keys, heap memory of keys and states, and the
 //!   old and the new array while a table grows. Nothing is allocated beyond the budget.
 //!
-//! # What a full store does
+//! # When the store is full
 //!
 //! When a new key finds no room:
 //!

@@ -58,7 +58,7 @@ const MAX_LIMIT_LOG2: u32 = 62;
 const FORGOTTEN_PART_LOG2: u32 = 10;
 /// At least 2^18 units, because fading keeps back up to 2^15 of them: [`MARGIN`] of two limits.
 const MIN_FORGOTTEN_LOG2: u32 = 18;
-/// Maximum number of permits: what is forgotten is less than one.
+/// Maximum number of permits. Beyond it, a forgotten level could be a whole permit.
 pub const MAX_PERMITS: u64 = (1 << (MAX_LIMIT_LOG2 - MIN_FORGOTTEN_LOG2 - 1)) - 1;
 /// The share of a full exponential counter that fades in the time that grants its quota,
 /// `1 - 1/e`, in billionths, rounded down.

@@ -10,7 +10,7 @@
 //!         |                  / :
 //!         |                /   :      a request for c permits takes them from the
 //!       T |--------------/     :      store, right to left: its price is the area
-//!         |  warm        :area :      under the line; what the store lacks costs T
+//!         |  warm        :area :      under the line; missing permits cost T each
 //!         |              : = W :
 //!       0 +--------------+-----+----> stored
 //!         0          threshold  most

@@ -3,7 +3,7 @@
 //! ```text
 //!   with_quota, on_clock, with_patience      the same limit with other parameters
 //!   try_refund, try_reserve, release, renew  calls that only some algorithms have
-//!   queue, concurrency, effective_window     what the limit is like
+//!   queue, concurrency, effective_window     properties of the limit
 //! ```
 
 use super::{AnyAlgorithm, AnyState, Listed, Reconfigure, own};

@@ -57,7 +57,7 @@ impl<K: Hash + Eq> LimitKey for ByHash<K> {
     }
 }
 
-/// Collects what it is given to hash.
+/// A hasher that collects the bytes instead of hashing them.
 struct Collected(SmallVec<[u8; 64]>);
 
 impl Collected {

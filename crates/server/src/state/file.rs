@@ -171,7 +171,7 @@ fn write_new(
     Ok(to.bytes)
 }
 
-/// Writes, and sums what it writes.
+/// Writes bytes, and computes their checksum.
 pub(super) struct Summed<W> {
     inner: W,
     sum: Context,

@@ -1,4 +1,4 @@
-//! Acts on a store that may fail: what the memory store does when it does.
+//! Acts on a store that may fail, and the part of the memory store while it fails.
 
 use std::future::Future;
 
