@@ -257,7 +257,8 @@ impl Address {
         Ok(sender)
     }
 
-    /// Closes the oldest idle connections, so that they and those of requests stay within the bound.
+    /// Closes the oldest idle connections, so that they and those of requests stay within the
+    /// bound.
     fn make_room(&self) {
         let free = self.room.available_permits();
         let mut idle = self.idle.lock();

@@ -133,10 +133,10 @@ impl Gateway {
         })
     }
 
-    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the
-    /// response. `id` names the request in `X-Request-Id`. Dropping the future gives the request up.
-    /// `interim` receives the interim responses of an upstream of HTTP/1.1, before this returns, or
-    /// while the future is dropped.
+    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of
+    /// the response. `id` names the request in `X-Request-Id`. Dropping the future gives the
+    /// request up. `interim` receives the interim responses of an upstream of HTTP/1.1, before this
+    /// returns, or while the future is dropped.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the

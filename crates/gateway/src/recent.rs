@@ -7,13 +7,13 @@
 //!              the last 10 seconds
 //! ```
 //!
-//! The latency is the mean time of the responses. Requests without a response can only raise it: one
-//! that still waits, failed or was given up counts with the time that it has waited, if that is more
-//! than the mean. So an upstream that fails at once does not look fast, and one that hangs does not
-//! look as fast as before. Without any response there is no latency.
+//! The latency is the mean time of the responses. Requests without a response can only raise it:
+//! one that still waits, failed or was given up counts with the time that it has waited, if that is
+//! more than the mean. So an upstream that fails at once does not look fast, and one that hangs
+//! does not look as fast as before. Without any response there is no latency.
 //!
-//! It is a mean because that takes two numbers for each second. A percentile would take a histogram,
-//! and its buckets would decide the result.
+//! It is a mean because that takes two numbers for each second. A percentile would take a
+//! histogram, and its buckets would decide the result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

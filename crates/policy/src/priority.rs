@@ -8,8 +8,9 @@
 //!   others      |--------- passes -------|-- refused -|
 //! ```
 //!
-//! Requests without priority carry a headroom ([`Mode::Headroom`](ratekeeper_core::Mode::Headroom)):
-//! they are allowed only if the last part stays free, and are charged their cost.
+//! Requests without priority carry a headroom
+//! ([`Mode::Headroom`](ratekeeper_core::Mode::Headroom)): they are allowed only if the last part
+//! stays free, and are charged their cost.
 
 use ratekeeper_core::Permits;
 

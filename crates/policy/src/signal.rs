@@ -6,8 +6,8 @@
 //!   pushed never, or 12:00:05 has passed                            closed
 //! ```
 //!
-//! A level and its end are one word, so a decision reads one atomic, and no reader sees parts of two
-//! levels.
+//! A level and its end are one word, so a decision reads one atomic, and no reader sees parts of
+//! two levels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +27,8 @@ pub enum UpstreamMeasure {
 }
 
 /// Returns the route and the measure of a signal that the proxy listener sets by itself:
-/// `upstream.latency`, `upstream.errors`, or `upstream.ROUTE.latency`. The route of `upstream` itself
-/// is empty.
+/// `upstream.latency`, `upstream.errors`, or `upstream.ROUTE.latency`. The route of `upstream`
+/// itself is empty.
 pub fn upstream_signal(name: &str) -> Option<(&str, UpstreamMeasure)> {
     let (upstream, measure) = name.rsplit_once('.')?;
     let measure = match measure {

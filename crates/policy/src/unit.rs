@@ -60,8 +60,8 @@ impl Unit {
         }
     }
 
-    /// Returns the permits of a decimal number such as `12.5`: rounded up if it has more decimals than
-    /// the unit, as many as can be counted if it is larger. `None` for another text.
+    /// Returns the permits of a decimal number such as `12.5`: rounded up if it has more decimals
+    /// than the unit, as many as can be counted if it is larger. `None` for another text.
     pub fn permits(&self, text: &str) -> Option<Permits> {
         match self.read(text) {
             Decimal::Exact(permits) | Decimal::TooFine(permits) => Some(Permits::new(permits)),
@@ -70,8 +70,8 @@ impl Unit {
         }
     }
 
-    /// Returns the permits of a decimal number; `None` if it has more decimals, cannot be counted, or
-    /// is none.
+    /// Returns the permits of a decimal number; `None` if it has more decimals, cannot be counted,
+    /// or is none.
     pub fn exact_permits(&self, text: &str) -> Option<Permits> {
         match self.read(text) {
             Decimal::Exact(permits) => Some(Permits::new(permits)),

@@ -8,7 +8,8 @@ use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
 use crate::{Cli, Exit, Failure, Output, words};
 
-/// Explain a code such as RK0103, a command, a term such as "leaky bucket", or a field of the policy
+/// Explain a code such as RK0103, a command, a term such as "leaky bucket", or a field of the
+/// policy
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Help {

@@ -54,7 +54,8 @@ use powers::{float, floor, half_power, log2};
 const MAX_UNITS_LOG2: u32 = 30;
 /// The limit is below 2^62 units, and twice as much below 2^63, the largest float of `powers`.
 const MAX_LIMIT_LOG2: u32 = 62;
-/// A level below 2^-10 permits is forgotten, or below 2^[`MIN_FORGOTTEN_LOG2`] units if that is more.
+/// A level below 2^-10 permits is forgotten, or below 2^[`MIN_FORGOTTEN_LOG2`] units if that is
+/// more.
 const FORGOTTEN_PART_LOG2: u32 = 10;
 /// At least 2^18 units, because fading keeps back up to 2^15 of them: [`MARGIN`] of two limits.
 const MIN_FORGOTTEN_LOG2: u32 = 18;

@@ -95,9 +95,9 @@ impl Interval {
     /// Refills at `phase` after the clock's zero and every `every` from there, used or not.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::TooManyPermits`] for more than
-    /// [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more than
-    /// 146 years.
+    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::TooManyPermits`] for more
+    /// than [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more
+    /// than 146 years.
     pub fn on_grid(
         most: impl Into<Permits>,
         refill: impl Into<Permits>,

@@ -8,8 +8,8 @@ use ratekeeper_core::{Nanos, Origin, Time};
 
 use super::{Block, Clock, SystemClock, Timer};
 
-/// A clock with the timer of an async runtime: the function that makes a sleeping future. For tokio,
-/// the feature `tokio` gives [`SystemClock`] its timer.
+/// A clock with the timer of an async runtime: the function that makes a sleeping future. For
+/// tokio, the feature `tokio` gives [`SystemClock`] its timer.
 ///
 /// ```
 /// use ratekeeper::core::{Gcra, Quota};

@@ -8,8 +8,8 @@
 //! One attempt is inlined into the caller of `check`: the clock, the decision and the exchange, in
 //! registers. The rare cases (callers wait, the limit was changed, a race was lost) are one call of
 //! `check_slowly`. The inlined code is neither a closure nor a function passed as an argument,
-//! because compilers do not inline those where there are many callers. Therefore `decide` and `take`
-//! repeat each other; it makes a check 1.3 ns faster.
+//! because compilers do not inline those where there are many callers. Therefore `decide` and
+//! `take` repeat each other; it makes a check 1.3 ns faster.
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Cell, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time,
@@ -36,8 +36,9 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: StateCell<Self>;
 
-    /// Returns the same limit, except that it accepts a debt of any length. (Some limits take a very
-    /// long debt for an error of the clock, and cut it.) `None` if this limit accepts any debt.
+    /// Returns the same limit, except that it accepts a debt of any length. (Some limits take a
+    /// very long debt for an error of the clock, and cut it.) `None` if this limit accepts any
+    /// debt.
     fn believing(&self) -> Option<Self>
     where
         Self: Sized,

@@ -126,8 +126,8 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows the
-/// notes of `Timer` where a clock has none.
+/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows
+/// the notes of `Timer` where a clock has none.
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
     /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It

@@ -76,8 +76,9 @@ impl FallbackAct for GiveBack {
 }
 
 /// While the store fails, debts are owed here, and only charges made here can be given back. When
-/// the store is back, a debt is charged to it up to one whole limit, and the rest is forgiven. Fails,
-/// and settles nothing, if some charges were not made here, or if a limit does not count here.
+/// the store is back, a debt is charged to it up to one whole limit, and the rest is forgiven.
+/// Fails, and settles nothing, if some charges were not made here, or if a limit does not count
+/// here.
 impl FallbackAct for Settle {
     async fn perform<S: Remote>(
         self,
