@@ -125,7 +125,7 @@ fn readings(block: &str) -> [String; 4] {
 }
 
 /// Returns true if the text has no error, except that its other files (a database, keys) are absent.
-fn is_right(text: &String) -> bool {
+fn is_right(text: &str) -> bool {
     match parse(text, Context::default()) {
         Ok(_) => true,
         Err(errors) => errors
@@ -146,7 +146,7 @@ fn every_policy_of_every_guide_is_read_without_an_error() {
         let page = std::fs::read_to_string(&path).unwrap();
         for block in blocks(&page, "toml").filter(|block| !block.starts_with("ratekeeper = {")) {
             assert!(
-                readings(block).iter().any(is_right),
+                readings(block).iter().any(|text| is_right(text)),
                 "{}:\n{block}",
                 path.display()
             );
