@@ -163,7 +163,7 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         format!("{first}: {place} ({by}), or that of the report")
     });
     let reset = correction.reset_on.as_ref();
-    let reset = reset.map(|reset| format!("{reset} empties the record of the key"));
+    let reset = reset.map(|reset| format!("{reset} forgives the charges of the key"));
     let report = format!(
         "reported with POST /v1/report within {}; without a report the charge stays",
         words::span(correction.within)

@@ -39,7 +39,7 @@ pub enum Denials {
     /// Zero: a client that keeps trying is served as soon as one that waits.
     #[default]
     Free,
-    /// That of an allowed request, up to one further quota: a client that keeps trying is denied
+    /// The cost of the request, up to one further quota: a client that keeps trying is denied
     /// until it pauses, for a finite time. A cost above the capacity is charged up to there too,
     /// although it never fits, because it may be the cost of work done already.
     Counted,

@@ -1,4 +1,4 @@
-//! Calls that only some algorithms have, and the error of the others.
+//! Calls that only some algorithms have, and the error that the others return.
 //!
 //! ```text
 //!             | Refund             | Reserve                 | Ban                | Grant

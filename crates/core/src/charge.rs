@@ -119,10 +119,10 @@ pub enum Mode {
     /// charge and its alternatives are a chain, which has the effect of its first charge.
     Otherwise,
     /// A condition of the next charge, made together with it or not at all. If it denies, the next
-    /// charge is not asked, and the request passes that one free. It refuses no request.
+    /// charge is not asked, not made, and refuses nothing. It refuses no request itself.
     Once,
-    /// Room that the next charge, of the same limit and key, must leave: that one is allowed only if
-    /// the sum of both costs would be. It is itself never asked and never made.
+    /// Room that the next charge, of the same limit and key, must leave free: it is allowed only if
+    /// the sum of both costs is. The headroom itself is never charged.
     Headroom,
 }
 

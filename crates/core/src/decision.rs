@@ -4,8 +4,8 @@ use crate::{Nanos, Permits};
 
 /// The answer of one limit to one request.
 ///
-/// `remaining`, `reset_after` and `more_after` describe the state *after* the decision: after the charge
-/// if the request is allowed, as it stands if it is denied.
+/// `remaining`, `reset_after` and `more_after` describe the state *after* the decision: after the
+/// charge if the request is allowed, as it stands if it is denied.
 #[must_use = "a decision limits nothing unless the caller acts on it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
@@ -36,8 +36,8 @@ pub enum Verdict {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,
     },
-    /// Do not pass: the limit denies, and with this denial a ban of the key begins. `retry_after` is
-    /// as for [`Verdict::Deny`], not before the ban ends.
+    /// Do not pass: the limit denies, and with this denial a ban of the key begins. `retry_after`
+    /// is as for [`Verdict::Deny`], not before the ban ends.
     Ban {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,

@@ -19,7 +19,7 @@ use crate::{Error, Nanos};
 pub struct Permits(u64);
 
 impl Permits {
-    /// Zero: a request of this cost only looks.
+    /// Zero: a request of this cost is judged, and charges nothing.
     pub const ZERO: Self = Self(0);
     /// The default cost of a request.
     pub const ONE: Self = Self(1);

@@ -1,4 +1,4 @@
-//! Refused: the refusal of a request that may not pass, with a text for people.
+//! Refused: the refusal of a request, with a text for people.
 
 use core::fmt;
 use core::time::Duration;

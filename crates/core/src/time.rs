@@ -189,7 +189,8 @@ impl Origin {
         self.0.saturating_add(time.0)
     }
 
-    /// The point on this clock that lies `nanos` nanoseconds after 1970; the clock's zero if earlier.
+    /// The point on this clock that lies `nanos` nanoseconds after 1970; the clock's zero if
+    /// earlier.
     pub const fn time_at(self, nanos: u64) -> Time {
         Time(nanos.saturating_sub(self.0))
     }

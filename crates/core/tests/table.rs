@@ -120,7 +120,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
         "strict" => strict(of),
         "hybrid" => of.facts(&Hybrid::quota_linear(quota).unwrap()),
         "exponential" => of.facts(&Exponential::new(quota).unwrap()),
-        "warm_up" => {
+        "warm-up" => {
             let limit = WarmUp::warming_up(quota.permits_per_second(), p).unwrap();
             of.facts(&limit.with_largest(largest))
         }
@@ -128,7 +128,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
             let limit = WarmUp::bursty(quota.permits_per_second(), p.as_secs_f64()).unwrap();
             of.facts(&limit.with_largest(largest))
         }
-        "permits" => permits(of),
+        "concurrency" => concurrency(of),
         "balance" => balance(of),
         other => panic!("unknown algorithm `{other}` in the table"),
     }
@@ -152,7 +152,7 @@ fn strict(of: Numbers) -> Facts {
 }
 
 /// Nothing bounds a span, but N are on loan at once, and as many come in as go.
-fn permits(of: Numbers) -> Facts {
+fn concurrency(of: Numbers) -> Facts {
     let limit = Concurrency::new(Permits::new(of.n.into()), of.p).unwrap();
     let mut state = ConcurrencyState::default();
     let mut lent = 0;

@@ -1,5 +1,5 @@
-//! The exact worst case of every algorithm, by dynamic programming over all states that can
-//! be reached, against the table of the guide and against `bound`.
+//! The exact worst case of every algorithm except exponential and post-paid ones, by dynamic
+//! programming over all reachable states, against the table of the guide and against `bound`.
 //!
 //! ```text
 //!   reach: fresh --any costs, 2P + w ticks--> every state there can be at tick t

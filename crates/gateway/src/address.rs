@@ -1,21 +1,21 @@
-//! Address: one address of an upstream, its connections, and whether it is left out.
+//! Address: one address of an upstream, with its connections; it is skipped while it fails.
 //!
 //! ```text
 //!   lease --> room --> HTTP/2 connection of this thread with a free stream -------.
 //!                '---> idle connection of this thread ---------------------------.|
 //!                '---> idle connection of another, if there is no room for more -.|
 //!                '---> new connection --------------------------------------------> request
-//!                        | refused: left out for a while                             |
+//!                        | refused: skipped for 10 s                                 |
 //!                        v                idle again, or a free stream <-- end of body
 //! ```
 //!
-//! A connection is served by the thread that opened it. A request of another thread wakes that
-//! thread, and is woken by it; so a thread opens connections of its own, until as many are open as
-//! are allowed.
+//! A connection is served by the thread that opened it. A request of another thread would have to
+//! wake that thread, and be woken by it, so each thread opens its own connections until the maximum
+//! number is open.
 //!
 //! An HTTP/2 connection serves the requests of the thread that opened it, up to the number of
-//! streams that its peer allows. Requests that come while one is opened wait for it, so that they
-//! share it.
+//! streams that its peer allows. Requests that arrive while one is being opened wait for it, so
+//! that they share it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::error::{ForwardError, UpstreamFailure};
 use crate::outgoing::Form;
 use crate::upload::{Stage, Upload, UploadBody};
 
-/// How long an address that refuses connections is left out.
+/// How long an address that refuses connections is skipped.
 const LEFT_OUT: Nanos = Nanos::from_secs(10);
 /// Maximum number of idle connections to an address.
 const MAX_IDLE: usize = 256;
@@ -49,8 +49,8 @@ pub(crate) struct Address {
     at: UpstreamAddress,
     idle: Mutex<Vec<IdleConnection>>,
     shared: Mutex<Vec<SharedConnection>>,
-    /// True if connections serve one request at a time: always without TLS, else as the last one
-    /// did.
+    /// True if connections serve one request at a time: always without TLS; with TLS, if the last
+    /// connection did.
     alone: AtomicBool,
     /// One for each thread, held while it opens a connection that its requests share.
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
@@ -135,9 +135,9 @@ impl Address {
         &self.at
     }
 
-    /// Returns a connection, open ones first unless `origin` is new. Waits for room if there are as
-    /// many requests as connections are allowed; only an address that cannot be connected to is left
-    /// out.
+    /// Returns a connection: an open one if possible, unless `origin` is `New`. If the maximum
+    /// number of connections is in use, waits for one. An address is skipped from then on only if
+    /// it cannot be connected to.
     pub(crate) async fn lease(
         self: &Arc<Self>,
         (origin, wanted): (Origin, Wanted),
@@ -211,7 +211,7 @@ impl Address {
         }
     }
 
-    /// Uses the address again, if it was left out.
+    /// Uses the address again, if it was skipped.
     fn put_in(&self) {
         if self.out_until.load(Ordering::Relaxed) > 0 {
             self.out_until.store(0, Ordering::Relaxed);
@@ -257,7 +257,8 @@ impl Address {
         Ok(sender)
     }
 
-    /// Closes the oldest idle connections, so that they and those of requests stay within the bound.
+    /// Closes the oldest idle connections, so that they and those of requests stay within the
+    /// bound.
     fn make_room(&self) {
         let free = self.room.available_permits();
         let mut idle = self.idle.lock();

@@ -1,4 +1,4 @@
-//! Connection: one to an upstream, by TCP or TLS, for a request at a time or for many.
+//! Connection: a connection to an upstream, by TCP or TLS, for one request at a time or for many.
 //!
 //! ```text
 //!   http    TCP -------------------------> HTTP/1.1
@@ -47,8 +47,8 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 /// Maximum number of bytes of a request's body that are held by a stream.
 const MAX_SEND_BYTES: usize = 64 << 10;
 /// How long bytes on a shared connection may remain unacknowledged, and how often an idle one is
-/// probed. A connection whose peer has vanished would take the requests of a thread with it.
-/// Pings of HTTP/2 would show it too, but servers of gRPC close connections that send many.
+/// probed, because all requests of a thread would wait on a connection whose peer has vanished.
+/// Pings of HTTP/2 would detect this too, but gRPC servers close connections that send many.
 const DEAD_AFTER: Duration = Duration::from_secs(15);
 const PROBE: Duration = Duration::from_secs(5);
 /// How often a new connection is asked whether the settings of its peer have come.

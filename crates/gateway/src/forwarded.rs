@@ -1,4 +1,4 @@
-//! Forwarded: the fields about the client that the upstream receives, which no client can invent.
+//! Forwarded: the header fields that describe the client to the upstream. No client can forge them.
 //!
 //! ```text
 //!   peer       X-Forwarded-For        -Host, -Proto        Forwarded          X-Request-Id
@@ -35,7 +35,7 @@ const USUAL_ELEMENT: usize = 96;
 pub struct Client {
     /// The address of the connection.
     pub peer: IpAddr,
-    /// Whether its forwarding fields are kept.
+    /// Trust in its forwarding fields.
     pub trust: Trust,
     /// The field in which trusted proxies name the address of the client, if it is another than
     /// those of the table above; of others it is removed.
@@ -70,12 +70,12 @@ impl Client {
     }
 }
 
-/// Whether the forwarding fields of a peer are believed.
+/// Trust in the forwarding fields of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trust {
-    /// It is a trusted proxy.
+    /// It is a trusted proxy: its fields are kept.
     Proxy,
-    /// It may be anything.
+    /// It may be any client: its fields are replaced.
     Nothing,
 }
 

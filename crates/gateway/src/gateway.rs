@@ -37,12 +37,13 @@ const RETRY_PERCENT: u32 = 20;
 pub struct GatewaySettings {
     /// The addresses, at most [`MAX_ADDRESSES`].
     pub addresses: Vec<UpstreamAddress>,
-    /// Maximum number of requests to each at a time, tunnels among them, and so of connections.
+    /// Maximum number of requests to each address at a time, including tunnels, and therefore of
+    /// connections.
     pub max_connections: usize,
     /// Maximum wait for room among the connections, and then for a connection to open.
     pub connect: Duration,
-    /// Maximum time from the end of a request, or the last part of its body that moved, to the head
-    /// of the response.
+    /// Maximum time from the end of a request, or the last part of its body that was sent, to the
+    /// head of the response.
     pub response: Duration,
     /// Maximum time between two parts of the body of a response.
     pub body: Duration,
@@ -132,10 +133,10 @@ impl Gateway {
         })
     }
 
-    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of the
-    /// response. `id` names the request in `X-Request-Id`. Dropping the future gives the request up.
-    /// `interim` receives the interim responses of an upstream of HTTP/1.1, before this returns, or
-    /// while the future is dropped.
+    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of
+    /// the response. `id` names the request in `X-Request-Id`. Dropping the future gives the
+    /// request up. `interim` receives the interim responses of an upstream of HTTP/1.1, before this
+    /// returns, or while the future is dropped.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the
@@ -327,7 +328,7 @@ impl Gateway {
     }
 }
 
-/// Returns what the end of a request says about the capacity of the upstream.
+/// Returns the signal that the end of a request is for the adaptive limit of the upstream.
 fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
     let end = match result {
         Ok(Forwarded::Response(response)) => End::of_http(response.status().as_u16()),

@@ -1,8 +1,8 @@
-//! Health: asks an address at intervals whether it serves; one that does not is left out.
+//! Health: checks an address at intervals; an address that fails its check is skipped.
 //!
 //! ```text
 //!   every interval: new connection --> GET path --> head within the interval, below 400: it serves
-//!                                                   all else: left out, until it serves again
+//!                                                   all else: skipped, until it serves again
 //! ```
 //!
 //! If no address of an upstream serves, they are used in turn as if all did.

@@ -1,5 +1,5 @@
-//! Forwards HTTP requests to upstreams. It knows nothing of limits: the service asks them first, and
-//! hands over the requests that pass.
+//! Forwards HTTP requests to upstreams. It knows no limits: the service applies them first, and
+//! passes it the requests that are allowed.
 //!
 //! ```text
 //!   request --examine--> well-formed? --forward--> hop-by-hop fields removed, Forwarded added
@@ -9,10 +9,10 @@
 //!                              response, its body streamed, or a tunnel <--'--> ForwardError
 //! ```
 //!
-//! Clients speak HTTP/1.1 or HTTP/2, and so do upstreams, with TLS or without. Bodies pass frame by
-//! frame, in both directions, as fast as the receiver reads; the beginning of one may have been read
-//! before. Only an address of the settings is ever connected to:
-//! the target of a request supplies its host, and nothing more.
+//! Clients speak HTTP/1.1 or HTTP/2, and so do upstreams, with TLS or without. Bodies are streamed
+//! frame by frame, in both directions, as fast as the receiver reads; the service may have read the
+//! beginning of a request's body before. Only addresses of the settings are ever connected to: the
+//! target of a request sets the `Host` of the forwarded request, and nothing else.
 //!
 //! A request is sent again only if no byte of a response has come, and
 //!

@@ -6,9 +6,9 @@
 //!                    '--> client, without fields of the connection
 //! ```
 //!
-//! A request whose response has begun is not sent again. The bytes pass as they are; those of an
-//! interim response are parsed by the parser of hyper once more. hyper's own callback for them would
-//! cost four allocations for each request, whether there are any or not.
+//! A request whose response has begun is not sent again. The bytes pass unchanged; those of an
+//! interim response are parsed once more, by `httparse`. The callback that hyper has for interim
+//! responses would cost four allocations for each request, even if there are none.
 //!
 //! * Source: RFC 9110, "HTTP Semantics" (2022), section 15.2.
 

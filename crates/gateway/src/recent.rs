@@ -7,13 +7,13 @@
 //!              the last 10 seconds
 //! ```
 //!
-//! The latency is the mean time of the responses. Whatever else happens to a request may raise the
-//! mean and never lowers it: a request that still waits, failed or was given up counts with the time
-//! that it has waited, if that is more than the mean. So an upstream that refuses at once does not
-//! look fast, and one that hangs does not look as it did before. Without a response there is no
-//! latency.
+//! The latency is the mean time of the responses. Requests without a response can only raise it:
+//! one that still waits, failed or was given up counts with the time that it has waited, if that is
+//! more than the mean. So an upstream that fails at once does not look fast, and one that hangs
+//! does not look as fast as before. Without any response there is no latency.
 //!
-//! A mean needs two numbers a second. A percentile needs a histogram, whose limits would decide.
+//! It is a mean because that takes two numbers for each second. A percentile would take a
+//! histogram, and its buckets would decide the result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,7 +50,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns what the end of a request says of the upstream; `None` if its client did not send it.
+    /// Returns how a request ended for the upstream; `None` if its client did not send all of it.
     pub(crate) fn of(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Self> {
         let status = match result {
             Ok(Forwarded::Response(response)) => response.status(),

@@ -83,7 +83,7 @@ async fn pump(
             return to.shutdown().await;
         }
         to.write_all(&buffer[..read]).await?;
-        to.flush().await?; // TLS keeps what the socket did not take
+        to.flush().await?; // TLS keeps bytes that the socket did not take
         moved.store(true, Ordering::Relaxed);
     }
 }

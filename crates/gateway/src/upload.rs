@@ -1,4 +1,4 @@
-//! Upload: the body of a request on its way to the upstream, and how far it is.
+//! Upload: the body of a request on its way to the upstream, and its progress.
 
 use std::fmt;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(crate) struct UploadBody(Option<(ClientBody, Arc<Upload>)>);
 /// The body as the client sends it.
 type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
 
-/// How far the body of a request is.
+/// The progress of the body of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     /// True if a frame went by since the last look.

@@ -108,8 +108,8 @@ impl Answer {
         answer
     }
 
-    /// Gives the first limit of each chain that denies the shortest wait of the chain, because any
-    /// of its limits lets the request pass then.
+    /// Sets the wait of each chain that denies, which is that of its first limit, to the shortest
+    /// in the chain, because after it one of the limits lets the request pass.
     fn join_waits(&mut self) {
         let each = &mut self.decisions.each;
         let mut first = 0;
@@ -368,7 +368,7 @@ impl Answer {
         routes.next().filter(|_| self.allowed())
     }
 
-    /// Returns the soft limits that the request is over, if it is allowed.
+    /// Returns the soft limits that the request exceeds, if it is allowed.
     pub fn soft_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
         let outcomes = self.outcomes();
         outcomes.filter(|outcome| self.allowed() && outcome.is_soft())

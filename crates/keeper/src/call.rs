@@ -1,4 +1,4 @@
-//! Call: several descriptors in one question, decided together.
+//! Call: several items, such as the descriptors of one call by Envoy, decided together.
 //!
 //! ```text
 //!   user=ada, cost 1   -->  charges 0..2  \
@@ -225,8 +225,8 @@ fn given_back<'a>(
     ranges.filter_map(|(act, range)| (act == Act::GiveBack).then_some(range))
 }
 
-/// Removes the charges that are given back; free copies without a veto stay in the list, so that
-/// the answer shows their limits.
+/// Returns the charges that are given back. In `all` they stay at no cost and in shadow mode, so
+/// that the answer shows their limits, and these refuse nothing.
 fn take_back<'a>(
     asked: &[Asked<'_>],
     ends: &[ChargeSpan],
@@ -236,7 +236,7 @@ fn take_back<'a>(
     for given in given_back(asked, ends) {
         let mut before = None;
         for charge in all.get_mut(given).into_iter().flatten() {
-            // Of a limit and its alternatives, the limit receives the refund.
+            // Only the limit receives the refund, not its alternatives.
             if is_refunded(charge.mode, before.replace(charge.mode)) {
                 back.push(*charge);
             }
@@ -247,8 +247,8 @@ fn take_back<'a>(
     back
 }
 
-/// Returns true if a refund gives back a charge in this mode, behind a charge in the mode `before`:
-/// no alternative, and no value that was counted.
+/// Returns true if a refund gives back a charge in this mode, which follows a charge in the mode
+/// `before`. Alternatives and counted values are not given back.
 pub(crate) fn is_refunded(mode: Mode, before: Option<Mode>) -> bool {
     matches!(mode, Mode::Enforce | Mode::Shadow) && before != Some(Mode::Once)
 }

@@ -1,9 +1,9 @@
 //! Counter: nanoseconds from the processor's counter, kept true by the machine's clock.
 //!
-//! Reading the machine's clock costs a decision in memory a fifth of its time, and more: it
-//! lets nothing overtake it, so each decision waits for the memory of the one before. The
-//! processor's counter costs 9 ns and is overtaken, but its rate is only known to 1/10,000, and it
-//! may jump when a machine sleeps or moves.
+//! Reading the machine's clock takes a fifth of a decision in memory, and delays it further: no
+//! instruction may overtake the reading, so each decision waits for the memory of the one before.
+//! Reading the processor's counter takes 9 ns, and other instructions may overtake it. But its rate
+//! is only known to 1/10,000, and it may jump when a machine sleeps or is migrated.
 //!
 //! ```text
 //!   counted   ------+------+------+---------> ns, by the counter
@@ -13,19 +13,19 @@
 //!   now = counted + offset
 //! ```
 //!
-//! Counting takes two multiplications, and no division or shift by a value not known beforehand: on
-//! the path from the counter to the changed word, each step delays the next decision. The remaining
-//! work fits beside the reading itself.
+//! Counting takes two multiplications, and no division or shift by a value that is not a constant,
+//! because each step on the path from the counter to the changed word delays the next decision. The
+//! processor does the remaining work while it reads the counter.
 //!
-//! So the error is the drift of the counter in 10 ms, a microsecond at most, and as much for a
-//! reading that took its time. Racing threads make backward steps of that size anyway; the laws ask
-//! that no step back gives permits away.
+//! The error is the drift of the counter in 10 ms, a microsecond at most, and as much for a reading
+//! that took its time. Racing threads see backward steps of that size anyway, and the laws of
+//! algorithms demand that no step back gives permits away.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Counted nanoseconds after which the offset is taken anew.
 const FRESH: u64 = 10_000_000;
-/// A reading of the machine's clock that took longer was interrupted, and is not believed.
+/// A reading of the machine's clock that took longer was interrupted, and is not used.
 const PROMPT: u64 = 1_000;
 
 /// A rate is believed when the readings that it was measured by are as many times apart as they

@@ -8,8 +8,10 @@
 //! The text contains all that is needed to correct the charges, so any node that shares the store
 //! can do it, and a restart loses nothing. It cannot be forged: the store keeps a record under its
 //! hash, which was made together with the charges, and an id without a record corrects nothing.
-//! Of the flags, `MADE` is no part of the hash, because it is known after the decision only: a
-//! charge that a limit in shadow mode denied was not made. `WIDE` marks a cost of 8 bytes. The id holds the keys, readable by its holder.
+//!
+//! The flag `WIDE` marks a cost of 8 bytes. The flag `MADE` is missing if a limit in shadow mode
+//! denied the charge, which was then not made; it is not part of the hash, because it is only known
+//! after the decision. The id holds the keys, readable by its holder.
 //!
 //! * Source of the encoding: as of [`Permit`](crate::Permit).
 

@@ -36,7 +36,7 @@ pub mod names {
     pub const X_RATELIMIT_USED: &str = "x-ratelimit-used";
     /// Seconds until its whole quota is free again.
     pub const X_RATELIMIT_RESET: &str = "x-ratelimit-reset";
-    /// The soft limits that an allowed request is over.
+    /// The soft limits that an allowed request exceeds.
     pub const SOFT: &str = "x-ratekeeper-soft";
 }
 

@@ -6,14 +6,16 @@
 //!      '--> a waiter joins the line of its key, which exists while it has a waiter
 //! ```
 //!
-//! [`KeyedLimiter::key`] is the limit of one key, with the verbs of a [`Limiter`](crate::Limiter). A
-//! full store denies more, never less; see [`MemoryStore`].
+//! [`KeyedLimiter::key`] returns the limit of one key, which has the methods of a
+//! [`Limiter`](crate::Limiter). When the memory is full, a new key may begin with less than the
+//! whole limit, and pushes out another, which gains an eighth of the limit at most (2 permits of a
+//! small one); see [`MemoryStore`].
 //!
-//! A limiter has one limit for all its keys. Plans (free, paid) are a table of limiters, one for each
-//! plan, and a function that finds the limiter of a key: the sum of their budgets bounds the memory. (Numbers
-//! of single keys are overrides of a policy.) A key counts in each on its own, so that one that
-//! changes its plan begins anew there, unless its usage is carried over by a settlement: see the
-//! example `keyed_by_plan`.
+//! A limiter has one limit for all its keys. Plans (free, paid) are a table of limiters, one for
+//! each plan, and a function that finds the limiter of a key: the sum of their budgets bounds the
+//! memory. (For numbers of single keys, use overrides of a policy.) Each limiter counts a key
+//! separately, so a key whose plan changes begins anew, unless its usage is carried over by a
+//! settlement: see the example `keyed_by_plan`.
 
 mod by_hash;
 mod configured;
@@ -217,7 +219,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// Returns the limit of `key`, with the verbs of a [`Limiter`](crate::Limiter).
+    /// Returns the limit of `key`, with the methods of a [`Limiter`](crate::Limiter).
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();

@@ -1,8 +1,8 @@
 //! Latest: a value that is read often and seldom changes.
 //!
 //! ```text
-//!   never changed:  first                    a load says so, and no more
-//!   changed:        first   newest --> Arc   behind an `ArcSwap`, out of the way
+//!   never changed:  first                    read by one load
+//!   changed:        first   newest --> Arc   read through an `ArcSwap`
 //! ```
 //!
 //! An `ArcSwap` alone would cost two locked instructions per read, which delay the processor's

@@ -2,10 +2,10 @@
 //!
 //! # One limit
 //!
-//! Three verbs ask a [`Limiter`] for permits. They differ in what they do when there are
+//! Three methods ask a [`Limiter`] for permits. They differ in what they do when there are
 //! none:
 //!
-//! | verb | when there are none | for |
+//! | method | when there are none | for |
 //! |---|---|---|
 //! | [`check`](Limiter::check) | denies, with a retry time | requests that may be refused |
 //! | [`acquire`](Limiter::acquire), [`acquire_blocking`](Limiter::acquire_blocking) | waits in line, first come, first served | work that must be done, by a task or a thread |
@@ -58,18 +58,18 @@
 //! ```
 //!
 //! If the cost of work is known only afterwards, charge an estimate, then
-//! [`settle`](Limiter::settle) the [`Grant`]. A [`KeyedLimiter`] has a limit, and a line, for each key:
-//! `limiter.key(user)` has the same verbs. A limit of [concurrency](core::Concurrency) lends
-//! [`OwnedPermits`], a guard that gives them back when it is dropped. Any algorithm can be used with
-//! the verbs: see the module [`limiter`]. Callers that come from Guava find its limiter as
+//! [`settle`](Limiter::settle) the [`Grant`]. A [`KeyedLimiter`] has a limit, and a line, for each
+//! key: `limiter.key(user)` has the same methods. A limit of [concurrency](core::Concurrency) lends
+//! [`OwnedPermits`], a guard that gives them back when it is dropped. Any algorithm can be used
+//! with these methods: see the module [`limiter`]. Callers that come from Guava find its limiter as
 //! [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the crate
 //! `ratekeeper-resilience`.
 //!
 //! # Several limits, and Redis
 //!
 //! [`Limits`] are charged together: all of them or, if one refuses, none. They are counted in the
-//! memory of this process or, by `Limits::redis` of the feature `redis`, in a Redis or Valkey server
-//! that any number of processes share.
+//! memory of this process or, by `Limits::redis` of the feature `redis`, in a Redis or Valkey
+//! server that any number of processes share.
 //!
 //! ```
 //! use ratekeeper::core::Quota;
@@ -198,8 +198,8 @@ pub use smooth::SmoothRateLimiter;
 #[cfg(feature = "tracing")]
 pub use spans::Traced;
 
-/// Idioms that would serve a request that a limit refuses. None of them compiles; beside each stands
-/// what does.
+/// Idioms that would serve a request that a limit refuses. None of them compiles; beside each
+/// stands what does.
 ///
 /// A result is no condition:
 /// ```compile_fail,E0308

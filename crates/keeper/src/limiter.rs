@@ -1,6 +1,6 @@
 //! Limiter: one limit inside a program.
 //!
-//! Three verbs ask for permits. They differ in what they do when there are none:
+//! Three methods ask for permits. They differ in what they do when there are none:
 //!
 //! ```text
 //!             | when there are none       | the waiter     | the charge is made
@@ -35,9 +35,9 @@ pub(crate) mod desk;
 mod grant;
 pub(crate) mod line;
 pub(crate) mod owned;
-mod place;
 pub(crate) mod reservation;
 mod settlement;
+mod state_cell;
 pub(crate) mod turn;
 pub(crate) mod wait;
 mod wait_error;
@@ -54,12 +54,12 @@ use desk::{Waitable as _, behind_the_line, never, permits};
 pub use grant::Grant;
 use line::WaitLine;
 pub use owned::OwnedPermits;
-pub use place::{LimiterAlgorithm, Locked, StateCell};
 pub use ratekeeper_core::Refused;
 use reservation::Era;
 pub use reservation::Reservation;
 pub use settlement::Settlement;
 pub(crate) use settlement::settles;
+pub use state_cell::{LimiterAlgorithm, Locked, StateCell};
 pub use wait_error::WaitError;
 
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
@@ -70,7 +70,7 @@ pub const MAX_WAITING: usize = 100_000;
 /// cores: two threads decide twice as often.
 const PAUSES: u32 = 8;
 
-/// One limit, shared by threads and tasks; see the [module](self) for its three verbs.
+/// One limit, shared by threads and tasks; see the [module](self) for its three methods.
 ///
 /// `A` is the algorithm, a token bucket by default; `C` the clock.
 ///

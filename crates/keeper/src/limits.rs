@@ -198,8 +198,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
 
     /// Corrects the charges of a grant to the actual costs, as [`LimitsGrant::used`] states them.
     /// The rest of an estimate is given back. The excess is charged even beyond the limit: a token
-    /// bucket owes it, about a year ahead if made by [`token_bucket`](Self::token_bucket), so that no
-    /// request passes until time has paid it; other algorithms charge what they still have, and
+    /// bucket owes it, about a year ahead if made by [`token_bucket`](Self::token_bucket), so that
+    /// no request passes until time has paid it; other algorithms charge what they still have, and
     /// forgive the rest.
     ///
     /// Not for a grant of a limit that let it pass uncounted, see
@@ -208,8 +208,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
     /// # Errors
     /// [`StoreError::Misconfigured`] if the grant belongs to other [`Limits`], and
     /// [`StoreError::Unsupported`] if the algorithm cannot take a charge back: then nothing is
-    /// corrected. Other errors if the store cannot answer: then the charges may be corrected, in part
-    /// if their keys lie in several slots of a cluster, or stay as they were made.
+    /// corrected. Other errors if the store cannot answer: then the charges may be corrected, in
+    /// part if their keys lie in several slots of a cluster, or stay as they were made.
     pub async fn settle(&self, grant: LimitsGrant) -> Result<(), StoreError> {
         self.made(&grant)?;
         let changed = grant.charged.iter().filter(|it| it.used != it.cost);

@@ -1,4 +1,4 @@
-//! Loan: a request that takes permits, and gives them back when it is done.
+//! Loan: requests that take permits of concurrency limits, and give them back when they are done.
 //!
 //! ```text
 //!   acquire --> rates are charged, permits lent: all or none --> work --> release

@@ -7,8 +7,8 @@ use std::path::Path;
 use ratekeeper_policy::config::PolicyFiles;
 
 /// Reads the files that a policy names, relative to `home`, the directory of the policy: lists of
-/// values (`"file:NAME"`), overrides and the databases of `[geo]`. Those that cannot be read are errors of the policy when it
-/// is parsed.
+/// values (`"file:NAME"`), overrides and the databases of `[geo]`. A file that cannot be read
+/// becomes an error of the policy when the policy is parsed.
 ///
 /// ```
 /// use ratekeeper::core::Time;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each descriptor is decided and counted separately, as in the Go service: this is the only call
-//! without all-or-none. Another call may come between the look and the count, which only
-//! `stop_increment` asks for.
+//! that is not all or none. With the setting `stop_increment`, all descriptors are looked at before
+//! they are counted; another call may come in between.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Report: one limit and its decision, as clients are shown them.
+//! Limit report: one limit and its decision, in the form that clients see.
 //!
 //! ```text
 //!   a limit of a policy  \
@@ -6,7 +6,7 @@
 //!   a rule of Envoy's    /
 //! ```
 //!
-//! A plain value: header fields and bodies are written from it, whatever decided.
+//! A plain value. Header fields and bodies are written from it, for limits of any origin.
 
 use std::cmp::Reverse;
 use std::ops::Deref;
@@ -52,7 +52,7 @@ pub struct LimitReport<'a> {
     pub is_level: bool,
     /// The quota in words: `5 per minute`.
     pub text: &'a str,
-    /// What the permits stand for; `None` for permits by themselves.
+    /// Unit of the permits, such as cents; `None` for requests or other plain permits.
     pub unit: Option<&'a Unit>,
     /// The decision.
     pub decision: Decision,

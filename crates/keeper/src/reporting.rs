@@ -9,8 +9,9 @@
 //!                                     '-> none (expired, forged): nothing changes
 //! ```
 //!
-//! * The record is a key of a hidden limit, which holds its permits for the time of a report: the
-//!   decision takes one, the report two, so one charge shows which of the three cases it is.
+//! * The record is a key of a hidden limit, which keeps its charges for as long as a report may
+//!   come. The decision charges one permit and the report two, so the answer to the second charge
+//!   shows which of the three cases it is.
 //! * A crash between closing and correcting leaves the charges as they are: less is admitted.
 
 use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Time, Verdict};

@@ -5,8 +5,8 @@ use ratekeeper_store::Store;
 use crate::{Clock, Keeper};
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// Sets the level of a signal, in parts per million (microseconds for a latency), for `seconds` from now on. Returns false if
-    /// no limit of the policy names the signal.
+    /// Sets the level of a signal, in parts per million (microseconds for a latency), for `seconds`
+    /// from now on. Returns false if no limit of the policy names the signal.
     pub fn set_signal(&self, name: &str, level: u32, seconds: u32) -> bool {
         let policy = self.look_at_policy();
         let mut signals = policy.signals();

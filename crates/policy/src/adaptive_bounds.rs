@@ -1,4 +1,4 @@
-//! Adaptive bounds: those of a number of requests that follows the times of responses.
+//! Adaptive bounds: minimum and maximum of the adaptive concurrency limit of an upstream.
 
 /// `adaptive_concurrency` of `[listen.proxy]`: from 1 to 1,000,000, in order.
 ///
@@ -21,7 +21,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveBounds {
-    /// `min`: the lower bound, from which the number begins.
+    /// `min`: the lower bound, and the initial limit.
     pub min: u32,
     /// `max`: the upper bound.
     pub max: u32,

@@ -1,4 +1,4 @@
-//! Alert: when a key has used so much of a limit, for so long, that people should know.
+//! Alert: a key has used more than a share of its limit for a given time.
 //!
 //! ```text
 //!   usage  100 % |        xxxx  x          x: a decision
@@ -15,8 +15,8 @@
 //! counts as all of it, until the same request would be allowed. A key is *above* from the
 //! first decision that leaves more than `above` spent to the first that does not, or to the moment
 //! at which the limit has refilled so far, if that comes earlier. The alert of the key starts
-//! when it has been above for `for` without a break, and ends when it is no longer above. So no
-//! key starts twice within `for`, which is all the hysteresis there is.
+//! when it has been above for `for` without a break, and ends when it is no longer above. The only
+//! hysteresis is that no alert of a key starts twice within `for`.
 //!
 //! * The moment is computed from the decision alone: `more_after` brings back one permit,
 //!   `reset_after` all of them, and the others are taken to come evenly between the two. That is

@@ -1,5 +1,5 @@
-//! Body: values of the body of a request, a form or JSON, that limits count by; and of a response,
-//! which settle costs.
+//! Body: values of bodies. Limits count by values of a request's body (a form or JSON), and costs
+//! are settled by values of a response's.
 //!
 //! ```text
 //!   field            content-type                        body                    value

@@ -41,8 +41,8 @@ pub enum Role {
 pub(crate) const MAX_OTHERWISE: usize = 4;
 
 impl Rule {
-    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy was
-    /// read.
+    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy
+    /// was read.
     pub fn is_extra(&self) -> bool {
         matches!(
             self.role,

@@ -1,4 +1,4 @@
-//! Claims: what the verified token of a request states, verified at the first question.
+//! Claims: the claims of a request's token, which is verified when the first is asked for.
 //!
 //! ```text
 //!   facts --> jwt.plan, jwt:sub asked? --no--> nothing is verified

@@ -53,7 +53,8 @@ impl Correction {
 pub enum CostSource {
     /// A header field, by its name in lower case: `response.header:x-tokens-used`.
     Header(Box<str>),
-    /// A trailer, a field after the body, by its name in lower case: `response.trailer:x-tokens-used`.
+    /// A trailer, a field after the body, by its name in lower case:
+    /// `response.trailer:x-tokens-used`.
     Trailer(Box<str>),
     /// A value of the JSON in the body: `response.json:/usage/total_tokens`.
     Body(BodyField),
@@ -155,11 +156,12 @@ impl Correction {
     /// Charge by a report, so that a report finds no record (and leaves all but 2 permits), finds
     /// one (and leaves all but 3), or comes after another (and leaves less).
     pub const REPORTED: Permits = Permits::new(2);
-    /// Permits of a record. A full store forgives a key that was pushed out an eighth of its limit,
-    /// more than a record ever uses; else a key without a record could look like one.
+    /// Permits of a record. A full memory store forgives an evicted key an eighth of its limit;
+    /// this must be more than a record ever uses, because otherwise an id without a record could be
+    /// taken for one with a record.
     pub const RECORD: Permits = Permits::new(64);
 
-    /// Corrections that charge what the report says, or all that was charged without `count`.
+    /// Corrections that charge the reported cost, or keep the whole charge without `count`.
     ///
     /// # Errors
     /// If there cannot be a record for `within`: for more than 73 years.

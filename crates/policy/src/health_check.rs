@@ -1,4 +1,4 @@
-//! Health check: how the addresses of upstreams are asked whether they serve.
+//! Health check: the request that checks the addresses of upstreams.
 
 use ratekeeper_core::Nanos;
 

@@ -1,4 +1,4 @@
-//! Which limits a request must pass: the policy language, and the policy it compiles to.
+//! The policy language, and the policy that it compiles to: the limits that a request must pass.
 //!
 //! ```text
 //!   text --config--> Policy --charges(facts, wall)--> [ (limit, key, cost, mode), ... ]

@@ -135,7 +135,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// What a kind of server does to a path before it routes: a set of the bits below.
+/// Changes that a kind of server makes to a path before it routes: a set of the bits below.
 #[derive(Clone, Copy)]
 struct PathHandling(u8);
 

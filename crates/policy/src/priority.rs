@@ -1,4 +1,4 @@
-//! Priority: the last part of a limit, which is for some of its requests alone.
+//! Priority: the last part of a limit, reserved for some of its requests.
 //!
 //! ```text
 //!   limit = "100/1m", priority = { last = "20%", match = { path = "/health" } }
@@ -8,8 +8,9 @@
 //!   others      |--------- passes -------|-- refused -|
 //! ```
 //!
-//! Requests without priority carry a headroom ([`Mode::Headroom`](ratekeeper_core::Mode::Headroom)):
-//! they are allowed only if the last part stays free, and are charged their cost.
+//! Requests without priority carry a headroom
+//! ([`Mode::Headroom`](ratekeeper_core::Mode::Headroom)): they are allowed only if the last part
+//! stays free, and are charged their cost.
 
 use ratekeeper_core::Permits;
 

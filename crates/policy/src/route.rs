@@ -1,4 +1,4 @@
-//! Route: another receiver of the gateway, for some requests.
+//! Route: other upstream addresses of the gateway, for some requests.
 
 use crate::{Matcher, ProxySettings, UpstreamUrl};
 

@@ -212,8 +212,8 @@ impl Rule {
         })
     }
 
-    /// Returns the cost that a text states: a whole number, or a decimal number of the unit, rounded
-    /// up; `None` if it is neither. A number beyond the countable range counts as its end.
+    /// Returns the cost that a text states: a whole number, or a decimal number of the unit,
+    /// rounded up; `None` if it is neither. A number beyond the countable range counts as its end.
     pub fn amount(&self, text: &str) -> Option<Permits> {
         match &self.unit {
             Some(unit) => unit.permits(text),

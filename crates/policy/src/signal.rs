@@ -1,4 +1,4 @@
-//! Signal: the level of something outside, which opens and closes elastic limits.
+//! Signal: a level, such as the load of the machine, that opens and closes elastic limits.
 //!
 //! ```text
 //!   load 40 % until 12:00:05     elastic while load is below 70 %   open
@@ -6,8 +6,8 @@
 //!   pushed never, or 12:00:05 has passed                            closed
 //! ```
 //!
-//! A level and its end are one word, so a decision reads one atomic, and no reader sees parts of two
-//! levels.
+//! A level and its end are one word, so a decision reads one atomic, and no reader sees parts of
+//! two levels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::WallTime;
 /// Name of the signal that the service sets by itself: the load of its machine.
 pub const LOAD: &str = "load";
 
-/// What the proxy listener measures of an upstream.
+/// A measurement of an upstream by the proxy listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpstreamMeasure {
     /// Mean time to the head of a response.
@@ -27,8 +27,8 @@ pub enum UpstreamMeasure {
 }
 
 /// Returns the route and the measure of a signal that the proxy listener sets by itself:
-/// `upstream.latency`, `upstream.errors`, or `upstream.ROUTE.latency`. The route of `upstream` itself
-/// is empty.
+/// `upstream.latency`, `upstream.errors`, or `upstream.ROUTE.latency`. The route of `upstream`
+/// itself is empty.
 pub fn upstream_signal(name: &str) -> Option<(&str, UpstreamMeasure)> {
     let (upstream, measure) = name.rsplit_once('.')?;
     let measure = match measure {

@@ -123,8 +123,8 @@ impl Tokens {
             .then(|| VerifiedClaims::new(claims))
     }
 
-    /// Returns the key that must have signed a token: that of its `kid`, or the only one that may be
-    /// meant.
+    /// Returns the key that must have signed a token: that of its `kid`, or the only one that may
+    /// be meant.
     fn key(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&TokenKey> {
         let fits = |key: &&TokenKey| key.validation.algorithms.contains(&algorithm);
         let fitting = || self.keys.iter().filter(fits);

@@ -1,4 +1,4 @@
-//! Unit: what the permits of a limit stand for, such as cents of USD.
+//! Unit: the unit of a limit's permits, such as cents of USD.
 
 use std::fmt;
 
@@ -60,8 +60,8 @@ impl Unit {
         }
     }
 
-    /// Returns the permits of a decimal number such as `12.5`: rounded up if it has more decimals than
-    /// the unit, as many as can be counted if it is larger. `None` for another text.
+    /// Returns the permits of a decimal number such as `12.5`: rounded up if it has more decimals
+    /// than the unit, as many as can be counted if it is larger. `None` for another text.
     pub fn permits(&self, text: &str) -> Option<Permits> {
         match self.read(text) {
             Decimal::Exact(permits) | Decimal::TooFine(permits) => Some(Permits::new(permits)),
@@ -70,8 +70,8 @@ impl Unit {
         }
     }
 
-    /// Returns the permits of a decimal number; `None` if it has more decimals, cannot be counted, or
-    /// is none.
+    /// Returns the permits of a decimal number; `None` if it has more decimals, cannot be counted,
+    /// or is none.
     pub fn exact_permits(&self, text: &str) -> Option<Permits> {
         match self.read(text) {
             Decimal::Exact(permits) => Some(Permits::new(permits)),

@@ -104,3 +104,54 @@ fn every_policy_of_the_guide_to_deployment_is_right() {
         assert_eq!(loaded.warnings, [], "{text}");
     }
 }
+
+/// Returns the texts that a block of a page may stand for: a whole policy, tables of one, or fields
+/// of one limit.
+fn readings(block: &str) -> [String; 4] {
+    const LIMIT: &str = "[[limit]]\nname = \"default\"\n";
+    const FIELDS: &str = "key = [\"ip\"]\nlimit = \"5/1m\"\n";
+    let mut head = String::from("version = 1\n");
+    if !block.starts_with("timezone") {
+        head += "timezone = \"UTC\"\n";
+    }
+    let has_key = block.lines().any(|line| line.starts_with("key "));
+    let key = if has_key { "" } else { "key = [\"ip\"]\n" };
+    [
+        block.to_owned(),
+        format!("{head}{block}"),
+        format!("{head}{block}\n{LIMIT}{FIELDS}"),
+        format!("{head}{LIMIT}{key}{block}"),
+    ]
+}
+
+/// Returns true if the text has no error, except that its other files (a database, keys) are absent.
+fn is_right(text: &str) -> bool {
+    match parse(text, Context::default()) {
+        Ok(_) => true,
+        Err(errors) => errors
+            .iter()
+            .all(|error| error.message.ends_with("it is not read with this policy")),
+    }
+}
+
+#[test]
+fn every_policy_of_every_guide_is_read_without_an_error() {
+    let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
+    let mut count = 0;
+    for entry in std::fs::read_dir(guides).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let page = std::fs::read_to_string(&path).unwrap();
+        for block in blocks(&page, "toml").filter(|block| !block.starts_with("ratekeeper = {")) {
+            assert!(
+                readings(block).iter().any(|text| is_right(text)),
+                "{}:\n{block}",
+                path.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count >= 140, "{count} policies");
+}

@@ -1,4 +1,4 @@
-//! Adaptive: a concurrency limit, found from how long the work takes.
+//! Adaptive: a concurrency limit that follows the time that work takes.
 //!
 //! A fixed concurrency limit is right for one machine on one day. Work beyond the capacity of a
 //! server only waits there, so the time that work takes shows that capacity, and the limit
@@ -32,9 +32,10 @@
 //!   too long must be reported as dropped.
 //! * Cost: one compare-exchange for a permit; a lock and, every tenth of a second, a pass over
 //!   512 numbers for a report.
-//! * Trade-offs: the gradient and Vegas attribute all waiting to the server; work of very
-//!   different lengths belongs behind limits of its own. Both measure the time without waiting
-//!   anew every 300 windows if need be, for two of them at a third of the limit or half of it.
+//! * Trade-offs: the gradient and Vegas attribute all waiting to the server, so work of very
+//!   different lengths needs separate limits. If no window was as fast as the time without waiting
+//!   for 300 windows, both measure that time again, for two windows at a third or a half of the
+//!   limit.
 //! * Sources: L. Brakmo, S. O'Malley, L. Peterson, "TCP Vegas" (1994); D.-M. Chiu, R. Jain,
 //!   "Analysis of the increase and decrease algorithms for congestion avoidance" (1989);
 //!   Netflix, concurrency-limits (2018), for Gradient2 and the defaults; Envoy, adaptive

@@ -21,11 +21,11 @@
 //! The pieces are independent: take one, or all of them in this order. With a runtime of tokio
 //! they are composed already: `retry` for any future, `tower` for HTTP clients.
 //!
-//! What other crates do well is theirs: the layer is made of the traits of `tower`, speaks the
-//! types of `http`, sleeps in `tokio` and goes around `hyper-util` or `reqwest`. The pieces are
-//! our own, since each has to run in time that a test holds: `backon` and `reqwest-middleware`
-//! sleep by themselves, `reqwest-retry` passes over `Retry-After`, tower's budget walks through
-//! the time that it idled, and `failsafe` is not kept any more.
+//! The layer reuses other crates: it implements the traits of `tower` for the types of `http`,
+//! sleeps with `tokio`, and wraps `hyper-util` or `reqwest`. The pieces are our own, because each
+//! must run in virtual time: `backon` and `reqwest-middleware` sleep by themselves, `reqwest-retry`
+//! ignores `Retry-After`, tower's budget loops over the time that it was idle, and `failsafe` is no
+//! longer maintained.
 //!
 //! ```
 //! use std::time::Duration;

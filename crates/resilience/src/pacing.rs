@@ -1,4 +1,4 @@
-//! Pacing: slow down before the server has to say no.
+//! Pacing: slow down before the server refuses.
 //!
 //! Servers report how much of a limit remains, and until when. A client that is near the end
 //! spreads the remaining quota over that time, instead of spending it and being refused.

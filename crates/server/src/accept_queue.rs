@@ -6,10 +6,11 @@
 //!   dropped             closing resets them
 //! ```
 //!
-//! Closing a listener resets the connections in its queue, and their clients have seen them
-//! open and may have sent a request. So the queue is emptied first (2). On Linux no handshake
-//! begins from then on (1): the client sends its SYN again a second later and finds the port
-//! closed, or gives up before, with nothing sent. Elsewhere a connection that arrives between the last accept and the closing is reset.
+//! Closing a listener resets the connections in its queue, and their clients have seen them open
+//! and may have sent a request. So the queue is emptied first (2). On Linux no handshake begins
+//! from then on (1): the client sends its SYN again a second later and finds the port closed, or
+//! gives up before, with nothing sent. Elsewhere a connection that arrives between the last accept
+//! and the closing is reset.
 //!
 //! The queue is read by system calls, not through the runtime: the runtime accepts only after it
 //! has heard of a connection, and might not have heard of the last ones yet.

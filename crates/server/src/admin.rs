@@ -180,7 +180,7 @@ async fn routed<C: Clock + 'static>(
     }
 }
 
-/// Returns what a request does, for the rights that it needs.
+/// Returns the effect of a request, which decides the rights that it needs.
 fn act(request: &Request<Incoming>) -> AccessAct {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);

@@ -17,78 +17,48 @@ use crate::{
     standing_bans, state, store, tls, wall_clock, watching,
 };
 
-/// How often the store takes a step in forgetting idle keys.
+/// Interval between two steps of removing idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
-    let again = || Arc::clone(shared);
-    let kept = again();
-    keep(shared, "sweep", move || sweep(Arc::clone(&kept)));
-    let kept = again();
-    keep(shared, "memory", move || memory::watch(Arc::clone(&kept)));
-    let kept = again();
-    keep(shared, "store", move || store::tend(Arc::clone(&kept)));
-    let kept = again();
-    keep(shared, "clocks", move || {
-        store::compare_clocks(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "wall clock", move || {
-        wall_clock::watch(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "load", move || {
-        machine_load::watch(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "alerts", move || alerts::watch(Arc::clone(&kept)));
-    let kept = again();
-    keep(shared, "bans", move || {
-        standing_bans::watch(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "reservations", move || {
-        expired_reservations::watch(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "top keys", move || {
-        watching::sweep(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "history", move || {
-        history::record(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "dashboard", move || {
-        admin::publish(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "missing keys", move || {
-        missing_keys::watch(Arc::clone(&kept))
-    });
-    let kept = again();
-    keep(shared, "state", move || {
-        state::save_regularly(Arc::clone(&kept))
-    });
+    start(shared, "sweep", sweep);
+    start(shared, "memory", memory::watch);
+    start(shared, "store", store::tend);
+    start(shared, "clocks", store::compare_clocks);
+    start(shared, "wall clock", wall_clock::watch);
+    start(shared, "load", machine_load::watch);
+    start(shared, "alerts", alerts::watch);
+    start(shared, "bans", standing_bans::watch);
+    start(shared, "reservations", expired_reservations::watch);
+    start(shared, "top keys", watching::sweep);
+    start(shared, "history", history::record);
+    start(shared, "dashboard", admin::publish);
+    start(shared, "missing keys", missing_keys::watch);
+    start(shared, "state", state::save_regularly);
     for listener in shared.metrics.process.tls.get().into_iter().flatten() {
-        let (kept, listener) = (again(), Arc::clone(listener));
-        keep(shared, "certificates", move || {
-            tls::keep_fresh(Arc::clone(&kept), Arc::clone(&listener))
+        let listener = Arc::clone(listener);
+        start(shared, "certificates", move |shared| {
+            tls::keep_fresh(shared, Arc::clone(&listener))
         });
     }
     #[cfg(feature = "proxy")]
-    {
-        let kept = again();
-        keep(shared, "upstream signals", move || {
-            crate::upstream_signals::watch(Arc::clone(&kept))
-        });
-    }
+    start(shared, "upstream signals", crate::upstream_signals::watch);
     #[cfg(feature = "proxy")]
     for checked in shared.metrics.process.checked.get().into_iter().flatten() {
         let checked = checked.clone();
-        keep(shared, "health", move || check(checked.clone()));
+        start(shared, "health", move |_| check(checked.clone()));
     }
+}
+
+/// Starts a task of the service; it is begun again if it panics.
+fn start<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    name: &'static str,
+    task: impl Fn(Arc<ServiceContext<C>>) -> F + Send + 'static,
+) {
+    let kept = Arc::clone(shared);
+    keep(shared, name, move || task(Arc::clone(&kept)));
 }
 
 /// Checks an address of an upstream until the process ends.
@@ -106,7 +76,7 @@ async fn check(checked: CheckedAddress) {
     checked.health.watch(changed).await;
 }
 
-/// Forgets idle keys, a bounded step at a time.
+/// Removes idle keys, a bounded step at a time.
 async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(SWEEP);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -87,7 +87,7 @@ impl ListenAddress {
     }
 }
 
-/// Returns a limit in words, in lines: what it is for, and what it admits.
+/// Returns the description of a limit, line by line: its requests, and its bounds.
 pub type ExplainLimit = fn(&Policy, &Rule, WallTime) -> Vec<String>;
 
 /// How a service is started.

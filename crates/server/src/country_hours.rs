@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A country is two letters, so there are at most [`CODES`], however many addresses ask, and ISO
-//! 3166-1 assigns 249 of them: 11 KiB of counters, and 50 KiB of hours. A request whose limits depend on no country has none, and
-//! is not counted, because nothing has looked it up.
+//! 3166-1 assigns 249 of them: 11 KiB of counters, and 50 KiB of hours. A request whose limits
+//! depend on no country has none, and is not counted, because nothing has looked it up.
 
 use std::sync::OnceLock;
 

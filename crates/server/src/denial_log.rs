@@ -5,10 +5,10 @@
 //!   line                              x    x         x          x
 //! ```
 //!
-//! The first denial of a key in a minute has a line, then the second, the fourth, the eighth. A flood
-//! of keys is bounded by [`MAX_LINES`], and one of denials by [`MAX_REPEATS`]. Denials without a line
-//! are counted in `suppressed` of the next one of their limit. Keys are shown as `reveal_keys` says,
-//! and the request with `log_requests`.
+//! The first denial of a key in a minute has a line, then the second, the fourth, the eighth. A
+//! flood of keys is bounded by [`MAX_LINES`], and one of denials by [`MAX_REPEATS`]. Denials
+//! without a line are counted in `suppressed` of the next one of their limit. Keys are shown as
+//! `reveal_keys` says, and the request with `log_requests`.
 //!
 //! Events: `decision.denied`, `decision.shadow_denied`, `decision.soft`, `decision.covered`,
 //! `ban.began`.
@@ -67,7 +67,7 @@ pub(crate) struct DenialLog {
 #[derive(Debug, Default)]
 pub(crate) struct LimitLog {
     suppressed: Counter,
-    /// Of denials whose key is not counted: one line a second.
+    /// Denials whose key is not counted are logged once a second.
     uncounted: LogGate,
     bans: LogGate,
 }

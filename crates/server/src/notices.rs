@@ -3,8 +3,8 @@
 /// Explains each notice, and what to do.
 const PAGES: &str = include_str!("notices.md");
 
-/// Returns the explanation of a notice, as `ratekeeper help RK-W104` shows it; `None` for a code that
-/// no notice has.
+/// Returns the explanation of a notice, as `ratekeeper help RK-W104` shows it; `None` for a code
+/// that no notice has.
 pub fn explain_notice(code: &str) -> Option<&'static str> {
     let pages = PAGES
         .split("\n# ")

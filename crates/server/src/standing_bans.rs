@@ -6,9 +6,9 @@
 //!   a look, once a second                     --> those that have ended: the event `ban.ended`
 //! ```
 //!
-//! A ban is part of the state of its key, and nothing but that state decides
-//! ([ADR 0071](../../../docs/adr/0071-standing-bans-are-those-that-began-here.md)). This list is for
-//! the metrics and the log. Only a decision that begins a ban comes here.
+//! A ban is part of the state of its key, and nothing but that state decides ([ADR
+//! 0071](../../../docs/adr/0071-standing-bans-are-those-that-began-here.md)). This list is for the
+//! metrics and the log. Only a decision that begins a ban comes here.
 //!
 //! * [`MAX_BANS`] of all limits are listed; a further one is neither counted nor reported at its end.
 //!   Each takes about 100 bytes and its key, which is at most 1,040 bytes.

@@ -136,7 +136,7 @@ async fn connect(address: &str) -> Option<UdpSocket> {
     Some(socket)
 }
 
-/// Returns the lines of what has changed since `sent`, which becomes the present state.
+/// Returns the lines of the values that have changed since `sent`, which becomes the present state.
 fn lines(metrics: &[MetricValues], prefix: &str, sent: &mut HashMap<String, u64>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut seen = HashMap::with_capacity(sent.len());

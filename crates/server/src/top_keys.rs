@@ -8,9 +8,10 @@
 //! * Counts are kept for each limit in [`limit::PARTS`] parts of [`sketch::COUNTERS`] counters.
 //!   A decision takes the lock of its part for some searches of 128 bytes, and waits for no I/O.
 //!   It allocates when a key gets a counter, and nothing for a key that has one.
-//! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones,
-//!   over all limits. It is taken as keys come and given back as windows end. What finds no room is
-//!   counted as `uncounted` of its limit; refusals never wait for room that mere requests took.
+//! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones, of
+//!   all limits together. It is allocated as keys come, and freed as windows end. A request that
+//!   finds no room is counted as `uncounted` of its limit. The two budgets are separate, so that
+//!   allowed requests take no room from refused ones.
 //! * A request that is refused because a part of its key is missing has no key, and is not noted.
 
 mod budget;

@@ -1,4 +1,4 @@
-//! Upgrade: what a connection does after an answer that switches to another protocol.
+//! Upgrade: connections after an answer that switches to another protocol.
 
 use std::fmt;
 use std::future::Future;

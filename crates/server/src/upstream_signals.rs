@@ -1,4 +1,5 @@
-//! Upstream signals: the latency and the errors of upstreams, for elastic limits, read once a second.
+//! Upstream signals: the latency and the errors of upstreams, for elastic limits, read once a
+//! second.
 //!
 //! A signal has no level while the upstream did not respond in the last 10 s, so the limit is not
 //! elastic.
@@ -40,8 +41,8 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// Returns a level, in parts per million or microseconds; `None` if there is no such upstream, or it
-/// did not respond.
+/// Returns a level, in parts per million or microseconds; `None` if there is no such upstream, or
+/// it did not respond.
 fn level(
     upstreams: &[(Box<str>, Arc<RecentResponses>)],
     (route, measure): (&str, UpstreamMeasure),

@@ -1,4 +1,4 @@
-//! Watching: what the service keeps about its decisions, each noted once.
+//! Watching: passes each decision to the counters of top keys and to the recorder.
 //!
 //! ```text
 //!                        .--> top keys   the busiest keys, the most refused
@@ -24,10 +24,10 @@ use crate::history;
 use crate::recorder::Recorder;
 use crate::top_keys::{TopKeys, TopKeysFound, TopOrder, TopWindow};
 
-/// How often counts and records are dropped that are too old.
+/// Interval at which counts and records that are too old are dropped.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// What a service keeps about its decisions; public for the benches.
+/// The counted keys and the record of a service; public for the benches.
 #[derive(Debug, Default)]
 pub struct Watchers {
     pub(crate) top_keys: TopKeys,
@@ -57,7 +57,8 @@ impl Watchers {
         watchers
     }
 
-    /// Makes room for the limits of `policy`. A limit with the key that it had keeps what it has.
+    /// Makes room for the limits of `policy`. A limit whose `key` has not changed keeps its
+    /// counts and its record.
     pub(crate) fn install(&self, policy: &Policy) {
         self.top_keys.install(policy);
         self.recorder.install(policy);

@@ -12,19 +12,20 @@
 //!
 //! * **Any refusal refuses**: a request with several limits passes only if no enforcing limit
 //!   refuses, whatever each chose.
-//! * **A share** is one part in `nodes` of a limit. Every permit counts `nodes` times: this is
-//!   the same for every algorithm, and rounds so that all shares together admit no more than the
-//!   limit. Shares of a limit below the number of nodes admit nothing.
-//! * **Debts come back.** Once the store answers again, the charges that the memory store still
-//!   holds for a key are made there as far as they fit, and forgotten here; the rest counts here
-//!   until it has drained. So a key is admitted the limit by the store and a share by each
-//!   process, however often the store fails. Permits on loan stay where they were lent until they
-//!   come back; post-paid limits are not debited.
-//! * A call without an answer may have been charged: then it counts twice, never zero times.
-//! * Upkeep is automatic: while the store is unavailable or debts are open, requests start a task
-//!   that probes it and debits them, at most ten times a second; without a Tokio runtime the
-//!   request itself does that.
-//! * **A key with a foreign value** is decided in the same way, alone: the store still answers.
+//! * **A share** is the limit divided by `nodes`. It is enforced by counting every permit `nodes`
+//!   times, which works for every algorithm, and rounds so that all shares together admit no more
+//!   than the limit. Shares of a limit below the number of nodes admit nothing.
+//! * **Debts are charged afterwards.** Once the store answers again, the charges that the memory
+//!   store still holds for a key are made in the store as far as they fit, and removed here; the
+//!   rest counts here until it has drained. So the store admits a key up to the limit, and each
+//!   process up to one share more, however often the store fails. Permits on loan stay where they
+//!   were lent until they come back; post-paid limits are not charged afterwards.
+//! * **A call without an answer** may have been charged: then it counts twice, never zero times.
+//! * **Upkeep is automatic.** While the store is unavailable or debts are open, requests start a
+//!   task that probes the store and charges the debts, at most ten times a second; without a Tokio
+//!   runtime the request itself does that.
+//! * **A key with a foreign value** is decided in the same way, but only that key: the store is
+//!   still in use.
 
 mod acts;
 mod debts;
@@ -50,9 +51,9 @@ use crate::{
 pub(crate) use acts::FallbackAct;
 pub use health::{FallbackCounts, Health, HealthChange, OpCalls};
 
-/// When the breaker opens and closes again. Sooner than for a service, because the memory store
-/// costs nothing meanwhile, and a store is back as soon as it answers at all. The pauses bound
-/// how long recovery goes unnoticed.
+/// When the breaker opens and closes again. It opens sooner than one for a service would, because
+/// deciding in memory costs nothing, and closes sooner, because a store that answers is usable. The
+/// pauses bound the time until a recovery is noticed.
 const BREAKER: BreakerSettings = BreakerSettings {
     window: Duration::from_secs(10),
     calls_min: 5,
@@ -213,8 +214,8 @@ impl<S: Remote> Fallback<S> {
     }
 
     /// Runs the upkeep now, and returns the change of health since the last call; the first call
-    /// finds out if the store answers at all. Only for programs that report such changes, ten
-    /// times a second: requests start the upkeep as well.
+    /// probes whether the store answers at all. Only needed by programs that report such changes,
+    /// which call it ten times a second: otherwise requests start the upkeep.
     pub async fn tend(&self, now: Time) -> Option<HealthChange> {
         let this = &*self.0;
         let first = this.reported.lock().is_none();

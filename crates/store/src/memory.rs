@@ -11,49 +11,45 @@
 //!   denials are charged in either case). Limits that share a key share the shard: a request that
 //!   must pass several limits of one user takes one lock.
 //! * **A denial allocates nothing** and creates no entry.
-//! * **Forgetting.** A state that has expired carries no information; it is forgotten, a few
-//!   on every insert and some on every [`sweep`](MemoryStore::sweep). Memory goes back as
-//!   keys leave.
+//! * **Expiry.** A state that has expired carries no information. A few of them are removed on
+//!   every insert, and some on every [`sweep`](MemoryStore::sweep). Memory is freed as keys are
+//!   removed.
 //! * **Bounded.** All memory is counted: tables, keys, heap memory of keys and states, and the
 //!   old and the new array while a table grows. Nothing is allocated beyond the budget.
 //!
-//! # What a full store does
+//! # When the store is full
 //!
 //! When a new key finds no room:
 //!
-//! 1. Some expired entries of its limit are forgotten.
+//! 1. Some expired entries of its limit are removed.
 //! 2. If another limit takes more than twice the memory in the shard, or else the keys of
 //!    another size of the same limit do, the larger table gives up a third of its array: the
-//!    keys that have used least of the limit, judged by a sample, are pushed out.
-//! 3. Else one key of the same limit is pushed out: of a sample of 16, the one that has used
-//!    least.
-//! 4. If there is none to push out (a budget of a few kilobytes), the request is denied with
+//!    keys that have used least of the limit, judged by a sample, are evicted.
+//! 3. Else one key of the same limit is evicted: of a sample of 16, the one that has used least.
+//! 4. If there is none to evict (a budget of a few kilobytes), the request is denied with
 //!    `retry_after` 1 s.
 //!
-//! Little of a debt that was pushed out is forgiven: the limit's *floor* (one for each shard and
-//! size of key) becomes the strictest of all states pushed out, and a key that is not in memory
-//! begins with the floor's usage, less an eighth of the limit (at least 2 permits, at most half
-//! of the limit, rounded up), until the floor expires.
+//! An evicted key leaves its usage behind: the *floor* of the limit (one for each shard and size
+//! of key) becomes the strictest of all evicted states. Until the floor expires, a key that is not
+//! in memory begins with the floor's usage, less a forgiven part. This part, `q`, is an eighth of
+//! the limit, at least 2 permits, and at most half of the limit, rounded up. So
 //!
-//! So
-//!
-//! * a newcomer is admitted up to that many permits, whatever flood there was before;
-//! * a key that is pushed out gains that many permits at most, each time, and it is pushed
-//!   out only by keys that have used as much: a key that spent its limit outlasts any number
-//!   of keys that asked once;
-//! * clients that ask for less than that raise no floor and shut no other client out;
+//! * a new key is admitted up to `q` permits, whatever flood there was before;
+//! * an evicted key gains `q` permits at most, each time, and it is evicted only by keys that have
+//!   used as much: a key that spent its limit outlasts any number of keys that asked once;
+//! * clients that ask for less than `q` raise no floor, and keep no other client out;
 //! * a key in memory is exact, and the store never grows beyond its budget and never stops
 //!   enforcing.
 //!
-//! Permits on loan are not forgotten for a newcomer of their limit: the newcomer is denied with
-//! `retry_after` 1 s. If another limit needs the room, they are pushed out, and nothing is
-//! forgiven. `reset` does not lower the floor. Keys that were pushed out, and keys that had
-//! merely expired, are counted for each limit ([`usage`](MemoryStore::usage)).
+//! Permits on loan are not evicted for a new key of their limit: the new key is denied with
+//! `retry_after` 1 s. If another limit needs the room, they are evicted, and nothing is
+//! forgiven. `reset` does not lower the floor. Evicted keys, and keys that had merely expired, are
+//! counted for each limit ([`usage`](MemoryStore::usage)).
 //!
 //! # Pauses
 //!
-//! Nothing stops the world. The longest pause is one pass over one table of one shard, front
-//! to back: when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
+//! No operation locks the whole store. The longest pause is one pass over one table of one shard:
+//! when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
 mod budget;
 mod flat;
@@ -308,9 +304,9 @@ impl MemoryStore {
         act(&mut self.lock(self.shard_of(ask.hash)), charge.limit, &ask)
     }
 
-    /// Runs the common case (a key that is here, of a GCRA limit that has not changed) inline, in
-    /// registers, and nothing beside it, so that a processor that runs several decisions at once
-    /// waits for their memory at once.
+    /// Runs only the common case inline (a present key of a GCRA limit that has not changed), in
+    /// registers, so that a processor that overlaps several decisions also overlaps their waits for
+    /// memory.
     #[expect(clippy::inline_always, reason = "one copy per size of key")]
     #[inline(always)]
     fn decide_sized<K: KeySize>(&self, charge: &Charge<'_>, now: Time) -> Decision {
@@ -334,7 +330,7 @@ impl MemoryStore {
     }
 }
 
-/// Every answer is there at once.
+/// Every answer is ready at once.
 impl Store for MemoryStore {
     fn answers_at_once(&self) -> bool {
         true

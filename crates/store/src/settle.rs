@@ -25,11 +25,11 @@
 //!   verdicts  deny      allow       (allow)      the last is not asked, and not charged
 //! ```
 //!
-//! * [`Mode::Once`] excuses the charge after it: if it denies, that one is not asked. If it
-//!   allows, both are charged, or neither.
-//! * [`Mode::Headroom`] is never charged. The charge after it is judged as if the headroom were
-//!   charged before it. A denial for want of headroom is not decided in place: only the cost would
-//!   be decided there, which might be allowed.
+//! * [`Mode::Once`] is a condition of the charge after it. If the condition denies, that charge is
+//!   not asked, and refuses nothing. If it allows, both are charged, or neither.
+//! * [`Mode::Headroom`] is never charged. The charge after it is judged as if the headroom had been
+//!   charged before. A denial for lack of headroom is not decided in place, because the algorithm
+//!   would judge the cost without the headroom, and might allow it.
 
 use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Verdict};
 use smallvec::{SmallVec, smallvec};

@@ -6,8 +6,8 @@
 use ratekeeper::KeyedLimiter;
 
 fn main() -> Result<(), ratekeeper::core::Error> {
-    // The key is a name, a number, an address, or a tuple of these. 256 MiB at most; a full store
-    // makes new keys start with less, and never lets any key have more.
+    // The key is a name, a number, an address, or a tuple of these. 256 MiB at most; when that is
+    // full, new keys may begin with less than the whole limit, but never with nothing.
     let limiter = KeyedLimiter::per("2/1h")?;
 
     for user in ["ann", "ann", "bob", "ann"] {

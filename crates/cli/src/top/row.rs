@@ -18,8 +18,8 @@ pub(crate) struct LimitRow {
     pub(crate) distinct_at_most: u64,
     /// Refusals, or requests, of the busiest key of any server.
     pub(crate) busiest: u64,
-    /// Highest share of the limit that a key had spent in the last minute, in percent, of any server;
-    /// `None` if none has a history of it.
+    /// Highest share of the limit that a key had spent in the last minute, in percent, of any
+    /// server; `None` if none has a history of it.
     pub(crate) highest_percent: Option<u64>,
     /// Time that the counts cover, of the server with the longest.
     pub(crate) covers_ms: u64,

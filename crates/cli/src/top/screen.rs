@@ -1,4 +1,4 @@
-//! Screen: the board in a terminal: its lines, and what the keys of the keyboard do.
+//! Screen: the board in a terminal: its lines, and the actions of the keyboard.
 //!
 //! ```text
 //!   keyboard --Screen::press--> request or act --> poller (a thread) --> board --> Screen::lines

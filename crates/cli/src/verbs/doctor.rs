@@ -54,7 +54,7 @@ Examples:
   ratekeeper doctor --conformance redis://127.0.0.1:6379
 
 Write a password into [store.redis], or into RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT,
-because everybody on the machine can read a command line.
+because every user of the machine can read a command line.
 
 Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, a policy that
 cannot be read, or no service at --server.";

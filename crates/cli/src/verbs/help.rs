@@ -1,4 +1,4 @@
-//! `help`: explains a code, a verb, a term, or a field of the policy.
+//! `help`: explains a code, a command, a term, or a field of the policy.
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
@@ -8,11 +8,12 @@ use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
 use crate::{Cli, Exit, Failure, Output, words};
 
-/// Explain a code such as RK0103, a verb, a term such as "leaky bucket", or a field of the policy
+/// Explain a code such as RK0103, a command, a term such as "leaky bucket", or a field of the
+/// policy
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Help {
-    /// A code from a message, a verb, a term, a field, or `terms` for the list of terms
+    /// A code from a message, a command, a term, a field, or `terms` for the list of terms
     topic: Vec<String>,
 }
 
@@ -24,7 +25,7 @@ Examples:
   ratekeeper help terms       list of all terms
   ratekeeper help missing_key, ratekeeper help bucket.size    type, default and example of a field
 
-Exit codes: 0 explained; 2 no such code, verb, term or field.";
+Exit codes: 0 explained; 2 no such code, command, term or field.";
 
 impl Help {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
@@ -119,11 +120,13 @@ fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
 
 fn unknown(topic: &str, command: &clap::Command) -> Failure {
     let verbs = command.get_subcommands().map(clap::Command::get_name);
-    let failure = Failure::new(format!("there is no verb, code, term or field `{topic}`"));
+    let failure = Failure::new(format!(
+        "there is no command, code, term or field `{topic}`"
+    ));
     match words::near(topic, verbs).or_else(|| terms::near(topic)) {
         Some(near) => failure.hint(format!("did you mean `ratekeeper help {near}`?")),
         None => failure.hint(
-            "list the verbs with `ratekeeper --help`, the terms with `ratekeeper help terms`",
+            "list the commands with `ratekeeper --help`, the terms with `ratekeeper help terms`",
         ),
     }
 }

@@ -516,7 +516,7 @@ fn results_that_are_reported_are_explained() {
     let page = desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]]);
     for line in [
         "only status 401, 500-599, outcome locked counts: any other gives the charge back",
-        "status 200 empties the record of the key",
+        "status 200 forgives the charges of the key",
         "reported with POST /v1/report within 10 min; without a report the charge stays",
         "the estimate is charged first, and becomes the actual cost",
         "\"report_within_ms\":600000",

@@ -233,7 +233,8 @@ impl<A: Algorithm> WithBans<A> {
     }
 }
 
-/// The decision of a limit about a key that is banned for `ban`, too. The limit may deny for longer.
+/// The decision of a limit about a key that is banned for `ban`, too. The limit may deny for
+/// longer.
 fn shut_out(limit: Decision, ban: Nanos, verdict: fn(Nanos) -> Verdict) -> Decision {
     let some_after = match limit.remaining {
         Permits::ZERO => limit.more_after,

@@ -40,8 +40,8 @@
 //!   the lease longer, never less.
 //! * Worst case: N at work at any moment, if every holder stops when its lease ends; a holder
 //!   that works on after that is one more (and gives back another's permits, if it has no name).
-//!   In time there is no bound, because short work may pass any number of times; permits never
-//!   given back are at most N in a lease, which is the value of `bound`.
+//!   No bound holds for a span of time, because short work may pass any number of times. If no
+//!   permit is ever given back, at most N pass in a lease, which is the value of `bound`.
 //! * Choose it to protect resources that break under too many at once: connections, jobs, memory.
 //!   Let `lease` be a little more than the longest work, and renew longer ones.
 //! * [`Denials::Counted`] counts a denied anonymous request as at work too, above N if need be:

@@ -54,11 +54,12 @@ use powers::{float, floor, half_power, log2};
 const MAX_UNITS_LOG2: u32 = 30;
 /// The limit is below 2^62 units, and twice as much below 2^63, the largest float of `powers`.
 const MAX_LIMIT_LOG2: u32 = 62;
-/// Below 2^-10 permits a level is forgotten,
+/// A level below 2^-10 permits is forgotten, or below 2^[`MIN_FORGOTTEN_LOG2`] units if that is
+/// more.
 const FORGOTTEN_PART_LOG2: u32 = 10;
-/// or below 2^18 units, because up to 2^15 are kept back: [`MARGIN`] of two limits.
+/// At least 2^18 units, because fading keeps back up to 2^15 of them: [`MARGIN`] of two limits.
 const MIN_FORGOTTEN_LOG2: u32 = 18;
-/// Maximum number of permits: what is forgotten is less than one.
+/// Maximum number of permits. Beyond it, a forgotten level could be a whole permit.
 pub const MAX_PERMITS: u64 = (1 << (MAX_LIMIT_LOG2 - MIN_FORGOTTEN_LOG2 - 1)) - 1;
 /// The share of a full exponential counter that fades in the time that grants its quota,
 /// `1 - 1/e`, in billionths, rounded down.

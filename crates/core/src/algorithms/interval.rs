@@ -29,7 +29,7 @@
 //! * State: 16 bytes: the missing permits, and the moment of the next stroke. Error: none; the
 //!   time since the last stroke is never rounded away.
 //! * Worst case as above: `M + R` within 2 ns around a stroke. Long run: exactly `R` per `F`.
-//! * Choose it when the contract speaks of whole refills; `R = M` hands a quota out anew
+//! * Choose it when the contract names whole refills; with `R = M` a whole quota is granted anew
 //!   each `F`. Else choose [GCRA](super::gcra), which is `R = 1` without the steps.
 //! * A clock that steps back finds the strokes that have been: it is denied longer by the
 //!   step, and never gains.
@@ -95,9 +95,9 @@ impl Interval {
     /// Refills at `phase` after the clock's zero and every `every` from there, used or not.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::TooManyPermits`] for more than
-    /// [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more than
-    /// 146 years.
+    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::TooManyPermits`] for more
+    /// than [`Quota::MAX_PERMITS`]; [`Error::RefillTooLong`] if filling the empty bucket takes more
+    /// than 146 years.
     pub fn on_grid(
         most: impl Into<Permits>,
         refill: impl Into<Permits>,

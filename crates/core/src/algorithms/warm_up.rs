@@ -1,8 +1,8 @@
 //! Warm-up: after a rest callers are served slowly first, because caches and pools are cold.
 //!
-//! And its twin, the smooth bursty limiter: after a rest a caller may take the saved-up permits
-//! at once. Both are post-paid: a request goes as soon as those before it are paid for, and its
-//! own price, however high, is paid by the wait of the next caller.
+//! The smooth bursty limiter is here too: after a rest a caller may take the saved-up permits at
+//! once. Both are post-paid: a request passes as soon as those before it are paid for, and its own
+//! price, however high, is paid by the wait of the next caller.
 //!
 //! ```text
 //!   price of a permit
@@ -10,7 +10,7 @@
 //!         |                  / :
 //!         |                /   :      a request for c permits takes them from the
 //!       T |--------------/     :      store, right to left: its price is the area
-//!         |  warm        :area :      under the line; what the store lacks costs T
+//!         |  warm        :area :      under the line; missing permits cost T each
 //!         |              : = W :
 //!       0 +--------------+-----+----> stored
 //!         0          threshold  most
@@ -34,9 +34,9 @@
 //!   setRate, getRate  set_rate, rate
 //! ```
 //!
-//! * State: 24 bytes. Numbers are floats and microseconds, each wait cut to a whole one, so
-//!   as to agree with Guava's to the bit. Here, not in [GCRA](super::gcra), live both twins:
-//!   GCRA is exact and therefore cannot agree so.
+//! * State: 24 bytes. Numbers are floats and microseconds, and each wait is cut to a whole
+//!   microsecond, to agree with Guava to the bit. [GCRA](super::gcra) could not, because it is
+//!   exact.
 //! * Error: each request is priced up to 3 us too low. Above 250,000/s that dominates.
 //! * Worst case: one request may ask for any number of permits, so no number of permits bounds a
 //!   span, unless [`WarmUp::with_largest`] bounds a request. Then a span `w` admits the stored

@@ -3,7 +3,7 @@
 //! ```text
 //!   with_quota, on_clock, with_patience      the same limit with other parameters
 //!   try_refund, try_reserve, release, renew  calls that only some algorithms have
-//!   queue, concurrency, effective_window     what the limit is like
+//!   queue, concurrency, effective_window     properties of the limit
 //! ```
 
 use super::{AnyAlgorithm, AnyState, Listed, Reconfigure, own};
@@ -79,7 +79,8 @@ impl AnyAlgorithm {
             .ok_or_else(|| self.unsupported(Call::Refund))
     }
 
-    /// As [`Reserve::reserve`](crate::Reserve::reserve), if the algorithm can promise a later moment.
+    /// As [`Reserve::reserve`](crate::Reserve::reserve), if the algorithm can promise a later
+    /// moment.
     ///
     /// ```
     /// use ratekeeper_core::{AnyAlgorithm, Gcra, Log, Nanos, Permits, Time, Verdict};
@@ -140,7 +141,8 @@ impl AnyAlgorithm {
         Banning::of(self).map(Banning::terms)
     }
 
-    /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not lend.
+    /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not
+    /// lend.
     pub fn release(&self, state: &mut AnyState, now: Time, id: LeaseId) -> Permits {
         dispatch!(self, algorithm => algorithm.try_release(own(algorithm, state), now, id))
     }

@@ -63,12 +63,14 @@ pub trait Listed:
     /// Wraps a state.
     fn any_state(state: Self::State) -> AnyState;
 
-    /// As [`Refund::refund`](crate::Refund::refund); `None` if the algorithm cannot take back a charge.
+    /// As [`Refund::refund`](crate::Refund::refund); `None` if the algorithm cannot take back a
+    /// charge.
     fn try_refund(&self, _state: &mut Self::State, _now: Time, _cost: Permits) -> Option<()> {
         None
     }
 
-    /// As [`Reserve::reserve`](crate::Reserve::reserve); `None` if the algorithm cannot promise a later moment.
+    /// As [`Reserve::reserve`](crate::Reserve::reserve); `None` if the algorithm cannot promise a
+    /// later moment.
     fn try_reserve(
         &self,
         _state: &mut Self::State,
@@ -94,7 +96,8 @@ pub trait Listed:
         None
     }
 
-    /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not lend.
+    /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not
+    /// lend.
     fn try_release(&self, _state: &mut Self::State, _now: Time, _id: LeaseId) -> Permits {
         Permits::ZERO
     }

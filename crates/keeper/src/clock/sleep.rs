@@ -41,8 +41,8 @@ pub trait Block: Clock {
 }
 
 /// A clock by which a task can sleep. For the runtime of your choice, take a
-/// [`RuntimeClock`](super::RuntimeClock), or implement it for a clock of your own that reads the time
-/// from a [`SystemClock`].
+/// [`RuntimeClock`](super::RuntimeClock), or implement it for a clock of your own that reads the
+/// time from a [`SystemClock`].
 ///
 /// ```
 /// use ratekeeper::core::{Nanos, Origin, Time};

@@ -17,17 +17,18 @@ use super::LimitKey;
 /// Any value that is `Hash + Eq` as a key: an enum, a struct, a tuple of these, a type of another
 /// crate.
 ///
-/// The bytes of the key are those that the value's `Hash` feeds to a hasher. A derived `Hash` and those
-/// of integers, texts, addresses, tuples, lists, options and maps of the standard library feed different
-/// bytes for different values, and never bytes that begin with those of another value, so that parts
-/// cannot be taken for one another: `("ab", "c")` and `("a", "bc")` are different keys. A `Hash`
-/// written by hand must do the same. Values share one count if it feeds the same bytes for both: if it
-/// leaves a field out, or joins two texts without an end between them, as that of
-/// [`Path`](std::path::Path) does.
+/// The bytes of the key are those that the value's `Hash` feeds to a hasher. A derived `Hash` and
+/// those of integers, texts, addresses, tuples, lists, options and maps of the standard library
+/// feed different bytes for different values, and never bytes that begin with those of another
+/// value, so that parts cannot be taken for one another: `("ab", "c")` and `("a", "bc")` are
+/// different keys. A `Hash` written by hand must do the same. Values share one count if it feeds
+/// the same bytes for both: if it leaves a field out, or joins two texts without an end between
+/// them, as that of [`Path`](std::path::Path) does.
 ///
 /// Up to 64 bytes need no place on the heap. The bytes are the same on all machines, except that
-/// lists of integers are fed as the machine holds them. The standard library may feed other bytes in
-/// its next version: for a store that different builds share, use a tuple, or implement [`LimitKey`].
+/// lists of integers are fed as the machine holds them. The standard library may feed other bytes
+/// in its next version: for a store that different builds share, use a tuple, or implement
+/// [`LimitKey`].
 ///
 /// ```
 /// use ratekeeper::{ByHash, KeyedLimiter};
@@ -57,7 +58,7 @@ impl<K: Hash + Eq> LimitKey for ByHash<K> {
     }
 }
 
-/// Collects what it is given to hash.
+/// A hasher that collects the bytes instead of hashing them.
 struct Collected(SmallVec<[u8; 64]>);
 
 impl Collected {

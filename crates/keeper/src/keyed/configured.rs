@@ -13,7 +13,7 @@ use crate::{SystemClock, limiter::limit_of};
 
 #[cfg(feature = "policy")]
 impl KeyedLimiter<AnyAlgorithm> {
-    /// A limit for each key in the policy's words, in the form that
+    /// A limit for each key, in the form that
     /// [`Limiter::parse`](crate::Limiter::parse) reads.
     ///
     /// ```
@@ -25,7 +25,7 @@ impl KeyedLimiter<AnyAlgorithm> {
     /// ```
     ///
     /// # Errors
-    /// All errors in the words, each with its place and an edit.
+    /// All errors in the text, each with its place and an edit.
     pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         let clock = SystemClock::new();
         let limit = limit_of(words, &clock)?;
@@ -35,7 +35,8 @@ impl KeyedLimiter<AnyAlgorithm> {
 
 #[cfg(feature = "policy")]
 impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
-    /// Like [`set_limit`](KeyedLimiter::set_limit), in the policy's words.
+    /// Like [`set_limit`](KeyedLimiter::set_limit), from a text that
+    /// [`parse`](KeyedLimiter::parse) reads.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;

@@ -16,12 +16,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 /// A value that a [`KeyedLimiter`](crate::KeyedLimiter) counts by: a text, bytes, an integer, an
-/// address, a tuple of these, or a type of your own: as [`ByHash`](crate::ByHash)`(&value)` if it is
-/// `Hash + Eq`, or by this trait, if it is to have the bytes that you choose.
+/// address, a tuple of these, or a type of your own: as [`ByHash`](crate::ByHash)`(&value)` if it
+/// is `Hash + Eq`, or by this trait, if it is to have the bytes that you choose.
 ///
 /// Values of one type have the same bytes only if they are equal, tuples too: `("ab", "c")` and
-/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6 is the IPv4 address.)
-/// Use one type of key with a limiter, because values of different types may have the same bytes.
+/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6 is the IPv4
+/// address.) Use one type of key with a limiter, because values of different types may have the
+/// same bytes.
 ///
 /// ```
 /// use ratekeeper::{KeyedLimiter, LimitKey};

@@ -1,4 +1,4 @@
-//! Key limit: the limit of one key, with the verbs of a limiter.
+//! Key limit: the limit of one key, with the methods of a limiter.
 //!
 //! ```text
 //!   limiter.key("ann")  --->  check, decide, peek, refund, reset    this file
@@ -16,7 +16,7 @@ use super::{KeyedLimiter, LimitKey, charge_of};
 use crate::limiter::desk::{never, permits};
 use crate::{Clock, Grant, Refused, SystemClock};
 
-/// The limit of one key of a [`KeyedLimiter`]; its verbs are those of a
+/// The limit of one key of a [`KeyedLimiter`]; its methods are those of a
 /// [`Limiter`](crate::Limiter). It holds the key and no state, so it costs nothing to
 /// make, and is `Copy` if the key is.
 ///

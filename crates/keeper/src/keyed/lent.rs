@@ -1,4 +1,4 @@
-//! Lent: permits of one key on loan to a name, under a limit of concurrency.
+//! Lent: permits of one key that a limit of concurrency has lent to a name.
 //!
 //! ```text
 //!   lend ---> name holds ---> release: free, the first waiter of the key looks again
@@ -130,7 +130,7 @@ impl<C: Block + 'static> KeyedLimiter<Concurrency, C> {
     /// them. It blocks the thread.
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_owned_blocking(
         self: &Arc<Self>,
         key: impl LimitKey,
@@ -148,7 +148,7 @@ impl<C: Clock + 'static> KeyedLimiter<Concurrency, C> {
     /// them; see [`acquire`](super::KeyLimit::acquire).
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire_owned(
         self: &Arc<Self>,
         key: impl LimitKey,

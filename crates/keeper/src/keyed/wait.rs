@@ -1,4 +1,4 @@
-//! Waiting for a key: fair among the waiters for the same key.
+//! Waiting for a key: first come, first served among the waiters for the same key.
 //!
 //! ```text
 //!   acquire --> no waiter for the key   , and it fits?  --yes--> taken: no line, no copy of the
@@ -41,7 +41,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_blocking(&self) -> Result<Duration, WaitError> {
         self.acquire_n_blocking(1)
     }
@@ -57,7 +57,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_n_blocking(&self, cost: u64) -> Result<Duration, WaitError> {
         let waited = self.block(cost, Until::Served)?;
         Ok(waited.unwrap_or(Duration::MAX)) // no patience ends in 584 years
@@ -77,7 +77,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn try_acquire_blocking(
         &self,
         cost: u64,
@@ -100,7 +100,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Block> KeyLimit<'_, K, A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn try_acquire_until_blocking(
         &self,
         cost: u64,
@@ -146,7 +146,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire(self) -> Result<Duration, WaitError>
     where
         C: Timer,
@@ -157,7 +157,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// Like [`acquire`](Self::acquire), for `cost` permits at once.
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire_n(self, cost: u64) -> Result<Duration, WaitError>
     where
         C: Timer,
@@ -171,7 +171,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// as the caller is first in line.
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn try_acquire(
         self,
         cost: u64,
@@ -186,7 +186,7 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn try_acquire_until(
         self,
         cost: u64,

@@ -1,4 +1,4 @@
-//! Change: refunds, resets, and other numbers while the limiter is used.
+//! Change: refunds, resets, and changes of the limit while it is used.
 //!
 //! ```text
 //!   set_limit --> states mean the same?  yes: they stay

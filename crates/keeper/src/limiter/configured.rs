@@ -52,7 +52,7 @@ impl Limiter<AnyAlgorithm> {
     /// ```
     ///
     /// # Errors
-    /// All errors in the words, each with its place and an edit.
+    /// All errors in the text, each with its place and an edit.
     pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         Self::parse_with_clock(words, SystemClock::new())
     }
@@ -74,7 +74,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
         Ok(Self::with_clock(limit_of(words, &clock)?, clock))
     }
 
-    /// Like [`set_limit`](Limiter::set_limit), in the policy's words.
+    /// Like [`set_limit`](Limiter::set_limit), from the text that [`parse`](Limiter::parse) reads.
     ///
     /// ```
     /// use ratekeeper::Limiter;

@@ -1,4 +1,4 @@
-//! Desk: the interface between a waiter and any limit.
+//! Desk: the interface between the queue of waiters and any limit.
 //!
 //! ```text
 //!   line:  first | second | ...   --->  desk: Limiter          one limit, one line
@@ -38,7 +38,7 @@ pub(crate) trait Lends: Waitable {
     fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict;
 }
 
-/// A desk that lends to one name what others would take.
+/// A limit of concurrency whose permits are lent to `lease` when the waiter takes them.
 pub(crate) struct Lending<D> {
     pub(crate) desk: D,
     pub(crate) lease: LeaseId,

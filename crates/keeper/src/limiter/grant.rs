@@ -70,7 +70,8 @@ impl Grant {
         }
     }
 
-    /// Returns the settlement of work that cost `used`, for [`Limiter::settle`](super::Limiter::settle).
+    /// Returns the settlement of work that cost `used`, for
+    /// [`Limiter::settle`](super::Limiter::settle).
     #[must_use = "a settlement changes nothing until it is given to the limiter"]
     pub const fn used(self, used: u64) -> Settlement {
         Settlement {

@@ -1,4 +1,4 @@
-//! Line: the waiters for permits, served in the order in which they came.
+//! Line: the queue of waiters for permits, served in the order in which they came.
 //!
 //! ```text
 //!   permits ---> | first | second | third | ... <--- joins at the end

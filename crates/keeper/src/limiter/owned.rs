@@ -124,7 +124,7 @@ impl<C: Block + 'static> Limiter<Concurrency, C> {
     /// the thread.
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_owned_blocking(self: &Arc<Self>, cost: u64) -> Result<OwnedPermits, WaitError> {
         let (desk, lease) = (&**self, new_name());
         block(Lending { desk, lease }, &self.clock, cost, Until::Served)?;
@@ -137,7 +137,7 @@ impl<C: Clock + 'static> Limiter<Concurrency, C> {
     /// [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire_owned(self: &Arc<Self>, cost: u64) -> Result<OwnedPermits, WaitError>
     where
         C: Timer,

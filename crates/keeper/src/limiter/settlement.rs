@@ -7,8 +7,8 @@
 //! ```
 //!
 //! For work with a cost that is known only when it is done: tokens of a language model, bytes of an
-//! answer, rows of a query. The estimate is charged before, so that concurrent work cannot spend it
-//! too; a limit that is only charged afterwards lets all of them pass.
+//! answer, rows of a query. The estimate is charged before the work, so that concurrent work cannot
+//! spend the same permits. If costs were charged afterwards only, all concurrent work would pass.
 
 use std::convert::Infallible;
 

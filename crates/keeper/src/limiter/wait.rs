@@ -48,7 +48,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_blocking(&self) -> Result<Duration, WaitError> {
         self.acquire_n_blocking(1)
     }
@@ -64,7 +64,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn acquire_n_blocking(&self, cost: u64) -> Result<Duration, WaitError> {
         if self.take_at_once(cost) {
             return Ok(Duration::ZERO);
@@ -91,7 +91,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn try_acquire_blocking(
         &self,
         cost: u64,
@@ -116,7 +116,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub fn try_acquire_until_blocking(
         &self,
         cost: u64,
@@ -126,8 +126,8 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting by a task. Those that wait ask for a [`Timer`], not the block, so that the compiler shows the
-/// notes of `Timer` where a clock has none.
+/// Waiting by a task. The methods ask for a [`Timer`], not the block, so that the compiler shows
+/// the notes of `Timer` where a clock has none.
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// The same limiter, whose tasks wait by the timer of an async runtime: `sleep` makes a future
     /// that completes after a span. For tokio, the feature `tokio` does it.
@@ -184,7 +184,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire(&self) -> Result<Duration, WaitError>
     where
         C: Timer,
@@ -212,7 +212,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn acquire_n(&self, cost: u64) -> Result<Duration, WaitError>
     where
         C: Timer,
@@ -249,7 +249,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn try_acquire(
         &self,
         cost: u64,
@@ -278,7 +278,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once.
+    /// [`WaitError`], without waiting: the cost never fits, or too many callers wait.
     pub async fn try_acquire_until(
         &self,
         cost: u64,

@@ -1,4 +1,4 @@
-//! Grant: a request that several limits let pass, and the refusal of one that they do not.
+//! Grant: the result of a request under several limits, if it passes, and the error if it does not.
 
 use std::fmt;
 use std::sync::Arc;

@@ -53,8 +53,8 @@ impl<S, C> NamedLimit<S, C> {
     /// The same limit, which decides by `outage` while a shared store fails; without this call, by
     /// the memory of this process. A store in memory never fails.
     ///
-    /// Under [`Outage::Allow`] a request passes uncounted: do not settle or refund its grant, because
-    /// a server that is back would give back permits that it never counted.
+    /// Under [`Outage::Allow`] a request passes uncounted: do not settle or refund its grant,
+    /// because a server that is back would give back permits that it never counted.
     ///
     /// ```
     /// use ratekeeper::Limits;

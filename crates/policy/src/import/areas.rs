@@ -23,7 +23,7 @@ pub(super) struct Area {
     /// `location /login`, `route orders`.
     pub(super) called: String,
     pub(super) shape: Shape,
-    /// Of two areas that share requests, the one with the higher rank serves them.
+    /// If two areas share requests, the one with the higher rank serves them.
     pub(super) rank: usize,
     /// Indexes of its limits.
     pub(super) limits: Vec<usize>,
@@ -46,7 +46,7 @@ pub(super) struct Shape {
 pub(super) struct Listeners {
     /// Ports, or names of entry points; empty for any.
     pub(super) names: Vec<String>,
-    /// Whether they arrive encrypted; `None` for both.
+    /// True for requests by TLS only, false for those without; `None` for both.
     pub(super) tls: Option<bool>,
 }
 

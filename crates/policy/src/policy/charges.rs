@@ -1,4 +1,4 @@
-//! Charges: what a request must be charged under each limit that applies to it.
+//! Charges: the charges of a request under the limits that apply to it.
 
 use std::ops::{Deref, Range};
 

@@ -15,8 +15,8 @@ use crate::keys::{KeySubject, KeyWriter};
 
 impl Policy {
     /// Adds the condition or the headroom of an entry of the rule `of`, if it has one. Returns
-    /// [`KeySubject::Skip`] or [`KeySubject::Deny`] if the request has no value to count, and is not
-    /// charged for that reason.
+    /// [`KeySubject::Skip`] or [`KeySubject::Deny`] if the request has no value to count, and is
+    /// not charged for that reason.
     pub(super) fn add_condition<'p>(
         &'p self,
         (of, entry): (&'p Rule, &Entry),

@@ -1,4 +1,4 @@
-//! Base: the time that work takes without waiting, and how it is measured anew.
+//! Base: the time that work takes without waiting, and its repeated measurement.
 //!
 //! ```text
 //!   limit |~~~~~~~~~~~~~~~~~~~.            .~~~~~~~~      after 300 windows that were all
@@ -16,7 +16,7 @@
 //! window as fast as the base makes measuring needless for another 300, so that a server that is
 //! not busy is not disturbed.
 
-/// Windows that the base is believed without having been seen.
+/// Windows for which the base is kept without a window as fast.
 const BELIEVED_FOR: u32 = 300;
 /// Windows from the start until it is measured for the first time, at most.
 const FIRST_WITHIN: u32 = 20;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             HTTP                        gRPC
-//!   done      below 400                   OK, and what a handler says of the request itself
+//!   done      below 400                   OK, and codes about the request itself
 //!   dropped   429, 503, 504               DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE
 //!   ignored   other 4xx, other 5xx        INVALID_ARGUMENT, UNAUTHENTICATED, INTERNAL, ..
 //! ```

@@ -15,7 +15,7 @@ use super::{Aimd, Gradient, Vegas};
 use crate::Error;
 
 /// Highest upper bound of a limit, whatever the settings.
-const MOST: u32 = 1_000_000;
+const MAX_LIMIT: u32 = 1_000_000;
 
 /// Measurements of one window of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ impl Default for Bounds {
 impl Bounds {
     pub(super) fn validate(self) -> Result<(), Error> {
         let ordered = 1 <= self.least && self.least <= self.initial && self.initial <= self.most;
-        if ordered && self.most <= MOST {
+        if ordered && self.most <= MAX_LIMIT {
             Ok(())
         } else {
             Err(Error::Bounds)

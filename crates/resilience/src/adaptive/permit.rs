@@ -25,7 +25,7 @@ impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
         self.began
     }
 
-    /// Measures the work from `now` on: what it has waited for until then, for example its input,
+    /// Measures the work from `now` on, because a wait before it, for example for its input,
     /// says nothing about the capacity.
     ///
     /// ```

@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What the end of an attempt shows about the server.
+/// The state of the server, as the end of an attempt shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shown {
     /// It works, and accepted the request.

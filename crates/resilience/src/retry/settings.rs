@@ -15,9 +15,8 @@ pub enum Guard {
     Throttle(Arc<Throttle>),
     /// For servers that are up or down.
     Breaker(Arc<Breaker>),
-    /// For servers that say little: no more attempts at once than they can bear, by how long
-    /// they take to answer. An attempt of the tower layer is at work until the head of its
-    /// answer is there.
+    /// For servers that do not report their limits: limits the attempts in flight, by the time that
+    /// the server takes to answer. An attempt of the tower layer ends with the head of its answer.
     Adaptive(Arc<AdaptiveConcurrency>),
 }
 

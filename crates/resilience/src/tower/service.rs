@@ -197,8 +197,8 @@ where
     result
 }
 
-/// Returns the state of the server that an attempt shows: one that took until the deadline was too slow.
-/// The time of a connection that failed is ignored.
+/// Returns the state of the server that an attempt shows: one that took until the deadline was too
+/// slow. The time of a connection that failed is ignored.
 fn shown<R: Answered, E>(result: &Result<R, CallError<E>>) -> (Shown, End) {
     let status = match result {
         Ok(answer) => answer.status(),

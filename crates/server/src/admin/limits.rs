@@ -1,4 +1,4 @@
-//! Limits: what the policy states of each, and the memory that its keys take.
+//! Limits: the limits of the policy, each with the number of its keys and their memory.
 
 use std::collections::{BTreeMap, HashMap};
 

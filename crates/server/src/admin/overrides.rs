@@ -83,8 +83,8 @@ impl OverrideQuery {
     }
 }
 
-/// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of one
-/// limit or key if the call names it.
+/// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of
+/// one limit or key if the call names it.
 pub(super) async fn list<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,

@@ -1,4 +1,4 @@
-//! Message: what a webhook receives, and its signature.
+//! Message: the body of a message to a webhook, and its signature.
 //!
 //! ```text
 //!   webhook-id: alert_6f1c..._started          the same at each attempt

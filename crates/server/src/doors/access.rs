@@ -39,7 +39,7 @@ pub(crate) struct Access {
     pub(crate) hosts: Vec<String>,
 }
 
-/// What a call does.
+/// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AccessAct {
     Read,

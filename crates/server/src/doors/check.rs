@@ -58,7 +58,7 @@ impl StatusChoice {
     }
 }
 
-/// How a check wants to be answered.
+/// Options of a check, from its query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CheckOptions {
     status: StatusChoice,

@@ -7,11 +7,11 @@
 //!               '- the only one with a timer; when it goes, the next has one
 //! ```
 //!
-//! Requests that pay the same to the same keys of the same limits may change places, because the
-//! limits cannot tell them apart. So a request that leaves shortens its line at the end, and all
-//! behind it move up. The moment at the end is given back if the limit has promised nothing after
-//! it; else it stays for the next request that joins, until it is over. A shared store takes no
-//! moment back.
+//! Requests with the same costs under the same keys and limits may change places, because the
+//! limits cannot tell them apart. So when a request leaves, all behind it move up, and the last
+//! moment of the line becomes free. It is given back if the limit has promised no later moment;
+//! otherwise it stays for the next request that joins, until it has passed. A shared store cannot
+//! take moments back.
 //!
 //! The number of answers held back is bounded by `[listen] max_held`; beyond it a request is
 //! refused, and its charge is given back.

@@ -1,4 +1,4 @@
-//! The http door: which path does what.
+//! The http door: the paths of the check API and of forward-auth.
 
 use std::sync::Arc;
 

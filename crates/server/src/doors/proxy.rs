@@ -10,8 +10,8 @@
 //!   permits come back <-- end of the body, however it ends <--------'  body: costs that it states
 //! ```
 //!
-//! A preflight of a browser (CORS) from an origin in `cors` is forwarded and not counted: it carries
-//! no key, and its answer is needed to read a refusal.
+//! A preflight of a browser (CORS) from an origin in `cors` is forwarded and not counted: it
+//! carries no key, and its answer is needed to read a refusal.
 
 mod body;
 mod inspect;
@@ -307,8 +307,8 @@ async fn forward(
     forwarded
 }
 
-/// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way to
-/// send them by HTTP/2.
+/// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way
+/// to send them by HTTP/2.
 async fn interim(pulse: &Arc<Pulse>, version: Version) -> Option<InterimReceiver> {
     if version != Version::HTTP_11 {
         return None;

@@ -128,8 +128,8 @@ impl<'a> Check<'a> {
         self.limits.iter().flat_map(|limits| &limits.0)
     }
 
-    /// Returns the request for the log; `id` is [`request_id`](Self::request_id), and `trace` that of
-    /// the call.
+    /// Returns the request for the log; `id` is [`request_id`](Self::request_id), and `trace` that
+    /// of the call.
     pub(super) fn logged<'s>(
         &'s self,
         id: Option<&'s (&'s str, &'s [u8])>,

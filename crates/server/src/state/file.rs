@@ -6,8 +6,8 @@
 //!
 //! A file is written beside its place, synced, and renamed over the last one. It is read if it is a
 //! regular file of this user that no other user may write, has this version, and its sum is right;
-//! the sum is computed before the body is used. Bodies hold keys, which may be personal data, so that
-//! only this user may read the file.
+//! the sum is computed before the body is used. Bodies hold keys, which may be personal data, so
+//! that only this user may read the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Take, Write};
@@ -171,7 +171,7 @@ fn write_new(
     Ok(to.bytes)
 }
 
-/// Writes, and sums what it writes.
+/// Writes bytes, and computes their checksum.
 pub(super) struct Summed<W> {
     inner: W,
     sum: Context,

@@ -276,8 +276,8 @@ impl ResolvesServerCert for ByName {
     }
 }
 
-/// Returns the seconds since 1970 at which a certificate expires. Its expiry is the first thing that
-/// is wrong with it at the latest representable time, and the error has the date.
+/// Returns the seconds since 1970 at which a certificate expires. Its expiry is the first thing
+/// that is wrong with it at the latest representable time, and the error has the date.
 fn expiry(certificate: &CertificateDer<'_>, provider: &Arc<CryptoProvider>) -> Option<u64> {
     const END_OF_TIME: Duration = Duration::from_secs(u64::MAX);
     let mut roots = RootCertStore::empty();

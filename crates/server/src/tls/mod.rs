@@ -6,8 +6,8 @@
 //!   files --look every 5 s--> new certificates; warnings of expiry each day
 //! ```
 //!
-//! The number of handshakes at a time is that of connections: a handshake takes a seat, and gives it
-//! up like an idle connection when others need room.
+//! The number of handshakes at a time is that of connections: a handshake takes a seat, and gives
+//! it up like an idle connection when others need room.
 
 mod certificates;
 mod trust;
@@ -62,8 +62,8 @@ impl ListenerTls {
         }))
     }
 
-    /// Returns the stream of a connection after its handshake; `None` if that failed, took too long,
-    /// or had to make room for other connections.
+    /// Returns the stream of a connection after its handshake; `None` if that failed, took too
+    /// long, or had to make room for other connections.
     pub(crate) async fn accept<S>(&self, stream: S, pulse: &Pulse) -> Option<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,

@@ -5,8 +5,8 @@
 //!   register      = the longest run of zeros that the rest of a hash began with, plus one
 //! ```
 //!
-//! Long runs are rare: one key in 2^n begins with n zeros, so the registers show how many keys there
-//! were, however often each came. The standard error is `1.04 / sqrt(1024)`, 3.25 %: 19 of 20
+//! Long runs are rare: one key in 2^n begins with n zeros, so the registers show how many keys
+//! there were, however often each came. The standard error is `1.04 / sqrt(1024)`, 3.25 %: 19 of 20
 //! estimates are within 6.5 %. Few keys are counted by the registers that are still zero, nearly
 //! exactly.
 //!

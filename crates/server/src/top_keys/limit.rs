@@ -128,8 +128,8 @@ struct DeniedMore {
 /// When the key of a counter was refused.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeniedSpan {
-    /// Time of the first refusal of the run: in each period since then the key was refused. Later if
-    /// the key lost its counter to others meanwhile.
+    /// Time of the first refusal of the run: in each period since then the key was refused. Later
+    /// if the key lost its counter to others meanwhile.
     first: Time,
     /// Time at which the key may pass again; [`Time::MAX`] for never.
     free_at: Time,

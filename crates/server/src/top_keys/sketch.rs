@@ -1,4 +1,5 @@
-//! Sketch: the keys with the highest counts of a stream, in few counters, with a bound on the error.
+//! Sketch: the keys with the highest counts of a stream, in few counters, with a bound on the
+//! error.
 //!
 //! ```text
 //!   counters:  a 90  b 41+-3  c 7+-6     a new key `d` takes the counter with the lowest count:

@@ -6,7 +6,7 @@ use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Permits};
 
 /// One item of a request.
 pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
-    /// The charge of the item; of nothing, for a hold.
+    /// Returns the charge of the item; for a hold, a charge of zero.
     fn charge(self) -> Charge<'a>;
 
     /// Returns how settling corrects the charge.

@@ -1,5 +1,5 @@
-//! Stories of charges that depend on each other: of each chain the first charge that allows is made,
-//! and no other; a condition excuses the charge after it; headroom is left to other requests.
+//! Stories of charges that depend on each other: of each chain the first charge that allows is
+//! made, and no other; a condition excuses the charge after it; headroom is left to other requests.
 
 use super::telling::{bucket, fails, fixed, limit, looks, passes};
 use super::{Story, StoryOutcome};

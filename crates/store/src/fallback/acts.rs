@@ -1,4 +1,4 @@
-//! Acts on a store that may fail: what the memory store does when it does.
+//! Acts on a store that may fail, and the part of the memory store while it fails.
 
 use std::future::Future;
 
@@ -75,8 +75,10 @@ impl FallbackAct for GiveBack {
     }
 }
 
-/// While the store fails, debts are owed here, and only charges made here can be given back here. A
-/// debt is debited up to one whole limit; the rest is forgiven. Fails, and settles nothing, if some were not made here, or if a limit does not count here.
+/// While the store fails, debts are owed here, and only charges made here can be given back. When
+/// the store is back, a debt is charged to it up to one whole limit, and the rest is forgiven.
+/// Fails, and settles nothing, if some charges were not made here, or if a limit does not count
+/// here.
 impl FallbackAct for Settle {
     async fn perform<S: Remote>(
         self,

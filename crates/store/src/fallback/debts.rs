@@ -31,9 +31,9 @@ impl<S: Remote> FallbackInner<S> {
         self.owes.store(true, Ordering::Relaxed);
     }
 
-    /// Charges the store the permits that were admitted without it, as far as they fit. What finds
-    /// no room still counts against the share here: otherwise each failure of a full store would
-    /// be worth another share.
+    /// Charges the store the permits that were admitted without it, as far as they fit. Permits
+    /// that do not fit still count against the share here, because otherwise each failure of a
+    /// store would admit another share.
     ///
     /// # Errors
     /// The first error of the store; its debts are still owed.

@@ -34,7 +34,7 @@ const LOW: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each tag of a group.
 const HIGH: u64 = LOW << 7;
 
-/// Whether another entry fits.
+/// Room for another entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
@@ -44,8 +44,8 @@ pub(super) enum Room {
 /// A part of all hashes.
 pub(super) type HashSpan = RangeInclusive<u64>;
 
-/// Compiled for each algorithm and size of key, some forty times, so its loops are plain ones: a
-/// chain of iterators is ten functions more each time.
+/// Written with plain loops: it is compiled for each algorithm and size of key, some forty times,
+/// and a chain of iterators would add ten functions each time.
 pub(super) struct Flat<T> {
     /// As long as it has room for.
     slots: Vec<Option<T>>,

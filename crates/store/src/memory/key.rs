@@ -11,11 +11,11 @@
 //!
 //! All leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
 //!
-//! A request's key is read once, into a *probe* that is hashed and compared in registers.
-//! Reads are cut as the writes just before most likely were: a number whole, other keys by
-//! their first byte, the length of a first part, and the rest. A read that does not lie within
-//! one write waits until the writes have left the processor, and with them all that the
-//! processor did before, the last decision too.
+//! A request's key is read once, into a *probe* that is hashed and compared in registers. The reads
+//! have the sizes that the writes just before most likely had: a number as a whole; other keys by
+//! their first byte, which is the length of the first part, and the rest. The reason is store
+//! forwarding: a read that spans several recent writes waits until all of them, and everything
+//! before them, have left the processor, including the previous decision.
 
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;

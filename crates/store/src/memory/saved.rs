@@ -203,9 +203,9 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
 
 /// Saving and restoring.
 impl MemoryStore {
-    /// Writes the states of all keys of `limits`, for [`restore`](Self::restore) in another process.
-    /// Other threads may decide meanwhile: a shard is locked for some thousand keys at a time, and
-    /// memory is taken for as many. Returns the number of keys.
+    /// Writes the states of all keys of `limits`, for [`restore`](Self::restore) in another
+    /// process. Other threads may decide meanwhile: a shard is locked for some thousand keys at a
+    /// time, and memory is taken for as many. Returns the number of keys.
     ///
     /// # Errors
     /// Those of `to`.
@@ -234,10 +234,10 @@ impl MemoryStore {
         Ok(keys)
     }
 
-    /// Adds the keys that [`save`](Self::save) wrote, as they stand at `now` on a clock that continues
-    /// the one of then; an earlier `now` counts as the moment of saving. `limit_named` finds a
-    /// limit. Under a limit that has changed, a key begins with its usage, as at a reload. If
-    /// there is not room for all, those that used least are pushed out, as ever.
+    /// Adds the keys that [`save`](Self::save) wrote, as they stand at `now` on a clock that
+    /// continues the one of then; an earlier `now` counts as the moment of saving. `limit_named`
+    /// finds a limit. Under a limit that has changed, a key begins with its usage, as at a reload.
+    /// If there is not room for all, those that used least are pushed out, as ever.
     ///
     /// # Errors
     /// Those of `from`, and [`io::ErrorKind::InvalidData`] for bytes that `save` did not write. The

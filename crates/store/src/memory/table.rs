@@ -3,25 +3,24 @@
 //! ```text
 //!   hash --> slot | key 8, 16 or 32 | state 8 (GCRA) |
 //!
-//!   key never seen, or forgotten:  starts with the usage of the floor, less the forgiven part
-//!   floor: the strictest of all states pushed out for want of room; fresh once it expires
+//!   a key that is not here:  starts with the usage of the floor, less the forgiven part
+//!   the floor:               the strictest of all evicted states; fresh once it expires
 //! ```
 //!
-//! # Gain of a key that is pushed out
+//! # Gain of an evicted key
 //!
-//! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. Until it comes
-//! back it cannot be charged, and both recover alike. So the floor has then used at least as much
-//! as its own state would have; it starts with that, less the forgiven part, as if charged at
-//! this moment, which recovers no sooner. So it gains at most the forgiven part. An entry that
-//! left because it had expired was equal to a fresh one.
+//! An evicted key leaves `floor = stricter(floor, its state)` behind. Until it comes back it cannot
+//! be charged, and both recover alike. So when it comes back, the floor has used at least as much
+//! as the key's own state would have. The key starts with the floor's usage less the forgiven part,
+//! as if it were charged at this moment, which recovers no sooner. So it gains at most the forgiven
+//! part. An entry that was removed because it had expired was equal to a fresh one.
 //!
-//! The floor has used at most the whole limit, so a newcomer finds at least the forgiven part. A
-//! newcomer that uses less than that ends below the floor, and does not raise it when it is
-//! pushed out: the usage that newcomers inherit does not grow from one to the next.
+//! The floor has used at most the whole limit, so a new key finds at least the forgiven part. A
+//! new key that uses less than that ends below the floor, and does not raise it when it is
+//! evicted: the usage that new keys inherit does not grow from one to the next.
 //!
-//! If the clock steps back, a state that was forgotten as expired would matter again. So a key
-//! that is not in the table is judged no earlier than the moment at which a state was last
-//! forgotten.
+//! If the clock steps back, a state that was removed as expired would matter again. So a key that
+//! is not in the table is judged no earlier than the moment at which a state was last removed.
 
 mod loans;
 mod promise;

@@ -144,8 +144,8 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// Configures one server, with prefix `rk`, a deadline of 100 ms and a random name of the process. Without a keeper, for
-    /// limits on a clock that counts from 1970.
+    /// Configures one server, with prefix `rk`, a deadline of 100 ms and a random name of the
+    /// process. Without a keeper, for limits on a clock that counts from 1970.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             servers: RedisServers::One(url.into()),

@@ -29,7 +29,7 @@ use crate::Decisions;
 const LONGEST: Duration = Duration::from_secs(1);
 /// Maximum number of keys that are remembered. When it is reached, denials that are over are
 /// removed; if that makes no room, no more are remembered.
-const MOST: usize = 65_536;
+const MAX_DENIED: usize = 65_536;
 /// Shorter waits are not remembered, because the call takes as long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 
@@ -88,9 +88,9 @@ impl DenialCache {
             return;
         }
         let mut keys = self.keys.lock();
-        if keys.len() >= MOST {
+        if keys.len() >= MAX_DENIED {
             keys.retain(|_, denial| denial.until > sent);
-            if keys.len() >= MOST {
+            if keys.len() >= MAX_DENIED {
                 return;
             }
         }

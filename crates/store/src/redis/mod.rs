@@ -15,8 +15,8 @@
 //! * **Denials write nothing**, unless the limit counts them; then it is charged by every
 //!   request that reaches it, whichever limit refuses.
 //! * **Denials are remembered** here for a second at most: see [`denied`].
-//! * **Values carry their time**; a TTL only cleans up, and never before a value has become
-//!   meaningless.
+//! * **Values contain their moments.** The TTL only frees memory: a value expires when it no longer
+//!   has an effect, never before.
 //! * **A store that lost its data** receives the debts that are remembered here: see [`hints`].
 //! * **Nothing is sent twice** unless it provably did not run. A call that is not answered
 //!   within the deadline is [`StoreError::Unavailable`]; it may have been charged.

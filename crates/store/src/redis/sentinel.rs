@@ -37,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Timeout of a sentinel. Calls wait no longer for it, because they have their own deadline.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum number of sentinels that are asked.
-const MOST: usize = 64;
+const MAX_SENTINELS: usize = 64;
 
 /// Sentinels, and the primary that they name.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Sentinels {
             return Err(misconfigured(why));
         }
         let mut dials = Vec::new();
-        for url in config.urls.iter().take(MOST) {
+        for url in config.urls.iter().take(MAX_SENTINELS) {
             let dial = Dial::new(url, tls)?;
             if matches!(dial.address(), ServerAddress::Socket(_)) {
                 return Err(misconfigured("a sentinel needs HOST:PORT, not a socket"));
@@ -160,7 +160,7 @@ impl Sentinels {
     /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
     pub(super) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
         let sentinels = self.shared.sentinels.iter().map(RedisNode::dial);
-        renew_logins(sentinels, config.urls.iter().take(MOST))?;
+        renew_logins(sentinels, config.urls.iter().take(MAX_SENTINELS))?;
         let like = &self.shared.maker.like;
         like.renew_login(&like.clone().log_in(&config.login));
         Ok(())

@@ -17,8 +17,8 @@
 //! of its charges that allows is decided, alone. If another request takes that room in between, the
 //! chain denies. A key that the request names twice is looked at as if all charges of it were made.
 //!
-//! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the same
-//! part; a headroom has the key of its charge.
+//! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the
+//! same part; a headroom has the key of its charge.
 
 use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, UnixMicros};
 use smallvec::SmallVec;

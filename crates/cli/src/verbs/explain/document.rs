@@ -133,7 +133,7 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
     limit
 }
 
-/// Adds the limits that are asked when it denies, and what they let pass together.
+/// Adds the limits that are asked when it denies, and the bound of all of them together.
 fn add_chain(policy: &Policy, rule: &Rule, limit: &mut Value) {
     if !rule.otherwise.is_empty() {
         let names = limits::alternatives(policy, rule);

@@ -40,7 +40,7 @@ fn missing(rule: &Rule) -> String {
     }
 }
 
-/// Returns the numbers of a limit, and what they admit.
+/// Returns the numbers of a limit, and their bounds.
 pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(times) = limits::active(rule, wall) {

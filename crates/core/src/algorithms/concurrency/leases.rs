@@ -71,7 +71,7 @@ pub(super) struct HoldTimes {
 
 impl HoldTimes {
     /// At this many releases both numbers are halved.
-    pub(super) const MOST: u32 = 16;
+    pub(super) const HALVED_AT: u32 = 16;
 
     pub(super) fn renewed(&mut self, held: Nanos) {
         self.nanos = self.nanos.saturating_add(held.as_nanos());
@@ -80,7 +80,7 @@ impl HoldTimes {
     pub(super) fn released(&mut self, held: Nanos, until: Time) {
         self.renewed(held);
         self.releases += 1;
-        if self.releases >= Self::MOST {
+        if self.releases >= Self::HALVED_AT {
             (self.nanos, self.releases) = (self.nanos / 2, self.releases / 2);
         }
         self.until = self.until.max(until);

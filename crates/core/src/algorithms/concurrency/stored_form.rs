@@ -14,7 +14,7 @@ use crate::stored_form::{StateReader, StoredForm};
 use crate::{Time, UnixMicros};
 
 /// Maximum number of leases and batches that are read.
-const MOST: usize = MAX_LEASES as usize + MAX_BATCHES;
+const MAX_RECORDS: usize = MAX_LEASES as usize + MAX_BATCHES;
 
 const BATCH: u8 = 0;
 const LEASE: u8 = 1;
@@ -37,7 +37,7 @@ impl StoredForm for Concurrency {
                         releases: permits,
                         until: ends,
                     };
-                    let valid = permits < HoldTimes::MOST && reader.left() == 0;
+                    let valid = permits < HoldTimes::HALVED_AT && reader.left() == 0;
                     return valid.then_some(leases);
                 }
                 _ => return None,
@@ -52,7 +52,7 @@ impl StoredForm for Concurrency {
                 .by_end
                 .last()
                 .is_none_or(|last| key(last) < key(&lease));
-            if !in_order || lease.permits == 0 || leases.by_end.len() == MOST {
+            if !in_order || lease.permits == 0 || leases.by_end.len() == MAX_RECORDS {
                 return None;
             }
             leases.sum += u64::from(lease.permits);

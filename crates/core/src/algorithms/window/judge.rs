@@ -8,9 +8,9 @@
 //!                                        n(m-1) slides out, n(m) is gone
 //! ```
 //!
-//! The wait is found by counting back from now, window by window, until the counts leave no room
-//! for the cost: the first window that does not fit must slide out, or, with a weighted edge, be
-//! in sight by no more than the result of a division.
+//! The wait is found by adding up counts from now backwards, window by window, until they leave no
+//! room for the cost. The first window that does not fit must slide out of sight; with a weighted
+//! edge, only so far that its share fits, which is one division.
 
 use super::anchor::Sight;
 use super::counters::VisibleCounts;

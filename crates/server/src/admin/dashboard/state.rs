@@ -114,8 +114,8 @@ fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) ->
     about
 }
 
-/// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and the
-/// count.
+/// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and
+/// the count.
 fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let store = shared.keeper.store().shared();
     let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);

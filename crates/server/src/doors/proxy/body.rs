@@ -1,4 +1,5 @@
-//! Body: that of a response, which holds the request's permits to its end, and may settle its costs.
+//! Body: that of a response, which holds the request's permits to its end, and may settle its
+//! costs.
 //!
 //! The parts pass as they come. Those that may state a cost are copied, within a budget of all
 //! responses; beyond it the response passes, and the estimate stays.

@@ -94,8 +94,8 @@ impl Upstreams {
         self.routes.iter().map(|route| route.name.clone())
     }
 
-    /// Returns the limits of requests that wait for an upstream, by the names of routes; that of all
-    /// other requests has none.
+    /// Returns the limits of requests that wait for an upstream, by the names of routes; that of
+    /// all other requests has none.
     pub(super) fn adaptive(&self) -> Vec<(Box<str>, Arc<AdaptiveConcurrency>)> {
         self.named()
             .filter_map(|(name, gateway)| Some((name, Arc::clone(gateway.concurrency()?))))

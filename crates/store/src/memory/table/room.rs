@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
-//!   sweep            forget expired keys, a few slots at a time, downwards
-//!   evict            one key to the floor, the one that used least of a sample
-//!   squeeze          a third of the array given up, those that used least to the floor
-//!   shrink           when a quarter of the room is used at most, at the end of a round of
+//!   sweep            removes expired keys, a few slots at a time, downwards
+//!   evict            moves one key to the floor, the one that used least of a sample
+//!   squeeze          gives up a third of the array, and moves the keys that used least to the floor
+//!   shrink           when at most a quarter of the room is used, at the end of a round of
 //!                    sweeping by inserts, or by `MemoryStore::sweep`
 //! ```
 

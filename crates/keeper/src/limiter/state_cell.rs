@@ -1,15 +1,15 @@
-//! Place: where the state of a limiter lives, and how a decision on it is made atomic.
+//! State cell: where the state of a limiter lives, and how a decision on it is made atomic.
 //!
 //! ```text
 //!   state of one word (GCRA)     Cell     compare-exchange, no lock
 //!   any larger state             Locked   a small lock
 //! ```
 //!
-//! A caller of `check` has one attempt inlined: the clock, the decision, the exchange, in
-//! registers. All else is one call, `check_slowly`, and so on no path that is measured in
-//! nanoseconds: a line, a changed limit, a lost race. The inlined code is neither a closure nor a
-//! function passed as an argument, because compilers do not inline those where there are many
-//! callers: so `decide` and `take` of a place are alike, and a check is 1.3 ns faster.
+//! One attempt is inlined into the caller of `check`: the clock, the decision and the exchange, in
+//! registers. The rare cases (callers wait, the limit was changed, a race was lost) are one call of
+//! `check_slowly`. The inlined code is neither a closure nor a function passed as an argument,
+//! because compilers do not inline those where there are many callers. Therefore `decide` and
+//! `take` repeat each other; it makes a check 1.3 ns faster.
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Cell, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time,
@@ -36,8 +36,9 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: StateCell<Self>;
 
-    /// Returns the same limit, but treating no debt as an error of the clock; `None` if it never
-    /// does.
+    /// Returns the same limit, except that it accepts a debt of any length. (Some limits take a
+    /// very long debt for an error of the clock, and cut it.) `None` if this limit accepts any
+    /// debt.
     fn believing(&self) -> Option<Self>
     where
         Self: Sized,
