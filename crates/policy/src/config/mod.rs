@@ -66,6 +66,7 @@ mod post_paid;
 mod priority;
 mod quantity;
 mod queue;
+mod quota_like;
 mod read;
 mod redis;
 mod reference;
