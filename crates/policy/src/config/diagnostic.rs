@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::codes;
+use super::lookalikes::look_alike;
 use super::near::nearest;
 use super::secrets::masked;
 
@@ -153,8 +154,12 @@ impl<'t> Findings<'t> {
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         let unreadable = std::mem::take(&mut self.unreadable);
         let text = self.text;
+        // A value that the parser made up in place of an unreadable one stands nowhere.
+        let is_made_up = |found: &Diagnostic| found.code == codes::TYPE && found.start == found.end;
         self.found.retain(|found| {
-            found.code == codes::SYNTAX || !unreadable.contains(&line_start(text, found.start))
+            found.code == codes::SYNTAX
+                || !(unreadable.contains(&line_start(text, found.start))
+                    || !unreadable.is_empty() && is_made_up(found))
         });
         self.found.sort_by_key(|found| (found.start, found.end));
         self.found
@@ -188,7 +193,16 @@ impl<'t> Findings<'t> {
         label: &str,
     ) -> &mut Diagnostic {
         let at = one_line(self.text, at);
-        let (message, label) = (masked(message).into_owned(), masked(label).into_owned());
+        let (message, mut label) = (masked(message).into_owned(), masked(label).into_owned());
+        if severity == Severity::Error
+            && at.len() <= MAX_QUOTED
+            && let Some(odd) = look_alike(self.text, &at)
+        {
+            let code = u32::from(odd);
+            label.push_str(&format!(
+                "; U+{code:04X} in it looks like ASCII, and is not"
+            ));
+        }
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);
         if self.found.len() < MAX_FINDINGS {

@@ -47,7 +47,10 @@ pub(super) fn tokens(
         refuse(
             message.into(),
             keys.at,
-            "write keys = \"file:jwks.json\"",
+            match keys.value.contains("://") {
+                true => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
+                false => "write keys = \"file:jwks.json\"",
+            },
             out,
         );
         return None;

@@ -26,7 +26,7 @@ use super::read::{self, At};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
-use super::settings::ZoneSpec;
+use super::time_zone::ZoneSpec;
 use super::unit::{in_unit, unit};
 use super::variants::{too_many, variants_by_day};
 use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
@@ -62,6 +62,8 @@ impl Draft {
 pub(super) struct LimitPlaces {
     pub(super) quantity: Range<usize>,
     pub(super) key: Range<usize>,
+    /// `match`; empty without one.
+    pub(super) matched: Range<usize>,
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
     pub(super) active: Option<Range<usize>>,
@@ -218,6 +220,7 @@ pub(super) fn limit<'a>(
         places: LimitPlaces {
             quantity: quantity.at,
             key: written.get("key").map_or(0..0, toml::Spanned::span),
+            matched: written.get("match").map_or(0..0, toml::Spanned::span),
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,

@@ -5,7 +5,7 @@ use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::quota_like::{in_years, quota_like, span_like};
+use super::quota_like::{in_years, quota_like, quotas_like, span_like};
 use super::read::At;
 
 /// Kind of number that is written.
@@ -143,6 +143,46 @@ pub(super) fn rolling(word: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns help for a text in place of a quota that means something else.
+fn other_than_a_quota(text: &str) -> Option<String> {
+    if is_unlimited(text) {
+        return Some("write a number, or remove the limit: without one nothing is refused".into());
+    }
+    if text.trim().eq_ignore_ascii_case("blocked") {
+        return Some(
+            "write numbers here, and for the refused keys an [[override]] with set = \"blocked\""
+                .into(),
+        );
+    }
+    if text.contains('$') {
+        return Some("write the number: a policy has no variables".into());
+    }
+    if let Some(quotas) = quotas_like(text) {
+        return Some(format!(
+            "write limit = \"{}\", and a [[limit]] of its own for each further period: all limits \
+             that match apply",
+            quotas[0]
+        ));
+    }
+    in_years(text)
+}
+
+/// Returns true for a word or a number that stands for no limit in other programs.
+pub(super) fn is_unlimited(text: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "unlimited",
+        "infinite",
+        "infinity",
+        "inf",
+        "none",
+        "off",
+        "-1",
+        "disabled",
+        "no limit",
+    ];
+    WORDS.contains(&text.trim().to_ascii_lowercase().as_str())
+}
+
 /// Reports the reason why core refuses a number.
 pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut Findings<'_>) {
     let value = shown(text.value);
@@ -155,7 +195,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         let meant = written
             .meant(text.value)
             .map(|meant| format!("write {meant}"))
-            .or_else(|| in_years(text.value).filter(|_| written == Written::Limit));
+            .or_else(|| other_than_a_quota(text.value).filter(|_| written == Written::Limit));
         out.error(
             code,
             text.at.clone(),
@@ -166,7 +206,10 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         return;
     }
     let help = match error {
-        Error::NoPermits => "write at least 1, or let the proxy refuse all such requests",
+        Error::NoPermits => {
+            "write at least 1, or let the proxy refuse all such requests; an [[override]] refuses those of \
+             a key: set = \"blocked\""
+        }
         Error::TooFast => "write a lower number: requests cannot come this fast",
         Error::TooLong
         | Error::SpanTooLong

@@ -160,7 +160,12 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         None
     };
     let Some((scheme, rest)) = text.value.split_once("://") else {
-        let help = "write for example \"redis://127.0.0.1:6379\"";
+        let help = match text.value.starts_with("env:") || text.value.starts_with("file:") {
+            true => {
+                "write the address itself: user name and password come from env:NAME or file:PATH"
+            }
+            false => "write for example \"redis://127.0.0.1:6379\"",
+        };
         return refuse(out, "this is not the URL of a store", "no scheme", help);
     };
     match (scheme, kind) {
@@ -233,6 +238,19 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, port),
     };
+    if address.contains(',') {
+        let nodes: Vec<_> = address
+            .split(',')
+            .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
+            .collect();
+        let help = format!("write a list: url = [{}]", nodes.join(", "));
+        return refuse(
+            out,
+            "one URL names several servers",
+            "expected HOST:PORT",
+            &help,
+        );
+    }
     if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
         let help = "write for example \"redis://127.0.0.1:6379\"";
         return refuse(
