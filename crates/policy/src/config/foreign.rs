@@ -10,7 +10,7 @@
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::lookalikes::{in_ascii, look_alike};
+use super::lookalikes::{in_ascii, odd_letter};
 use super::near::nearest;
 use super::read::At;
 use crate::Field;
@@ -87,7 +87,7 @@ pub(super) fn remark(field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
         }
         _ => {}
     }
-    if let Some(odd) = look_alike(value, &(0..value.len())) {
+    if let Some(odd) = odd_letter(value) {
         let message = format!("\"{}\" holds a letter that looks like ASCII", shown(value));
         let label = format!("U+{:04X} matches only itself", u32::from(odd));
         let ascii = in_ascii(text.value);

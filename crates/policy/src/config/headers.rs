@@ -10,18 +10,9 @@ use super::diagnostic::Findings;
 use super::limit::Draft;
 use crate::{Field, KeyPart, Settings};
 
-/// Headers in which proxies write the address of the client, behind what the client wrote itself.
-const OF_ADDRESSES: [&str; 9] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "x-original-forwarded-for",
-];
+/// Headers to which each proxy appends the address of its peer: they begin with the client's own
+/// text. Others, such as `x-real-ip`, are set anew by the proxies that know them.
+const OF_ADDRESSES: [&str; 2] = ["x-forwarded-for", "forwarded"];
 
 /// Headers of one connection, which proxies do not forward (RFC 9110, section 7.6.1).
 const OF_A_CONNECTION: [&str; 8] = [
@@ -35,7 +26,7 @@ const OF_A_CONNECTION: [&str; 8] = [
     "transfer-encoding",
 ];
 
-/// Warns of a limit that counts by an address which clients write themselves, and of one that
+/// Warns of a limit that counts by a list of addresses that clients begin, and of one that
 /// depends on a header which no proxy forwards.
 pub(super) fn unreliable(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
@@ -47,7 +38,8 @@ pub(super) fn unreliable(draft: &Draft, settings: &Settings, out: &mut Findings<
         })
     };
     if let Some(header) = in_key(&OF_ADDRESSES) {
-        let message = format!("limit `{name}` counts by `{header}`, which clients can write");
+        let message =
+            format!("limit `{name}` counts by `{header}`, which begins as clients write it");
         let label = "with another value in each request, no request of a client is refused";
         out.warning(codes::HEADER, draft.places.key.clone(), message, label)
             .help(format!(

@@ -82,6 +82,18 @@ pub(super) fn look_alike(text: &str, at: &Range<usize>) -> Option<char> {
     })
 }
 
+/// Returns the first look-alike in a word that has ASCII letters as well, and nothing else that is
+/// not ASCII: `l[U+043E]gin`, but no word of another language.
+pub(super) fn odd_letter(text: &str) -> Option<char> {
+    let in_word = |c: char| c.is_alphanumeric() || ascii(c) == Some('\0');
+    let mut words = text.split(|c| !in_word(c));
+    let odd = words.find(|word| {
+        let has_letters = word.chars().any(|c| c.is_ascii_alphabetic());
+        has_letters && in_ascii(word).is_some()
+    });
+    odd.and_then(|word| word.chars().find(|c| !c.is_ascii()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +121,19 @@ mod tests {
         assert_eq!(found("/\u{43e}\u{440}\u{430}"), None);
         assert_eq!(found("/caf\u{e9}"), None);
         assert_eq!(look_alike("a\u{43e}b", &(1..3)), Some('\u{43e}'));
+    }
+
+    #[test]
+    fn a_word_of_another_language_is_not_odd() {
+        assert_eq!(odd_letter("/l\u{43e}gin"), Some('\u{43e}'));
+        assert_eq!(odd_letter("/log\u{200b}in"), Some('\u{200b}'));
+        for text in [
+            "/login",
+            "/caf\u{e9}",
+            "/a/\u{43e}\u{440}\u{430}",
+            "/3\u{445}-\u{441}",
+        ] {
+            assert_eq!(odd_letter(text), None, "{text}");
+        }
     }
 }
