@@ -199,9 +199,7 @@ impl<'t> Findings<'t> {
             && let Some(odd) = look_alike(self.text, &at)
         {
             let code = u32::from(odd);
-            label.push_str(&format!(
-                "; U+{code:04X} in it looks like ASCII, and is not"
-            ));
+            label = format!("{label}; U+{code:04X} in it looks like ASCII, and is not");
         }
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);

@@ -109,16 +109,13 @@ fn decoded(value: &str) -> Option<String> {
         let code = part
             .get(..2)
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code.filter(|code| (b' '..=b'~').contains(code)) {
-            Some(code) => {
-                found = true;
-                out.push(char::from(code));
-                out.push_str(&part[2..]);
-            }
-            None => {
-                out.push('%');
-                out.push_str(part);
-            }
+        if let Some(code) = code.filter(|code| (b' '..=b'~').contains(code)) {
+            found = true;
+            out.push(char::from(code));
+            out.push_str(&part[2..]);
+        } else {
+            out.push('%');
+            out.push_str(part);
         }
     }
     found.then_some(out)

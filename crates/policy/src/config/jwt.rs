@@ -47,9 +47,10 @@ pub(super) fn tokens(
         refuse(
             message.into(),
             keys.at,
-            match keys.value.contains("://") {
-                true => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
-                false => "write keys = \"file:jwks.json\"",
+            if keys.value.contains("://") {
+                "fetch the set into a file beside the policy: keys = \"file:jwks.json\""
+            } else {
+                "write keys = \"file:jwks.json\""
             },
             out,
         );

@@ -218,16 +218,31 @@ pub(super) fn limit<'a>(
         kind: quantity.kind,
         denials,
         places: LimitPlaces {
-            quantity: quantity.at,
-            key: written.get("key").map_or(0..0, toml::Spanned::span),
-            matched: written.get("match").map_or(0..0, toml::Spanned::span),
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,
             alert: alert_at,
             missing_key_set: is_set,
+            ..LimitPlaces::of(written, quantity.at)
         },
     })
+}
+
+impl LimitPlaces {
+    /// Returns the places of the fields that every limit has, and of `match`.
+    fn of(written: &DeTable<'_>, quantity: Range<usize>) -> Self {
+        let span = |name| written.get(name).map_or(0..0, toml::Spanned::span);
+        Self {
+            quantity,
+            key: span("key"),
+            matched: span("match"),
+            mode: None,
+            cost: None,
+            active: None,
+            alert: None,
+            missing_key_set: false,
+        }
+    }
 }
 
 /// Returns what happens without a key part where there is no address: descriptors have none.

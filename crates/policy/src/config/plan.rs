@@ -101,14 +101,14 @@ fn default_named(default: &At<&str>, others: &[Box<str>], out: &mut Findings<'_>
         letters.sort_unstable();
         letters
     };
-    let is_slip = |other: &&Box<str>| {
-        let (a, b) = (default.value, &***other);
+    let is_slip = |other: &&str| {
+        let (a, b) = (default.value, *other);
         let counts = |name: &str| name.chars().any(|c| c.is_ascii_digit());
         let moved = a.len() == b.len() && sorted(a) == sorted(b);
         let forgotten = a.len().abs_diff(b.len()) == 1;
         !counts(a) && !counts(b) && (moved || forgotten) && strsim::damerau_levenshtein(a, b) == 1
     };
-    let Some(other) = others.iter().find(is_slip) else {
+    let Some(other) = others.iter().map(|other| &**other).find(is_slip) else {
         return;
     };
     let message = format!(

@@ -44,7 +44,7 @@ fn in_digits(text: String) -> String {
 pub(super) fn quota_like(text: &str) -> Option<String> {
     let text = in_ascii(text).unwrap_or_else(|| text.to_owned());
     let text = text.trim().trim_start_matches(['-', '+']).to_lowercase();
-    let text = in_order(in_digits(text));
+    let text = in_order(&in_digits(text));
     let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
     let rest = text.trim_start_matches(number);
     let digits = text[..text.len() - rest.len()].replace(['_', ','], "");
@@ -89,13 +89,13 @@ pub(super) fn in_years(text: &str) -> Option<String> {
 }
 
 /// Returns `5/1m` for `1m/5`: a period and a number in the order of some other programs.
-fn in_order(text: String) -> String {
+fn in_order(text: &str) -> String {
     let turned = text.split_once('/').filter(|(period, number)| {
         let is_number = number.trim().parse::<u64>().is_ok();
         is_number && period.trim().parse::<u64>().is_err() && span_like(period).is_some()
     });
     turned.map_or_else(
-        || text.clone(),
+        || text.to_owned(),
         |(period, number)| format!("{}/{}", number.trim(), period.trim()),
     )
 }

@@ -160,11 +160,13 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         None
     };
     let Some((scheme, rest)) = text.value.split_once("://") else {
-        let help = match text.value.starts_with("env:") || text.value.starts_with("file:") {
-            true => {
-                "write the address itself: user name and password come from env:NAME or file:PATH"
-            }
-            false => "write for example \"redis://127.0.0.1:6379\"",
+        let is_source = ["env:", "file:"]
+            .iter()
+            .any(|it| text.value.starts_with(it));
+        let help = if is_source {
+            "write the address itself: user name and password come from env:NAME or file:PATH"
+        } else {
+            "write for example \"redis://127.0.0.1:6379\""
         };
         return refuse(out, "this is not the URL of a store", "no scheme", help);
     };
@@ -229,6 +231,16 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
             help,
         );
     }
+    host_and_port(address, (scheme, kind), refuse, out)
+}
+
+/// Returns the URL of a host with its port, which may be left out; `refuse` reports anything else.
+fn host_and_port(
+    address: &str,
+    (scheme, kind): (&str, UrlKind),
+    refuse: impl Fn(&mut Findings<'_>, &str, &str, &str) -> Option<String>,
+    out: &mut Findings<'_>,
+) -> Option<String> {
     let port = if kind == UrlKind::Sentinel {
         "26379"
     } else {
