@@ -202,7 +202,7 @@ fn in_seconds(text: &str) -> Option<String> {
 
 /// Returns the quotas of a text with several, such as `5/1s, 100/1m`.
 pub(super) fn quotas_like(text: &str) -> Option<Vec<String>> {
-    let parts: Vec<_> = text.split([',', ';', '&']).collect();
+    let parts: Vec<_> = text.split([',', ';', '&']).take(5).collect();
     if !(2..=4).contains(&parts.len()) {
         return None;
     }
