@@ -107,7 +107,9 @@ fn amount(
 /// Returns true for a word that may be the name of an attribute.
 fn is_attribute(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_name)
+    text.len() <= MAX_FIELD
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(is_name)
 }
 
 /// Reads `settle`: a field or a trailer of a response, or a value of its body.

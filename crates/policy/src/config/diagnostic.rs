@@ -13,6 +13,8 @@ use super::secrets::masked;
 
 /// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
+/// Maximum number of bytes of a message, a label or a help, whatever it quotes.
+const MAX_WORDS: usize = 2_000;
 /// Maximum number of characters of a value that a message quotes.
 const MAX_QUOTED: usize = 60;
 
@@ -193,7 +195,7 @@ impl<'t> Findings<'t> {
         label: &str,
     ) -> &mut Diagnostic {
         let at = one_line(self.text, at);
-        let (message, mut label) = (masked(message).into_owned(), masked(label).into_owned());
+        let [message, mut label] = [message, label].map(bounded);
         if severity == Severity::Error
             && at.len() <= MAX_QUOTED
             && let Some(odd) = look_alike(self.text, &at)
@@ -240,7 +242,7 @@ fn finding(
 impl Diagnostic {
     /// Adds a concrete edit.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help = Some(masked(&help.into()).into_owned());
+        self.help = Some(bounded(&help.into()));
         self
     }
 
@@ -249,6 +251,17 @@ impl Diagnostic {
         self.related = Some(at);
         self
     }
+}
+
+/// Returns words about a text of any length, without secrets and not longer than [`MAX_WORDS`].
+fn bounded(words: &str) -> String {
+    let words = masked(words).into_owned();
+    if words.len() <= MAX_WORDS {
+        return words;
+    }
+    let cut = words.char_indices().take_while(|(at, _)| *at < MAX_WORDS);
+    let cut: String = cut.map(|(_, c)| c).collect();
+    cut + "..."
 }
 
 /// Works out line and column of findings sorted by position: one walk over the text.

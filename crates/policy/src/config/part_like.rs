@@ -6,6 +6,7 @@
 //! ```
 
 use super::diagnostic::shown;
+use super::fields::{MAX_KEY_PARTS, MAX_NAME};
 use super::near::nearest;
 use super::shape::NameHint;
 use crate::KeyPart;
@@ -107,12 +108,12 @@ pub(super) fn part_like(text: &str) -> Option<String> {
         return Some(format!("write \"{}\"", shown(part)));
     }
     let parts: Vec<_> = text.split([',', '+', '|', '&']).map(str::trim).collect();
-    if parts.len() > 1 && parts.iter().all(|part| reads(part)) {
+    if (2..=MAX_KEY_PARTS).contains(&parts.len()) && parts.iter().all(|part| reads(part)) {
         let quoted: Vec<_> = parts.iter().map(|part| format!("\"{part}\"")).collect();
         return Some(format!("write each part by itself: {}", quoted.join(", ")));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_word = !text.is_empty() && text.chars().all(is_name);
+    let is_word = (1..=MAX_NAME).contains(&text.len()) && text.chars().all(is_name);
     (is_word && nearest(text, PLAIN).is_none())
         .then(|| format!("write its source, as in \"attr:{text}\" or \"header:{text}\""))
 }

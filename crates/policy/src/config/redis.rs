@@ -253,6 +253,7 @@ fn host_and_port(
     if address.contains(',') {
         let nodes: Vec<_> = address
             .split(',')
+            .take(MAX_SEEDS)
             .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
             .collect();
         let help = format!("write a list: url = [{}]", nodes.join(", "));

@@ -181,7 +181,10 @@ fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Advice> 
     let name = name.trim_end();
     let name = &name[name.rfind([' ', ',', '{']).map_or(0, |at| at + 1)..];
     if let Some(date) = no_such_date(value) {
-        return say(&date.0, format!("write {} = {}", shown(name), date.1));
+        return say(
+            &date.0,
+            format!("write {} = {}", shown(name), shown(&date.1)),
+        );
     }
     let literal = match value.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" => Some("true"),
