@@ -50,7 +50,7 @@ impl PathPattern {
                 format!("path `{text}` does not begin with `/`"),
                 match text.split_once("://") {
                     Some(_) => "write the path alone, and the host as `host = \"..\"`".into(),
-                    None => format!("write \"/{text}\""),
+                    None => format!("write \"{}\"", with_a_slash(text)),
                 },
             ));
         };
@@ -228,6 +228,17 @@ fn is_name(segment: &str) -> bool {
     })
 }
 
+/// Returns the path that was probably meant by a text without a slash before it: any path for `*`,
+/// and the path alone behind the sign of nginx, `~ /api`, or a word, `not /health`.
+fn with_a_slash(text: &str) -> String {
+    match (text, text.split_once(" /")) {
+        ("*" | "**", _) => "/**".into(),
+        (_, Some(("not", path))) => format!("!/{path}"),
+        (_, Some((_, path))) => format!("/{path}"),
+        _ => format!("/{text}"),
+    }
+}
+
 /// Refuses a segment that can never match.
 fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
     let never = |what: &str, help: String| {
@@ -254,6 +265,12 @@ fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
         return never(
             "the query is not part of the path",
             format!("write \"{before}\", and the query as `query.NAME = \"..\"`"),
+        );
+    }
+    if let Some((before, _)) = text.split_once('#') {
+        return never(
+            "clients send no `#` and nothing after it",
+            format!("write \"{before}\""),
         );
     }
     if segment != "**" && segment.contains("**") {
@@ -406,6 +423,14 @@ mod tests {
             ("/a/.", "can never match", "write \"/a\""),
             ("/a;v=1", "parameters", "leave out"),
             ("/a?b=1", "query", "write \"/a\", and"),
+            ("/a#b", "`#`", "write \"/a\""),
+            ("*", "does not begin with `/`", "write \"/**\""),
+            ("~ /api", "does not begin with `/`", "write \"/api\""),
+            (
+                "not /health",
+                "does not begin with `/`",
+                "write \"!/health\"",
+            ),
             ("/a**", "`**` in `a**`", "between two slashes"),
             ("/***", "`**` in `***`", "between two slashes"),
             ("/v{n}", "fills a whole segment", "`*`"),

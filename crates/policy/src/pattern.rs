@@ -122,7 +122,10 @@ impl Pattern {
         if value.is_empty() {
             return Err(ValueError::new(
                 format!("value `{text}` is empty"),
-                "write \"*\" for any value, \"!*\" for no value",
+                match field {
+                    Field::Path => "write \"/**\" for any path",
+                    _ => "write \"*\" for any value, \"!*\" for no value",
+                },
             ));
         }
         if value.len() > MAX_PATTERN {

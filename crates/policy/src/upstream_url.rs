@@ -94,7 +94,12 @@ impl FromStr for UpstreamUrl {
             Some((scheme, rest))
         });
         let Some((scheme, rest)) = read else {
-            return wrong("is not a URL of an upstream", EXAMPLE);
+            let url = format!("http://{text}");
+            let help = match url.parse::<Self>() {
+                Ok(_) if !text.contains("://") => format!("write \"{url}\""),
+                _ => EXAMPLE.to_owned(),
+            };
+            return wrong("is not a URL of an upstream", &help);
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {

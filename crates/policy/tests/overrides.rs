@@ -58,6 +58,34 @@ fn rows_become_overrides() {
     assert_eq!(lines, [4, 5]);
 }
 
+/// Spreadsheets write a byte order mark, and semicolons where a comma is the decimal point.
+#[test]
+fn a_file_of_a_spreadsheet_is_read_or_has_a_help() {
+    let marked = "\u{feff}limit,key,set\r\napi,acme,5/1m\r\n";
+    let (policy, warnings) = read(marked).unwrap();
+    assert_eq!(policy.rules[0].variants.overrides().len(), 1);
+    assert_eq!(warnings, []);
+    let csv = OverridesCsv::of("o.csv", marked).unwrap();
+    let rest = csv.remove(("api", "acme"));
+    assert_eq!(rest, ("\u{feff}limit,key,set\r\n".to_owned(), 1));
+    for (csv, help) in [
+        (
+            "limit;key;set\napi;acme;5/1m\n",
+            "write commas between the values",
+        ),
+        (
+            "[{\"limit\": \"api\"}]",
+            "begin the file with the line: limit,key,set",
+        ),
+        ("limit,key,set\napi,acme,unlimted\n", "write \"unlimited\""),
+        ("limit,key,set\napi,acme,0/1m\n", "write \"blocked\""),
+    ] {
+        let errors = read(csv).unwrap_err();
+        let found = errors[0].help.as_deref().unwrap_or_default();
+        assert!(found.contains(help), "{csv}{found}");
+    }
+}
+
 #[test]
 fn errors_have_the_line_and_the_column_of_the_file() {
     for (csv, expected) in [

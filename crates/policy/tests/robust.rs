@@ -9,6 +9,9 @@ use proptest::prelude::*;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, MAX_BYTES, Severity, parse, render};
 use ratekeeper_policy::{UpstreamUrl, normal_path};
 
+/// Maximum number of bytes of what a finding says, whatever it quotes.
+const MAX_WORDS: usize = 8_000;
+
 /// Parses, checks the invariants of every text, and returns the findings.
 fn check(text: &str) -> Vec<Diagnostic> {
     let (findings, refused) = match parse(text, Context::default()) {
@@ -27,6 +30,9 @@ fn check(text: &str) -> Vec<Diagnostic> {
         let line = before.rsplit('\n').next().unwrap_or_default();
         assert_eq!(found.column, line.chars().count() + 1, "{found:?}");
         assert!(!text[found.start..found.end].contains('\n'), "{found:?}");
+        let help = found.help.as_deref().unwrap_or_default();
+        let words = found.message.len() + found.label.len() + help.len();
+        assert!(words < MAX_WORDS, "{} {words}", found.code);
     }
     assert!(
         findings.is_sorted_by_key(|found| found.start),
@@ -257,9 +263,41 @@ fn heavy() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Returns long values, which a finding quotes or takes apart for its help.
+fn long_values() -> Vec<(&'static str, String)> {
+    let half = limits(25_000, "");
+    vec![
+        (
+            "one long key part",
+            format!(
+                "{half}[[limit]]\nname=\"a\"\nkey=[\"{}\"]",
+                "a".repeat(1_000_000)
+            ),
+        ),
+        (
+            "key parts in one",
+            format!(
+                "{half}[[limit]]\nname=\"a\"\nkey=[\"{}\"]",
+                "ip,".repeat(300_000)
+            ),
+        ),
+        (
+            "one long date",
+            format!("version = 2026-02-30T{}", "0".repeat(4_000_000)),
+        ),
+        (
+            "servers in one URL",
+            format!(
+                "version = 1\n[store.redis]\nurl=\"redis://{}\"",
+                "a,".repeat(2_000_000)
+            ),
+        ),
+    ]
+}
+
 #[test]
 fn heavy_texts_give_a_bounded_number_of_findings() {
-    for (name, text) in heavy() {
+    for (name, text) in heavy().into_iter().chain(long_values()) {
         assert!(text.len() <= HEAVY, "{name}: {}", text.len());
         assert!(check(&text).len() <= 201, "{name}");
     }

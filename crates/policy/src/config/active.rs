@@ -19,8 +19,9 @@ use toml::value::{Datetime, Offset};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
+use super::lookalikes::in_ascii;
 use super::read::{self, At};
-use super::settings::{self, ZoneSpec};
+use super::time_zone::{self, ZoneSpec};
 use crate::active::{Days, Hours, Schedule};
 use crate::calendar::zone_name;
 use crate::zone::Zone;
@@ -46,7 +47,7 @@ pub(super) fn active(
         moment.is_some_and(|moment| moment.value.offset.is_none())
     };
     let local = is_local(&from) || is_local(&until);
-    let zone = match (settings::zone(table, out), of_policy) {
+    let zone = match (time_zone::zone(table, out), of_policy) {
         (ZoneSpec::Unset, of_policy) => of_policy.clone(),
         (own, _) => own,
     };
@@ -144,9 +145,26 @@ fn clock(text: &str) -> Option<i64> {
 
 /// Returns the hours that were probably meant: `1:00-6:00`, `22 - 6`.
 fn hours_like(text: &str) -> Option<Hours> {
+    let text = in_ascii(text).unwrap_or_else(|| text.to_owned());
+    let text = text
+        .to_lowercase()
+        .replace(" to ", "-")
+        .replace(['.', 'h'], ":");
     let full = |part: &str| {
-        let (hour, minute) = part.trim().split_once(':').unwrap_or((part.trim(), "00"));
-        clock(&format!("{hour:0>2}:{minute:0>2}"))
+        let part = part.trim();
+        let (part, half) = match (part.strip_suffix("am"), part.strip_suffix("pm")) {
+            (Some(part), _) => (part.trim(), Some(0)),
+            (_, Some(part)) => (part.trim(), Some(12)),
+            _ => (part, None),
+        };
+        let (hour, minute) = part.split_once(':').unwrap_or((part, "00"));
+        let hour: u8 = hour.parse().ok()?;
+        let hour = match half {
+            Some(half) => hour % 12 + half,
+            None if (25..48).contains(&hour) => hour - 24, // after midnight
+            None => hour,
+        };
+        clock(&format!("{hour:02}:{minute:0>2}"))
     };
     let (start, end) = text.split_once('-')?;
     let (start, end) = (full(start)?, full(end)?);
@@ -175,6 +193,7 @@ fn days(texts: &[At<&str>], out: &mut Findings<'_>) -> Option<Days> {
         let like = match (short(first), short(last)) {
             (Some(first), Some(last)) if first != last => format!("{first}-{last}"),
             (Some(first), Some(_)) => first.to_owned(),
+            _ if text.value.to_ascii_lowercase().starts_with("weekend") => "sat-sun".to_owned(),
             _ => "mon-fri".to_owned(),
         };
         let message = format!("\"{}\" is no day of the week", shown(text.value));

@@ -16,7 +16,7 @@ use toml::value::Datetime;
 use super::active::civil_date;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read::{self, At};
+use super::read::{self, At, SpannedValue};
 use crate::active::Days;
 use crate::calendar::{MonthDay, Word, YearDay};
 
@@ -58,8 +58,26 @@ pub(super) fn anchor(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<A
     let message = format!("{text} is not a day on which periods begin");
     let label = "expected a day of the month, a day of the week, a date or \"attr:NAME\"";
     out.error(codes::ANCHOR, node.span(), message, label)
-        .help("write for example anchor = 15, anchor = \"sun\" or anchor = 2026-04-06");
+        .help(day_like(node).unwrap_or_else(|| {
+            "write for example anchor = 15, anchor = \"sun\" or anchor = 2026-04-06".to_owned()
+        }));
     None
+}
+
+/// Returns help for `sunday`, for the last day of each month, and for a day from another source.
+fn day_like(node: &SpannedValue<'_>) -> Option<String> {
+    let text = node.get_ref().as_str()?.trim().to_ascii_lowercase();
+    if text.starts_with("last") || text == "eom" {
+        return Some("write anchor = 31: in a shorter month, its last day".to_owned());
+    }
+    if text.contains(':') {
+        return Some(
+            "write anchor = \"attr:billing_day\": the application sends the day".to_owned(),
+        );
+    }
+    let is_day = |day: &&&str| text.starts_with(**day) && text.ends_with("day");
+    let day = Days::NAMES.iter().find(is_day)?;
+    Some(format!("write anchor = \"{day}\""))
 }
 
 fn word(text: &str) -> Option<AnchorSpec> {

@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_GROWTH;
+use super::limit::Draft;
 use super::quantity::{Quantity, QuantityByDay};
 use super::read::{self, At};
 
@@ -135,6 +136,21 @@ fn terms(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
         growth_thousandths: growth.value,
         longest,
     })
+}
+
+/// Warns of a ban of all requests together, which a few refusals of one client begin.
+pub(super) fn all_clients(draft: &Draft, out: &mut Findings<'_>) {
+    let rule = &draft.rule;
+    if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
+        return;
+    }
+    let message = format!(
+        "the ban of limit `{}` refuses every client",
+        rule.limit.name
+    );
+    let label = "counts all requests together, so the refusals of one client ban them all";
+    out.warning(codes::BANS_ALL, draft.places.key.clone(), message, label)
+        .help("write key = [\"ip\"], or leave `ban` out");
 }
 
 /// Reads a span above zero, up to the longest ban; reports anything else.

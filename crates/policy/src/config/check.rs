@@ -227,6 +227,7 @@ fn list(
             a_type(value)
         );
         let bare = matches!(value.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_));
+        let bare = bare && field != "days"; // mon, not "1"
         let help = match (bare, written(value)) {
             (true, Some(text)) => format!("put it in quotes: \"{text}\""),
             _ => format!("write for example {field} = {example}"),
@@ -295,11 +296,14 @@ fn named(
         )
         .help(format!("write {field} = {example}, or leave `{field}` out"));
     }
+    // The example of the table has one name: { pro = "600/1m" }.
+    let example = here.example.trim_end_matches(" }").split_once(" = ");
+    let example = example.map_or("\"value\"", |(_, value)| value);
     for (name, node) in names.iter().take(most) {
         let field = format!("{}.{}", here.field, shown(name.get_ref()));
         let here = Here {
             field: &field,
-            example: "\"value\"",
+            example,
             ..here
         };
         value(node, of, here, out);

@@ -90,6 +90,7 @@ codes! {
     NO_SHARE = "RK0310";
     QUEUE_CUT = "RK0311";
     HEALTH_CHECKS = "RK0312";
+    HEADER = "RK0313";
     LESS_THAN_KEPT = "RK0320";
     ACTIVE_TIMES = "RK0330";
     TURNS = "RK0331";
@@ -104,6 +105,7 @@ codes! {
     ALERTS_UNUSED = "RK0353";
     BAN = "RK0380";
     BAN_BESIDE = "RK0381";
+    BANS_ALL = "RK0382";
     NO_GEO = "RK0360";
     PLACE = "RK0361";
     GEO_HEADER = "RK0362";

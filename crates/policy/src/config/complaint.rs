@@ -7,6 +7,7 @@ use toml::de::{DeString, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::fields::{SPAN, owner};
 use super::read::SpannedValue;
 use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
 
@@ -52,21 +53,30 @@ pub(super) fn unknown(
     }
     let hinted = table.hints.iter().map(|(name, _)| *name);
     let near = out.nearest(name, known().chain(hinted));
+    let dotted = || with_a_dot(name, node, table, out);
+    // A table under a heading of that name has no text of its own.
+    let value = out
+        .source(node.span())
+        .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
     let help = match near.map(|near| (near, table.field(near), hint(table.hints, near))) {
+        _ if name.contains(':') && dotted().is_some() => dotted().unwrap_or_default(),
         Some((near, Some(field), _)) => {
-            let value = out
-                .source(node.span())
-                .filter(|_| !at.contains(&node.span().start));
-            let value = value.filter(|value| !value.starts_with('['));
             format!(
                 "did you mean `{near}`? {near} = {}",
                 value.unwrap_or(field.example)
             )
         }
         Some((_, None, Some((_, instead)))) => (*instead).to_owned(),
-        Some((_, None, None)) | None => {
-            "remove it: an unknown field is refused, so that no setting is silently ignored".into()
+        None if name.starts_with('/') && place.contains(" of limit ") => {
+            "write a [[limit]] for each path, with its `match` and its number".into()
         }
+        None if place == "[plan]" => format!(
+            "write the numbers of a plan in each [[limit]]: plans = {{ {} = \"600/1m\" }}",
+            shown(name)
+        ),
+        Some((_, None, None)) | None => elsewhere(name, value, place).unwrap_or_else(|| {
+            "remove it: an unknown field is refused, so that no setting is silently ignored".into()
+        }),
     };
     let message = format!("unknown field `{}` in {place}", shown(name));
     let label = format!(
@@ -77,6 +87,35 @@ pub(super) fn unknown(
     out.error(codes::UNKNOWN_FIELD, at, message, label)
         .help(&*help);
     help
+}
+
+/// Returns `header.x-tier = "free"` for `"header:x-tier" = "free"`, which is how keys write it.
+fn with_a_dot(
+    name: &str,
+    node: &SpannedValue<'_>,
+    table: &'static TableSpec,
+    out: &Findings<'_>,
+) -> Option<String> {
+    let (group, rest) = name.split_once(':')?;
+    let field = table.field(group.trim())?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let rest = rest.trim();
+    let takes_names = matches!(field.shape, Shape::Named { .. });
+    let value = out.source(node.span()).unwrap_or("\"value\"");
+    (takes_names && !rest.is_empty() && rest.chars().all(is_plain))
+        .then(|| format!("write {group}.{rest} = {value}"))
+}
+
+/// Returns where a field belongs that another table has.
+fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
+    let (heading, field) = owner(name)?;
+    let example = format!("{name} = {}", value.unwrap_or(field.example));
+    let is_inside = place.contains(" of limit ") && heading == "[[limit]]";
+    Some(if is_inside {
+        format!("it is a field of the limit: write it above the fields of this table: {example}")
+    } else {
+        format!("it belongs under {heading}: {example}")
+    })
 }
 
 fn hint(hints: &'static [NameHint], name: &str) -> Option<&'static NameHint> {
@@ -99,6 +138,11 @@ pub(super) fn word(
     let help = match near.map(|near| (near, hint(words.hints, near))) {
         Some((_, Some((_, instead)))) => (*instead).to_owned(),
         Some((near, None)) => format!("did you mean {field} = \"{near}\"?"),
+        None if field == "body" => {
+            let quote = if text.contains('"') { '\'' } else { '"' };
+            let text = shown(text);
+            format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
+        }
         None => format!("write for example {field} = \"{}\"", words.known[0]),
     };
     let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));
@@ -133,8 +177,19 @@ pub(super) fn out_of_range(
     }
     let message = format!("`{field}` of {place} is out of range");
     let label = format!("must be {} to {}", grouped(least), grouped(most));
+    // -1 is no limit in other programs, and 0 no request.
+    let or = match written(node).as_deref() {
+        Some("-1") if has_words(field) => ", or \"unlimited\"",
+        Some("0") if has_words(field) => ", or \"blocked\"",
+        _ => "",
+    };
     out.error(codes::OUT_OF_RANGE, node.span(), message, label)
-        .help(format!("write for example {field} = {example}"));
+        .help(format!("write for example {field} = {example}{or}"));
+}
+
+/// Returns true for a field with numbers of a limit, which may also be words.
+fn has_words(field: &str) -> bool {
+    field == "set" || field.starts_with("plans.")
 }
 
 /// Formats a number as `4,294,967,295`.
@@ -205,12 +260,61 @@ pub(super) fn wrong_type(
         (Shape::Texts { .. }, DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
             format!("put it in quotes: {field} = \"{text}\"")
         }
+        (
+            Shape::Text {
+                pattern: Some(SPAN),
+            },
+            DeValue::Integer(_),
+            Some(number),
+        ) => {
+            // The short ones are thought of in milliseconds.
+            let short = ["min_gap", "spacing", "max_wait", "save_up", "deadline"].contains(&field);
+            let unit = if short { "ms" } else { "s" };
+            format!("write it with a unit: {field} = \"{number}{unit}\"")
+        }
+        (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
+            format!("write {field} = {{ start = {number}, max = {number} }}")
+        }
+        (Shape::Map { .. }, DeValue::String(_), Some(text)) if field == "key" => {
+            format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
+        }
+        (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
+            let word = words.known[if flag == "true" { 0 } else { 2 }];
+            format!("write {field} = \"{word}\"")
+        }
+        (_, DeValue::Table(names), _) if field.starts_with("key.") => {
+            let name = names.keys().next().map(|name| shown(name.get_ref()));
+            let group = &field["key.".len()..];
+            let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
+            format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
+        }
+        (Shape::Tables { heading, .. }, DeValue::Table(named), _)
+            if !named.is_empty() && named.values().all(|value| !value.get_ref().is_str()) =>
+        {
+            let name = named.keys().next().map(|name| shown(name.get_ref()));
+            let name = name.unwrap_or_default();
+            format!("write [[{heading}]], and below it its name: name = \"{name}\"")
+        }
         (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
             format!("write it with two brackets: [[{heading}]]")
         }
         (Shape::NamedTables { .. }, _, _) => format!("give it a name: [{field}.slow-down]"),
         (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
             format!("write it with one bracket: [{field}]")
+        }
+        (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
+            let table = place.trim_end_matches(']');
+            format!("write it with one bracket: {table}.{field}]")
+        }
+        (Shape::Text { .. }, DeValue::Table(_), _) if field == "response" => {
+            "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
+                .to_owned()
+        }
+        (Shape::Text { .. }, DeValue::Array(_), _) if field == "limit" => {
+            format!("write {field} = {example}, and a [[limit]] of its own for each further period")
+        }
+        (Shape::Text { .. }, DeValue::Array(_), _) if field == "hours" => {
+            format!("write {field} = {example}, and another limit for the other hours")
         }
         _ => format!("write for example {field} = {example}"),
     };

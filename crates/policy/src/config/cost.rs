@@ -79,6 +79,13 @@ fn amount(
         }
         let help = match text.trim().parse::<u64>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),
+            Err(_) if text.starts_with("response.") => {
+                format!(
+                    "write cost = {{ reserve = 1, settle = \"{}\" }}",
+                    shown(text)
+                )
+            }
+            Err(_) if is_attribute(text) => format!("write {field} = \"attr:{text}\""),
             Err(_) => {
                 format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
             }
@@ -95,6 +102,14 @@ fn amount(
     }
     let number = whole(node).filter(|number| *number > 0)?;
     Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
+}
+
+/// Returns true for a word that may be the name of an attribute.
+fn is_attribute(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    text.len() <= MAX_FIELD
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(is_name)
 }
 
 /// Reads `settle`: a field or a trailer of a response, or a value of its body.

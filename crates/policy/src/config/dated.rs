@@ -15,7 +15,7 @@ use super::diagnostic::Findings;
 use super::numbers::{Written, built, rolling};
 use super::quantity::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use super::read::At;
-use super::settings::ZoneSpec;
+use super::time_zone::ZoneSpec;
 use crate::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// The words of the calendar.

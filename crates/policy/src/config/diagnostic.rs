@@ -7,11 +7,14 @@
 use std::ops::Range;
 
 use super::codes;
+use super::lookalikes::look_alike;
 use super::near::nearest;
 use super::secrets::masked;
 
 /// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
+/// Maximum number of bytes of a message, a label or a help, whatever it quotes.
+const MAX_WORDS: usize = 2_000;
 /// Maximum number of characters of a value that a message quotes.
 const MAX_QUOTED: usize = 60;
 
@@ -153,8 +156,12 @@ impl<'t> Findings<'t> {
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         let unreadable = std::mem::take(&mut self.unreadable);
         let text = self.text;
+        // A value that the parser made up in place of an unreadable one stands nowhere.
+        let is_made_up = |found: &Diagnostic| found.code == codes::TYPE && found.start == found.end;
         self.found.retain(|found| {
-            found.code == codes::SYNTAX || !unreadable.contains(&line_start(text, found.start))
+            found.code == codes::SYNTAX
+                || !(unreadable.contains(&line_start(text, found.start))
+                    || !unreadable.is_empty() && is_made_up(found))
         });
         self.found.sort_by_key(|found| (found.start, found.end));
         self.found
@@ -188,7 +195,14 @@ impl<'t> Findings<'t> {
         label: &str,
     ) -> &mut Diagnostic {
         let at = one_line(self.text, at);
-        let (message, label) = (masked(message).into_owned(), masked(label).into_owned());
+        let [message, mut label] = [message, label].map(bounded);
+        if severity == Severity::Error
+            && at.len() <= MAX_QUOTED
+            && let Some(odd) = look_alike(self.text, &at)
+        {
+            let code = u32::from(odd);
+            label = format!("{label}; U+{code:04X} in it looks like ASCII, and is not");
+        }
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);
         if self.found.len() < MAX_FINDINGS {
@@ -228,7 +242,7 @@ fn finding(
 impl Diagnostic {
     /// Adds a concrete edit.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help = Some(masked(&help.into()).into_owned());
+        self.help = Some(bounded(&help.into()));
         self
     }
 
@@ -237,6 +251,17 @@ impl Diagnostic {
         self.related = Some(at);
         self
     }
+}
+
+/// Returns words about a text of any length, without secrets and not longer than [`MAX_WORDS`].
+fn bounded(words: &str) -> String {
+    let words = masked(words).into_owned();
+    if words.len() <= MAX_WORDS {
+        return words;
+    }
+    let cut = words.char_indices().take_while(|(at, _)| *at < MAX_WORDS);
+    let cut: String = cut.map(|(_, c)| c).collect();
+    cut + "..."
 }
 
 /// Works out line and column of findings sorted by position: one walk over the text.

@@ -31,7 +31,14 @@ pub(super) fn exact_value(
             if value.is_none() || network.is_some() && value != Some(text.value.as_bytes()) {
                 let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
                 let label = "expected an address, or the network that a key shows";
+                let is_address = matches!(part, KeyPart::Ip { bits: None });
+                let is_block = is_address && network.is_some_and(|it| it.addr() == it.network());
                 let help = match value {
+                    Some(_) if is_block => format!(
+                        "write one address; for the block, write a [[limit]] with match = {{ ip = \
+                         \"{}\" }} and `replaces`",
+                        shown(text.value)
+                    ),
                     Some(key) => format!("write \"{}\"", String::from_utf8_lossy(key)),
                     None => "write for example \"192.0.2.7\"".to_owned(),
                 };

@@ -174,8 +174,14 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
         _ if percent(&format!("{meant}%")).is_some() => format!("{meant}%"),
         _ => "10%".to_owned(),
     };
+    let help = match text.value.trim().parse::<u64>() {
+        Ok(number) if field == "extra" && number > 0 => {
+            format!("write extra = {number} for {number} requests, or extra = \"{meant}\"")
+        }
+        _ => format!("write for example {field} = \"{meant}\""),
+    };
     out.error(codes::EXTRA, text.at.clone(), message, label)
-        .help(format!("write for example {field} = \"{meant}\""));
+        .help(help);
 }
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`

@@ -10,6 +10,7 @@
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::lookalikes::{in_ascii, odd_letter};
 use super::near::nearest;
 use super::read::At;
 use crate::Field;
@@ -71,6 +72,13 @@ pub(super) fn remark(field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
     let value = text.value.strip_prefix('!').unwrap_or(text.value);
     match field {
         Field::Method => method(value, text, out),
+        Field::Query(_) if decoded(value).is_some() => {
+            let message = format!("\"{}\" is compared with decoded values", shown(value));
+            let label = "`%` and two digits stand for themselves here";
+            let decoded = decoded(value).unwrap_or_default();
+            out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
+                .help(format!("write \"{}\"", shown(&decoded)));
+        }
         Field::Path if is_foreign(value) => {
             let message = format!("path \"{}\" is read as text", shown(value));
             let label = "`:name`, `<name>` and regular expressions have no meaning here";
@@ -79,6 +87,38 @@ pub(super) fn remark(field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
         }
         _ => {}
     }
+    if let Some(odd) = odd_letter(value) {
+        let message = format!("\"{}\" holds a letter that looks like ASCII", shown(value));
+        let label = format!("U+{:04X} matches only itself", u32::from(odd));
+        let ascii = in_ascii(text.value);
+        let help = ascii.map_or_else(
+            || "write that letter in ASCII".to_owned(),
+            |ascii| format!("write \"{}\"", shown(&ascii)),
+        );
+        out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
+            .help(help);
+    }
+}
+
+/// Returns a text with its percent-encoded ASCII characters decoded, if it has some.
+fn decoded(value: &str) -> Option<String> {
+    let mut parts = value.split('%');
+    let mut out = parts.next()?.to_owned();
+    let mut found = false;
+    for part in parts {
+        let code = part
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let Some(code) = code.filter(|code| (b' '..=b'~').contains(code)) {
+            found = true;
+            out.push(char::from(code));
+            out.push_str(&part[2..]);
+        } else {
+            out.push('%');
+            out.push_str(part);
+        }
+    }
+    found.then_some(out)
 }
 
 fn method(value: &str, text: &At<&str>, out: &mut Findings<'_>) {
@@ -87,7 +127,17 @@ fn method(value: &str, text: &At<&str>, out: &mut Findings<'_>) {
         return;
     }
     let lower = METHODS.map(str::to_ascii_lowercase);
+    let several: Vec<_> = value.split('|').map(str::trim).collect();
+    let are_methods = |parts: &[&str]| {
+        let known = |part: &&str| {
+            METHODS
+                .iter()
+                .any(|method| method.eq_ignore_ascii_case(part))
+        };
+        parts.len() > 1 && parts.iter().all(known)
+    };
     let help = match nearest(value, lower.iter().map(String::as_str)) {
+        _ if are_methods(&several) => format!("write a list: [\"{}\"]", several.join("\", \"")),
         Some(near) => format!("did you mean \"{}\"?", near.to_ascii_uppercase()),
         None => "write the method that clients send, such as \"POST\"".into(),
     };

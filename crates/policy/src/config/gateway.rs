@@ -1,5 +1,6 @@
 //! Gateway: reads the listener that forwards requests.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 
 use ratekeeper_core::Nanos;
@@ -19,6 +20,8 @@ use crate::{
     AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
 };
 
+/// Address of the listener if it has none.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 /// `connect_timeout`
 const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(60);
 /// `response_timeout`, `body_timeout`
@@ -59,6 +62,17 @@ pub(super) fn proxy(
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let routes = routes(table, files, out);
     let upstream = upstream(table, out)?;
+    let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
+    if let Some(node) = table
+        .get("upstream")
+        .filter(|_| upstream.iter().any(|url| is_at(url, own)))
+    {
+        let message = "[listen.proxy] forwards requests to itself";
+        let label = format!("the listener has the address {own}");
+        out.error(codes::GATEWAY, node.span(), message, label).help(
+            "write the address of your application, as in upstream = \"http://127.0.0.1:3000\"",
+        );
+    }
     let others = routes.iter().flat_map(|route| &route.upstream);
     let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
     Some(ProxySettings {
@@ -77,6 +91,21 @@ pub(super) fn proxy(
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
     })
+}
+
+/// Returns true if a URL leads to a listener of this machine.
+fn is_at(url: &UpstreamUrl, listener: &str) -> bool {
+    let Ok(listener) = listener.parse::<SocketAddr>() else {
+        return false;
+    };
+    let host = url.host.trim_matches(['[', ']']);
+    let ip = match host {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => host.parse::<IpAddr>().ok(),
+    };
+    let same =
+        |ip: IpAddr| ip == listener.ip() || ip.is_loopback() && listener.ip().is_unspecified();
+    url.port == listener.port() && ip.is_some_and(same)
 }
 
 /// Reads `upgrades`.

@@ -47,7 +47,11 @@ pub(super) fn tokens(
         refuse(
             message.into(),
             keys.at,
-            "write keys = \"file:jwks.json\"",
+            if keys.value.contains("://") {
+                "fetch the set into a file beside the policy: keys = \"file:jwks.json\""
+            } else {
+                "write keys = \"file:jwks.json\""
+            },
             out,
         );
         return None;

@@ -26,7 +26,7 @@ use super::read::{self, At};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
-use super::settings::ZoneSpec;
+use super::time_zone::ZoneSpec;
 use super::unit::{in_unit, unit};
 use super::variants::{too_many, variants_by_day};
 use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
@@ -62,6 +62,8 @@ impl Draft {
 pub(super) struct LimitPlaces {
     pub(super) quantity: Range<usize>,
     pub(super) key: Range<usize>,
+    /// `match`; empty without one.
+    pub(super) matched: Range<usize>,
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
     pub(super) active: Option<Range<usize>>,
@@ -216,15 +218,31 @@ pub(super) fn limit<'a>(
         kind: quantity.kind,
         denials,
         places: LimitPlaces {
-            quantity: quantity.at,
-            key: written.get("key").map_or(0..0, toml::Spanned::span),
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,
             alert: alert_at,
             missing_key_set: is_set,
+            ..LimitPlaces::of(written, quantity.at)
         },
     })
+}
+
+impl LimitPlaces {
+    /// Returns the places of the fields that every limit has, and of `match`.
+    fn of(written: &DeTable<'_>, quantity: Range<usize>) -> Self {
+        let span = |name| written.get(name).map_or(0..0, toml::Spanned::span);
+        Self {
+            quantity,
+            key: span("key"),
+            matched: span("match"),
+            mode: None,
+            cost: None,
+            active: None,
+            alert: None,
+            missing_key_set: false,
+        }
+    }
 }
 
 /// Returns what happens without a key part where there is no address: descriptors have none.

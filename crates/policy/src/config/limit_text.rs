@@ -19,7 +19,7 @@ use super::diagnostic::{Diagnostic, Findings};
 use super::forms::quantity;
 use super::quantity::Surroundings;
 use super::render::{Colour, render};
-use super::{Context, check, codes, fields, read, settings, syntax};
+use super::{Context, check, codes, fields, read, syntax, time_zone};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";
@@ -82,7 +82,7 @@ fn algorithm(
     out: &mut Findings<'_>,
 ) -> Option<AnyAlgorithm> {
     check::quantity(table, &fields::QUANTITY, out);
-    let zone = settings::zone(table, out);
+    let zone = time_zone::zone(table, out);
     let denials = match read::flag(table, "count_denied") {
         Some(true) => Denials::Counted,
         _ => Denials::Free,

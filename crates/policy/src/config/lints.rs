@@ -12,7 +12,7 @@ use super::exempt::health_checks;
 use super::limit::Draft;
 use super::quantity::QuantityKind;
 use super::refusal::Responses;
-use super::{shares, within};
+use super::{ban, headers, shares, within};
 use crate::calendar::Word;
 use crate::{Cost, Field, KeyPart, MissingKey, Role, RuleMode, Settings};
 
@@ -66,6 +66,8 @@ pub(super) fn lints(
     off(drafts, out);
     for draft in drafts {
         missing_key(draft, out);
+        headers::unreliable(draft, settings, out);
+        ban::all_clients(draft, out);
         less_than_kept(draft, out);
         stands_in_for_itself(draft, out);
         shares::no_share(draft, settings, out);

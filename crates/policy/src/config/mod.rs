@@ -47,18 +47,21 @@ mod foreign;
 mod forms;
 mod gateway;
 mod geo;
+mod headers;
 mod http_url;
 mod jwt;
 mod limit;
 mod limit_text;
 mod lints;
 mod log;
+mod lookalikes;
 mod near;
 mod numbers;
 mod otherwise;
 mod overrides;
 mod overrides_edit;
 mod overrides_file;
+mod part_like;
 mod percent;
 mod plan;
 mod policy_files;
@@ -66,6 +69,7 @@ mod post_paid;
 mod priority;
 mod quantity;
 mod queue;
+mod quota_like;
 mod read;
 mod redis;
 mod reference;
@@ -84,8 +88,10 @@ mod signals;
 mod size;
 mod syntax;
 mod telemetry;
+mod time_zone;
 mod turns;
 mod unit;
+mod unmatched;
 mod variants;
 mod within;
 
@@ -222,7 +228,7 @@ fn policy(
     (context, unix_nanos): (Context, Option<u64>),
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
-    let zone = settings::zone(root, out);
+    let zone = time_zone::zone(root, out);
     let client_ip = settings::client_ip(root, out);
     let geo = geo::geo(root, (files, &client_ip), unix_nanos, out);
     let settings = settings::process(root, files, out);

@@ -1,10 +1,11 @@
 //! Numbers: messages about a number in a period that cannot be read or kept, and the number that
 //! was probably meant.
 
-use ratekeeper_core::{Error, Gcra, Nanos, Quota};
+use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::quota_like::{in_years, quota_like, quotas_like, span_like};
 use super::read::At;
 
 /// Kind of number that is written.
@@ -142,6 +143,46 @@ pub(super) fn rolling(word: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns help for a text in place of a quota that means something else.
+fn other_than_a_quota(text: &str) -> Option<String> {
+    if is_unlimited(text) {
+        return Some("write a number, or remove the limit: without one nothing is refused".into());
+    }
+    if text.trim().eq_ignore_ascii_case("blocked") {
+        return Some(
+            "write numbers here, and for the refused keys an [[override]] with set = \"blocked\""
+                .into(),
+        );
+    }
+    if text.contains('$') {
+        return Some("write the number: a policy has no variables".into());
+    }
+    if let Some(quotas) = quotas_like(text) {
+        return Some(format!(
+            "write limit = \"{}\", and a [[limit]] of its own for each further period: all limits \
+             that match apply",
+            quotas[0]
+        ));
+    }
+    in_years(text)
+}
+
+/// Returns true for a word or a number that stands for no limit in other programs.
+pub(super) fn is_unlimited(text: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "unlimited",
+        "infinite",
+        "infinity",
+        "inf",
+        "none",
+        "off",
+        "-1",
+        "disabled",
+        "no limit",
+    ];
+    WORDS.contains(&text.trim().to_ascii_lowercase().as_str())
+}
+
 /// Reports the reason why core refuses a number.
 pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut Findings<'_>) {
     let value = shown(text.value);
@@ -154,7 +195,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         let meant = written
             .meant(text.value)
             .map(|meant| format!("write {meant}"))
-            .or_else(|| in_years(text.value).filter(|_| written == Written::Limit));
+            .or_else(|| other_than_a_quota(text.value).filter(|_| written == Written::Limit));
         out.error(
             code,
             text.at.clone(),
@@ -165,7 +206,10 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         return;
     }
     let help = match error {
-        Error::NoPermits => "write at least 1, or let the proxy refuse all such requests",
+        Error::NoPermits => {
+            "write at least 1, or let the proxy refuse all such requests; an [[override]] refuses those of \
+             a key: set = \"blocked\""
+        }
         Error::TooFast => "write a lower number: requests cannot come this fast",
         Error::TooLong
         | Error::SpanTooLong
@@ -207,132 +251,10 @@ pub(super) fn built<T>(
         .ok()
 }
 
-/// Numbers that are written as words.
-const NUMBER_WORDS: [(&str, &str); 14] = [
-    ("once", "1"),
-    ("twice", "2"),
-    ("one", "1"),
-    ("two", "2"),
-    ("three", "3"),
-    ("four", "4"),
-    ("five", "5"),
-    ("six", "6"),
-    ("seven", "7"),
-    ("eight", "8"),
-    ("nine", "9"),
-    ("ten", "10"),
-    ("hundred", "100"),
-    ("thousand", "1000"),
-];
-
-/// Returns the text with digits in place of a number that is a word at its start.
-fn in_digits(text: String) -> String {
-    let word = text.split(|c: char| !c.is_alphabetic()).next();
-    let digits = NUMBER_WORDS.iter().find(|(name, _)| word == Some(name));
-    match digits {
-        Some((name, digits)) => format!("{digits}{}", &text[name.len()..]),
-        None => text,
-    }
-}
-
-/// Returns the quota probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`, `-5/1m`,
-/// `5/1mo`, `5/3mo`, `five/1m`.
-fn quota_like(text: &str) -> Option<String> {
-    let text = text.trim().trim_start_matches(['-', '+']).to_lowercase();
-    let text = in_digits(text);
-    let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
-    let rest = text.trim_start_matches(number);
-    let digits = text[..text.len() - rest.len()].replace(['_', ','], "");
-    let rest = rest.trim_start();
-    let rest = ["requests", "reqs", "req", "r"]
-        .iter()
-        .find_map(|word| {
-            rest.strip_prefix(word)
-                .filter(|rest| !rest.starts_with(char::is_alphabetic))
-        })
-        .unwrap_or(rest)
-        .trim_start();
-    let rest = ["/", "per ", "every ", "in ", "a ", "an "]
-        .iter()
-        .find_map(|word| rest.strip_prefix(word))?;
-    let span = span_like(rest)?;
-    let quota = match digits.split_once('.') {
-        None => format!("{digits}/{span}"),
-        Some((whole, part)) => fraction_like(whole, part, &span)?,
-    };
-    let (number, period) = quota.split_once('/')?;
-    let rolling = format!("{number}/{}", rolling(period).unwrap_or(period));
-    // Only a quota that the default algorithm can count is proposed.
-    let counts = rate(&rolling).and_then(Gcra::token_bucket);
-    counts.is_ok().then_some(quota)
-}
-
-/// Returns help for a number in years, `5/1000y`: the longest period of the calendar is one year.
-fn in_years(text: &str) -> Option<String> {
-    let (number, period) = text.split_once('/')?;
-    let number: u32 = number.trim().parse().ok().filter(|number| *number > 0)?;
-    let years = period
-        .trim()
-        .trim_start_matches(|c: char| c.is_ascii_digit());
-    matches!(years.trim(), "y" | "yr" | "year" | "years").then(|| {
-        format!(
-            "write limit = \"{number}/year\", or balance = {{ start = {number}, max = {number} }} \
-             for {number} that do not come back"
-        )
-    })
-}
-
 /// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
 pub(super) fn rate(text: &str) -> Result<Quota, Error> {
     if text.contains(' ') {
         return Err(Error::Quota);
     }
     text.parse()
-}
-
-/// Turns half a request a second into one in two seconds.
-fn fraction_like(whole: &str, part: &str, span: &str) -> Option<String> {
-    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
-    let number: u64 = format!("{whole}{part}")
-        .parse()
-        .ok()
-        .filter(|number| *number > 0)?;
-    let unit = span.trim_start_matches(|c: char| c.is_ascii_digit());
-    let length: u64 = span[..span.len() - unit.len()].parse().ok()?;
-    let length = length.checked_mul(scale)?;
-    let common = common_divisor(number, length);
-    Some(format!("{}/{}{unit}", number / common, length / common))
-}
-
-fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
-}
-
-/// Returns the span that was probably meant: `minute`, `10 seconds`, `1 m`.
-fn span_like(text: &str) -> Option<String> {
-    let text = text.trim().to_lowercase();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim() {
-        "hour" | "day" | "week" | "month" | "year" if number.is_empty() => {
-            return Some(unit.trim().to_owned());
-        }
-        "mo" | "mon" | "month" if matches!(number, "" | "1") => return Some("month".into()),
-        "y" | "yr" | "year" if matches!(number, "" | "1") => return Some("year".into()),
-        "mo" | "mon" | "month" | "months" => {
-            return Some(format!("{}d", u32::from(number.parse::<u16>().ok()?) * 30)); // about as long
-        }
-        "ns" | "nanosecond" | "nanoseconds" => "ns",
-        "us" | "microsecond" | "microseconds" => "us",
-        "ms" | "msec" | "millisecond" | "milliseconds" => "ms",
-        "s" | "sec" | "secs" | "second" | "seconds" => "s",
-        "m" | "min" | "mins" | "minute" | "minutes" => "m",
-        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
-        "d" | "day" | "days" => "d",
-        "w" | "week" | "weeks" => "w",
-        _ => return None,
-    };
-    let number = if number.is_empty() { "1" } else { number };
-    number.parse::<u32>().ok().filter(|number| *number > 0)?;
-    Some(format!("{number}{unit}"))
 }

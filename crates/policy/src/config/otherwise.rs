@@ -140,8 +140,8 @@ fn refused(
     }
     if asking.rule.limit.outage != asked.rule.limit.outage {
         return Some((
-            "the two have another `on_store_error`",
-            "write the same on_store_error in both limits",
+            "the two have another `on_store_error`: that of a balance is \"deny\", of others \"local\"",
+            "write on_store_error = \"deny\" in both limits",
         ));
     }
     (asking.rule.mode != asked.rule.mode && has(asked, "mode") && !asked.is_off()).then_some((

@@ -16,6 +16,7 @@ use super::fields::{MAX_OVERRIDES, MAX_PATTERNS};
 use super::limit::Draft;
 use super::plan::set_text;
 use super::read::{self, At};
+use super::unmatched::never_matches;
 use super::variants::{SetText, VariantReader};
 use crate::glob::Glob;
 use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
@@ -298,6 +299,7 @@ impl OverrideReader {
                     .help(help);
                 return None;
             };
+            never_matches(draft, &parts[index], value, out);
             let case = draft.rule.matcher.path_case;
             key[index] = Some(self.value(&parts[index], value, case, out)?);
         }

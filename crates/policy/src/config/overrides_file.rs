@@ -203,7 +203,18 @@ pub(super) fn columns(
         let known = COLUMNS.iter().position(|column| *column == name);
         let Some(known) = known.filter(|known| found[*known].is_none()) else {
             let message = format!("`{}` is not a column, or comes twice", shown(name));
-            heading(cell.at.clone(), &message, out);
+            let at = cell.at.clone();
+            if name.contains([';', '\t']) {
+                let label = "columns are separated by commas";
+                out.error(codes::OVERRIDES_FILE, at, message, label)
+                    .help("write commas between the values: limit,key,set,until,reason");
+            } else if name.starts_with(['[', '{']) {
+                let label = "expected a CSV file, or a TOML file with a name that ends in .toml";
+                out.error(codes::OVERRIDES_FILE, at, message, label)
+                    .help("begin the file with the line: limit,key,set,until,reason");
+            } else {
+                heading(at, &message, out);
+            }
             return None;
         };
         found[known] = Some(index);
@@ -260,11 +271,12 @@ impl<'t> Iterator for Records<'t> {
 
 impl<'t> Records<'t> {
     pub(super) const fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            at: 0,
-            line: 1,
-        }
+        // Spreadsheets begin a file with a byte order mark.
+        let at = match text.as_bytes() {
+            [0xef, 0xbb, 0xbf, ..] => 3,
+            _ => 0,
+        };
+        Self { text, at, line: 1 }
     }
 
     fn record(&mut self) -> Record<'t> {

@@ -52,12 +52,14 @@ pub(super) fn plans(
     let default = read::text(table.value, "default");
     let default = default.filter(|text| plan_name(text, out))?;
     let mut names: Vec<Box<str>> = vec![default.value.into()];
+    let mut is_default_named = false;
     for draft in drafts.iter() {
         let written = reader
             .table(draft)
             .and_then(|own| read::table(own, "plans"));
         for plan in written.iter().flat_map(|plans| plans.value.keys()) {
             let text = At::new(&**plan.get_ref(), plan.span());
+            is_default_named |= text.value == default.value;
             if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
                 continue;
             }
@@ -81,11 +83,42 @@ pub(super) fn plans(
         out.warning(codes::PLAN_UNUSED, table.at, "[plan] has no effect", label)
             .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
     }
+    if !is_default_named {
+        default_named(&default, &names[1..], out);
+    }
     let from = match from {
         FromText::Value(source) => source,
         FromText::Keys(part, plans) => keys(part, plans, &names, out),
     };
     Some(Plans { from, names })
+}
+
+/// Warns of a default plan that no limit names, if it differs from one that they name by a letter
+/// that was forgotten, doubled or moved. Names that count, `tier1` and `tier2`, are meant.
+fn default_named(default: &At<&str>, others: &[Box<str>], out: &mut Findings<'_>) {
+    let sorted = |name: &str| {
+        let mut letters: Vec<_> = name.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let is_slip = |other: &&str| {
+        let (a, b) = (default.value, *other);
+        let counts = |name: &str| name.chars().any(|c| c.is_ascii_digit());
+        let moved = a.len() == b.len() && sorted(a) == sorted(b);
+        let forgotten = a.len().abs_diff(b.len()) == 1;
+        !counts(a) && !counts(b) && (moved || forgotten) && strsim::damerau_levenshtein(a, b) == 1
+    };
+    let Some(other) = others.iter().map(|other| &**other).find(is_slip) else {
+        return;
+    };
+    let message = format!(
+        "no limit has numbers for the default plan `{}`",
+        default.value
+    );
+    let label =
+        format!("requests without a plan have each limit's own numbers, not those of `{other}`");
+    out.warning(codes::PLAN_UNUSED, default.at.clone(), message, label)
+        .help(format!("did you mean default = \"{other}\"?"));
 }
 
 /// Returns true if the text is the name of a plan; reports an error if not. Digits alone would be
@@ -189,7 +222,16 @@ fn from<'a>(
 fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
     let message = format!("a plan cannot come from \"{}\"", shown(text.value));
     let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
-    let help = "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }";
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_word = !text.value.is_empty() && text.value.chars().all(is_name);
+    let help = if !is_word || KeyPart::parse(text.value).is_ok() {
+        "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }".to_owned()
+    } else if text.value.starts_with("x-") {
+        format!("write from = \"header:{}\"", shown(text.value))
+    } else {
+        let name = shown(text.value);
+        format!("write from = \"attr:{name}\", or from = \"header:{name}\"")
+    };
     out.error(codes::PLAN, text.at.clone(), message, label)
         .help(help);
     None

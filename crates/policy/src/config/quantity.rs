@@ -7,7 +7,7 @@ use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
-use super::settings::ZoneSpec;
+use super::time_zone::ZoneSpec;
 use crate::calendar::Word;
 
 /// The amount that a limit allows.

@@ -160,7 +160,14 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         None
     };
     let Some((scheme, rest)) = text.value.split_once("://") else {
-        let help = "write for example \"redis://127.0.0.1:6379\"";
+        let is_source = ["env:", "file:"]
+            .iter()
+            .any(|it| text.value.starts_with(it));
+        let help = if is_source {
+            "write the address itself: user name and password come from env:NAME or file:PATH"
+        } else {
+            "write for example \"redis://127.0.0.1:6379\""
+        };
         return refuse(out, "this is not the URL of a store", "no scheme", help);
     };
     match (scheme, kind) {
@@ -224,6 +231,16 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
             help,
         );
     }
+    host_and_port(address, (scheme, kind), refuse, out)
+}
+
+/// Returns the URL of a host with its port, which may be left out; `refuse` reports anything else.
+fn host_and_port(
+    address: &str,
+    (scheme, kind): (&str, UrlKind),
+    refuse: impl Fn(&mut Findings<'_>, &str, &str, &str) -> Option<String>,
+    out: &mut Findings<'_>,
+) -> Option<String> {
     let port = if kind == UrlKind::Sentinel {
         "26379"
     } else {
@@ -233,6 +250,20 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, port),
     };
+    if address.contains(',') {
+        let nodes: Vec<_> = address
+            .split(',')
+            .take(MAX_SEEDS)
+            .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
+            .collect();
+        let help = format!("write a list: url = [{}]", nodes.join(", "));
+        return refuse(
+            out,
+            "one URL names several servers",
+            "expected HOST:PORT",
+            &help,
+        );
+    }
     if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
         let help = "write for example \"redis://127.0.0.1:6379\"";
         return refuse(

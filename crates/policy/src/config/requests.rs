@@ -9,6 +9,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use super::foreign;
+use super::part_like::part_like;
 use super::policy_files::{PolicyFiles, list_name};
 use super::read::{self, At, SpannedValue};
 use super::settings::header_name;
@@ -20,55 +21,30 @@ use crate::{
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
 
-/// Key parts that people try, by the word before `:`, and what to write instead.
-const PART_HINTS: &[NameHint] = &[
+/// Words that people try in `missing_key`.
+const MISSING_WORDS: &[NameHint] = &[
     (
-        "body",
-        "name a value of it: \"form:username\" or \"json:/user/id\"",
+        "ignore",
+        "to count no request without it, write missing_key = \"skip\"",
     ),
     (
-        "plan",
-        "let the application send it as an attribute: key = [\"attr:plan\"]",
+        "allow",
+        "to count no request without it, write missing_key = \"skip\"",
     ),
     (
-        "user",
-        "write its source: \"attr:user_id\" or \"header:x-user-id\"",
+        "none",
+        "to count no request without it, write missing_key = \"skip\"",
+    ),
+    ("reject", "write missing_key = \"deny\""),
+    ("block", "write missing_key = \"deny\""),
+    ("error", "write missing_key = \"deny\""),
+    (
+        "anonymous",
+        "to count them together, write missing_key = \"shared\"",
     ),
     (
-        "user_id",
-        "write its source: \"attr:user_id\" or \"header:x-user-id\"",
-    ),
-    ("session", "write its source, as in \"cookie:session\""),
-    (
-        "token",
-        "write \"bearer\", or its source, as in \"header:x-token\"",
-    ),
-    (
-        "domain",
-        "match the domain instead: match = { domain = \"edge\" }",
-    ),
-    (
-        "generic_key",
-        "write it as an entry: \"descriptor:generic_key\"",
-    ),
-    (
-        "remote_address",
-        "write \"ip\"; for an entry of Envoy, \"descriptor:remote_address\"",
-    ),
-    ("client_ip", "write \"ip\""),
-    ("remote_addr", "write \"ip\""),
-    ("address", "write \"ip\""),
-    ("global", "write \"all\""),
-    ("server", "write \"all\""),
-    ("everybody", "write \"all\""),
-    ("*", "write \"all\""),
-    (
-        "url",
-        "write \"path\", or \"route\" for the pattern that matched",
-    ),
-    (
-        "uri",
-        "write \"path\", or \"route\" for the pattern that matched",
+        "global",
+        "to count them together, write missing_key = \"shared\"",
     ),
 ];
 
@@ -202,6 +178,16 @@ impl Requests {
                     }
                 }
             }
+            let opposite = match text.value.strip_prefix('!') {
+                Some(value) => seen.contains(value),
+                None => seen.contains(&format!("!{}", text.value)),
+            };
+            if opposite {
+                let message = format!("`{name}` accepts and excludes the same value");
+                let label = "the value with `!` precedes, so the other has no effect";
+                out.warning(codes::SAID_TWICE, text.at.clone(), message, label)
+                    .help("remove one of the two");
+            }
             if !seen.insert(text.value.to_owned()) {
                 let message = format!("`{name}` lists \"{}\" twice", shown(text.value));
                 out.warning(
@@ -292,9 +278,8 @@ pub(super) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPar
         Ok(part) => return Some(part),
         Err(error) => error,
     };
-    let word = text.value.split([':', '/']).next().unwrap_or_default();
-    if let Some((_, instead)) = PART_HINTS.iter().find(|(tried, _)| *tried == word) {
-        (*instead).clone_into(&mut error.help);
+    if let Some(help) = part_like(text.value) {
+        error.help = help;
     }
     value_error(codes::KEY_PART, text, "not a key part".into(), error, out);
     None
@@ -314,7 +299,11 @@ pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option
         return key_part(&At::new(part, at), out).map(MissingKey::Use);
     }
     let word = text.value;
+    let meant = MISSING_WORDS.iter().find(|(tried, _)| *tried == word);
     let help = match out.nearest(word, ["skip", "deny", "shared"]) {
+        _ if meant.is_some() => meant
+            .map(|(_, help)| (*help).to_owned())
+            .unwrap_or_default(),
         Some(near) => format!("did you mean missing_key = \"{near}\"?"),
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
         None => "write for example missing_key = \"use:ip\"".into(),

@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use jiff::tz::{TimeZone, TimeZoneDatabase};
 use ratekeeper_core::Nanos;
 use toml::de::DeTable;
 
@@ -59,49 +58,6 @@ const MISTAKEN_PROXIES: &[NameHint] = &[
     ),
 ];
 
-/// The time zone of calendar words.
-#[derive(Clone, Debug)]
-pub(super) enum ZoneSpec {
-    /// Not stated.
-    Unset,
-    /// Stated, and refused: errors that depend on it are not reported.
-    Refused,
-    /// Stated, and known.
-    Set(TimeZone),
-}
-
-/// Reads `timezone` from the database that is compiled in, so that a policy means the same on
-/// every machine. The cost is that new rules come with a new release.
-pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> ZoneSpec {
-    let Some(name) = read::text(root, "timezone") else {
-        return if root.contains_key("timezone") {
-            ZoneSpec::Refused
-        } else {
-            ZoneSpec::Unset
-        };
-    };
-    let zones = TimeZoneDatabase::bundled();
-    if let Ok(zone) = zones.get(name.value) {
-        return ZoneSpec::Set(zone);
-    }
-    let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
-    let help = match out.nearest(name.value, names.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean timezone = \"{near}\"?"),
-        None => {
-            "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"".into()
-        }
-    };
-    let message = format!("unknown time zone \"{}\"", shown(name.value));
-    out.error(
-        codes::ZONE,
-        name.at,
-        message,
-        "not in the IANA time zone database",
-    )
-    .help(help);
-    ZoneSpec::Refused
-}
-
 /// `headers`
 pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
     match read::text(root, "headers").map(|style| style.value) {
@@ -125,8 +81,15 @@ pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp 
             .filter_map(|text| proxy(&text, out));
         client.trusted_proxies = proxies.collect();
     }
-    let header = read::text(table, "header");
-    if let Some(name) = header.and_then(|header| header_name(&header, out)) {
+    if let Some(header) = read::text(table, "header")
+        && let Some(name) = header_name(&header, out)
+    {
+        if !table.contains_key("trusted_proxies") && !out.has_errors() {
+            let message = "`header` of [client_ip] has no effect";
+            let label = "no proxy is trusted to set it, so the client is the peer";
+            out.warning(codes::PROXY, header.at, message, label)
+                .help("add the addresses of your proxies: trusted_proxies = [\"10.0.0.0/8\"]");
+        }
         client.header = name;
     }
     if let Some(bits) = read::number(table, "ipv6_prefix", 128) {
@@ -339,14 +302,24 @@ pub(super) fn wait(
 
 /// Returns the address that was probably meant: missing or wrong parts are filled in.
 fn address_like(text: &str, port: u16) -> String {
-    if let Ok(address) = text.parse::<IpAddr>() {
+    // `::1:8080` is an address, too: the port is probably the part with more digits.
+    let is_port = |own: &str| own.len() > 3 && own.parse::<u16>().is_ok();
+    let with_port = |(host, own): (&str, &str)| is_port(own) && host.parse::<IpAddr>().is_ok();
+    if let Ok(address) = text.parse::<IpAddr>()
+        && !text.rsplit_once(':').is_some_and(with_port)
+    {
         return SocketAddr::new(address, port).to_string();
     }
+    let text = text.split_once("://").map_or(text, |(_, address)| address);
     let (host, own) = text.rsplit_once(':').unwrap_or(("", text));
     let port = own.parse().unwrap_or(port);
-    match host {
-        "*" => format!("0.0.0.0:{port}"),
-        _ => format!("127.0.0.1:{port}"),
+    let host = match host {
+        "*" => "0.0.0.0",
+        _ => host.trim_start_matches('[').trim_end_matches(']'),
+    };
+    match host.parse::<IpAddr>() {
+        Ok(address) => SocketAddr::new(address, port).to_string(),
+        Err(_) => format!("127.0.0.1:{port}"),
     }
 }
 

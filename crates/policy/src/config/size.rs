@@ -48,7 +48,11 @@ pub(super) fn bytes(text: &At<&str>, field: &SizeField, out: &mut Findings<'_>) 
         _ => None,
     };
     let (Ok(number), Some(shift)) = (number.parse::<u64>(), shift) else {
-        let help = format!("write for example {name} = \"{}\"", size_like(number, unit));
+        let like = size_like(number, unit, &field.range);
+        let help = format!(
+            "write for example {name} = \"{}\"",
+            like.as_deref().unwrap_or(field.example)
+        );
         refuse(
             out,
             text.at.clone(),
@@ -81,12 +85,14 @@ pub(super) fn bytes(text: &At<&str>, field: &SizeField, out: &mut Findings<'_>) 
     Some(bytes)
 }
 
-/// Returns the size that was probably meant.
-fn size_like(number: &str, unit: &str) -> String {
-    let number = if number.is_empty() { "256" } else { number };
-    match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
-        Some('k') => format!("{}KiB", shown(number)),
-        Some('g') => format!("{}GiB", shown(number)),
-        _ => format!("{}MiB", shown(number)),
-    }
+/// Returns the size that was probably meant, if it is in range.
+fn size_like(number: &str, unit: &str, range: &RangeInclusive<u64>) -> Option<String> {
+    let number: u64 = number.parse().ok()?;
+    let (unit, shift) = match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
+        Some('k') => ("KiB", 10),
+        Some('g') => ("GiB", 30),
+        _ => ("MiB", 20),
+    };
+    let bytes = number.checked_mul(1 << shift)?;
+    range.contains(&bytes).then(|| format!("{number}{unit}"))
 }

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use jiff::civil;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::MAX_BYTES;
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::lookalikes::in_ascii;
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
@@ -55,7 +57,8 @@ pub(super) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTab
         out.unreadable(at.start);
         let (start, line) = line_of(text, at.start);
         reported = start..start + line.len() + 1; // with its end
-        let Advice { message, help } = advice(error.message(), line);
+        let rest = &line[(at.start - start).min(line.len())..];
+        let Advice { message, help } = advice(error.message(), line, rest);
         out.error(codes::SYNTAX, at, message, "not valid TOML")
             .help(help);
     }
@@ -89,8 +92,9 @@ struct Advice {
     help: String,
 }
 
-/// Explains an error from its line and the message of the parser.
-fn advice(message: &str, line: &str) -> Advice {
+/// Explains an error from the message of the parser, its line, and the rest of the line from the
+/// place of the error.
+fn advice(message: &str, line: &str, rest: &str) -> Advice {
     let line = line.trim();
     let (name, value) = line
         .split_once('=')
@@ -99,6 +103,11 @@ fn advice(message: &str, line: &str) -> Advice {
         message: sentence(message),
         help: help.to_owned(),
     };
+    if line.starts_with("limit_req") || line.starts_with("limit_conn") {
+        return advise(
+            "this is nginx, and a policy is TOML: `ratekeeper import --from nginx FILE` translates it",
+        );
+    }
     let typographic = |c: char| {
         matches!(
             c,
@@ -115,6 +124,13 @@ fn advice(message: &str, line: &str) -> Advice {
     }
     if message.contains("unclosed inline table") {
         return advise("close the table with `}`");
+    }
+    let key = line.split('=').next().unwrap_or_default();
+    if let Some(ascii) = in_ascii(key).filter(|_| message.contains("unquoted key")) {
+        return advise(&format!("write the name in ASCII: {}", shown(ascii.trim())));
+    }
+    if let Some(advice) = of_another_language(message, line, rest) {
+        return advice;
     }
     if line.starts_with('[') {
         return advise("close the brackets: [[limit]] begins a limit, [defaults] a table");
@@ -143,6 +159,100 @@ fn advice(message: &str, line: &str) -> Advice {
     )
 }
 
+/// Explains a value or a sign of another language, or a date that does not exist.
+fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Advice> {
+    let say = |message: &str, help: String| {
+        Some(Advice {
+            message: message.to_owned(),
+            help,
+        })
+    };
+    if let Some(start) = ["//", "--", "/*", ";"]
+        .into_iter()
+        .find(|start| line.starts_with(start))
+    {
+        let message = format!("`{start}` begins no comment");
+        return say(&message, "begin comments with `#`".to_owned());
+    }
+    let end = rest.find([',', '}', ']', ' ', '#', ';']);
+    let value = rest[..end.unwrap_or(rest.len())].trim();
+    let before = line.find(value).map_or(line, |at| &line[..at]);
+    let name = before.trim_end().strip_suffix('=').unwrap_or_default();
+    let name = name.trim_end();
+    let name = &name[name.rfind([' ', ',', '{']).map_or(0, |at| at + 1)..];
+    if let Some(date) = no_such_date(value) {
+        return say(
+            &date.0,
+            format!("write {} = {}", shown(name), shown(&date.1)),
+        );
+    }
+    let literal = match value.to_ascii_lowercase().as_str() {
+        "yes" | "on" | "true" => Some("true"),
+        "no" | "off" | "false" => Some("false"),
+        _ => None,
+    };
+    // A country `NO` is a string, and so are methods and plans: only flags are in lower case.
+    if let Some(literal) =
+        literal.filter(|_| !name.is_empty() && value != value.to_ascii_uppercase())
+    {
+        let message = format!("`{value}` is neither `true` nor `false`");
+        return say(&message, format!("write {} = {literal}", shown(name)));
+    }
+    if matches!(value, "null" | "nil" | "None" | "~") {
+        return say(
+            "a field cannot be without a value",
+            "remove the field".to_owned(),
+        );
+    }
+    if message.contains("missing assignment") && rest.trim_start().starts_with(':') {
+        let help = "write `=` instead of `:`, as in { path = \"/login\" }".to_owned();
+        return say("TOML has no `:` between a name and its value", help);
+    }
+    if message.contains("escape") || message.contains("unicode value") {
+        let help = "write the string in single quotes, or each backslash twice".to_owned();
+        return say("a backslash in double quotes begins an escape", help);
+    }
+    if message.contains("extra `=`") {
+        return say("a field has one `=`", "remove the second `=`".to_owned());
+    }
+    if line.contains('=') && line.ends_with(';') {
+        let help = "remove the `;`: a line ends by itself".to_owned();
+        return say("a line does not end with `;`", help);
+    }
+    let is_inline = line.contains('{') && before.contains('{') && !name.is_empty();
+    let is_word = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if is_inline && is_word && value.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let help = format!("write {} = {}", shown(name), quoted(value));
+        return say("a string must be in quotes", help);
+    }
+    None
+}
+
+/// Returns the message about a date that does not exist, and the last date of its month.
+fn no_such_date(value: &str) -> Option<(String, String)> {
+    let date = value.split(['T', 't']).next()?;
+    let mut parts = date.splitn(3, '-');
+    let [year, month, day] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let is_number = |text: &str, length| text.len() == length && text.parse::<u16>().is_ok();
+    if !(is_number(year, 4) && is_number(month, 2) && is_number(day, 2)) {
+        return None;
+    }
+    let first = civil::Date::new(year.parse().ok()?, month.parse().ok()?, 1);
+    let Ok(first) = first else {
+        let message = format!("there is no month {month}");
+        return Some((message, format!("{year}-12-{day}{}", &value[date.len()..])));
+    };
+    let last = first.last_of_month();
+    if day
+        .parse::<i8>()
+        .is_ok_and(|day| (1..=last.day()).contains(&day))
+    {
+        return None;
+    }
+    let message = format!("there is no day {}", shown(date));
+    Some((message, format!("{last}{}", &value[date.len()..])))
+}
+
 /// Returns the help for a line without `=`, which may be one of JSON or YAML.
 fn without_equals(line: &str) -> String {
     if line.starts_with(['{', '}', '"']) {
@@ -154,6 +264,15 @@ fn without_equals(line: &str) -> String {
     }
     match line.split_once(':') {
         Some(("limit" | "limits", "")) => "write [[limit]] above each limit".into(),
+        Some(("domain" | "descriptors", _)) => {
+            "a file of Envoy's rate limit service is read by [envoy] with config = \"FILE\"".into()
+        }
+        Some((name, "")) => {
+            let name = shown(name.trim());
+            format!(
+                "write `=` and a list, as in {name} = [\"ip\"], or [{name}] above the fields of a table"
+            )
+        }
         Some((name, value)) => {
             let (name, value) = (shown(name.trim()), value.trim());
             let is_number = value.parse::<i64>().is_ok() || matches!(value, "true" | "false");

@@ -24,11 +24,12 @@ use super::extras;
 use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
-use super::numbers::{Written, built};
+use super::near::nearest;
+use super::numbers::{Written, built, is_unlimited};
 use super::priority::leaves_room;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::read::{self, At, SpannedValue};
-use super::settings::ZoneSpec;
+use super::time_zone::ZoneSpec;
 use crate::{Allowance, Cost, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
@@ -147,7 +148,14 @@ impl<'a> VariantReader<'a> {
             ..
         }) = error
         {
-            let help = help.map(|help| in_field(set.field, &help));
+            let help = word_meant(&set, code)
+                .map(|word| {
+                    format!(
+                        "write {}",
+                        in_field(set.field, &format!("limit = \"{word}\""))
+                    )
+                })
+                .or_else(|| help.map(|help| in_field(set.field, &help)));
             let found = out.error(code, at.clone(), message, label);
             found.help(help.unwrap_or_default());
             return None;
@@ -229,6 +237,23 @@ fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
         keeps_to: quantity.keeps_to,
         text: quantity.text.clone(),
     }
+}
+
+/// Returns "unlimited" or "blocked" if one of them was probably meant by a text that is no number.
+fn word_meant(set: &SetText<'_>, code: &str) -> Option<&'static str> {
+    const BLOCKED: [&str; 6] = ["block", "deny", "denied", "forbidden", "banned", "blocked"];
+    if matches!(set.field, "candidate" | "extra") {
+        return None;
+    }
+    let text = set.text.trim().to_ascii_lowercase();
+    if is_unlimited(&text) {
+        return Some("unlimited");
+    }
+    if let Some(near) = nearest(&text, ["unlimited", "blocked"]) {
+        return Some(near);
+    }
+    let is_zero = code == codes::NOT_COUNTABLE && text.starts_with('0') && !text.starts_with("0.");
+    (is_zero || BLOCKED.contains(&text.as_str())).then_some("blocked")
 }
 
 /// Returns a help about the limit's own field as one about `field`.

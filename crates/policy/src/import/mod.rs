@@ -19,6 +19,7 @@ mod traefik;
 
 pub use kong::kong;
 pub use nginx::nginx;
+pub(crate) use nginx::nginx_part;
 pub use traefik::{TraefikFormat, traefik};
 
 /// A policy made of another service's limits.

@@ -21,6 +21,7 @@ use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::Directive;
 use place::{InForce, servers};
+pub(crate) use zone::part as nginx_part;
 use zone::{Use, Zone};
 
 const HEADING: &str = "\

@@ -106,6 +106,8 @@ fn invalid_calls_are_refused() {
         "POST /v1/bans?limit=login&key=192.0.2.1&key=POST&for=0s",
         "POST /v1/bans?limit=login&key=192.0.2.1&for=1h",
         "POST /v1/bans?limit=login&key=1&key=2&key=3&for=1h",
+        "POST /v1/bans?limit=login&key=192.0.2.300&key=POST&for=1h",
+        "DELETE /v1/bans?limit=login&key=192.0.2.0/33&key=POST",
         "DELETE /v1/bans?limit=login",
         "DELETE /v1/bans?limit=login&key=192.0.2.1&key=POST&for=1h",
         "DELETE /v1/bans?limit=plain&key=192.0.2.1",

@@ -35,6 +35,7 @@ mod telemetry;
 mod unit;
 
 use self::alert::ALERTS;
+use self::gateway::PROXY;
 pub(super) use self::gateway::{
     MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_ROUTES, MAX_UPGRADES, MAX_UPSTREAMS,
 };
@@ -101,7 +102,7 @@ const NAME: &str = "^[a-z0-9-]{1,40}$";
 const QUOTA: &str = "^[0-9]+([.][0-9]+)?/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
 const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
-const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
+pub(in crate::config) const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";
 const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
@@ -155,6 +156,26 @@ const TIMEZONE: FieldSpec = optional(
     "\"UTC\"",
     "IANA time zone that calendar words (hour, day, week, month, year) follow.",
 );
+
+/// Returns the table that has a field, as its heading, and the field: a limit, or a table of the top.
+pub(in crate::config) fn owner(name: &str) -> Option<(&'static str, &'static FieldSpec)> {
+    let tables = [
+        ("[[limit]]", &LIMIT),
+        ("[client_ip]", &CLIENT_IP),
+        ("[geo]", &GEO),
+        ("[listen]", &LISTEN),
+        ("[listen.proxy]", &PROXY),
+        ("[envoy]", &ENVOY),
+        ("[metrics]", &METRICS),
+        ("[jwt]", &JWT),
+    ];
+    let mut found = tables
+        .into_iter()
+        .filter_map(|(heading, table)| Some((heading, table.field(name)?)));
+    let first = found.next()?;
+    // A field of a limit is meant before others; of other tables only one that no other has.
+    (first.0 == "[[limit]]" || found.next().is_none()).then_some(first)
+}
 
 /// The whole file.
 pub(in crate::config) static POLICY: TableSpec = TableSpec {
@@ -322,6 +343,15 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
         "opentelemetry" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
         "otel" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
         "log" => "write log_denials = true for lines about refused requests",
+        "proxy" => "it belongs under [listen]: [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
+        "gateway" => "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
+        "server" => "write [listen] with http = \"127.0.0.1:8080\"",
+        "domain" => "match it in a limit: match = { domain = \"edge\" }; a file of Envoy's rate limit \
+            service is read by [envoy] with config = \"FILE\"",
+        "descriptors" => "match entries in a limit: match = { descriptor.user = \"*\" }; a file of \
+            Envoy's rate limit service is read by [envoy] with config = \"FILE\"",
+        "whitelist" => "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }",
+        "allowlist" => "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }",
         "tz" => "write timezone = \"UTC\"",
         "budget" => "move it under [store.memory]: budget = \"256MiB\"",
         "redis" => "move it under [store]: [store.redis] with url = \"redis://127.0.0.1:6379\"",

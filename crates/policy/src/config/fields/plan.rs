@@ -122,6 +122,8 @@ static OVERRIDE: TableSpec = TableSpec {
         "limits" => "write one override for each limit: limit = \"per-ip\"",
         "name" => "write limit = \"per-ip\"",
         "match" => "name the key: key = { api_key = \"acme\" }",
+        "rate" => "write set = \"20000/1m\"",
+        "quota" => "write set = \"20000/1m\"",
         "to" => "write set = \"20000/1m\"",
         "value" => "write set = \"20000/1m\"",
         "expires" => "write until = 2026-12-31T00:00:00Z",

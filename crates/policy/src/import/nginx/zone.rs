@@ -176,7 +176,8 @@ pub(super) fn key(text: &str) -> Result<Key, String> {
     Ok(key)
 }
 
-fn part(variable: &str) -> Option<String> {
+/// Returns the key part for a variable without its `$`.
+pub(crate) fn part(variable: &str) -> Option<String> {
     let dashed = |name: &str| name.replace('_', "-");
     let named = [
         ("http_", "header"),
