@@ -48,6 +48,7 @@ fn metric(admin: &mut Client, series: &str) -> u64 {
 }
 
 /// Waits until the value of a series is one of `expected`.
+#[expect(clippy::disallowed_methods, reason = "the test polls a metric")]
 fn until(admin: &mut Client, series: &str, expected: RangeInclusive<u64>) {
     let start = Instant::now();
     while !expected.contains(&metric(admin, series)) {
