@@ -47,6 +47,7 @@ use crate::pattern::is_token;
 use crate::request::{RequestFacts, trim};
 use crate::value::{self, Prefix};
 use crate::{BodyField, EntryName, Facts, KeyBytes, PathCase, ValueError};
+pub(crate) use unknown::WORDS;
 use unknown::unknown;
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.

@@ -11,6 +11,7 @@ use super::near::nearest;
 use super::shape::NameHint;
 use crate::KeyPart;
 use crate::import::nginx_part;
+use crate::key_part::WORDS;
 
 /// Key parts that people try, by the word before `:`, and what to write instead.
 const PART_HINTS: &[NameHint] = &[
@@ -75,20 +76,6 @@ const PART_HINTS: &[NameHint] = &[
     ("jwt", "name the claim: \"jwt:sub\""),
 ];
 
-/// Parts without a name, which are not proposed as the name of something else.
-const PLAIN: [&str; 10] = [
-    "all",
-    "ip",
-    "path",
-    "route",
-    "method",
-    "host",
-    "country",
-    "continent",
-    "asn",
-    "api_key",
-];
-
 /// Returns the help for a text that is no key part; `None` if its own error says more.
 pub(super) fn part_like(text: &str) -> Option<String> {
     let word = text.split([':', '/']).next().unwrap_or_default();
@@ -114,7 +101,9 @@ pub(super) fn part_like(text: &str) -> Option<String> {
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let is_word = (1..=MAX_NAME).contains(&text.len()) && text.chars().all(is_name);
-    (is_word && nearest(text, PLAIN).is_none())
+    // A near spelling of a word without a name is not proposed as the name of something else.
+    let words = WORDS.into_iter().filter(|word| !word.ends_with(':'));
+    (is_word && nearest(text, words).is_none())
         .then(|| format!("write its source, as in \"attr:{text}\" or \"header:{text}\""))
 }
 

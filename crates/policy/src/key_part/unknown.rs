@@ -2,34 +2,35 @@
 
 use crate::ValueError;
 
+/// Words, and the kinds that are followed by a name.
+pub(crate) const WORDS: [&str; 19] = [
+    "all",
+    "ip",
+    "path",
+    "route",
+    "method",
+    "host",
+    "country",
+    "continent",
+    "asn",
+    "bearer",
+    "api_key",
+    "header:",
+    "cookie:",
+    "query:",
+    "attr:",
+    "jwt:",
+    "form:",
+    "json:",
+    "descriptor:",
+];
+
 pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
-    /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 19] = [
-        "all",
-        "ip",
-        "path",
-        "route",
-        "method",
-        "host",
-        "country",
-        "continent",
-        "asn",
-        "bearer",
-        "api_key",
-        "header:",
-        "cookie:",
-        "query:",
-        "attr:",
-        "jwt:",
-        "form:",
-        "json:",
-        "descriptor:",
-    ];
     /// Maximum number of edits of a near spelling.
     const NEAR: usize = 2;
     let lower = kind.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&lower, known.trim_end_matches(':'));
-    let near = KNOWN.into_iter().min_by_key(|known| distance(known));
+    let near = WORDS.into_iter().min_by_key(|known| distance(known));
     let near = near.filter(|known| distance(known) <= NEAR.min(known.len() - 1));
     let name = text
         .strip_prefix(kind)
