@@ -3,7 +3,7 @@
 //! ```text
 //!   decision |<------------ report_within ------------>| end
 //!            |                                         |
-//!            '--> + units in the slot of the end       '--> the slot is over: what is in it
+//!            '--> + units in the slot of the end       '--> the slot is over: its rest
 //!                          report --> - units in it         has expired
 //! ```
 //!

@@ -330,7 +330,7 @@ mod tests {
             .collect()
     }
 
-    /// Returns an override with a line of its own, by which it is told from others.
+    /// Returns an override that its line number identifies.
     fn override_in(line: usize, until_unix_nanos: Option<u64>) -> Override {
         Override {
             allowance: Allowance::Variant(u32::try_from(line % 3).unwrap()),

@@ -390,7 +390,7 @@ fn reservations_are_settled_or_expire() {
     shows(0, [2, 1, 0, 1, 0]);
     assert_eq!(report(&fourth, 5), 410);
     shows(0, [2, 1, 1, 1, 0]);
-    // A reload with another time closes what is open.
+    // A reload with another time closes the open reservations.
     reserve(7);
     std::fs::write(fixture.path("ratekeeper.toml"), policy.replace("2m", "3m")).unwrap();
     assert_eq!(fixture.admin().post("/v1/reload", "").status, 200);

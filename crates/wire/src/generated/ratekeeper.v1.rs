@@ -125,7 +125,7 @@ pub struct ReportRequest {
     /// A word of the application.
     #[prost(string, optional, tag = "3")]
     pub outcome: ::core::option::Option<::prost::alloc::string::String>,
-    /// The actual cost; 0 gives back what was reserved.
+    /// The actual cost; 0 gives back the reserved cost.
     #[prost(uint64, optional, tag = "4")]
     pub cost: ::core::option::Option<u64>,
     /// Actual costs by the names of limits.
