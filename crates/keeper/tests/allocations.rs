@@ -4,7 +4,8 @@
 //! ```text
 //!   fields of the answer     what they show, the text of a value, the value, and the map of
 //!                            fields (two)
-//!   a refusal                the denial, the answer, its fields, the document
+//!   a refusal                the denial, the answer, its fields, the document, its place
+//!   a permit in a body       its place
 //!   adaptive                 the course of the request
 //! ```
 
@@ -14,22 +15,21 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
-use http_body_util::Empty;
+use http_body_util::Full;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
 use ratekeeper::policy::HeaderStyle;
-use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer, RequestHead};
 use ratekeeper::{KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers at once, and allocates nothing.
+/// Answers at once with this content, and allocates nothing.
 #[derive(Clone)]
-struct Page;
+struct Page(&'static str);
 
 impl Service<Request<()>> for Page {
-    type Response = Response<Empty<Bytes>>;
+    type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
 
@@ -38,7 +38,8 @@ impl Service<Request<()>> for Page {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        ready(Ok(Response::new(Empty::new())))
+        let content = Bytes::from_static(self.0.as_bytes());
+        ready(Ok(Response::new(Full::new(content))))
     }
 }
 
@@ -55,13 +56,17 @@ where
 
 /// Checks the allocations of the hundredth request, which is answered with `status`.
 fn check<G: Gate>(name: &str, layer: &RateLimitLayer<G>, status: u16, expected: u64) {
-    let mut service = layer.layer(Page);
+    check_page(name, layer, Page(""), (status, expected));
+}
+
+fn check_page<G: Gate>(name: &str, layer: &RateLimitLayer<G>, page: Page, expected: (u16, u64)) {
+    let mut service = layer.layer(page);
     for _ in 0..99 {
         ask(&mut service);
     }
     let mut found = 0;
     let counted = allocation_counter::measure(|| found = ask(&mut service));
-    assert_eq!((found, counted.count_total), (status, expected), "{name}");
+    assert_eq!((found, counted.count_total), expected, "{name}");
     assert_eq!(
         counted.count_current, 0,
         "{name}: all allocations are freed"
@@ -71,10 +76,10 @@ fn check<G: Gate>(name: &str, layer: &RateLimitLayer<G>, status: u16, expected: 
 #[test]
 fn allocations_of_a_request() {
     assert_eq!(
-        allocation_counter::measure(|| assert_eq!(ask(&mut Page), 200)).count_total,
+        allocation_counter::measure(|| assert_eq!(ask(&mut Page("")), 200)).count_total,
         0
     );
-    let user = |_: &Parts| Some(b"user-12345678");
+    let user = |_: RequestHead<'_>| Some(b"user-12345678");
     let one = |quota| RateLimitLayer::new(Limiter::per(quota).unwrap());
     let keyed = |quota| RateLimitLayer::keyed(KeyedLimiter::per(quota).unwrap(), user);
     let in_flight = |most| RateLimitLayer::in_flight(Permits::new(most));
@@ -88,13 +93,15 @@ fn allocations_of_a_request() {
     check("one limit, no fields", &one("9000/1h").headers(off), 200, 0);
     check("a key, no fields", &keyed("9000/1h").headers(off), 200, 0);
     check("in flight, no fields", &in_flight(9).headers(off), 200, 0);
+    let held = in_flight(9).headers(off);
+    check_page("in flight, a text", &held, Page("hello"), (200, 1));
     check("adaptive", &adaptive, 200, 1);
     check("one limit", &one("9000/1h"), 200, 5);
     check("a key", &keyed("9000/1h"), 200, 5);
     check("in flight", &in_flight(9), 200, 5);
     check("a policy", &policy, 200, 7);
     check("lent to a key, no fields", &lent().headers(off), 200, 4);
-    check("one limit, denied", &one("1/1h"), 429, 7);
-    check("a key, denied", &keyed("1/1h"), 429, 7);
-    check("in flight, denied", &in_flight(0), 429, 6);
+    check("one limit, denied", &one("1/1h"), 429, 8);
+    check("a key, denied", &keyed("1/1h"), 429, 8);
+    check("in flight, denied", &in_flight(0), 429, 7);
 }

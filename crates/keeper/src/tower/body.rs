@@ -28,20 +28,40 @@ pin_project! {
     pub struct LimitedBody<B> {
         #[pin]
         content: Content<B>,
-        hold: Option<RequestHold>,
-        costs: Option<Box<ResponseCosts>>,
     }
 }
 
 pin_project! {
+    // Two variants, so that a body on the heap, as frameworks have, stays two words here: a
+    // response of 128 bytes is moved in place, and a longer one by a call.
     #[project = Projected]
     enum Content<B> {
-        Served { #[pin] body: B },
+        // The body of a request that holds nothing.
+        Free { #[pin] body: B },
+        Other { other: Pin<Box<Other<B>>> },
+    }
+}
+
+pin_project! {
+    #[project = OtherProjected]
+    enum Other<B> {
+        Held {
+            #[pin]
+            body: B,
+            hold: Option<RequestHold>,
+            costs: Option<Box<ResponseCosts>>,
+        },
         Refusal { bytes: Vec<u8> },
     }
 }
 
 impl<B> LimitedBody<B> {
+    #[inline]
+    pub(super) const fn free(body: B) -> Self {
+        let content = Content::Free { body };
+        Self { content }
+    }
+
     #[inline]
     pub(super) fn served(
         body: B,
@@ -51,36 +71,39 @@ impl<B> LimitedBody<B> {
     where
         B: Body,
     {
-        let measured = hold.as_mut().and_then(RequestHold::measured);
-        if (measured.is_some() || costs.is_some()) && body.is_end_stream() {
-            if let Some(measured) = measured {
+        if hold.is_none() && costs.is_none() {
+            return Self::free(body);
+        }
+        if body.is_end_stream() {
+            if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
                 measured.whole();
             }
             settle(&mut costs);
+            return Self::free(body);
         }
-        Self {
-            content: Content::Served { body },
-            hold,
-            costs,
-        }
+        Self::other(Other::Held { body, hold, costs })
     }
 
     /// Returns the body of the service; `None` for a refusal.
     #[cfg(feature = "actix")]
-    pub(super) const fn inner(&self) -> Option<&B> {
+    pub(super) fn inner(&self) -> Option<&B> {
         match &self.content {
-            Content::Served { body } => Some(body),
-            Content::Refusal { .. } => None,
+            Content::Free { body } => Some(body),
+            Content::Other { other } => match &**other {
+                Other::Held { body, .. } => Some(body),
+                Other::Refusal { .. } => None,
+            },
         }
     }
 
     pub(super) fn refusal(bytes: Vec<u8>) -> Self {
-        let content = Content::Refusal { bytes };
-        Self {
-            content,
-            hold: None,
-            costs: None,
-        }
+        Self::other(Other::Refusal { bytes })
+    }
+
+    fn other(other: Other<B>) -> Self {
+        let other = Box::pin(other);
+        let content = Content::Other { other };
+        Self { content }
     }
 }
 
@@ -142,53 +165,99 @@ where
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let this = self.project();
-        let frame = match this.content.project() {
-            Projected::Served { mut body } => {
-                let frame = ready!(body.as_mut().poll_frame(context));
-                if let Some(measured) = this.hold.as_mut().and_then(RequestHold::measured) {
-                    see(measured, frame.as_ref());
-                    if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
-                        measured.whole();
-                    }
-                }
-                read(this.costs, frame.as_ref());
-                // Servers do not ask for more than an announced length, nor behind trailers.
-                if let Some(Ok(last)) = &frame
-                    && (last.is_trailers() || body.is_end_stream())
-                {
-                    settle(this.costs);
-                }
-                frame
-            }
-            Projected::Refusal { bytes } if bytes.is_empty() => None,
-            Projected::Refusal { bytes } => Some(Ok(Frame::data(std::mem::take(bytes).into()))),
-        };
-        if !matches!(&frame, Some(Ok(_))) {
-            drop(this.hold.take());
+        match self.project().content.project() {
+            Projected::Free { body } => body.poll_frame(context),
+            Projected::Other { other } => other.as_mut().poll_frame(context),
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Served { body } => body.is_end_stream(),
-            Content::Refusal { bytes } => bytes.is_empty(),
+            Content::Free { body } => body.is_end_stream(),
+            Content::Other { other } => other.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Served { body } => body.size_hint(),
-            Content::Refusal { bytes } => SizeHint::with_exact(bytes.len() as u64),
+            Content::Free { body } => body.size_hint(),
+            Content::Other { other } => other.size_hint(),
+        }
+    }
+}
+
+impl<B> Body for Other<B>
+where
+    B: Body,
+    B::Data: From<Vec<u8>>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let (mut body, hold, costs) = match self.project() {
+            OtherProjected::Held { body, hold, costs } => (body, hold, costs),
+            OtherProjected::Refusal { bytes } if bytes.is_empty() => return Poll::Ready(None),
+            OtherProjected::Refusal { bytes } => {
+                let bytes = std::mem::take(bytes).into();
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+        };
+        let frame = ready!(body.as_mut().poll_frame(context));
+        if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
+            see(measured, frame.as_ref());
+            if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
+                measured.whole();
+            }
+        }
+        read(costs, frame.as_ref());
+        // Servers do not ask for more than an announced length, nor behind trailers.
+        if let Some(Ok(last)) = &frame
+            && (last.is_trailers() || body.is_end_stream())
+        {
+            settle(costs);
+        }
+        if !matches!(&frame, Some(Ok(_))) {
+            drop(hold.take());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Held { body, .. } => body.is_end_stream(),
+            Self::Refusal { bytes } => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Held { body, .. } => body.size_hint(),
+            Self::Refusal { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }
 
 impl<B> fmt::Debug for LimitedBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitedBody")
-            .field("holds", &self.hold.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("LimitedBody").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+
+    use super::*;
+
+    type Boxed = Pin<Box<dyn Body<Data = bytes::Bytes, Error = ()> + Send>>;
+
+    #[test]
+    fn a_response_is_no_larger_than_that_of_the_service() {
+        assert_eq!(size_of::<LimitedBody<Boxed>>(), size_of::<Boxed>());
+        assert_eq!(size_of::<Response<LimitedBody<Boxed>>>(), 128);
     }
 }

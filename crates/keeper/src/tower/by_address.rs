@@ -10,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_policy::ClientIp;
 
 use super::facts::client_address;
+use super::head::RequestHead;
 use super::key_source::KeySource;
 use super::no_key::NoKey;
 use super::peer::PeerSource;
@@ -81,8 +81,7 @@ where
 /// let plain = by_address_from(|peer: &SocketAddr| Some(*peer));
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 4711)));
-/// let (parts, ()) = request.into_parts();
-/// assert!(plain.key(&parts).is_ok() && key.key(&parts).is_err());
+/// assert!(plain.key((&request).into()).is_ok() && key.key((&request).into()).is_err());
 /// ```
 pub fn by_address_from<T: Send + Sync + 'static>(
     address: impl Fn(&T) -> Option<SocketAddr> + Send + Sync + 'static,
@@ -113,10 +112,10 @@ impl ByAddress {
 }
 
 impl KeySource for ByAddress {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        let peer = self.peer.find(&parts.extensions);
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        let peer = self.peer.find(head.extensions);
         let peer = peer.ok_or_else(|| self.peer.missing())?;
-        let address = client_address(parts, peer, &self.client_ip);
+        let address = client_address(head, peer, &self.client_ip);
         Ok(address_key(address, self.client_ip.ipv6_prefix))
     }
 }

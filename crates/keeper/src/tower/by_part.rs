@@ -4,9 +4,9 @@ use std::any::type_name;
 use std::fmt;
 
 use http::HeaderName;
-use http::request::Parts;
 use ratekeeper_policy::normal_path;
 
+use super::head::RequestHead;
 use super::key_source::KeySource;
 use super::no_key::NoKey;
 use crate::LimitKey;
@@ -31,15 +31,15 @@ pub struct ByHeader(HeaderName);
 ///
 /// let key = by_header(HeaderName::from_static("x-api-key"));
 /// let request = Request::builder().header("x-api-key", "k1").body(()).unwrap();
-/// assert!(key.key(&request.into_parts().0).is_ok());
+/// assert!(key.key((&request).into()).is_ok());
 /// ```
 pub const fn by_header(name: HeaderName) -> ByHeader {
     ByHeader(name)
 }
 
 impl KeySource for ByHeader {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        let value = parts.headers.get(&self.0).map(http::HeaderValue::as_bytes);
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        let value = head.headers.get(&self.0).map(http::HeaderValue::as_bytes);
         let value = value.filter(|value| !value.is_empty());
         value.ok_or_else(|| NoKey::NotSent(format!("header `{}`", self.0).into()))
     }
@@ -62,9 +62,9 @@ pub struct ByPath;
 /// use ratekeeper::LimitKey;
 /// use ratekeeper::tower::{KeySource, by_path};
 ///
-/// let (parts, ()) = Request::get("//%6cogin/?x=1").body(()).unwrap().into_parts();
+/// let request = Request::get("//%6cogin/?x=1").body(()).unwrap();
 /// let key = by_path();
-/// let key = key.key(&parts).unwrap();
+/// let key = key.key((&request).into()).unwrap();
 /// assert_eq!(key.key_bytes().as_ref(), b"/login");
 /// ```
 pub const fn by_path() -> ByPath {
@@ -72,8 +72,8 @@ pub const fn by_path() -> ByPath {
 }
 
 impl KeySource for ByPath {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        Ok(PathKey(parts.uri.path()))
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        Ok(PathKey(head.uri.path()))
     }
 }
 
@@ -96,8 +96,8 @@ impl LimitKey for PathKey<'_> {
 /// struct User(String);
 ///
 /// let by_user: ByExtension<User, str> = by_extension(|user: &User| &*user.0);
-/// let (parts, ()) = Request::new(()).into_parts();
-/// assert!(by_user.key(&parts).is_err(), "no outer layer has put a user there");
+/// let request = Request::new(());
+/// assert!(by_user.key((&request).into()).is_err(), "no outer layer has put a user there");
 /// ```
 pub struct ByExtension<T, K: ?Sized>(fn(&T) -> &K);
 
@@ -115,7 +115,7 @@ pub struct ByExtension<T, K: ?Sized>(fn(&T) -> &K);
 /// let key = by_extension(|claims: &Claims| &*claims.subject);
 /// let mut request = Request::new(());
 /// request.extensions_mut().insert(Claims { subject: "ann".into() });
-/// assert!(key.key(&request.into_parts().0).is_ok());
+/// assert!(key.key((&request).into()).is_ok());
 /// ```
 pub fn by_extension<T, K>(value: fn(&T) -> &K) -> ByExtension<T, K>
 where
@@ -130,8 +130,8 @@ where
     T: Send + Sync + 'static,
     K: LimitKey + ?Sized + 'static,
 {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        parts.extensions.get::<T>().map(self.0).ok_or_else(|| {
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        head.extensions.get::<T>().map(self.0).ok_or_else(|| {
             let reason = format!(
                 "no outer layer put `{}` into the extensions of the request; hint: add the layer \
                  that does so around this one (in axum, after it; in actix-web, show the extension by \

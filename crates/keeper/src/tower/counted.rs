@@ -13,7 +13,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use parking_lot::Mutex;
 use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
@@ -21,6 +20,7 @@ use super::RateLimitLayer;
 use super::described::Described;
 use super::gate::Ruling;
 use super::gate::sealed::{Ask, Asked};
+use super::head::RequestHead;
 use super::hold::RequestHold;
 use super::shown::Limited;
 use crate::limiter::WaitError;
@@ -144,13 +144,10 @@ impl<P: Places> Counted<P> {
 }
 
 impl<P: Places> Ask for Counted<P> {
-    fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn ask(&self, _: RequestHead<'_>, cost: Option<Permits>, patience: Nanos) -> Asked {
         self.decide(cost.unwrap_or(Permits::ONE), patience)
-    }
-
-    #[inline]
-    fn ask_unseen(&self, patience: Nanos) -> Asked {
-        self.decide(Permits::ONE, patience)
     }
 }
 

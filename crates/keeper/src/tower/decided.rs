@@ -6,13 +6,13 @@
 //!                \--refused--> refusal(answer)
 //! ```
 
-use http::request::Parts;
 use http::{HeaderMap, Response};
 use ratekeeper_policy::{Facts, Report};
 
 use super::denial::{Denial, DeniedBy};
 use super::facts::facts;
 use super::grpc;
+use super::head::RequestHead;
 use super::hold::RequestHold;
 use super::pass::FieldsToSend;
 use super::reporter::{Reporter, ResponseCosts};
@@ -36,9 +36,9 @@ use crate::Answer;
 ///     "#,
 /// )?;
 /// let front_end = ByPolicy::new(keeper.into());
-/// let (parts, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+/// let request = http::Request::new(());
 /// let peer = ([192, 0, 2, 1], 4711).into();
-/// let Decided { answer, mut guard } = at_once(front_end.decide(&parts, peer));
+/// let Decided { answer, mut guard } = at_once(front_end.decide(&request, peer));
 /// assert!(answer.allowed());
 /// // Forward the request; then, before the guard is dropped:
 /// guard.report(Report::default());
@@ -69,8 +69,8 @@ pub struct Decided {
 ///     "#,
 /// )?;
 /// let front_end = ByPolicy::new(keeper.into());
-/// let (parts, ()) = http::Request::new(()).into_parts();
-/// let ask = || at_once(front_end.decide(&parts, ([192, 0, 2, 1], 4711).into()));
+/// let request = http::Request::new(());
+/// let ask = || at_once(front_end.decide(&request, ([192, 0, 2, 1], 4711).into()));
 /// let guard: RequestGuard = ask().guard;
 /// assert!(!ask().answer.allowed(), "one request at a time");
 /// drop(guard);
@@ -146,12 +146,12 @@ impl RequestGuard {
 ///
 /// ```
 /// use ratekeeper::tower::target;
-/// let (parts, ()) = http::Request::post("/login?next=/").body(()).unwrap().into_parts();
-/// let facts = target(&parts);
+/// let request = http::Request::post("/login?next=/").body(()).unwrap();
+/// let facts = target(&request);
 /// assert_eq!((facts.method, facts.path), ("POST", "/login"));
 /// ```
-pub fn target(parts: &Parts) -> Facts<'_> {
-    facts(parts, None, &[], &[], None)
+pub fn target<'h>(head: impl Into<RequestHead<'h>>) -> Facts<'h> {
+    facts(head.into(), None, &[], &[], None)
 }
 
 /// Returns the response to a refused request with these header fields, as the layer sends it: a

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::header;
-use http::request::Parts;
 use ratekeeper_core::Permits;
 use ratekeeper_policy::{ClientIp, Facts};
 use smallvec::SmallVec;
+
+use super::head::RequestHead;
 
 /// Names and values of all header fields, in their order.
 pub(super) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
@@ -15,25 +16,25 @@ pub(super) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
 pub(super) type Attributes = Vec<(&'static str, String)>;
 
 #[inline]
-pub(super) fn fields(parts: &Parts) -> HeaderFields<'_> {
-    let fields = parts.headers.iter();
+pub(super) fn fields(head: RequestHead<'_>) -> HeaderFields<'_> {
+    let fields = head.headers.iter();
     let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
     fields.collect()
 }
 
 /// Returns the facts; headers and attributes are parameters, because facts only borrow.
 pub(super) fn facts<'a>(
-    parts: &'a Parts,
+    head: RequestHead<'a>,
     ip: Option<IpAddr>,
     headers: &'a [(&'a str, &'a [u8])],
     attributes: &'a [(&'a str, &'a str)],
     cost: Option<Permits>,
 ) -> Facts<'a> {
     Facts {
-        method: parts.method.as_str(),
-        host: host(parts),
-        path: parts.uri.path(),
-        query: parts.uri.query().unwrap_or_default(),
+        method: head.method.as_str(),
+        host: host(head),
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
         ip,
         headers,
         cost,
@@ -43,21 +44,25 @@ pub(super) fn facts<'a>(
 }
 
 /// Returns the address of the client behind trusted proxies.
-pub(super) fn client_address(parts: &Parts, peer: SocketAddr, client_ip: &ClientIp) -> IpAddr {
+pub(super) fn client_address(
+    head: RequestHead<'_>,
+    peer: SocketAddr,
+    client_ip: &ClientIp,
+) -> IpAddr {
     if !client_ip.trusts(peer.ip()) {
         return peer.ip().to_canonical();
     }
-    client_ip.identify(peer.ip(), &fields(parts))
+    client_ip.identify(peer.ip(), &fields(head))
 }
 
 /// Returns the host of the target, as in HTTP/2, or else that of the header.
-fn host(parts: &Parts) -> &str {
-    if let Some(authority) = parts.uri.authority() {
+fn host(head: RequestHead<'_>) -> &str {
+    if let Some(authority) = head.uri.authority() {
         // Text before an `@` is no part of the host.
         let text = authority.as_str();
         return text.rsplit_once('@').map_or(text, |(_, host)| host);
     }
-    let stated = parts.headers.get(header::HOST);
+    let stated = head.headers.get(header::HOST);
     let stated = stated.and_then(|value| value.to_str().ok());
     stated.unwrap_or_default()
 }

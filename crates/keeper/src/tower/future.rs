@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem::take;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -59,8 +60,7 @@ pin_project! {
         Serving {
             #[pin]
             future: S::Future,
-            hold: Option<RequestHold>,
-            terms: Option<Box<PassTerms>>,
+            pass: Pass,
         },
         Refused { response: Option<Response<Vec<u8>>> },
         // On the heap, so that a request that does not wait is moved in a few words.
@@ -91,13 +91,9 @@ where
 
     #[inline]
     pub(super) fn serving(future: S::Future, pass: Pass) -> Self {
-        let Pass { hold, terms } = pass;
-        let state = State::Serving {
-            future,
-            hold,
-            terms,
-        };
-        Self { state }
+        Self {
+            state: State::Serving { future, pass },
+        }
     }
 
     pub(super) fn refused(response: Response<Vec<u8>>) -> Self {
@@ -119,18 +115,20 @@ where
         let mut state = self.project().state;
         if let Projected::Serving {
             future,
-            hold: hold @ (None | Some(RequestHold::Counted(_) | RequestHold::Other(_))),
-            terms: None,
+            pass:
+                Pass {
+                    hold: hold @ (None | Some(RequestHold::Counted(_) | RequestHold::Other(_))),
+                    terms: None,
+                },
         } = state.as_mut().project()
         {
             let result = ready!(future.poll(context));
-            let served = |body, hold| LimitedBody::served(body, hold, None);
-            // Apart, because moving the bytes of `None`, just written, takes as long as a decision.
             if hold.is_none() {
-                return Poll::Ready(result.map(|response| response.map(|body| served(body, None))));
+                return Poll::Ready(result.map(|response| response.map(LimitedBody::free)));
             }
             let hold = hold.take(); // an error gives back the permits
-            return Poll::Ready(result.map(|response| response.map(|body| served(body, hold))));
+            let served = |body| LimitedBody::served(body, hold, None);
+            return Poll::Ready(result.map(|response| response.map(served)));
         }
         state.poll(context)
     }
@@ -152,10 +150,9 @@ where
                 Projected::Waiting { waiting } => {
                     let settled = ready!(waiting.settled.as_mut().poll(context));
                     match (settled, waiting.request.take()) {
-                        (Settled::Pass(Pass { hold, terms }), Some(request)) => Self::Serving {
+                        (Settled::Pass(pass), Some(request)) => Self::Serving {
                             future: waiting.service.call(request),
-                            hold,
-                            terms,
+                            pass,
                         },
                         (Settled::Refuse(response), _) => Self::Refused {
                             response: Some(response),
@@ -163,13 +160,12 @@ where
                         (Settled::Pass(_), None) => unreachable!("a request is taken once"),
                     }
                 }
-                Projected::Serving {
-                    future,
-                    hold,
-                    terms,
-                } => {
+                Projected::Serving { future, pass } => {
                     let mut result = ready!(future.poll(context));
-                    let mut hold = hold.take(); // an error gives back the permits
+                    let Pass {
+                        mut hold,
+                        mut terms,
+                    } = take(pass); // an error gives back the permits
                     let mut costs = None;
                     match &mut result {
                         Ok(response) => costs = answered(response, &mut hold, terms.as_deref_mut()),

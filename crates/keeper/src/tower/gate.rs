@@ -8,10 +8,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use http::request::Parts;
 use ratekeeper_core::{Nanos, Permits};
 
 use super::denial::Denial;
+use super::head::RequestHead;
 use super::hold::RequestHold;
 use super::pass::{FieldsToSend, Pass};
 use super::reporter::Reporter;
@@ -70,19 +70,13 @@ impl Denied {
 }
 
 pub(super) mod sealed {
-    use super::{Boxed, Nanos, Parts, Permits, Ruling};
+    use super::{Boxed, Nanos, Permits, RequestHead, Ruling};
 
     /// The interface between gates and the service.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub trait Ask: Clone + Send + Sync + 'static {
-        /// Decides about the request with these parts, which may wait in line for `patience`.
-        fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked;
-
-        /// Like [`ask`](Self::ask) for a request of one permit, of a gate that does not look at
-        /// requests: to take out the parts, and to put them back, takes as long as to decide.
-        fn ask_unseen(&self, _patience: Nanos) -> Asked {
-            Asked::Unseen
-        }
+        /// Decides about a request, which may wait in line for `patience`.
+        fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, patience: Nanos) -> Asked;
 
         /// Completes when `span` has passed; at once for a gate that delays no request.
         fn sleep(&self, _span: Nanos) -> Boxed<()> {
@@ -93,8 +87,6 @@ pub(super) mod sealed {
     /// A ruling, now or later.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub enum Asked {
-        /// The gate must see the request; only returned by [`ask_unseen`](Ask::ask_unseen).
-        Unseen,
         /// At once.
         Now(Ruling),
         /// When the future is ready; if it is dropped before, nothing was taken.

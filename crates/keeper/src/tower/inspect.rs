@@ -13,7 +13,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::Request;
-use http::request::Parts;
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_store::{MemoryStore, Store};
@@ -108,10 +107,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> InspectFuture<I, B> {
-        let (parts, body) = request.into_parts();
-        let body = InspectedBody::new(body);
-        if !self.gate.needs_body_of(&parts) {
-            let future = self.inner.call(Request::from_parts(parts, body));
+        let needs_body = self.gate.needs_body_of((&request).into());
+        let request = request.map(InspectedBody::new);
+        if !needs_body {
+            let future = self.inner.call(request);
             return InspectFuture {
                 state: State::Serving { future },
             };
@@ -121,7 +120,7 @@ where
         let service = std::mem::replace(&mut self.inner, waits);
         InspectFuture {
             state: State::Reading {
-                request: Some((parts, body)),
+                request: Some(request),
                 service,
                 max: self.max,
             },
@@ -166,7 +165,7 @@ pin_project! {
         I: Service<Request<InspectedBody<B>>>,
         B: Body,
     {
-        Reading { request: Option<(Parts, InspectedBody<B>)>, service: I, max: usize },
+        Reading { request: Option<Request<InspectedBody<B>>>, service: I, max: usize },
         Serving { #[pin] future: I::Future },
     }
 }
@@ -187,23 +186,22 @@ where
                     service,
                     max,
                 } => {
-                    let Some((_, body)) = request else {
+                    let Some(reading) = request else {
                         unreachable!("a request is taken once");
                     };
-                    while let Some(held) = ready!(body.poll_more(context)) {
+                    while let Some(held) = ready!(reading.body_mut().poll_more(context)) {
                         if held > *max {
                             break;
                         }
                     }
-                    let whole = body.whole(*max);
-                    let Some((mut parts, body)) = request.take() else {
+                    if let Some(whole) = reading.body_mut().whole(*max) {
+                        reading.extensions_mut().insert(whole);
+                    }
+                    let Some(request) = request.take() else {
                         unreachable!("a request is taken once");
                     };
-                    if let Some(whole) = whole {
-                        parts.extensions.insert(whole);
-                    }
                     State::Serving {
-                        future: service.call(Request::from_parts(parts, body)),
+                        future: service.call(request),
                     }
                 }
                 Projected::Serving { future } => return future.poll(context),

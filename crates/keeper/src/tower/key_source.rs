@@ -11,9 +11,9 @@
 //! A tuple of sources counts by all of them together. Sources have types with names, so that a
 //! layer can be a field of a struct and the return type of a function.
 
-use http::request::Parts;
 use smallvec::SmallVec;
 
+use super::head::RequestHead;
 use super::no_key::NoKey;
 use crate::LimitKey;
 
@@ -26,22 +26,21 @@ use crate::LimitKey;
 /// | [`by_path`](super::by_path) | the path, in one spelling | never |
 /// | [`by_extension`](super::by_extension) | a value that an outer layer put into the extensions: a user, a claim | 500 |
 /// | `(A, B)`, `(A, B, C)` | all of these together | as that part |
-/// | a closure of `&Parts` that returns an `Option` | the key that it returns | such requests share one count |
+/// | a closure of [`RequestHead`] that returns an `Option` | the key that it returns | such requests share one count |
 /// | [`or`](Self::or), [`or_shared`](Self::or_shared) | another source, or one count for all | |
 ///
 /// Implement it for a type of your own where a layer needs a type with a name:
 ///
 /// ```
-/// use http::request::Parts;
 /// use ratekeeper::LimitKey;
-/// use ratekeeper::tower::{Keyed, KeySource, NoKey, RateLimitLayer};
+/// use ratekeeper::tower::{Keyed, KeySource, NoKey, RateLimitLayer, RequestHead};
 ///
 /// #[derive(Clone)]
 /// struct ByTenant;
 ///
 /// impl KeySource for ByTenant {
-///     fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-///         let host = parts.uri.host().and_then(|host| host.split('.').next());
+///     fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+///         let host = head.uri.host().and_then(|host| host.split('.').next());
 ///         host.map(str::to_owned).ok_or(NoKey::NotSent("host".into()))
 ///     }
 /// }
@@ -59,7 +58,7 @@ pub trait KeySource: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NoKey`], if it has none: the request is refused, or shares a count.
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey>;
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey>;
 
     /// Counts a request without this key by `other`. The keys of both are different, even if their
     /// bytes are equal.
@@ -81,8 +80,8 @@ pub trait KeySource: Clone + Send + Sync + 'static {
     /// use ratekeeper::tower::{KeySource, NoKey, by_header};
     ///
     /// let key = by_header(HeaderName::from_static("x-api-key")).or_shared();
-    /// let (parts, ()) = Request::new(()).into_parts();
-    /// assert_eq!(key.key(&parts).err(), Some(NoKey::Shared));
+    /// let request = Request::new(());
+    /// assert_eq!(key.key((&request).into()).err(), Some(NoKey::Shared));
     /// ```
     fn or_shared(self) -> KeyOrShared<Self> {
         KeyOrShared(self)
@@ -92,24 +91,24 @@ pub trait KeySource: Clone + Send + Sync + 'static {
 /// A function of the request; requests without a key share one count.
 impl<F, K> KeySource for F
 where
-    F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
+    F: Fn(RequestHead<'_>) -> Option<K> + Clone + Send + Sync + 'static,
     K: LimitKey,
 {
     #[inline]
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        self(parts).ok_or(NoKey::Shared)
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        self(head).ok_or(NoKey::Shared)
     }
 }
 
 impl<A: KeySource, B: KeySource> KeySource for (A, B) {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        Ok((self.0.key(parts)?, self.1.key(parts)?))
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        Ok((self.0.key(head)?, self.1.key(head)?))
     }
 }
 
 impl<A: KeySource, B: KeySource, C: KeySource> KeySource for (A, B, C) {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        Ok((self.0.key(parts)?, self.1.key(parts)?, self.2.key(parts)?))
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        Ok((self.0.key(head)?, self.1.key(head)?, self.2.key(head)?))
     }
 }
 
@@ -121,17 +120,17 @@ impl<A: KeySource, B: KeySource, C: KeySource> KeySource for (A, B, C) {
 ///
 /// let header = |name| by_header(HeaderName::from_static(name));
 /// let key: KeyOr<ByHeader, ByHeader> = header("x-user").or(header("x-api-key"));
-/// let (parts, ()) = Request::get("/").header("x-api-key", "k1").body(()).unwrap().into_parts();
-/// assert!(key.key(&parts).is_ok());
+/// let request = Request::get("/").header("x-api-key", "k1").body(()).unwrap();
+/// assert!(key.key((&request).into()).is_ok());
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyOr<A, B>(A, B);
 
 impl<A: KeySource, B: KeySource> KeySource for KeyOr<A, B> {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        match self.0.key(parts) {
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        match self.0.key(head) {
             Ok(key) => Ok(Either::First(key)),
-            Err(_) => self.1.key(parts).map(Either::Second),
+            Err(_) => self.1.key(head).map(Either::Second),
         }
     }
 }
@@ -168,14 +167,14 @@ impl<A: LimitKey, B: LimitKey> LimitKey for Either<A, B> {
 ///
 /// let by_token = by_header(HeaderName::from_static("x-api-key"));
 /// let key: KeyOrShared<ByHeader> = by_token.or_shared();
-/// let (parts, ()) = Request::new(()).into_parts();
-/// assert_eq!(key.key(&parts).err(), Some(NoKey::Shared));
+/// let request = Request::new(());
+/// assert_eq!(key.key((&request).into()).err(), Some(NoKey::Shared));
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyOrShared<A>(A);
 
 impl<A: KeySource> KeySource for KeyOrShared<A> {
-    fn key(&self, parts: &Parts) -> Result<impl LimitKey, NoKey> {
-        self.0.key(parts).map_err(|_| NoKey::Shared)
+    fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
+        self.0.key(head).map_err(|_| NoKey::Shared)
     }
 }

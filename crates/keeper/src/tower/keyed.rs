@@ -12,12 +12,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Decision, Gcra, Key, LeaseId, Nanos, Permits, Verdict};
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
+use super::head::RequestHead;
 use super::hold::RequestHold;
 use super::key_source::KeySource;
 use super::ledger::{Ledger, Lender, new_lease};
@@ -155,9 +155,11 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, patience: Nanos) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let found = match self.source.key(parts) {
+        let found = match self.source.key(head) {
             Ok(key) => Some(key),
             Err(NoKey::Shared) => None,
             Err(reason) => return Asked::Now(self.described.without_key(reason)),

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Mode, Nanos, Permits};
 use ratekeeper_policy::{Body, HeaderStyle};
 use ratekeeper_store::{Store, StoreError};
@@ -14,6 +13,7 @@ use super::counted::Counted;
 use super::denial::Denial;
 use super::described::Described;
 use super::gate::Gate;
+use super::head::RequestHead;
 use super::inspect::InspectLayer;
 use super::key_source::KeySource;
 use super::keyed::Keyed;
@@ -81,14 +81,14 @@ where
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// use ratekeeper::tower::{RateLimitLayer, by_header};
-    /// use http::{HeaderName, request::Parts};
+    /// use ratekeeper::tower::{RateLimitLayer, RequestHead, by_header};
+    /// use http::HeaderName;
     ///
     /// let token = by_header(HeaderName::from_static("x-api-key"));
     /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, token).named("per-token");
     ///
     /// // Requests for which a function returns `None` share one count.
-    /// let host = |parts: &Parts| Some(parts.uri.host()?.to_owned());
+    /// let host = |head: RequestHead<'_>| Some(head.uri.host()?.to_owned());
     /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, host).named("per-host");
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
@@ -145,7 +145,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
     #[must_use]
     pub fn attributes(
         mut self,
-        attributes: impl Fn(&Parts) -> Vec<(&'static str, String)> + Send + Sync + 'static,
+        attributes: impl Fn(RequestHead<'_>) -> Vec<(&'static str, String)> + Send + Sync + 'static,
     ) -> Self {
         self.gate.attributes = Some(Arc::new(attributes));
         self
@@ -238,9 +238,9 @@ impl<G> RateLimitLayer<G> {
     #[must_use]
     pub fn cost<N: Into<Permits>>(
         mut self,
-        cost: impl Fn(&Parts) -> N + Send + Sync + 'static,
+        cost: impl Fn(RequestHead<'_>) -> N + Send + Sync + 'static,
     ) -> Self {
-        self.settings.cost = Some(Arc::new(move |parts: &Parts| cost(parts).into()));
+        self.settings.cost = Some(Arc::new(move |head: RequestHead<'_>| cost(head).into()));
         self
     }
 

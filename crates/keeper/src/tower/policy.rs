@@ -20,7 +20,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_core::{Lend, Nanos, Permits, Time};
 use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Rule};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
@@ -32,6 +31,7 @@ use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
+use super::head::RequestHead;
 use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use super::ledger::{Ledger, Lender, new_lease};
 use super::no_key::counts_without_address;
@@ -67,7 +67,7 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
     ledger: Ledger<Keeper<S, C>>,
 }
 
-pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
+pub(super) type AttributesOf = dyn Fn(RequestHead<'_>) -> Attributes + Send + Sync;
 pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
@@ -103,8 +103,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 
     /// Decides about a request whose connection comes from `peer`: charges its rates and takes its
     /// permits, all or none. If the store cannot answer, the `on_store_error` of each limit decides.
-    pub async fn decide(&self, parts: &Parts, peer: SocketAddr) -> Decided {
-        let asked = self.question(parts, None, Some(peer));
+    pub async fn decide<'h>(&self, head: impl Into<RequestHead<'h>>, peer: SocketAddr) -> Decided {
+        let asked = self.question(head.into(), None, Some(peer));
         if self.keeper.store().answers_at_once()
             && let Some(admitted) = poll_once(self.keeper.admit(&asked))
         {
@@ -125,30 +125,34 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Returns true if a limit that applies to a request counts by a value of its body. Then put the
     /// body into the extensions of the request, as [`InspectedBytes`], before [`decide`](Self::decide)
     /// is called; see [`InspectedBody`](super::InspectedBody).
-    pub fn needs_body(&self, parts: &Parts, peer: SocketAddr) -> bool {
-        self.needs_body_from(parts, Some(peer))
+    pub fn needs_body<'h>(&self, head: impl Into<RequestHead<'h>>, peer: SocketAddr) -> bool {
+        self.needs_body_from(head.into(), Some(peer))
     }
 
     /// Like [`needs_body`](Self::needs_body), for a request that names its peer.
-    pub(super) fn needs_body_of(&self, parts: &Parts) -> bool {
-        self.needs_body_from(parts, self.peer.find(&parts.extensions))
+    pub(super) fn needs_body_of(&self, head: RequestHead<'_>) -> bool {
+        self.needs_body_from(head, self.peer.find(head.extensions))
     }
 
-    fn needs_body_from(&self, parts: &Parts, peer: Option<SocketAddr>) -> bool {
+    fn needs_body_from(&self, head: RequestHead<'_>, peer: Option<SocketAddr>) -> bool {
         let policy = self.keeper.look_at_policy();
         if policy.rules.body_fields().is_empty() {
             return false;
         }
         let wall = self.keeper.wall(self.keeper.clock().now());
-        self.with_facts(parts, (None, peer), |facts| policy.needs_body(facts, wall))
+        self.with_facts(head, (None, peer), |facts| policy.needs_body(facts, wall))
     }
 
     /// Returns the charges of a request, or its refusal, if a limit counts by an address that the
     /// server did not provide.
     #[inline]
-    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Result<StoreQuestion, Denial> {
-        let peer = self.peer.find(&parts.extensions);
-        let asked = self.question(parts, cost, peer);
+    fn charges(
+        &self,
+        head: RequestHead<'_>,
+        cost: Option<Permits>,
+    ) -> Result<StoreQuestion, Denial> {
+        let peer = self.peer.find(head.extensions);
+        let asked = self.question(head, cost, peer);
         if peer.is_none()
             && let Some(rule) = counts_without_address(&asked.policy, &asked.charges)
         {
@@ -161,12 +165,12 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     #[inline]
     fn question(
         &self,
-        parts: &Parts,
+        head: RequestHead<'_>,
         cost: Option<Permits>,
         peer: Option<SocketAddr>,
     ) -> StoreQuestion {
         let now = self.keeper.clock().now();
-        let (policy, charges) = self.with_facts(parts, (cost, peer), |facts| {
+        let (policy, charges) = self.with_facts(head, (cost, peer), |facts| {
             self.keeper.charges(facts, Scope::All, now)
         });
         StoreQuestion {
@@ -180,15 +184,15 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     #[inline]
     fn with_facts<R>(
         &self,
-        parts: &Parts,
+        head: RequestHead<'_>,
         (cost, peer): (Option<Permits>, Option<SocketAddr>),
         decide: impl FnOnce(&Facts<'_>) -> R,
     ) -> R {
-        let headers = fields(parts);
+        let headers = fields(head);
         let attributes_of = self
             .attributes
             .as_ref()
-            .map(|attributes_of| attributes_of(parts));
+            .map(|attributes_of| attributes_of(head));
         let attributes_of = attributes_of.unwrap_or_default();
         let attributes: SmallVec<[(&str, &str); 4]> = attributes_of
             .iter()
@@ -197,13 +201,13 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let policy = self.keeper.look_at_policy();
         let client = peer.map(|peer| {
             let country = policy.stated_country(peer.ip(), &headers);
-            (client_address(parts, peer, &policy.client_ip), country)
+            (client_address(head, peer, &policy.client_ip), country)
         });
         let ip = client.map(|(ip, _)| ip);
         let body = match policy.rules.body_fields() {
             [] => None,
             wanted => {
-                let body = parts.extensions.get::<InspectedBytes>();
+                let body = head.extensions.get::<InspectedBytes>();
                 body.map(|body| BodyFields::read(wanted, &headers, &body.0))
             }
         };
@@ -211,7 +215,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             country: client.and_then(|(_, country)| country),
             body: body.as_ref(),
             routes: &self.routes,
-            ..facts(parts, ip, &headers, &attributes, cost)
+            ..facts(head, ip, &headers, &attributes, cost)
         })
     }
 
@@ -271,8 +275,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 
 impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     /// There is no line: the answer contains how long a request is held back.
-    fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
-        let asked = match self.charges(parts, cost) {
+    fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, _: Nanos) -> Asked {
+        let asked = match self.charges(head, cost) {
             Ok(asked) => asked,
             Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
         };

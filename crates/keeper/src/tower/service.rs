@@ -13,6 +13,7 @@ use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
+use super::head::RequestHead;
 use super::settle::{GateSettings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
@@ -75,27 +76,13 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let LayerContext { gate, settings } = &*self.shared;
-        let asked = match settings.cost {
-            None => gate.ask_unseen(settings.patience),
-            Some(_) => Asked::Unseen,
-        };
-        match asked {
+        if settings.cost.is_some() {
+            return self.call_at_cost(request);
+        }
+        match gate.ask((&request).into(), None, settings.patience) {
             Asked::Now(Ruling::Pass(pass)) if pass.terms.is_none() => {
                 settings.passed();
                 ResponseFuture::serving(self.inner.call(request), pass)
-            }
-            Asked::Unseen => {
-                let (parts, body) = request.into_parts();
-                let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-                let asked = gate.ask(&parts, cost, settings.patience);
-                let request = Request::from_parts(parts, body);
-                match asked {
-                    Asked::Now(Ruling::Pass(pass)) if pass.terms.is_none() => {
-                        settings.passed();
-                        ResponseFuture::serving(self.inner.call(request), pass)
-                    }
-                    asked => self.call_otherwise(asked, request),
-                }
             }
             asked => self.call_otherwise(asked, request),
         }
@@ -103,6 +90,21 @@ where
 }
 
 impl<S: Clone, G: Gate> RateLimited<S, G> {
+    /// Answers a request whose cost the program states. Apart, because a function that the compiler
+    /// cannot look into receives references to the request: a request that is never lent so is not
+    /// copied on its way to the service.
+    #[inline(never)]
+    fn call_at_cost<B, R>(&mut self, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+    {
+        let LayerContext { gate, settings } = &*self.shared;
+        let head = RequestHead::from(&request);
+        let cost = settings.cost.as_ref().map(|cost| cost(head));
+        let asked = gate.ask(head, cost, settings.patience);
+        self.call_otherwise(asked, request)
+    }
+
     /// Answers a request that does not pass at once and without terms. Apart from the usual case,
     /// which is small enough to be compiled into its caller.
     #[inline(never)]
@@ -130,7 +132,6 @@ impl<S: Clone, G: Gate> RateLimited<S, G> {
                     })
                 }
             },
-            Asked::Unseen => unreachable!("a gate that sees the request answers"),
             Asked::Later(asking) => later(Arc::clone(&self.shared), asking, grpc()),
         };
         // The ready service waits; the clone takes its place.

@@ -10,13 +10,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use ratekeeper_core::{Mode, Nanos, Permits};
 
 use super::denial::Denial;
 use super::gate::{Denied, Ruling};
 use super::grpc;
+use super::head::RequestHead;
 use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::shown::SHADOW;
 use crate::problem::PROBLEM_JSON;
@@ -33,7 +33,7 @@ pub(super) struct GateSettings {
     pub(super) tally: Arc<DecisionTally>,
 }
 
-pub(super) type CostOf = dyn Fn(&Parts) -> Permits + Send + Sync;
+pub(super) type CostOf = dyn Fn(RequestHead<'_>) -> Permits + Send + Sync;
 pub(super) type OnDenial = dyn Fn(&Denial) + Send + Sync;
 
 #[derive(Debug, Default)]

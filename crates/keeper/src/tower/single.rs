@@ -12,12 +12,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Time, Verdict};
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
+use super::head::RequestHead;
 use super::hold::RequestHold;
 use super::pass::Pass;
 use super::shown::Limited;
@@ -128,13 +128,10 @@ where
     A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn ask(&self, _: RequestHead<'_>, cost: Option<Permits>, patience: Nanos) -> Asked {
         self.decide(cost.unwrap_or(Permits::ONE), patience)
-    }
-
-    #[inline]
-    fn ask_unseen(&self, patience: Nanos) -> Asked {
-        self.decide(Permits::ONE, patience)
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {

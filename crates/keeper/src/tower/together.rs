@@ -19,7 +19,6 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use ratekeeper_core::{Charge, Limit, Mode, Nanos, Permits};
 use ratekeeper_store::{Hold, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -29,6 +28,7 @@ use super::denial::{Denial, DeniedBy, ShownDecision};
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
+use super::head::RequestHead;
 use super::key_source::KeySource;
 use super::layer::RateLimitLayer;
 use super::ledger::{Ledger, Lender};
@@ -59,7 +59,7 @@ pub struct LimitBy<S = MemoryStore, C = SystemClock> {
     cost: Option<Arc<CostOf>>,
 }
 
-type KeyOf = dyn Fn(&Parts) -> Result<KeyText, NoKey> + Send + Sync;
+type KeyOf = dyn Fn(RequestHead<'_>) -> Result<KeyText, NoKey> + Send + Sync;
 
 impl<S, C> NamedLimit<S, C> {
     /// The limit with the keys that `source` finds, for [`RateLimitLayer::together`]. A key has the
@@ -67,7 +67,7 @@ impl<S, C> NamedLimit<S, C> {
     pub fn by(&self, source: impl KeySource) -> LimitBy<S, C> {
         LimitBy {
             limit: self.clone(),
-            key: Arc::new(move |parts| match source.key(parts) {
+            key: Arc::new(move |head| match source.key(head) {
                 Ok(key) => Ok(KeyText::of(&key)),
                 Err(NoKey::Shared) => Ok(KeyText::of(&())),
                 Err(reason) => Err(reason),
@@ -83,9 +83,9 @@ impl<S, C> LimitBy<S, C> {
     #[must_use]
     pub fn cost<N: Into<Permits>>(
         mut self,
-        cost: impl Fn(&Parts) -> N + Send + Sync + 'static,
+        cost: impl Fn(RequestHead<'_>) -> N + Send + Sync + 'static,
     ) -> Self {
-        self.cost = Some(Arc::new(move |parts: &Parts| cost(parts).into()));
+        self.cost = Some(Arc::new(move |head: RequestHead<'_>| cost(head).into()));
         self
     }
 }
@@ -184,11 +184,15 @@ type MemberCharges = SmallVec<[MemberCharge; 4]>;
 impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
     /// Returns the charges of the members, in their order; or the refusal of a request that has no
     /// key under one of them.
-    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Result<MemberCharges, Denial> {
+    fn charges(
+        &self,
+        head: RequestHead<'_>,
+        cost: Option<Permits>,
+    ) -> Result<MemberCharges, Denial> {
         let charges = self.members.all.iter().map(|member| {
             let limit = member.limit.current();
-            let own = member.cost.as_ref().map(|cost| cost(parts));
-            match (member.key)(parts) {
+            let own = member.cost.as_ref().map(|cost| cost(head));
+            match (member.key)(head) {
                 Ok(key) => Ok(MemberCharge {
                     limit,
                     key,
@@ -264,8 +268,8 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
 
 impl<S: Store + 'static, C: Timer + 'static> Ask for Together<S, C> {
     /// There is no line: a leaky queue delays a request, and the other limits refuse.
-    fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
-        let charges = match self.charges(parts, cost) {
+    fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, _: Nanos) -> Asked {
+        let charges = match self.charges(head, cost) {
             Ok(charges) => charges,
             Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
         };

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
-use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer, RequestHead};
 use ratekeeper::{KeyedLimiter, Limiter};
 use tokio::sync::Semaphore;
 
@@ -96,7 +96,7 @@ fn lines() -> Vec<(&'static str, Doors, Router, Waiting)> {
         ..Default::default()
     };
     let keyed = Arc::new(KeyedLimiter::new(one()).with_most_waiting(most));
-    let key = |_: &http::request::Parts| Some("ann");
+    let key = |_: RequestHead<'_>| Some("ann");
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), key).queue(longest);
     let router = doors.router().layer(layer);
     all.push((

@@ -96,7 +96,7 @@ fn refusals_are_configured_like_those_of_other_limits() {
 
 #[test]
 fn a_request_without_cost_passes_and_does_not_move_the_limit() {
-    let layer = layer(&clock()).cost(|parts| match parts.uri.path() {
+    let layer = layer(&clock()).cost(|head| match head.uri.path() {
         "/health" => Permits::ZERO,
         _ => Permits::new(7), // one request
     });
@@ -188,11 +188,11 @@ fn canned(status: u16, all: &[(&'static str, &'static str)], frames: &[Step]) ->
 
 /// The limit after one request with a body that is read until nothing more comes.
 fn limit_after(layer: &Layered, clock: &Clocked, canned: Canned) -> u32 {
-    let answer = poll(pin!(layer.layer(canned).call(get("/", &[]))));
-    let Poll::Ready(Ok(answer)) = answer else {
+    let serving = layer.layer(canned).call(get("/", &[]));
+    clock.advance(Nanos::from_millis(5));
+    let Poll::Ready(Ok(answer)) = poll(pin!(serving)) else {
         panic!("the call is pending");
     };
-    clock.advance(Nanos::from_millis(5));
     let mut body = answer.into_body();
     while !body.is_end_stream() {
         let frame = poll(pin!(body.frame()));

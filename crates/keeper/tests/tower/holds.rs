@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer, RequestHead};
 use ratekeeper::{Clock, KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -57,6 +57,15 @@ fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u64) {
         }
         assert_eq!(at_work(), 0, "the permit is returned");
     }
+}
+
+/// Nothing is left to be sent when the head of such a response is there.
+#[test]
+fn a_response_without_content_returns_the_permit_with_its_head() {
+    let layer = RateLimitLayer::in_flight(1);
+    let mut service = layer.layer(Stage::new(Act::NoContent));
+    let answer = now(&mut service, get("/", &[]));
+    assert_eq!((answer.is_ok(), layer.at_work()), (true, 0));
 }
 
 fn finish(answer: Answered, end: End, at_work: &impl Fn() -> u64) {
@@ -130,8 +139,8 @@ fn two_each(clock: &Clocked) -> Arc<KeyedLimiter<Concurrency, Clocked>> {
     ))
 }
 
-fn token(parts: &http::request::Parts) -> Option<Vec<u8>> {
-    let token = parts.headers.get("x-token")?;
+fn token(head: RequestHead<'_>) -> Option<Vec<u8>> {
+    let token = head.headers.get("x-token")?;
     Some(token.as_bytes().to_vec())
 }
 

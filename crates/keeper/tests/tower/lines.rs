@@ -8,7 +8,8 @@ use std::time::Duration;
 use ratekeeper::core::{AnyAlgorithm, Concurrency, Gcra, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::tower::{
-    AdaptiveConcurrency, AdaptiveSettings, Bounds, Gate, RateLimitLayer, ResponseFuture, Single,
+    AdaptiveConcurrency, AdaptiveSettings, Bounds, Gate, RateLimitLayer, RequestHead,
+    ResponseFuture, Single,
 };
 use ratekeeper::{KeyedLimiter, Limiter, MostWaiting};
 use ratekeeper_resilience::SplitMix;
@@ -227,7 +228,7 @@ fn requests_wait_for_those_in_progress() {
         of_one_key: 3,
         ..MostWaiting::default()
     });
-    let key = |_: &http::request::Parts| Some(*b"ann");
+    let key = |_: RequestHead<'_>| Some(*b"ann");
     check_at_work(
         "a key",
         &RateLimitLayer::keyed(keyed, key).queue(second),
@@ -284,8 +285,7 @@ fn each_key_has_its_own_queue() {
     let clock = clock();
     let apart = Gcra::spacing(Nanos::from_millis(100)).unwrap();
     let keyed = KeyedLimiter::with_clock(apart, MemoryConfig::default(), Arc::clone(&clock));
-    let token =
-        |parts: &http::request::Parts| Some(parts.headers.get("x-token")?.as_bytes().to_vec());
+    let token = |head: RequestHead<'_>| Some(head.headers.get("x-token")?.as_bytes().to_vec());
     let layer = RateLimitLayer::keyed(keyed, token).queue(Nanos::from_millis(250));
     let call = |token| {
         let mut service = layer.layer(Stage::default());
@@ -325,7 +325,7 @@ fn check_shadow<G: Gate>(name: &str, layer: RateLimitLayer<G>) {
 #[test]
 fn a_layer_in_shadow_mode_delays_no_request() {
     let (clock, second) = (clock(), Nanos::SECOND);
-    let key = |_: &http::request::Parts| Some(*b"ann");
+    let key = |_: RequestHead<'_>| Some(*b"ann");
     check_shadow("one limit", line(3, &clock));
     for (name, algorithm) in [
         (

@@ -92,8 +92,8 @@ fn peers_and_attributes_come_from_the_configured_sources() {
     struct Connected(SocketAddr);
     let layer = policy(LOGINS, &clock())
         .peer_from(|connected: &Connected| Some(connected.0))
-        .attributes(|parts| {
-            let user = parts
+        .attributes(|head| {
+            let user = head
                 .headers
                 .get("x-user")
                 .and_then(|user| user.to_str().ok());

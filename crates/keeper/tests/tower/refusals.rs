@@ -7,7 +7,7 @@ use std::task::Poll;
 use ratekeeper::core::{Log as SlidingLog, Nanos, Permits};
 use ratekeeper::policy::{Body, HeaderStyle};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::tower::{Counts, RateLimitLayer};
+use ratekeeper::tower::{Counts, RateLimitLayer, RequestHead};
 use ratekeeper::{KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -168,8 +168,8 @@ fn each_key_has_its_own_limit_and_requests_without_a_key_share_one() {
         clock(),
     );
     let keyed = Arc::new(keyed);
-    let token = |parts: &http::request::Parts| {
-        let token = parts.headers.get("x-token")?;
+    let token = |head: RequestHead<'_>| {
+        let token = head.headers.get("x-token")?;
         Some(token.as_bytes().to_vec())
     };
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token);
@@ -225,8 +225,8 @@ fn a_layer_in_shadow_mode_refuses_no_request() {
 
 #[test]
 fn requests_may_cost_more_than_one() {
-    let size = |parts: &http::request::Parts| {
-        let size = parts
+    let size = |head: RequestHead<'_>| {
+        let size = head
             .headers
             .get("x-size")
             .and_then(|size| size.to_str().ok());

@@ -61,6 +61,8 @@ pub(crate) enum Act {
     /// With this body and a `RateLimit` of its own.
     #[default]
     Answer,
+    /// With an empty body.
+    NoContent,
     /// With a body that never ends.
     Endless,
     /// With a body that fails after its first frame.
@@ -97,6 +99,7 @@ impl<B> Service<Request<B>> for Stage {
             served.fetch_add(1, Ordering::Relaxed);
             let body = match act {
                 Act::Answer => Scripted::new(["hello", "world"].map(Step::Data)),
+                Act::NoContent => Scripted::new([]),
                 Act::Endless => Scripted::new([Step::Data("more")]).then_hangs(),
                 Act::BrokenBody => Scripted::new([Step::Data("more"), Step::Error]),
                 Act::Fail => return Err("failed"),
@@ -146,6 +149,10 @@ impl Body for Scripted {
             None if self.hangs => Poll::Pending,
             None => Poll::Ready(None),
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.steps.is_empty() && !self.hangs
     }
 }
 

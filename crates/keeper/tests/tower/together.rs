@@ -6,7 +6,7 @@ use http::{HeaderName, Request};
 use ratekeeper::core::{Concurrency, Gcra, Nanos, Permits, Quota};
 use ratekeeper::policy::{Body, HeaderStyle};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::tower::{KeySource, RateLimitLayer, by_header};
+use ratekeeper::tower::{KeySource, RateLimitLayer, RequestHead, by_header};
 use ratekeeper::{Limits, NamedLimit, at_once};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -115,8 +115,8 @@ fn each_limit_has_a_cost_of_its_own() {
     let limits = limits(&clock());
     let requests = bucket(&limits, "requests", "5/1h");
     let bytes = bucket(&limits, "bytes", "1000/1h");
-    let length = |parts: &http::request::Parts| {
-        let length = parts.headers.get("content-length");
+    let length = |head: RequestHead<'_>| {
+        let length = head.headers.get("content-length");
         Permits::new(length.map_or(0, |it| it.to_str().unwrap().parse().unwrap()))
     };
     let both = [

@@ -29,7 +29,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         body: Incoming,
     ) -> Result<InspectedBody<Incoming>, Box<Problem>> {
         let mut body = InspectedBody::new(body);
-        if !self.limits.needs_body(parts, caller.address) {
+        if !self.limits.needs_body(&*parts, caller.address) {
             return Ok(body);
         }
         let mut held = self.shared.bodies.hold();
