@@ -3,7 +3,8 @@
 //! ```text
 //!   floor    the service called as it is: request made, answer and body dropped
 //!   peers    tower's RateLimit and ConcurrencyLimit, which look at no request: readiness
-//!            waits, and no client gets fields
+//!            waits, and no client gets fields; a RateLimit belongs to one service and cannot
+//!            be cloned, and a ConcurrencyLimit counts a request until its head is there
 //!            tower_governor, which does what ours does for a key: decides in `call`, by
 //!            GCRA, and writes fields for clients; it refuses with one line of text
 //!   ours     decides in `call`, holds until the body has ended, writes fields for clients;
@@ -18,16 +19,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use ratekeeper::core::Permits;
 use ratekeeper::policy::HeaderStyle;
-use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer, RequestHead, by_header};
 use ratekeeper::{KeyedLimiter, Limiter};
 use tower::Layer;
 use tower::limit::rate::Rate;
 use tower::limit::{ConcurrencyLimit, RateLimit};
 use tower_governor::governor::GovernorConfigBuilder;
-use tower_governor::key_extractor::KeyExtractor;
+use tower_governor::key_extractor::{GlobalKeyExtractor, KeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
 use tower_service::Service;
 
@@ -36,18 +37,38 @@ use crate::direct::ALLOWS;
 use crate::measure::{Contender, measure};
 use crate::{Effort, compare, report};
 
-/// User that makes the requests.
-const USER: [u8; 13] = *b"user-12345678";
+/// User that makes the requests: a text that stands in memory, as the values of a request do.
+const USER: &str = "user-12345678";
+
+/// The header of the token that names the user.
+const TOKEN: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The same user for `tower_governor`.
 #[derive(Clone)]
 struct User;
 
 impl KeyExtractor for User {
-    type Key = [u8; 13];
+    type Key = &'static str;
 
     fn extract<T>(&self, _: &Request<T>) -> Result<Self::Key, GovernorError> {
         Ok(USER)
+    }
+}
+
+/// The value of a header for `tower_governor`, which keeps its keys.
+#[derive(Clone)]
+struct Token;
+
+impl KeyExtractor for Token {
+    type Key = String;
+
+    fn extract<T>(&self, request: &Request<T>) -> Result<Self::Key, GovernorError> {
+        let value = request
+            .headers()
+            .get(TOKEN)
+            .and_then(|value| value.to_str().ok());
+        let value = value.map(str::to_owned);
+        value.ok_or(GovernorError::UnableToExtractKey)
     }
 }
 
@@ -69,31 +90,57 @@ impl Service<Request<()>> for Page {
     }
 }
 
+/// A request without header fields.
+fn plain() -> Request<()> {
+    Request::new(())
+}
+
+/// A request with a token.
+fn with_token() -> Request<()> {
+    let mut request = plain();
+    let token = HeaderValue::from_static(USER);
+    request.headers_mut().insert(TOKEN, token);
+    request
+}
+
 /// Sends one request, from readiness to the dropped body; returns its status.
-fn ask<S, B>(service: &mut S) -> u16
+fn ask<S, B>(service: &mut S, request: impl FnOnce() -> Request<()>) -> u16
 where
     S: Service<Request<()>, Response = Response<B>>,
 {
     if poll_once(poll_fn(|context| service.poll_ready(context))).is_pending() {
         return 0;
     }
-    match poll_once(service.call(Request::new(()))) {
+    match poll_once(service.call(request())) {
         Poll::Ready(Ok(answer)) => answer.status().as_u16(),
         _ => 0,
     }
 }
 
 /// Measures the service of a layer, after checking its answer.
-fn layered<'a, S, B>(name: &'static str, mut service: S, status: u16) -> Contender<'a>
+fn layered<'a, S, B>(name: &'static str, service: S, status: u16) -> Contender<'a>
+where
+    S: Service<Request<()>, Response = Response<B>> + 'a,
+{
+    asked(name, service, status, plain)
+}
+
+/// Measures the service of a layer with such requests, after checking its answer.
+fn asked<'a, S, B>(
+    name: &'static str,
+    mut service: S,
+    status: u16,
+    request: impl Fn() -> Request<()> + 'a,
+) -> Contender<'a>
 where
     S: Service<Request<()>, Response = Response<B>> + 'a,
 {
     let mut last = 0;
     for _ in 0..10 {
-        last = ask(&mut service);
+        last = ask(&mut service, &request);
     }
     assert_eq!(last, status, "{name}: the status is the measured one");
-    Contender::new(name, move |_| ask(&mut service))
+    Contender::new(name, move |_| ask(&mut service, &request))
 }
 
 fn ours<'a, G: Gate + 'a>(
@@ -104,16 +151,34 @@ fn ours<'a, G: Gate + 'a>(
     layered(name, layer.layer(Page), status)
 }
 
-/// Creates a limit for each key by `tower_governor`: without fields, with them, and denied.
-fn governors<'a>() -> [Contender<'a>; 3] {
+/// Creates limits by `tower_governor`: one for all requests; for each key without fields, with them,
+/// and denied; and for each value of a header.
+fn governors<'a>() -> [Contender<'a>; 5] {
     let mut often = GovernorConfigBuilder::default().key_extractor(User);
     often.per_nanosecond(1).burst_size(1_000_000);
     let mut seldom = GovernorConfigBuilder::default().key_extractor(User);
     seldom.per_second(86_400).burst_size(1);
+    let mut all = GovernorConfigBuilder::default().key_extractor(GlobalKeyExtractor);
+    all.per_nanosecond(1).burst_size(1_000_000);
+    let mut tokens = GovernorConfigBuilder::default().key_extractor(Token);
+    tokens.per_nanosecond(1).burst_size(1_000_000);
+    let all = all.finish().expect("a quota");
+    let tokens = tokens.finish().expect("a quota");
     let silent = often.finish().expect("a quota");
     let telling = often.use_headers().finish().expect("a quota");
     let denying = seldom.use_headers().finish().expect("a quota");
     [
+        layered(
+            "tower_governor one limit, no fields",
+            GovernorLayer::new(all).layer(Page),
+            200,
+        ),
+        asked(
+            "tower_governor a header, no fields",
+            GovernorLayer::new(tokens).layer(Page),
+            200,
+            with_token,
+        ),
         layered(
             "tower_governor a key, no fields",
             GovernorLayer::new(silent).layer(Page),
@@ -132,10 +197,51 @@ fn governors<'a>() -> [Contender<'a>; 3] {
     ]
 }
 
+/// What is compared: the row, ours, and the peer's.
+const BESIDE: [(&str, &str, &str); 7] = [
+    (
+        "one limit, no fields",
+        "ratekeeper one limit, no fields",
+        "tower RateLimit",
+    ),
+    (
+        "in flight, no fields",
+        "ratekeeper in flight, no fields",
+        "tower ConcurrencyLimit",
+    ),
+    (
+        "a key, no fields",
+        "ratekeeper a key, no fields",
+        "tower_governor a key, no fields",
+    ),
+    (
+        "one limit of all clones, no fields",
+        "ratekeeper one limit, no fields",
+        "tower_governor one limit, no fields",
+    ),
+    (
+        "a key in a header, no fields",
+        "ratekeeper a header, no fields",
+        "tower_governor a header, no fields",
+    ),
+    (
+        "a key, with fields",
+        "ratekeeper a key",
+        "tower_governor a key",
+    ),
+    (
+        "a key, refused",
+        "ratekeeper a key, denied",
+        "tower_governor a key, denied",
+    ),
+];
+
 pub(super) fn run(effort: Effort) {
     let one = |quota| RateLimitLayer::new(Limiter::per(quota).expect("a quota"));
-    let key = |_: &http::request::Parts| Some(USER);
+    let key = |_: RequestHead<'_>| Some(USER);
     let keyed = |quota| RateLimitLayer::keyed(KeyedLimiter::per(quota).expect("a quota"), key);
+    let tokens = KeyedLimiter::per(ALLOWS).expect("a quota");
+    let by_token = RateLimitLayer::keyed(tokens, by_header(TOKEN));
     let policy = |limit: &str| {
         let text = format!("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\n{limit}\n");
         RateLimitLayer::policy_text(&text).expect("a policy")
@@ -150,9 +256,13 @@ pub(super) fn run(effort: Effort) {
     );
     let in_flight = RateLimitLayer::in_flight(many);
     let mut contenders = vec![
-        Contender::new("floor: the service as it is", move |_| ask(&mut bare)),
-        Contender::new("tower RateLimit", move |_| ask(&mut rate)),
-        Contender::new("tower ConcurrencyLimit", move |_| ask(&mut concurrency)),
+        Contender::new("floor: the service as it is", move |_| {
+            ask(&mut bare, plain)
+        }),
+        Contender::new("tower RateLimit", move |_| ask(&mut rate, plain)),
+        Contender::new("tower ConcurrencyLimit", move |_| {
+            ask(&mut concurrency, plain)
+        }),
         ours(
             "ratekeeper one limit, no fields",
             &one(ALLOWS).headers(HeaderStyle::Off),
@@ -165,6 +275,12 @@ pub(super) fn run(effort: Effort) {
             200,
         ),
         ours("ratekeeper a key", &keyed(ALLOWS), 200),
+        asked(
+            "ratekeeper a header, no fields",
+            by_token.headers(HeaderStyle::Off).layer(Page),
+            200,
+            with_token,
+        ),
         ours(
             "ratekeeper in flight, no fields",
             &in_flight.clone().headers(HeaderStyle::Off),
@@ -188,33 +304,7 @@ pub(super) fn run(effort: Effort) {
     contenders.extend(governors());
     let rows = measure(effort.rounds, &mut contenders);
     report::beside("a request through the layer", (FLOOR, OURS), &rows);
-    for (what, ours, theirs) in [
-        (
-            "one limit, no fields",
-            "ratekeeper one limit, no fields",
-            "tower RateLimit",
-        ),
-        (
-            "in flight, no fields",
-            "ratekeeper in flight, no fields",
-            "tower ConcurrencyLimit",
-        ),
-        (
-            "a key, no fields",
-            "ratekeeper a key, no fields",
-            "tower_governor a key, no fields",
-        ),
-        (
-            "a key, with fields",
-            "ratekeeper a key",
-            "tower_governor a key",
-        ),
-        (
-            "a key, refused",
-            "ratekeeper a key, denied",
-            "tower_governor a key, denied",
-        ),
-    ] {
+    for (what, ours, theirs) in BESIDE {
         let what = format!("a request through a tower layer, {what}, ns");
         compare::rows(&what, &rows, ours, theirs);
     }
