@@ -45,8 +45,8 @@ fn with<T: Clone + Send + Sync + 'static>(extension: T, mut request: Request<()>
 }
 
 /// Checks the bytes of the key of a request.
-fn check(source: &impl KeySource, request: Request<()>, expected: &[u8]) {
-    let key = bytes(source, &request);
+fn check(source: &impl KeySource, request: &Request<()>, expected: &[u8]) {
+    let key = bytes(source, request);
     assert_eq!(key.as_deref(), Some(expected));
 }
 
@@ -55,21 +55,21 @@ fn keys_are_those_of_the_request() {
     let subject = by_extension(|claims: &Claims| &*claims.subject);
     let tenant = by_extension(|claims: &Claims| &claims.tenant);
     let key = || get("//a/%62/?q", &[("x-api-key", "k1"), ("x-api-key", "k2")]);
-    check(&by_header(API_KEY), key(), b"k1");
-    check(&by_path(), key(), b"/a/b");
-    check(&subject, with(claims("ann"), key()), b"ann");
-    check(&tenant, with(claims("ann"), key()), &[7, 0, 0, 0]);
-    check(&(by_header(API_KEY), by_path()), key(), b"\x02k1\x04/a/b");
+    check(&by_header(API_KEY), &key(), b"k1");
+    check(&by_path(), &key(), b"/a/b");
+    check(&subject, &with(claims("ann"), key()), b"ann");
+    check(&tenant, &with(claims("ann"), key()), &[7, 0, 0, 0]);
+    check(&(by_header(API_KEY), by_path()), &key(), b"\x02k1\x04/a/b");
     let three = (subject.clone(), by_header(API_KEY), by_path());
-    check(&three, with(claims("a"), key()), b"\x01a\x02k1\x04/a/b");
+    check(&three, &with(claims("a"), key()), b"\x01a\x02k1\x04/a/b");
     check(
         &subject.clone().or(by_header(API_KEY)),
-        with(claims("a"), key()),
+        &with(claims("a"), key()),
         b"\x01a",
     );
-    check(&subject.or(by_header(API_KEY)), key(), b"\x02k1");
+    check(&subject.or(by_header(API_KEY)), &key(), b"\x02k1");
     let none = |_: RequestHead<'_>| None::<u32>;
-    check(&none.or(by_path()), key(), b"\x02/a/b");
+    check(&none.or(by_path()), &key(), b"\x02/a/b");
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn addresses_are_found_in_the_extension_that_is_named() {
     let expected = "::ffff:192.0.2.1".parse::<std::net::Ipv6Addr>().unwrap();
     let expected = &expected.octets();
     let plain = by_address_from(|address: &SocketAddr| Some(*address));
-    check(&plain, with(address, get("/", &[])), expected);
+    check(&plain, &with(address, get("/", &[])), expected);
     check(
         &by_address::<Peer>(),
-        with(Peer(address), get("/", &[])),
+        &with(Peer(address), get("/", &[])),
         expected,
     );
     let policy = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1h\"\n";
