@@ -335,12 +335,6 @@ impl Algorithm for AnyAlgorithm {
         }));
     }
 
-    fn begin(&self, floor: &AnyState, now: Time) -> AnyState {
-        dispatch!(self, algorithm => with(algorithm, floor, |floor| {
-            any_state(algorithm, algorithm.begin(floor, now))
-        }))
-    }
-
     fn keeps_state_of(&self, old: &Self) -> bool {
         dispatch!(self, algorithm => {
             like(algorithm, old).is_some_and(|old| algorithm.keeps_state_of(old))
