@@ -1,12 +1,12 @@
 //! Room: how a table keeps within the budget.
 //!
 //! ```text
-//!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
-//!   sweep            removes expired keys, a few slots at a time, downwards
-//!   evict            moves one key to the floor, the one that used least of a sample
-//!   squeeze          gives up a third of the array, and moves the keys that used least to the floor
-//!   shrink           when at most a quarter of the room is used, at the end of a round of
-//!                    sweeping by inserts, or by `MemoryStore::sweep`
+//!   make_room   grows by a quarter, before it is more than 4/5 full, if the budget allows
+//!   sweep       removes expired keys, a few slots at a time, downwards
+//!   evict       moves one key to the floor, the one that used least of a sample
+//!   squeeze     gives up a third of the array, and moves the keys that used least to the floor
+//!   shrink      when at most a quarter of the room is used, at the end of a round of sweeping
+//!               by inserts, or by `MemoryStore::sweep`
 //! ```
 
 use ratekeeper_core::{Listed, Permits, Time};
@@ -16,12 +16,12 @@ use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat, Room};
 use crate::memory::key::{StoredKey, block};
 
-/// Entries looked at for a victim: enough to find one that used little, few enough to be quick.
+/// Entries looked at for the key to evict: enough to find one that used little, few enough to be quick.
 const SAMPLE: usize = 16;
-/// Entries looked at to learn how much the lower third used.
+/// Entries looked at to estimate how much the lower third used.
 const QUANTILE_SAMPLE: usize = 64;
 
-/// Rank of a key: the lowest is the first to be pushed out.
+/// Rank of a key: the lowest is the first to be evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     used: Permits,
@@ -65,11 +65,11 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for _ in 0..count.min(self.entries.slots()) {
             // Downwards: entries that move into a gap come from above and have been looked at.
-            self.hand = match self.hand.min(self.entries.slots()) {
-                0 => self.entries.slots(),
-                hand => hand,
-            }
-            .saturating_sub(1);
+            let slots = self.entries.slots();
+            self.hand = match self.hand.min(slots) {
+                0 => slots.saturating_sub(1),
+                hand => hand - 1,
+            };
             let entry = self.entries.get(self.hand);
             let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
             if expires_at.is_some_and(|at| at <= now) {
@@ -85,37 +85,16 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Pushes out the key that has used least of a sample; returns false if none may go.
+    /// Evicts the key that has used least of a sample; returns false if none may go.
     pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
-        let slots = self.entries.slots();
-        let judged_at = now.max(self.forgotten);
-        let mut found = 0;
-        let mut victim: Option<(Rank, usize)> = None;
-        for _ in 0..slots {
-            self.hand = if self.hand + 1 < slots {
-                self.hand + 1
-            } else {
-                0
-            };
-            if let Some(entry) = self.entries.get(self.hand) {
-                let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
-                if victim.is_none_or(|(least, _)| rank < least) {
-                    victim = Some((rank, self.hand));
-                }
-                found += 1;
-                if found == SAMPLE {
-                    break;
-                }
-            }
-        }
-        let Some((rank, at)) = victim else {
+        let Some((rank, at)) = self.least_used(now.max(self.forgotten)) else {
             return false;
         };
         let lends_none = A::LENDS && rank.used == Permits::ZERO;
         if rank.expires_at <= now || lends_none {
             self.forget(at, now, budget);
         } else if A::KEEPS {
-            return false; // what is forgotten could not come back: permits on loan, credits
+            return false; // permits on loan and credits would be lost
         } else if let Some(state) = self.remove(at, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;
@@ -123,8 +102,31 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         true
     }
 
-    /// Gives up a third of the array; pushes out the keys that have used least, judged by a
-    /// sample. One pass.
+    /// Returns the slot of the key that has used least of the next [`SAMPLE`], and its rank.
+    fn least_used(&mut self, judged_at: Time) -> Option<(Rank, usize)> {
+        let slots = self.entries.slots();
+        let mut found = 0;
+        let mut least: Option<(Rank, usize)> = None;
+        for _ in 0..slots {
+            let next = self.hand + 1;
+            self.hand = if next < slots { next } else { 0 };
+            let Some(entry) = self.entries.get(self.hand) else {
+                continue;
+            };
+            let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
+            if least.is_none_or(|(least, _)| rank < least) {
+                least = Some((rank, self.hand));
+            }
+            found += 1;
+            if found == SAMPLE {
+                break;
+            }
+        }
+        least
+    }
+
+    /// Gives up a third of the array; evicts the keys that have used least, judged by a sample. One
+    /// pass.
     pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let (algorithm, hasher) = (&self.algorithm, &self.hasher);
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
