@@ -30,7 +30,7 @@ use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
 use crate::act::{Act, ActAnswer, Decide, GiveBack, Look, ScriptAct};
-use crate::settle::{asks, deny_rest};
+use crate::modes::deny_rest;
 
 /// The items of one slot, and their positions in the request.
 struct SlotPart<'a> {
@@ -162,7 +162,7 @@ impl RedisStore {
         for (at, item) in items.iter().enumerate() {
             match item.mode {
                 Mode::Enforce | Mode::Shadow | Mode::Once | Mode::Headroom => chosen.push(at),
-                Mode::Otherwise if asks(&looked.each, at, mode) => {
+                Mode::Otherwise if looked.asks(at, mode) => {
                     // The first charge again, unless this one allows: its denial is the chain's.
                     if looked.each[at].verdict.allows() {
                         chosen.pop();
