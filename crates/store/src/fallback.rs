@@ -4,7 +4,7 @@
 //!   request --> breaker closed? --yes--> store --answer--------------> as it says
 //!                   | no                   | fails, or too late
 //!                   v                      v
-//!              what each limit chose: local  the memory store, this process's share
+//!           the choice of each limit: local  the memory store, this process's share
 //!                                     allow  passes, nothing is counted
 //!                                     deny   refused, as a limit refuses
 //!                                     error  the call returns the store's error

@@ -41,7 +41,7 @@ impl<S: Remote> FallbackInner<S> {
             self.owes.store(true, Ordering::Relaxed);
         }
         if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
-            let _ = self.settle(now).await; // unpaid debts are still owed
+            let _ = self.charge_debts(now).await; // unpaid debts are still owed
         }
     }
 
@@ -53,7 +53,7 @@ impl<S: Remote> FallbackInner<S> {
         };
         let mut answer = self.main.ping().await;
         if answer.is_ok() && self.owes.swap(false, Ordering::Relaxed) {
-            answer = self.settle(now).await;
+            answer = self.charge_debts(now).await;
         }
         let Err(error) = answer else {
             add(&self.counts.calls[PROBE].answered, 1);

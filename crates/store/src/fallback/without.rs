@@ -13,6 +13,7 @@ use crate::{Decide, Decisions, Look, StoreError};
 
 /// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
+
 impl<S: Remote> FallbackInner<S> {
     /// Returns the number of processes that share a limit.
     pub(super) fn sharers(&self, limit: &Limit) -> NonZeroU32 {
