@@ -9,10 +9,7 @@ mod outages;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, Lend, Limit, LimitId, LimitScope, Mode, Nanos, Outage,
-    Permits, Time,
-};
+use ratekeeper_core::{AnyAlgorithm, Charge, Gcra, Lend, Limit, Nanos, Outage, Time};
 use ratekeeper_store::{
     ActItem as _, ActKind, Decisions, Fallback, HealthChange, MemoryConfig, MemoryStore, Remote,
     Store, StoreAct, StoreError, conformance,
@@ -94,12 +91,8 @@ fn at(millis: u64) -> Time {
 
 fn limit(id: u32, outage: Outage, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
         outage,
-        scope: LimitScope::Cluster,
-        algorithm: algorithm.into(),
+        ..conformance::limit(id, algorithm)
     }
 }
 
@@ -112,12 +105,7 @@ fn tokens(id: u32, outage: Outage, quota: &str) -> Limit {
 }
 
 fn charge(limit: &Limit, cost: u64) -> Charge<'_> {
-    Charge {
-        limit,
-        key: Key::from_bytes(b"ada"),
-        cost: Permits::new(cost),
-        mode: Mode::Enforce,
-    }
+    conformance::charge(limit, b"ada", cost)
 }
 
 /// The result of a future that never waits.

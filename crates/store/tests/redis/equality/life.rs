@@ -4,9 +4,10 @@ use std::fmt::Debug;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Charge, Decision, Gcra, GrantId, Key, Limit, LimitId, LimitScope,
-    Mode, Nanos, Outage, Permits, Time,
+    Algorithm, AnyAlgorithm, Charge, Decision, Gcra, GrantId, Key, Limit, Mode, Nanos, Permits,
+    Time,
 };
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisStore, Store as _};
 
 use super::recipe::{Recipe, below};
@@ -189,10 +190,6 @@ fn limit_of<A: Algorithm>(trial: &Trial<A>, recipe: Recipe, random: &mut Random)
 fn limit_named(name: &str, id: u64, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
         name: name.into(),
-        id: LimitId::new(u32::try_from(id).unwrap()),
-        version: 1,
-        outage: Outage::Local,
-        scope: LimitScope::Cluster,
-        algorithm: algorithm.into(),
+        ..limit(u32::try_from(id).unwrap(), algorithm)
     }
 }
