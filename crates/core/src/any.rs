@@ -26,8 +26,8 @@ use crate::{
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
-/// A call that an algorithm of the list has beside deciding, as a function of [`Listed`].
-macro_rules! call {
+/// The functions of [`Listed`] for a call that only some algorithms have.
+macro_rules! optional_call {
     (refund) => {
         fn try_refund(&self, state: &mut Self::State, now: Time, cost: Permits) -> Option<()> {
             self.refund(state, now, cost);
@@ -224,7 +224,7 @@ macro_rules! closed_set {
                     AnyState::$name(state)
                 }
 
-                $(call!($call);)*
+                $(optional_call!($call);)*
             }
         )*
     };

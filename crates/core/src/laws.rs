@@ -203,14 +203,14 @@ where
     while let Some(state) = queue.pop_front() {
         for now in (0..=horizon).map(Time::from_nanos) {
             state_holds(algorithm, &state, now, reach);
-            refunds.hold(algorithm, &state, now, reach);
+            refunds.check(algorithm, &state, now, reach);
             for &cost in &costs {
                 if refunds.denials_are_recorded {
                     records_all(algorithm, &state, now, cost);
                 }
                 let mut decided = state.clone();
                 let _ = decide(algorithm, &mut decided, now, cost, reach);
-                let refunded = refunds.make(algorithm, &state, now, cost);
+                let refunded = refunds.state_after(algorithm, &state, now, cost);
                 for next in refunded.into_iter().chain([decided]) {
                     if !seen.contains(&next) {
                         seen.insert(next.clone());

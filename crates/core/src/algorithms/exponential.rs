@@ -139,23 +139,23 @@ impl Exponential {
         Self { denials, ..self }
     }
 
-    /// L in units.
+    /// Returns L in units.
     fn limit(&self) -> u64 {
         self.permits << self.units_log2
     }
 
-    /// A cost in units; saturating.
+    /// Returns a cost in units; saturating.
     fn price_of(&self, cost: Permits) -> u64 {
         cost.get().saturating_mul(1 << self.units_log2)
     }
 
-    /// Below so many units, as a power of two, a level is forgotten.
+    /// Returns the power of two below which, in units, a level is forgotten.
     fn forgotten_log2(&self) -> u32 {
         let part = self.units_log2.saturating_sub(FORGOTTEN_PART_LOG2);
         part.max(MIN_FORGOTTEN_LOG2)
     }
 
-    /// The remaining level at `now`, in units: never less than the exact one, except that a small
+    /// Returns the remaining level at `now`, in units: never less than the exact one, except that a small
     /// level is forgotten.
     #[inline]
     fn left(&self, level: &ExponentialState, now: Time) -> u64 {
@@ -174,20 +174,20 @@ impl Exponential {
         left
     }
 
-    /// The rest of `units` after `span` nanoseconds, if nothing is forgotten.
+    /// Returns the rest of `units` after `span` nanoseconds, if nothing is forgotten.
     #[inline]
     fn faded(&self, units: u64, span: u64) -> u64 {
         let share = half_power(float(span) * self.pace) + MARGIN;
         units.min(floor(float(units) * share) + 1) // up: not too early
     }
 
-    /// The span of `half_lives`, rounded up.
+    /// Returns the nanoseconds of `half_lives`, rounded up.
     fn span_of(&self, half_lives: f64) -> u64 {
         floor(half_lives * self.half_life).saturating_add(1)
     }
 
-    /// The first moment at which at most `target` is left of `level`, which is higher; `target`
-    /// is in whole permits, so that nothing is forgotten before.
+    /// Returns the first moment at which at most `target` is left of `level`, which is higher;
+    /// `target` is in whole permits, so that nothing is forgotten before.
     fn faded_to(&self, level: &ExponentialState, target: u64) -> Time {
         if target == 0 {
             return self.forgotten_at(level);
@@ -218,7 +218,7 @@ impl Exponential {
         level.at + Nanos::from_nanos(long)
     }
 
-    /// The moment at which less is left than is remembered, and a half-life has passed.
+    /// Returns the moment at which the rest of `level` is forgotten, a half-life or more after it.
     fn forgotten_at(&self, level: &ExponentialState) -> Time {
         if level.units == 0 {
             return Time::ZERO;

@@ -232,12 +232,10 @@ impl Gcra {
     #[must_use]
     pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
         let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
-        let (grid, wait) = (self.grid, longest_wait.into());
-        let longest = grid
-            .units_in_ticks(HORIZON_TICKS, Moment::ZERO)
-            .min(largest)
-            - self.burst;
-        let patience = grid.units_in(wait, Moment::ZERO).min(longest);
+        let horizon = self.grid.units_in_ticks(HORIZON_TICKS, Moment::ZERO);
+        let longest = horizon.min(largest) - self.burst;
+        let wait = self.grid.units_in(longest_wait.into(), Moment::ZERO);
+        let patience = wait.min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
 
@@ -257,10 +255,8 @@ impl Gcra {
     /// Maximum number of permits that wait in the limit's own queue, and the wait of the last of
     /// them; zero without a queue.
     pub fn queue(&self) -> (Permits, Nanos) {
-        (
-            self.permits_in(self.queue),
-            self.nanos(self.queue, Moment::ZERO),
-        )
+        let longest_wait = self.nanos(self.queue, Moment::ZERO);
+        (self.permits_in(self.queue), longest_wait)
     }
 
     /// The deepest debt that allowed requests can leave.

@@ -63,7 +63,7 @@ pub fn live<A: Algorithm + Debug>(
             // `LATEST_READER`).
             LifeEvent::StepBack(span) => now = (now - span).max(furthest - LATEST_READER),
             LifeEvent::Refund(cost) => {
-                let Some(refunded) = refunds.make(algorithm, &state, now, cost) else {
+                let Some(refunded) = refunds.state_after(algorithm, &state, now, cost) else {
                     continue;
                 };
                 state = refunded;
@@ -84,7 +84,7 @@ pub fn live<A: Algorithm + Debug>(
             }
         }
         state_holds(algorithm, &state, now, reach);
-        refunds.hold(algorithm, &state, now, reach);
+        refunds.check(algorithm, &state, now, reach);
     }
     bounded(algorithm, &admitted);
 }

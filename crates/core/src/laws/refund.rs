@@ -16,11 +16,13 @@ use crate::algorithm::{Algorithm, Refund};
 use crate::oracles::{Reach, later};
 use crate::{Nanos, Permits, Time};
 
+type RefundFunction<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits);
+
 /// How an algorithm takes back charges, and the laws that its refunds keep.
 #[derive(Debug)]
 pub struct Refunds<A: Algorithm> {
     /// `None` if the algorithm cannot take back a charge.
-    refund: Option<fn(&A, &mut A::State, Time, Permits)>,
+    refund: Option<RefundFunction<A>>,
     /// Checks the laws of refunds in a state.
     laws: fn(&A, &A::State, Time, Reach),
     /// True if counted denials record a cost above the capacity.
@@ -28,7 +30,7 @@ pub struct Refunds<A: Algorithm> {
 }
 
 impl<A: Algorithm> Refunds<A> {
-    /// The algorithm cannot take back a charge.
+    /// No refunds: the algorithm cannot take back a charge.
     pub fn none() -> Self {
         Self {
             refund: None,
@@ -41,12 +43,12 @@ impl<A: Algorithm> Refunds<A> {
     ///
     /// # Panics
     /// If one is broken.
-    pub(super) fn hold(&self, algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+    pub(super) fn check(&self, algorithm: &A, state: &A::State, now: Time, reach: Reach) {
         (self.laws)(algorithm, state, now, reach);
     }
 
     /// Returns the state after a refund; `None` if the algorithm cannot take back a charge.
-    pub(super) fn make(
+    pub(super) fn state_after(
         &self,
         algorithm: &A,
         state: &A::State,
@@ -60,7 +62,7 @@ impl<A: Algorithm> Refunds<A> {
 }
 
 impl<A: Refund + Debug> Refunds<A> {
-    /// A refund undoes a charge, and never gives more than its cost.
+    /// Refunds that undo a charge, and never give more than its cost.
     pub fn exact() -> Self {
         Self {
             refund: Some(A::refund),
@@ -73,7 +75,7 @@ impl<A: Refund + Debug> Refunds<A> {
         }
     }
 
-    /// Of an algorithm with modes: a refund that undoes a change of mode may give more than its
+    /// Refunds of an algorithm with modes: one that undoes a change of mode may give more than its
     /// cost later.
     pub fn of_modes() -> Self {
         Self {
@@ -86,7 +88,7 @@ impl<A: Refund + Debug> Refunds<A> {
         }
     }
 
-    /// Of permits on loan: a refund gives back the permits that end first, so that it need not
+    /// Refunds of permits on loan: they give back the permits that end first, so that they need not
     /// undo the last charge. Counted denials do not record a cost above the capacity, because no
     /// caller could give it back.
     pub fn of_loans() -> Self {

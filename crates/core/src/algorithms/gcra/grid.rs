@@ -35,8 +35,8 @@ use crate::{Error, Nanos, Quota, Time};
 pub(super) const TICKS: u64 = 64;
 /// Ticks in a microsecond: the maximum number of units in it.
 pub(super) const TICKS_PER_MICRO: u64 = 1_000 * TICKS;
-/// The longest span after which a grid repeats, 4.5 years: no product passes 128 bits.
-const LONGEST: u64 = 1 << 57;
+/// Maximum period, 4.5 years, so that no product passes 128 bits.
+const MAX_PERIOD: u64 = 1 << 57;
 
 /// The units of a limit: `per_period` of them in `period` nanoseconds, counted from the clock's
 /// zero; at most one in a tick.
@@ -61,11 +61,11 @@ pub(super) struct Moment {
 
 /// Converts debts between units and ticks.
 pub(super) trait Units: Copy {
-    /// A moment on the grid.
+    /// Returns the moment on the grid.
     fn at(self, time: Time) -> Moment;
-    /// The units of a debt of `ticks` from `now` on: the fewest that last as long.
+    /// Returns the units of a debt of `ticks` from `now` on: the fewest that last as long.
     fn units(self, ticks: u64, now: Moment) -> u64;
-    /// The ticks that a debt of `units` lasts from `now` on, rounded up.
+    /// Returns the ticks that a debt of `units` lasts from `now` on, rounded up.
     fn ticks(self, units: u64, now: Moment) -> u64;
 }
 
@@ -125,7 +125,11 @@ impl Moment {
 }
 
 impl Grid {
-    /// The grid of a quota, and the number of units in a permit.
+    /// Returns the grid of a quota, and the number of units in a permit.
+    ///
+    /// # Errors
+    /// [`Error::TooFast`] if a permit takes no unit, [`Error::TooLong`] if its units or their period
+    /// do not fit a word.
     pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
         let (permits, per) = (quota.permits().get(), quota.per().as_nanos());
         let common = gcd(permits, per);
@@ -138,7 +142,7 @@ impl Grid {
             (permits, 1)
         } else if parts <= TICKS_PER_MICRO {
             (TICKS_PER_MICRO / parts * parts, 1_000)
-        } else if per <= LONGEST {
+        } else if per <= MAX_PERIOD {
             (TICKS * per / permits * permits, per) // down: no unit is shorter than a tick
         } else {
             return Err(Error::TooLong);
@@ -157,7 +161,7 @@ impl Grid {
         Ok((grid, u64::try_from(interval).map_err(|_| Error::TooLong)?))
     }
 
-    /// Number of units in a microsecond, if that is a whole number.
+    /// Returns the number of units in a microsecond, if that is a whole number.
     pub(super) const fn units_per_micro(&self) -> Option<u64> {
         match self.period {
             1 => Some(1_000 * self.per_period),
@@ -171,7 +175,7 @@ impl Grid {
         self.per_period == TICKS
     }
 
-    /// The beginning of the unit that contains `now`.
+    /// Returns the beginning of the unit that contains `now`.
     pub(super) fn unit_start(&self, now: Moment) -> Moment {
         let since = u128::from(TICKS) * u128::from(now.past) / u128::from(self.per_period);
         Moment {
@@ -180,7 +184,7 @@ impl Grid {
         }
     }
 
-    /// Number of units that end within `ticks` of `now`.
+    /// Returns the number of units that end within `ticks` of `now`.
     #[inline]
     pub(super) fn units_in_ticks(&self, ticks: u64, now: Moment) -> u64 {
         let wide = u128::from(ticks) * u128::from(self.per_period);
@@ -190,19 +194,19 @@ impl Grid {
         divide(wide + u128::from(TICKS * now.past), TICKS * self.period)
     }
 
-    /// Number of units that end within `span` of `now`.
+    /// Returns the number of units that end within `span` of `now`.
     pub(super) fn units_in(&self, span: Nanos, now: Moment) -> u64 {
         let wide = u128::from(span.as_nanos()) * u128::from(self.per_period);
         narrow((wide + u128::from(now.past)) / u128::from(self.period))
     }
 
-    /// Maximum number of units that end within `nanos` nanoseconds of any moment.
+    /// Returns the maximum number of units that end within `nanos` nanoseconds of any moment.
     pub(super) fn max_units_in(&self, nanos: u64) -> u128 {
         let wide = u128::from(nanos) * u128::from(self.per_period);
         wide.div_ceil(u128::from(self.period)) // up: one may end just after it began
     }
 
-    /// Maximum number of ticks that `units` take, wherever they begin; saturating.
+    /// Returns the maximum number of ticks that `units` take, wherever they begin; saturating.
     pub(super) fn max_ticks(&self, units: u64) -> u64 {
         let wide = u128::from(units) * u128::from(self.period);
         let wide = wide.saturating_mul(u128::from(TICKS));
@@ -218,7 +222,7 @@ impl Grid {
         }
     }
 
-    /// `number / units`, rounded up.
+    /// Returns `number / per_period`, rounded up.
     #[inline]
     fn divided_up(&self, number: u64) -> u64 {
         let number = number + (self.per_period - 1);
@@ -228,7 +232,7 @@ impl Grid {
     }
 }
 
-/// Rounded down.
+/// Returns the quotient, rounded down; most dividends fit a word, which divides faster.
 fn divide(wide: u128, by: u64) -> u64 {
     match u64::try_from(wide) {
         Ok(word) => word / by,

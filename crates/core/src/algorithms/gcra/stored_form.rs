@@ -51,17 +51,17 @@ pub struct Paid {
 }
 
 impl Paid {
-    /// The moment, rounded down to microseconds since 1970.
+    /// Returns the moment, rounded down to microseconds since 1970.
     pub const fn micros(self) -> UnixMicros {
         UnixMicros::new(self.micros)
     }
 
-    /// The bytes of a state that is paid at this moment.
+    /// Returns the bytes of a state that is paid at this moment.
     pub fn value(self) -> Vec<u8> {
         format!("{}{:05}", self.micros % TURN_MICROS, self.ticks).into_bytes()
     }
 
-    /// The bytes of such a state that has been moved back.
+    /// Returns the bytes of such a state that has been moved back.
     pub fn lowered(self) -> Vec<u8> {
         let mut bytes = vec![LOWERED];
         bytes.extend(self.value());
@@ -70,7 +70,7 @@ impl Paid {
 }
 
 impl Gcra {
-    /// The moment at which the debt of a state is paid; `None` if nothing is owed.
+    /// Returns the moment at which the debt of a state is paid; `None` if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
         let ahead = tat.ahead(self.grid.at(now.time()));
         (ahead > 0).then(|| Paid {
@@ -79,7 +79,7 @@ impl Gcra {
         })
     }
 
-    /// The last moment at which a debt can have been paid, if nothing is owed at `now`: the
+    /// Returns the last moment at which a debt can have been paid, if nothing is owed at `now`: the
     /// beginning of the unit that contains `now`.
     pub fn paid_by(&self, now: UnixMicros) -> Paid {
         let moment = self.grid.at(now.time());
@@ -93,7 +93,7 @@ impl Gcra {
         }
     }
 
-    /// The state of a debt that is paid at `paid`; `None` if that has passed.
+    /// Returns the state of a debt that is paid at `paid`; `None` if that has passed.
     pub fn owing(&self, paid: Paid, now: UnixMicros) -> Option<Tat> {
         let ahead = paid.micros.checked_sub(now.get())?;
         let ahead = ahead.checked_mul(TICKS)?.checked_add(paid.ticks.into())?;
@@ -106,13 +106,13 @@ impl Gcra {
         bytes.first() == Some(&LOWERED)
     }
 
-    /// Microseconds that a state must stay after it has been moved back, rounded up: no process
-    /// that shares this limit remembers a deeper debt.
+    /// Returns the microseconds that a state must stay after it has been moved back, rounded up: no
+    /// process that shares this limit remembers a deeper debt.
     pub const fn lowered_stays(&self) -> u64 {
         (self.deepest - CLOCK_SLACK_TICKS).div_ceil(TICKS)
     }
 
-    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
+    /// Returns a twin that is a whole script, and cheaper, for requests of one charge each: see
     /// `gcra/short.lua`. `None` for limits without a twin, and for debts that may reach 2^53
     /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
     pub fn short_twin(&self) -> Option<LuaTwin> {
@@ -131,7 +131,7 @@ impl Gcra {
         })
     }
 
-    /// A cost as the short twin reads it. A cost of twice the limit acts like any higher one, and
+    /// Returns a cost as the short twin reads it. A cost of twice the limit acts like any higher one, and
     /// so does one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
         double(
@@ -142,7 +142,7 @@ impl Gcra {
     }
 }
 
-/// Units as the twin reads them: whole microseconds, and units below a microsecond.
+/// Returns units as the twin reads them: whole microseconds, and units below a microsecond.
 fn micros_and_units(units: u64, per_micro: u64) -> [f64; 2] {
     [double(units / per_micro), double(units % per_micro)]
 }
@@ -153,7 +153,7 @@ impl StoredForm for Gcra {
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
         let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
         let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
-        let (micros, ticks) = (digits(micros)?, digits(ticks)?);
+        let (micros, ticks) = (decimal(micros)?, decimal(ticks)?);
         if micros >= TURN_MICROS || ticks >= TICKS {
             return None;
         }
@@ -216,8 +216,8 @@ impl StoredForm for Gcra {
     }
 }
 
-/// A decimal number of at most 18 digits.
-fn digits(text: &[u8]) -> Option<u64> {
+/// Returns a decimal number of at most 18 digits.
+fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
