@@ -1,11 +1,10 @@
 //! The stories of bans: strikes, their effect on other limits, and shadow mode.
 
-use ratekeeper_core::Limit;
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
 use super::Story;
 use super::StoryOutcome::{Allow, Ban, Banned, Deny};
-use super::telling::{banning, bucket, fails, limit, looks, passes, reset};
+use super::telling::{banning, bucket, fails, in_version, limit, looks, passes, reset};
 
 /// Stories of keys that are refused too often.
 pub(super) fn stories() -> Vec<Story> {
@@ -73,10 +72,7 @@ pub(super) fn stories() -> Vec<Story> {
             name: "a ban outlives a change of the limit, and a reset ends it",
             limits: vec![
                 limit(0, banning("1/1s", "1/1h")),
-                Limit {
-                    version: 2,
-                    ..limit(0, banning("5/1s", "1/1h"))
-                },
+                in_version(2, limit(0, banning("5/1s", "1/1h"))),
             ],
             steps: vec![
                 one(0, Allow(0)),

@@ -1,10 +1,10 @@
 //! The stories of balances: charges, grants that are repeated, and the way back of a charge.
 
 use ratekeeper_core::Mode::{Enforce, Otherwise};
-use ratekeeper_core::{Balance, Limit, Permits};
+use ratekeeper_core::{Balance, Permits};
 
 use super::StoryOutcome::{Allow, Deny, Never};
-use super::telling::{bucket, fails, limit, looks, passes, refund, reset, step};
+use super::telling::{bucket, fails, in_version, limit, looks, passes, refund, reset, step};
 use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryStep};
 
 fn balance(start: u64, max: u64) -> Balance {
@@ -81,14 +81,8 @@ pub(super) fn stories() -> Vec<Story> {
             name: "other numbers keep the credits of known keys",
             limits: vec![
                 limit(0, balance(10, 100)),
-                Limit {
-                    version: 2,
-                    ..limit(0, balance(50, 60))
-                },
-                Limit {
-                    version: 3,
-                    ..limit(0, balance(0, 4))
-                },
+                in_version(2, limit(0, balance(50, 60))),
+                in_version(3, limit(0, balance(0, 4))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(8)]),

@@ -1,8 +1,10 @@
 //! Stories of permits on loan: with and without names, alone and beside rate limits.
 
-use ratekeeper_core::{Concurrency, Denials, Limit, Nanos, Permits};
+use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
-use super::telling::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
+use super::telling::{
+    bucket, decided, fails, in_version, limit, looks, passes, refund, reset, step,
+};
 use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
@@ -125,13 +127,7 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "new parameters keep the permits on loan",
-            limits: vec![
-                limit(0, at_once(3)),
-                Limit {
-                    version: 2,
-                    ..limit(0, at_once(1))
-                },
-            ],
+            limits: vec![limit(0, at_once(3)), in_version(2, limit(0, at_once(1)))],
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 2, Enforce)], &[Allow(1)]),
                 refused(0, 2, &[(1, "ada", 1, Enforce)], &[Deny(16_000, 0)]),
@@ -143,10 +139,7 @@ fn alone() -> Vec<Story> {
             name: "a change from a rate lends the used permits for one lease",
             limits: vec![
                 limit(0, bucket("4/4h")),
-                Limit {
-                    version: 2,
-                    ..limit(0, at_once(3))
-                },
+                in_version(2, limit(0, at_once(3))),
             ],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(2)]),

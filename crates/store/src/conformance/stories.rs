@@ -1,9 +1,10 @@
 //! The stories: each call to a store, its time, and the required answer.
 
-use ratekeeper_core::{Denials, Limit, Mode, Nanos};
+use ratekeeper_core::{Denials, Mode, Nanos};
 
 use super::telling::{
-    bucket, fails, fixed, limit, looks, passes, queue, refund, reset, settle, sub_buckets,
+    bucket, fails, fixed, in_version, limit, looks, passes, queue, refund, reset, settle,
+    sub_buckets,
 };
 use super::{Story, StoryOutcome};
 use Mode::{Enforce, Shadow};
@@ -339,10 +340,7 @@ fn versions() -> Vec<Story> {
             name: "a debt keeps its duration under another rate",
             limits: vec![
                 limit(0, bucket("10/10s")),
-                Limit {
-                    version: 2,
-                    ..limit(0, bucket("20/10s"))
-                },
+                in_version(2, limit(0, bucket("20/10s"))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
@@ -354,10 +352,7 @@ fn versions() -> Vec<Story> {
             name: "a window of the same length keeps its counts",
             limits: vec![
                 limit(0, fixed("10/10s")),
-                Limit {
-                    version: 2,
-                    ..limit(0, fixed("12/10s"))
-                },
+                in_version(2, limit(0, fixed("12/10s"))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 9, Enforce)], &[Allow(1)]),
@@ -369,10 +364,7 @@ fn versions() -> Vec<Story> {
             name: "a window of another length starts with the used permits",
             limits: vec![
                 limit(0, fixed("100/1m")),
-                Limit {
-                    version: 2,
-                    ..limit(0, fixed("1000/1h"))
-                },
+                in_version(2, limit(0, fixed("1000/1h"))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 80, Enforce)], &[Allow(20)]),
@@ -383,18 +375,9 @@ fn versions() -> Vec<Story> {
             name: "another algorithm starts with the used permits, up to its capacity",
             limits: vec![
                 limit(0, bucket("10/10s")),
-                Limit {
-                    version: 2,
-                    ..limit(0, fixed("8/10s"))
-                },
-                Limit {
-                    version: 3,
-                    ..limit(0, sub_buckets("20/10s"))
-                },
-                Limit {
-                    version: 4,
-                    ..limit(0, bucket("10/10s"))
-                },
+                in_version(2, limit(0, fixed("8/10s"))),
+                in_version(3, limit(0, sub_buckets("20/10s"))),
+                in_version(4, limit(0, bucket("10/10s"))),
             ],
             steps: vec![
                 passes(0, &[(0, "a", 3, Enforce)], &[Allow(7)]),

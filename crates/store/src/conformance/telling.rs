@@ -19,6 +19,11 @@ pub fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     }
 }
 
+/// A newer version of a limit.
+pub(super) fn in_version(version: u32, limit: Limit) -> Limit {
+    Limit { version, ..limit }
+}
+
 /// A charge for tests, in mode enforce.
 pub fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
     Charge {
