@@ -39,8 +39,8 @@ impl<S: Remote> FallbackInner<S> {
     /// # Errors
     /// The first error of the store; its debts are still owed.
     pub(super) async fn charge_debts(&self, now: Time) -> Result<(), StoreError> {
-        // Two at once would charge, and forget, each debt twice.
-        let _turn = self.settling.lock().await;
+        // Two tasks at once would charge, and forget, each debt twice.
+        let _turn = self.debiting.lock().await;
         let mut unpaid = Unpaid {
             owes: &self.owes,
             is_left: true,
