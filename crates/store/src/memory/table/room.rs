@@ -136,18 +136,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
         };
-        let mut sample = Vec::<(Rank, u64)>::with_capacity(QUANTILE_SAMPLE);
-        for slot in self.entries.as_slots() {
-            let Some(entry) = slot else {
-                continue;
-            };
-            if sample.len() == QUANTILE_SAMPLE {
-                break;
-            }
-            sample.push(rank(entry));
-        }
-        sample.sort_unstable();
-        let Some(&bar) = sample.get(sample.len() / 3) else {
+        let Some(bar) = lower_third(self.entries.as_slots(), &rank) else {
             return false;
         };
         let slots = self.entries.slots() / 3 * 2;
@@ -235,6 +224,22 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(super) fn heap_of(&self, key_length: usize) -> usize {
         K::heap_bytes(key_length) + block(self.algorithm.heap_bytes())
     }
+}
+
+/// Returns the rank at which the lower third of the entries ends, estimated by a sample.
+fn lower_third<T>(slots: &[Option<T>], rank: &dyn Fn(&T) -> (Rank, u64)) -> Option<(Rank, u64)> {
+    let mut sample = Vec::with_capacity(QUANTILE_SAMPLE);
+    for slot in slots {
+        let Some(entry) = slot else {
+            continue;
+        };
+        if sample.len() == QUANTILE_SAMPLE {
+            break;
+        }
+        sample.push(rank(entry));
+    }
+    sample.sort_unstable();
+    sample.get(sample.len() / 3).copied()
 }
 
 /// Bytes of the array of a table with `slots` slots.
