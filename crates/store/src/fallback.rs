@@ -1,7 +1,7 @@
 //! Fallback: a store that may fail, and the memory store that decides meanwhile.
 //!
 //! ```text
-//!   request --> breaker closed? --yes--> store --answer--------------> as it says
+//!   request --> breaker closed? --yes--> store --answer--> the caller
 //!                   | no                   | fails, or too late
 //!                   v                      v
 //!           the choice of each limit: local  the memory store, this process's share

@@ -16,11 +16,11 @@ use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
 
-/// `retry_after` of a request that finds no room and no key to push out.
+/// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
-/// Maximum number of keys pushed out for one new key: one, unless the new key is longer.
+/// Maximum number of keys evicted for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
-/// Slots looked at for expired entries before any key is pushed out.
+/// Slots looked at for expired entries before any key is evicted.
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
 mod promise;

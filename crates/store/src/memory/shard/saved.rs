@@ -26,7 +26,7 @@ impl Shard {
         }
     }
 
-    /// Puts a saved state under a key. Without room, keys are pushed out as for a new key.
+    /// Puts a saved state under a key. Without room, keys are evicted as for a new key.
     pub(in crate::memory) fn restore(
         &mut self,
         limit: &Limit,

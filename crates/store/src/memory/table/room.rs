@@ -136,7 +136,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
         };
-        let Some(bar) = lower_third(self.entries.as_slots(), &rank) else {
+        let Some(highest_evicted) = lower_third(self.entries.as_slots(), &rank) else {
             return false;
         };
         let slots = self.entries.slots() / 3 * 2;
@@ -148,7 +148,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
         self.entries.resize(slots, &hash, &mut |mut entry, room| {
-            if room == Room::Free && rank(&entry) > bar {
+            if room == Room::Free && rank(&entry) > highest_evicted {
                 return Some(entry);
             }
             *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
@@ -174,8 +174,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             return false;
         }
         let hasher = &self.hasher;
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
-        self.entries.resize(new, &hash, &mut |entry, _| Some(entry));
+        let hash = &|entry: &TableEntry<K, _>| entry.key.rehash(hasher);
+        self.entries.resize(new, hash, &mut |entry, _| Some(entry));
         budget.give(array_bytes::<A, K>(old));
         true
     }
@@ -186,6 +186,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.entries.insert(hash, TableEntry { key, state });
     }
 
+    /// Removes a key that has expired, or holds no permits.
     fn forget(&mut self, at: usize, now: Time, budget: &MemoryBudget) {
         if let Some(mut state) = self.remove(at, budget) {
             self.lapsed += self.algorithm.lapse(&mut state, now);
@@ -194,10 +195,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
+    /// Takes a key out, and gives its bytes back to the budget.
     pub(super) fn remove(&mut self, at: usize, budget: &MemoryBudget) -> Option<A::State> {
         let hasher = &self.hasher;
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
-        let entry = self.entries.remove(at, hash)?;
+        let entry = self.entries.remove(at, |entry| entry.key.rehash(hasher))?;
         let heap = self.heap_of(entry.key.length());
         self.heap_bytes -= heap;
         budget.give(heap);
