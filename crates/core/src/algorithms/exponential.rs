@@ -155,8 +155,8 @@ impl Exponential {
         part.max(MIN_FORGOTTEN_LOG2)
     }
 
-    /// Returns the remaining level at `now`, in units: never less than the exact one, except that a small
-    /// level is forgotten.
+    /// Returns the remaining level at `now`, in units: never less than the exact one, except that a
+    /// small level is forgotten.
     #[inline]
     fn left(&self, level: &ExponentialState, now: Time) -> u64 {
         let units = level.units;
@@ -205,7 +205,7 @@ impl Exponential {
         if error < part && part < 1.0 - error {
             return level.at + Nanos::from_nanos(guess);
         }
-        // Too short a span, and one that is long enough.
+        // A span that is too short, and one that is long enough.
         let (mut short, mut long) = (floor(span - error), floor(span + error) + 1);
         while long - short > 1 {
             let middle = short + (long - short) / 2;

@@ -107,14 +107,11 @@ impl<S: Remote> FallbackInner<S> {
         };
         if lend.is_some() {
             let counts = &self.counts;
-            let counter = if refused {
-                &counts.deny
-            } else if any(Outage::Allow) {
-                &counts.allow
-            } else if any(Outage::Local) {
-                &counts.local
-            } else {
-                &counts.deny
+            let counter = match () {
+                () if refused => &counts.deny,
+                () if any(Outage::Allow) => &counts.allow,
+                () if any(Outage::Local) => &counts.local,
+                () => &counts.deny,
             };
             add(counter, 1);
         }

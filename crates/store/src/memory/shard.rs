@@ -318,8 +318,8 @@ impl Shard {
         true
     }
 
-    /// Takes the bytes of the tables and of the longer list; the old list lives until the new one is
-    /// filled, and is then given back.
+    /// Takes the bytes of the tables and of the longer list; the old list lives until the new one
+    /// is filled, and is then given back.
     fn take_tables(&mut self, id: usize) -> bool {
         const POINTER: usize = size_of::<Option<TablesBox>>();
         let old = self.limits.capacity().saturating_mul(POINTER);

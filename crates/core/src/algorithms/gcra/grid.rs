@@ -128,8 +128,8 @@ impl Grid {
     /// Returns the grid of a quota, and the number of units in a permit.
     ///
     /// # Errors
-    /// [`Error::TooFast`] if a permit takes no unit, [`Error::TooLong`] if its units or their period
-    /// do not fit a word.
+    /// [`Error::TooFast`] if a permit takes no unit, [`Error::TooLong`] if its units or their
+    /// period do not fit a word.
     pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
         let (permits, per) = (quota.permits().get(), quota.per().as_nanos());
         let common = gcd(permits, per);
@@ -228,7 +228,8 @@ impl Grid {
         let number = number + (self.per_period - 1);
         let product = u128::from(number) * u128::from(self.reciprocal);
         let low = (product >> 64) as u64; // the upper half
-        low + u64::from(number - low * self.per_period >= self.per_period) // one at most: see the field
+        let rest = number - low * self.per_period;
+        low + u64::from(rest >= self.per_period) // one at most: see the field
     }
 }
 

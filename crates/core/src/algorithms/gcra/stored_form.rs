@@ -131,8 +131,8 @@ impl Gcra {
         })
     }
 
-    /// Returns a cost as the short twin reads it. A cost of twice the limit acts like any higher one, and
-    /// so does one above the deepest debt where denials are free.
+    /// Returns a cost as the short twin reads it. A cost of twice the limit acts like any higher
+    /// one, and so does one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
         double(
             self.price_of(cost)

@@ -16,7 +16,8 @@ use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat, Room};
 use crate::memory::key::{StoredKey, block};
 
-/// Entries looked at for the key to evict: enough to find one that used little, few enough to be quick.
+/// Entries looked at for the key to evict: enough to find one that used little, few enough to be
+/// quick.
 const SAMPLE: usize = 16;
 /// Entries looked at to estimate how much the lower third used.
 const QUANTILE_SAMPLE: usize = 64;
