@@ -19,13 +19,12 @@ impl<S: Remote> FallbackInner<S> {
         let at = self.upkeep_at.load(Ordering::Relaxed);
         // A clock that was set back does not delay the upkeep.
         let waits = now.as_nanos() < at && at - now.as_nanos() <= UPKEEP.as_nanos();
-        let next = (now + UPKEEP).as_nanos();
-        let order = Ordering::Relaxed;
-        !waits
-            && self
-                .upkeep_at
-                .compare_exchange(at, next, order, order)
-                .is_ok()
+        if waits {
+            return false;
+        }
+        let (next, order) = ((now + UPKEEP).as_nanos(), Ordering::Relaxed);
+        let started = self.upkeep_at.compare_exchange(at, next, order, order);
+        started.is_ok()
     }
 
     /// Probes the store if that is due, and debits permits that were admitted without it.
