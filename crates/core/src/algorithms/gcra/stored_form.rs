@@ -161,24 +161,20 @@ impl StoredForm for Gcra {
             (micros + TURN_MICROS - now.get() % TURN_MICROS + PAST_MICROS) % TURN_MICROS;
         // Modulo 2^64, as moments are: PAST_MICROS lies behind now.
         let ahead = from_past.wrapping_sub(PAST_MICROS).wrapping_mul(TICKS);
-        Some(Tat::after(
-            self.grid.at(now.time()),
-            ahead.wrapping_add(ticks),
-        ))
+        let now = self.grid.at(now.time());
+        Some(Tat::after(now, ahead.wrapping_add(ticks)))
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
-        let past = self
-            .grid
-            .at(now.time())
-            .ticks
-            .wrapping_sub(PAST_MICROS * TICKS);
-        let from_past = tat.0.wrapping_sub(past);
+        let ahead = tat.0.wrapping_sub(self.grid.at(now.time()).ticks);
+        let from_past = ahead.wrapping_add(PAST_MICROS * TICKS);
         if *tat != Tat::default() && from_past < TURN_MICROS * TICKS {
-            let micros =
-                (now.get() % TURN_MICROS + from_past / TICKS + (TURN_MICROS - PAST_MICROS))
-                    % TURN_MICROS;
-            out.extend_from_slice(format!("{micros}{:05}", from_past % TICKS).as_bytes());
+            let past_micros = now.get() % TURN_MICROS + (TURN_MICROS - PAST_MICROS);
+            let paid = Paid {
+                micros: past_micros + from_past / TICKS,
+                ticks: (from_past % TICKS) as u32,
+            };
+            out.extend(paid.value());
         }
     }
 
