@@ -150,12 +150,6 @@ pub trait Algorithm {
     /// better state than it had.
     fn stricter(&self, state: &mut Self::State, other: &Self::State);
 
-    /// The state of a key that begins at `now` and may have been evicted: at least as strict as
-    /// `floor`, the strictest of all evicted states, and as a key never seen.
-    fn begin(&self, floor: &Self::State, _now: Time) -> Self::State {
-        floor.clone()
-    }
-
     /// Returns true if a state written under `old` means the same under `self`, so that a change
     /// of parameters can keep it. If not, its [`usage`](Self::usage) is carried over.
     fn keeps_state_of(&self, old: &Self) -> bool;
@@ -170,8 +164,9 @@ pub trait Algorithm {
         self.capacity() - self.look(state, now, Permits::ZERO).remaining
     }
 
-    /// A state with this usage at `now`, at most the capacity: carries a key over to other
-    /// parameters, or to another algorithm.
+    /// A state with this usage at `now`, at most the capacity, as if it were charged at this
+    /// moment: carries a key over to other parameters, or to another algorithm, and begins a key
+    /// that may have been evicted.
     fn state_with_usage(&self, usage: Permits, now: Time) -> Self::State {
         let mut state = Self::State::default();
         let _ = self.decide(&mut state, now, usage.min(self.capacity()));

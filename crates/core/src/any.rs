@@ -26,8 +26,8 @@ use crate::{
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
-/// A call that an algorithm of the list has beside deciding, as a function of [`Listed`].
-macro_rules! call {
+/// The functions of [`Listed`] for a call that only some algorithms have.
+macro_rules! optional_call {
     (refund) => {
         fn try_refund(&self, state: &mut Self::State, now: Time, cost: Permits) -> Option<()> {
             self.refund(state, now, cost);
@@ -158,11 +158,20 @@ macro_rules! closed_set {
             }
         }
 
-        /// Runs `$body` with `$algorithm` bound to the chosen algorithm.
+        /// Runs `$body` with `$algorithm` bound to the chosen algorithm, and `$type`, if it is
+        /// given, to the type of the algorithm.
         macro_rules! dispatch {
             ($any:expr, $algorithm:ident => $body:expr) => {
                 match $any {
                     $(AnyAlgorithm::$name($algorithm) => $body,)*
+                }
+            };
+            ($any:expr, $algorithm:ident: $type:ident => $body:expr) => {
+                match $any {
+                    $(AnyAlgorithm::$name($algorithm) => {
+                        type $type = crate::$name;
+                        $body
+                    })*
                 }
             };
         }
@@ -215,7 +224,7 @@ macro_rules! closed_set {
                     AnyState::$name(state)
                 }
 
-                $(call!($call);)*
+                $(optional_call!($call);)*
             }
         )*
     };
@@ -252,23 +261,6 @@ closed_set! {
 mod calls;
 mod stored_form;
 
-/// The state of `algorithm`; see [`Listed::own_state`].
-#[inline]
-fn own<'a, A: Listed>(_algorithm: &A, any: &'a mut AnyState) -> &'a mut A::State {
-    A::own_state(any)
-}
-
-/// Calls `view` with the state of `algorithm`; see [`Listed::with_state`].
-#[inline]
-fn with<A: Listed, T>(_algorithm: &A, any: &AnyState, view: impl FnOnce(&A::State) -> T) -> T {
-    A::with_state(any, view)
-}
-
-/// `any` as an algorithm of the same type.
-fn like<'a, A: Listed>(_algorithm: &A, any: &'a AnyAlgorithm) -> Option<&'a A> {
-    A::of(any)
-}
-
 impl Algorithm for AnyAlgorithm {
     type State = AnyState;
 
@@ -301,26 +293,26 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn look(&self, state: &AnyState, now: Time, cost: Permits) -> Decision {
-        dispatch!(self, algorithm => with(algorithm, state, |state| {
+        dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.look(state, now, cost)
         }))
     }
 
     #[inline]
     fn decide(&self, state: &mut AnyState, now: Time, cost: Permits) -> Decision {
-        dispatch!(self, algorithm => algorithm.decide(own(algorithm, state), now, cost))
+        dispatch!(self, algorithm: A => algorithm.decide(A::own_state(state), now, cost))
     }
 
     fn lend(&self, state: &mut AnyState, now: Time, cost: Permits, lend: Lend) -> Decision {
-        dispatch!(self, algorithm => algorithm.lend(own(algorithm, state), now, cost, lend))
+        dispatch!(self, algorithm: A => algorithm.lend(A::own_state(state), now, cost, lend))
     }
 
     fn lapse(&self, state: &mut AnyState, now: Time) -> u64 {
-        dispatch!(self, algorithm => algorithm.lapse(own(algorithm, state), now))
+        dispatch!(self, algorithm: A => algorithm.lapse(A::own_state(state), now))
     }
 
     fn expires_at(&self, state: &AnyState, now: Time) -> Time {
-        dispatch!(self, algorithm => with(algorithm, state, |state| {
+        dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.expires_at(state, now)
         }))
     }
@@ -330,31 +322,25 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn stricter(&self, state: &mut AnyState, other: &AnyState) {
-        dispatch!(self, algorithm => with(algorithm, other, |other| {
-            algorithm.stricter(own(algorithm, state), other);
+        dispatch!(self, algorithm: A => A::with_state(other, |other| {
+            algorithm.stricter(A::own_state(state), other);
         }));
     }
 
-    fn begin(&self, floor: &AnyState, now: Time) -> AnyState {
-        dispatch!(self, algorithm => with(algorithm, floor, |floor| {
-            any_state(algorithm, algorithm.begin(floor, now))
-        }))
-    }
-
     fn keeps_state_of(&self, old: &Self) -> bool {
-        dispatch!(self, algorithm => {
-            like(algorithm, old).is_some_and(|old| algorithm.keeps_state_of(old))
+        dispatch!(self, algorithm: A => {
+            A::of(old).is_some_and(|old| algorithm.keeps_state_of(old))
         })
     }
 
     fn rescale(&self, state: &mut AnyState, old: &Self, now: Time) {
-        dispatch!(self, algorithm => if let Some(old) = like(algorithm, old) {
-            algorithm.rescale(own(algorithm, state), old, now);
+        dispatch!(self, algorithm: A => if let Some(old) = A::of(old) {
+            algorithm.rescale(A::own_state(state), old, now);
         });
     }
 
     fn usage(&self, state: &AnyState, now: Time) -> Permits {
-        dispatch!(self, algorithm => with(algorithm, state, |state| {
+        dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.usage(state, now)
         }))
     }
@@ -372,15 +358,10 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn at_least(&self, state: &AnyState, now: Time, total: Permits) -> Nanos {
-        dispatch!(self, algorithm => with(algorithm, state, |state| {
+        dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.at_least(state, now, total)
         }))
     }
-}
-
-/// A state of `algorithm`.
-fn any_state<A: Listed>(_algorithm: &A, state: A::State) -> AnyState {
-    A::any_state(state)
 }
 
 #[cfg(test)]

@@ -21,39 +21,40 @@ mod life;
 mod recorded;
 mod refund;
 
-pub use life::{
-    LifeEvent, Random, bounded, live, live_charges, live_loans, live_modes, random_life,
-};
+pub use life::{LifeEvent, Random, bounded, live, random_life};
+pub use refund::Refunds;
 
 use recorded::records_all;
-use refund::{Gift, refund_gives};
-pub use refund::{refund_is_never_generous, refund_undoes};
 
 use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use core::hash::Hash;
 use std::collections::HashSet;
-use std::vec::Vec;
 
-use crate::algorithm::{Algorithm, Denials, Refund};
+use crate::algorithm::{Algorithm, Denials};
 use crate::oracles::{self, Reach, later};
-use crate::{Decision, Nanos, Permits, Time, Verdict};
+use crate::{Decision, Permits, Time, Verdict};
 
-/// Checks every law and oracle that concerns `state` at `now`, once a decision has settled it,
-/// because a debt that is too long after a clock was set back is cut by deciding, not by looking.
+/// Checks every law and oracle that concerns `state` at `now`, once a decision has settled it.
 ///
 /// # Panics
 /// If one is broken.
 pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
     oracles::monotone(algorithm, state, now, reach);
-    let mut settled = state.clone();
-    let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
-    let state = &settled;
+    let state = &settled(algorithm, state, now);
     oracles::remaining(algorithm, state, now, reach);
     oracles::reset_after(algorithm, state, now, reach);
     oracles::more_after(algorithm, state, now, reach);
     oracles::expires_at(algorithm, state, now, reach);
     additive(algorithm, state, now, reach);
+}
+
+/// Returns the state after a decision that charges nothing, because a debt that is too long after
+/// a clock was set back is cut by deciding, not by looking.
+fn settled<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> A::State {
+    let mut settled = state.clone();
+    let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
+    settled
 }
 
 /// Decides, and checks the decision and the new `state` against laws and oracles.
@@ -62,7 +63,6 @@ pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
 /// If one is broken.
 pub fn decide<A: Algorithm + Debug>(
     algorithm: &A,
-    denials: Denials,
     state: &mut A::State,
     now: Time,
     cost: Permits,
@@ -81,30 +81,23 @@ pub fn decide<A: Algorithm + Debug>(
     );
 
     let after = algorithm.look(state, now, Permits::ZERO);
+    let verdict = after.verdict;
     assert_eq!(
-        decision.remaining,
-        after.remaining,
-        "`remaining` is not that of the state after the decision: {}",
-        context()
-    );
-    assert_eq!(
-        decision.reset_after,
-        after.reset_after,
-        "`reset_after` is not that of the state after the decision: {}",
-        context()
-    );
-    assert_eq!(
-        decision.more_after,
-        after.more_after,
-        "`more_after` is not that of the state after the decision: {}",
+        Decision {
+            verdict,
+            ..decision
+        },
+        after,
+        "the decision does not describe the state that it leaves: {}",
         context()
     );
 
+    let is_counted = algorithm.denials() == Denials::Counted;
     let writes = match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
         // A cost that never fits is recorded as well.
-        Verdict::DenyForever => denials == Denials::Counted,
-        Verdict::Deny { .. } => denials == Denials::Counted || algorithm.counts_strikes(),
+        Verdict::DenyForever => is_counted,
+        Verdict::Deny { .. } => is_counted || algorithm.counts_strikes(),
         Verdict::Ban { .. } => true,
         Verdict::Banned { .. } => false,
     };
@@ -136,17 +129,12 @@ pub fn decide<A: Algorithm + Debug>(
 /// If it is not.
 pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
     let remaining = algorithm.look(state, now, Permits::ZERO).remaining;
-    let costs = reach.costs(remaining, &[]);
-    for &a in costs
-        .iter()
-        .filter(|&&a| Permits::ZERO < a && a <= remaining)
-    {
+    let mut costs = reach.costs(remaining, &[]);
+    costs.retain(|&cost| Permits::ZERO < cost && cost <= remaining);
+    for &a in &costs {
         let mut first = state.clone();
         let _ = algorithm.decide(&mut first, now, a);
-        for &b in costs
-            .iter()
-            .filter(|&&b| Permits::ZERO < b && b <= remaining)
-        {
+        for &b in &costs {
             let Some(sum) = a.get().checked_add(b.get()) else {
                 continue;
             };
@@ -168,81 +156,6 @@ pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
     }
 }
 
-/// The moments `spans` after `now` at which both states are still read correctly.
-fn both_last<A: Algorithm>(
-    algorithm: &A,
-    states: [&A::State; 2],
-    now: Time,
-    spans: &[Nanos],
-) -> Vec<Time> {
-    let last = |&span: &Nanos| {
-        let [one, other] = states.map(|state| later(algorithm, state, now, span));
-        one.and(other)
-    };
-    spans.iter().filter_map(last).collect()
-}
-
-/// The refund of an algorithm, and the law for it.
-trait Refunds<A: Algorithm> {
-    /// True if counted denials record a cost above the capacity; false for permits on loan,
-    /// because no caller could give them back.
-    const RECORDS_ALL: bool = true;
-    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach);
-    /// The state after the refund, if the algorithm can do that.
-    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State>;
-}
-
-struct TakesBack;
-
-impl<A: Refund + Debug> Refunds<A> for TakesBack {
-    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-        let mut settled = state.clone();
-        let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
-        refund_is_never_generous(algorithm, &settled, now, reach);
-        refund_undoes(algorithm, &settled, now, reach);
-    }
-    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State> {
-        let mut state = state.clone();
-        algorithm.refund(&mut state, now, cost);
-        Some(state)
-    }
-}
-
-struct TakesBackModes;
-
-impl<A: Refund + Debug> Refunds<A> for TakesBackModes {
-    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-        let mut settled = state.clone();
-        let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
-        refund_gives(algorithm, &settled, now, reach, Gift::ItsCostAtFirst);
-        refund_undoes(algorithm, &settled, now, reach);
-    }
-    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State> {
-        TakesBack::refund(algorithm, state, now, cost)
-    }
-}
-
-struct TakesFirst;
-
-impl<A: Refund + Debug> Refunds<A> for TakesFirst {
-    const RECORDS_ALL: bool = false;
-    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-        refund_is_never_generous(algorithm, state, now, reach);
-    }
-    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State> {
-        TakesBack::refund(algorithm, state, now, cost)
-    }
-}
-
-struct KeepsAll;
-
-impl<A: Algorithm> Refunds<A> for KeepsAll {
-    fn is_lawful(_: &A, _: &A::State, _: Time, _: Reach) {}
-    fn refund(_: &A, _: &A::State, _: Time, _: Permits) -> Option<A::State> {
-        None
-    }
-}
-
 /// Checks that both states allow every cost that the stricter one allows: at `now`, which is not
 /// before the last use of either, and later.
 ///
@@ -258,11 +171,10 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
     let mut strict = a.clone();
     algorithm.stricter(&mut strict, b);
     let reset = algorithm.look(&strict, now, Permits::ZERO).reset_after;
-    for then in reach
-        .spans(&[reset])
-        .into_iter()
-        .filter_map(|span| later(algorithm, &strict, now, span))
-    {
+    for span in reach.spans(&[reset]) {
+        let Some(then) = later(algorithm, &strict, now, span) else {
+            continue;
+        };
         let remaining = |state| algorithm.look(state, then, Permits::ZERO).remaining;
         assert!(
             remaining(&strict) <= remaining(a).min(remaining(b)),
@@ -279,73 +191,26 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
 ///
 /// # Panics
 /// If a law is broken, or if there are more than a million states.
-pub fn explore<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
-where
-    A: Refund + Debug,
-    A::State: Hash + Eq,
-{
-    explore_with::<A, TakesBack>(algorithm, denials, horizon, reach)
-}
-
-/// As [`explore`], for an algorithm that cannot take back a charge.
-///
-/// # Panics
-/// As [`explore`].
-pub fn explore_charges<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
+pub fn explore<A>(algorithm: &A, refunds: &Refunds<A>, horizon: u64, reach: Reach) -> usize
 where
     A: Algorithm + Debug,
     A::State: Hash + Eq,
 {
-    explore_with::<A, KeepsAll>(algorithm, denials, horizon, reach)
-}
-
-/// As [`explore`], for an algorithm with modes: a refund that undoes a change of mode may give
-/// more than its cost later.
-///
-/// # Panics
-/// As [`explore`].
-pub fn explore_modes<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
-where
-    A: Refund + Debug,
-    A::State: Hash + Eq,
-{
-    explore_with::<A, TakesBackModes>(algorithm, denials, horizon, reach)
-}
-
-/// As [`explore`], for permits on loan: a refund gives back the permits that end first, so that
-/// it need not undo the last charge.
-///
-/// # Panics
-/// As [`explore`].
-pub fn explore_loans<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
-where
-    A: Refund + Debug,
-    A::State: Hash + Eq,
-{
-    explore_with::<A, TakesFirst>(algorithm, denials, horizon, reach)
-}
-
-fn explore_with<A, R>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
-where
-    A: Algorithm + Debug,
-    A::State: Hash + Eq,
-    R: Refunds<A>,
-{
-    const MOST: usize = 1_000_000;
+    const MAX_STATES: usize = 1_000_000;
     let costs = reach.costs(algorithm.capacity(), &[]);
     let mut seen = HashSet::from([A::State::default()]);
     let mut queue = VecDeque::from([A::State::default()]);
     while let Some(state) = queue.pop_front() {
         for now in (0..=horizon).map(Time::from_nanos) {
             state_holds(algorithm, &state, now, reach);
-            R::is_lawful(algorithm, &state, now, reach);
+            refunds.check(algorithm, &state, now, reach);
             for &cost in &costs {
-                if R::RECORDS_ALL {
-                    records_all(algorithm, denials, &state, now, cost);
+                if refunds.denials_are_recorded {
+                    records_all(algorithm, &state, now, cost);
                 }
                 let mut decided = state.clone();
-                let _ = decide(algorithm, denials, &mut decided, now, cost, reach);
-                let refunded = R::refund(algorithm, &state, now, cost);
+                let _ = decide(algorithm, &mut decided, now, cost, reach);
+                let refunded = refunds.state_after(algorithm, &state, now, cost);
                 for next in refunded.into_iter().chain([decided]) {
                     if !seen.contains(&next) {
                         seen.insert(next.clone());
@@ -355,7 +220,7 @@ where
             }
         }
         assert!(
-            seen.len() <= MOST,
+            seen.len() <= MAX_STATES,
             "too many states to explore: {algorithm:?}"
         );
     }

@@ -112,7 +112,10 @@ where
         );
         algorithm.stricter(&mut own, &floor);
         any.stricter(&mut state, &any_floor);
-        let (own, state) = (algorithm.begin(&own, now), any.begin(&state, now));
+        let used = algorithm.usage(&own, now);
+        assert_eq!(any.usage(&state, now), used, "{name}");
+        let own = algorithm.state_with_usage(used, now);
+        let state = any.state_with_usage(used, now);
         assert_eq!(
             any.look(&state, now, one),
             algorithm.look(&own, now, one),

@@ -31,7 +31,7 @@ const DEFECTS: &[Row] = &[
         "a program that did not tend its store never went back to Redis after an outage",
         &[
             (
-                "crates/store/tests/fallback.rs",
+                "crates/store/tests/fallback/health.rs",
                 "requests_alone_detect_that_the_store_is_back",
             ),
             (

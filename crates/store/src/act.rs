@@ -264,11 +264,16 @@ impl Act for GiveBack {
 
 /// Checks that the limit of the charge supports refunds, unless the charge is nothing.
 fn takes_back(charge: &Charge<'_>) -> Result<(), StoreError> {
-    let Charge { limit, cost, .. } = charge;
-    if *cost == Permits::ZERO {
-        return Ok(());
+    match charge.cost {
+        Permits::ZERO => Ok(()),
+        _ => supports(charge, Call::Refund),
     }
-    limit.algorithm.supports(Call::Refund).map_err(|why| {
+}
+
+/// Checks that the limit of the charge supports a call.
+fn supports(charge: &Charge<'_>, call: Call) -> Result<(), StoreError> {
+    let limit = charge.limit;
+    limit.algorithm.supports(call).map_err(|why| {
         let why = format!("the limit `{}`: {why}", limit.name);
         StoreError::Unsupported(why)
     })

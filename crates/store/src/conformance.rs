@@ -28,6 +28,7 @@ use ratekeeper_core::{
 
 use crate::{ActualCost, Decisions, GrantAnswer, Hold, Settled, Store, StoreError};
 use stories::stories;
+pub use telling::{charge, limit};
 
 /// Runs every story against a new store.
 ///

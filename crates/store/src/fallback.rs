@@ -1,10 +1,10 @@
 //! Fallback: a store that may fail, and the memory store that decides meanwhile.
 //!
 //! ```text
-//!   request --> breaker closed? --yes--> store --answer--------------> as it says
+//!   request --> breaker closed? --yes--> store --answer--> the caller
 //!                   | no                   | fails, or too late
 //!                   v                      v
-//!              what each limit chose: local  the memory store, this process's share
+//!           the choice of each limit: local  the memory store, this process's share
 //!                                     allow  passes, nothing is counted
 //!                                     deny   refused, as a limit refuses
 //!                                     error  the call returns the store's error
@@ -98,8 +98,8 @@ pub struct FallbackInner<S> {
     limits: Mutex<HashMap<LimitId, Limit>>,
     /// True if the memory store holds charges that must be debited.
     owes: AtomicBool,
-    /// Held by the one that debits them.
-    settling: tokio::sync::Mutex<()>,
+    /// Held by the task that debits them.
+    debiting: tokio::sync::Mutex<()>,
     /// When debts of keys that cannot be charged are tried again; 0 if there are none.
     owes_again_at: AtomicU64,
     /// When requests may start the next upkeep.
@@ -165,7 +165,7 @@ impl<S: Remote> Fallback<S> {
                 .unwrap_or_else(|_| unreachable!("the constants are within their bounds")),
             limits: Mutex::default(),
             owes: AtomicBool::new(false),
-            settling: tokio::sync::Mutex::default(),
+            debiting: tokio::sync::Mutex::default(),
             owes_again_at: AtomicU64::new(0),
             upkeep_at: AtomicU64::new(0),
             reported: Mutex::default(),
@@ -218,8 +218,11 @@ impl<S: Remote> Fallback<S> {
     /// which call it ten times a second: otherwise requests start the upkeep.
     pub async fn tend(&self, now: Time) -> Option<HealthChange> {
         let this = &*self.0;
-        let first = this.reported.lock().is_none();
-        this.keep_up(first, now).await;
+        let is_first = this.reported.lock().is_none();
+        if is_first {
+            this.first_probe(now).await;
+        }
+        this.keep_up(now).await;
         let report = StateReport {
             is_down: !this.is_asked(),
             debited: this.counts.debited.load(Ordering::Relaxed),
@@ -248,9 +251,9 @@ impl<S: Remote> Fallback<S> {
     }
 
     /// Starts the upkeep in a task; without a Tokio runtime, runs it.
-    async fn look_after(&self, now: Time) {
+    async fn start_upkeep(&self, now: Time) {
         let inner = Arc::clone(&self.0);
-        let upkeep = async move { inner.keep_up(false, now).await };
+        let upkeep = async move { inner.keep_up(now).await };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             drop(runtime.spawn(upkeep));
             return;
@@ -276,7 +279,7 @@ impl<S: Remote> Store for Fallback<S> {
                 return Ok(self.0.local.settle_now(act, items, now)); // not asked of the store
             }
             if self.0.upkeep_is_due(now) {
-                Box::pin(self.look_after(now)).await;
+                Box::pin(self.start_upkeep(now)).await;
             }
         }
         act.check(items)?;

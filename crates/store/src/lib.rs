@@ -9,6 +9,7 @@ pub mod conformance;
 mod fallback;
 mod lock;
 mod memory;
+mod modes;
 mod observed;
 #[cfg(feature = "redis")]
 mod redis;

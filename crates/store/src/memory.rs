@@ -54,14 +54,14 @@
 mod budget;
 mod flat;
 mod key;
+mod limit_tables;
 mod listing;
 mod promise;
 mod request;
 mod saved;
 mod shard;
-mod slot;
-mod slot_box;
 mod table;
+mod tables_box;
 mod usage;
 
 use std::sync::Arc;
@@ -76,13 +76,13 @@ use crate::lock::{Lock, LockGuard};
 use crate::{Decide, Decisions, Store, StoreAct, StoreError};
 use budget::MemoryBudget;
 use key::{LongKey, ShortKey, SizeClass, WordKey, hash_of};
+use limit_tables::KeySize;
 pub use listing::KeyEntry;
 use listing::Listing;
 pub use promise::Reserved;
 use request::MemoryRequest;
 pub use saved::Restored;
 use shard::Shard;
-use slot::KeySize;
 use table::TableAsk;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 

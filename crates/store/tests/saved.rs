@@ -7,10 +7,11 @@ use std::io::ErrorKind;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, Balance, BanTerms, Banning, Charge, Concurrency, Decision, Denials, Edge,
-    Exponential, Gcra, GrantId, Hybrid, Interval, Key, LeaseId, Lend, Limit, LimitId, Log, Mode,
-    Nanos, Outage, Permits, Quota, QuotaReset, SubBuckets, Time, Verdict, WarmUp, Window,
+    AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Decision, Denials, Edge, Exponential,
+    Gcra, GrantId, Hybrid, Interval, LeaseId, Lend, Limit, Log, Nanos, Permits, Quota, QuotaReset,
+    SubBuckets, Time, Verdict, WarmUp, Window,
 };
+use ratekeeper_store::conformance::{charge, limit};
 use ratekeeper_store::{Ban, Decide, GiveBack, Grant, MemoryConfig, MemoryStore, Restored};
 
 const BUDGET: usize = 4 << 20;
@@ -21,17 +22,6 @@ fn store() -> MemoryStore {
     MemoryStore::new(MemoryConfig {
         budget_bytes: BUDGET,
     })
-}
-
-fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
-    Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: algorithm.into(),
-    }
 }
 
 fn bucket(quota: &str) -> Gcra {
@@ -81,16 +71,7 @@ fn algorithms() -> Vec<AnyAlgorithm> {
     ]
 }
 
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::new(cost.into()),
-        mode: Mode::Enforce,
-    }
-}
-
-fn spend(store: &MemoryStore, limit: &Limit, key: &[u8], cost: u32) -> Decision {
+fn spend(store: &MemoryStore, limit: &Limit, key: &[u8], cost: u64) -> Decision {
     store.decide_now(&[charge(limit, key, cost)], THEN).each[0]
 }
 
@@ -116,7 +97,7 @@ fn restored(bytes: &[u8], limits: &[Limit], now: Time) -> (MemoryStore, Restored
 struct Step {
     key: Vec<u8>,
     limit: usize,
-    cost: u32,
+    cost: u64,
     kind: u64,
 }
 
@@ -127,7 +108,7 @@ impl Step {
         Self {
             key: format!("{number:0>width$}").into_bytes(),
             limit: usize::try_from(random.below(limits as u64)).unwrap(),
-            cost: u32::try_from(random.below(4)).unwrap(),
+            cost: random.below(4),
             kind: random.below(16),
         }
     }
@@ -202,7 +183,7 @@ fn an_earlier_moment_counts_as_that_of_saving() {
 }
 
 /// Returns what a key that used `cost` of a limit has left under another one.
-fn left(before: AnyAlgorithm, cost: u32, after: AnyAlgorithm) -> u64 {
+fn left(before: AnyAlgorithm, cost: u64, after: AnyAlgorithm) -> u64 {
     let first = store();
     let _ = spend(&first, &limit(0, before.clone()), b"ada", cost);
     let bytes = saved(&first, &[limit(0, before)], THEN);

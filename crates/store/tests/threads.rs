@@ -7,24 +7,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage,
-    Permits, SubBuckets, Time, Window,
+    Algorithm as _, AnyAlgorithm, Edge, Gcra, Limit, LimitId, Nanos, SubBuckets, Time, Window,
 };
+use ratekeeper_store::conformance::{charge, limit};
 use ratekeeper_store::{GiveBack, Look, MemoryConfig, MemoryStore, Reset};
 
 const THREADS: u64 = 64;
 const NOW: Time = Time::from_nanos(5_000_000_000);
-
-fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
-    Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: algorithm.into(),
-    }
-}
 
 fn gcra(quota: &str) -> AnyAlgorithm {
     Gcra::token_bucket(quota.parse().unwrap()).unwrap().into()
@@ -40,15 +29,6 @@ fn sub_buckets(quota: &str) -> AnyAlgorithm {
     SubBuckets::sub_buckets(quota.parse().unwrap(), 5, Edge::Full, Nanos::ZERO)
         .unwrap()
         .into()
-}
-
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::new(cost),
-        mode: Mode::Enforce,
-    }
 }
 
 /// Runs `work` on 64 threads at once.

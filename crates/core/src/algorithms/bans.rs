@@ -326,14 +326,6 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
         record.length = record.length.max(other.length);
     }
 
-    /// Begins as under the limit: the ban of another key is not its own.
-    fn begin(&self, floor: &Self::State, now: Time) -> Self::State {
-        match &floor.0 {
-            Some(floor) => BanState::of_limit(self.limit.begin(&floor.used, now)),
-            None => BanState::default(),
-        }
-    }
-
     /// Always: [`rescale`](Self::rescale) carries the usage over where it has another meaning, so
     /// that a ban outlives a change of the limit.
     fn keeps_state_of(&self, _old: &Self) -> bool {

@@ -139,24 +139,24 @@ impl Exponential {
         Self { denials, ..self }
     }
 
-    /// L in units.
+    /// Returns L in units.
     fn limit(&self) -> u64 {
         self.permits << self.units_log2
     }
 
-    /// A cost in units; saturating.
+    /// Returns a cost in units; saturating.
     fn price_of(&self, cost: Permits) -> u64 {
         cost.get().saturating_mul(1 << self.units_log2)
     }
 
-    /// Below so many units, as a power of two, a level is forgotten.
+    /// Returns the power of two below which, in units, a level is forgotten.
     fn forgotten_log2(&self) -> u32 {
         let part = self.units_log2.saturating_sub(FORGOTTEN_PART_LOG2);
         part.max(MIN_FORGOTTEN_LOG2)
     }
 
-    /// The remaining level at `now`, in units: never less than the exact one, except that a small
-    /// level is forgotten.
+    /// Returns the remaining level at `now`, in units: never less than the exact one, except that a
+    /// small level is forgotten.
     #[inline]
     fn left(&self, level: &ExponentialState, now: Time) -> u64 {
         let units = level.units;
@@ -174,20 +174,20 @@ impl Exponential {
         left
     }
 
-    /// The rest of `units` after `span` nanoseconds, if nothing is forgotten.
+    /// Returns the rest of `units` after `span` nanoseconds, if nothing is forgotten.
     #[inline]
     fn faded(&self, units: u64, span: u64) -> u64 {
         let share = half_power(float(span) * self.pace) + MARGIN;
         units.min(floor(float(units) * share) + 1) // up: not too early
     }
 
-    /// The span of `half_lives`, rounded up.
+    /// Returns the nanoseconds of `half_lives`, rounded up.
     fn span_of(&self, half_lives: f64) -> u64 {
         floor(half_lives * self.half_life).saturating_add(1)
     }
 
-    /// The first moment at which at most `target` is left of `level`, which is higher; `target`
-    /// is in whole permits, so that nothing is forgotten before.
+    /// Returns the first moment at which at most `target` is left of `level`, which is higher;
+    /// `target` is in whole permits, so that nothing is forgotten before.
     fn faded_to(&self, level: &ExponentialState, target: u64) -> Time {
         if target == 0 {
             return self.forgotten_at(level);
@@ -198,25 +198,27 @@ impl Exponential {
         let span = half_lives * self.half_life;
         // The sum of all roundings. Of shares: 2 of `half_power` and 1/2 of each of sum, product,
         // quotient, difference and two conversions, all by log2 e; and 1/2 of `log2`. Of
-        // half-lives: 1 of `log2`, and 1/2 of each of nine factors.
-        let error = self.half_life * f64::EPSILON * (5.5 * half_lives + 7.75);
-        let mut guess = floor(span) + 1;
+        // half-lives: 1 of `log2`, and 1/2 of each of nine factors and of the bounds below.
+        let error = self.half_life * f64::EPSILON * (6.0 * half_lives + 7.75);
+        let guess = floor(span) + 1;
         let part = span - float(guess - 1);
         if error < part && part < 1.0 - error {
             return level.at + Nanos::from_nanos(guess);
         }
-        if error < 1.0 {
-            let last = floor(span + error) + 1;
-            guess = floor(span - error) + 1;
-            while guess < last && !is_low(guess) {
-                guess += 1; // twice at most
+        // A span that is too short, and one that is long enough.
+        let (mut short, mut long) = (floor(span - error), floor(span + error) + 1);
+        while long - short > 1 {
+            let middle = short + (long - short) / 2;
+            if is_low(middle) {
+                long = middle;
+            } else {
+                short = middle;
             }
-            return level.at + Nanos::from_nanos(guess);
         }
-        level.at + Nanos::from_nanos(least(guess, is_low))
+        level.at + Nanos::from_nanos(long)
     }
 
-    /// The moment at which less is left than is remembered, and a half-life has passed.
+    /// Returns the moment at which the rest of `level` is forgotten, a half-life or more after it.
     fn forgotten_at(&self, level: &ExponentialState) -> Time {
         if level.units == 0 {
             return Time::ZERO;
@@ -360,248 +362,5 @@ impl Refund for Exponential {
     }
 }
 
-/// The least number for which `is_so` holds, if it then holds for all larger ones. Fast if
-/// `guess` is close.
-fn least(guess: u64, is_so: impl Fn(u64) -> bool) -> u64 {
-    // Between `below`, where it does not hold, and `above`, where it does.
-    let (mut below, mut above, mut step) = (guess, guess, 1_u64);
-    if is_so(guess) {
-        loop {
-            below = above.saturating_sub(step);
-            if below == 0 && is_so(0) {
-                return 0;
-            }
-            if !is_so(below) {
-                break;
-            }
-            (above, step) = (below, step.saturating_mul(2));
-        }
-    } else {
-        loop {
-            above = below.saturating_add(step);
-            if is_so(above) || above == u64::MAX {
-                break;
-            }
-            (below, step) = (above, step.saturating_mul(2));
-        }
-    }
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if is_so(middle) {
-            above = middle;
-        } else {
-            below = middle;
-        }
-    }
-    above
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::laws::Random;
-    use crate::{Gcra, Tat};
-
-    fn exponential(text: &str) -> Exponential {
-        Exponential::new(text.parse().unwrap()).unwrap()
-    }
-
-    fn millis(millis: u64) -> Time {
-        Time::ZERO + Nanos::from_millis(millis)
-    }
-
-    #[test]
-    fn a_burst_is_the_whole_limit_and_then_the_level_must_decay() {
-        let limit = exponential("10/1s");
-        let mut level = ExponentialState::default();
-        for left in (0..10).rev() {
-            let decision = limit.decide(&mut level, millis(5), Permits::ONE);
-            assert_eq!(decision.remaining, Permits::new(left));
-        }
-        let wait = |cost| limit.look(&level, millis(5), Permits::new(cost)).verdict;
-        for (cost, micros) in [
-            (1, 105_361),    // ln(10 / 9)
-            (5, 693_148),    // ln 2
-            (9, 2_302_586),  // ln 10
-            (10, 9_234_057), // ln(10 x 1024)
-        ] {
-            let retry_after = wait(cost).retry_after().unwrap();
-            assert_eq!(retry_after.as_nanos().div_ceil(1_000), micros, "{cost}");
-        }
-        assert_eq!(wait(11), Verdict::DenyForever);
-    }
-
-    #[test]
-    fn the_long_run_is_half_a_permit_below_the_limit() {
-        let limit = exponential("10/1s");
-        let mut level = ExponentialState::default();
-        let mut now = Time::ZERO;
-        let mut admitted = 0;
-        while now < millis(1_000_000) {
-            let decision = limit.decide(&mut level, now, Permits::ONE);
-            match decision.verdict.retry_after() {
-                Some(wait) => now = now + wait,
-                None => admitted += 1,
-            }
-        }
-        assert_eq!(admitted, 9_501, "9.49 per second, plus the initial burst");
-    }
-
-    #[test]
-    fn a_counted_cost_above_the_limit_is_recorded() {
-        let limit = exponential("10/1s").with_denials(Denials::Counted);
-        for (cost, recorded) in [(11, 11), (20, 20), (u64::MAX, 20)] {
-            let mut level = ExponentialState::default();
-            let denied = limit.decide(&mut level, Time::ZERO, Permits::new(cost));
-            assert_eq!(denied.verdict, Verdict::DenyForever);
-            assert_eq!(level.units, recorded << MAX_UNITS_LOG2, "{cost}");
-        }
-    }
-
-    #[test]
-    fn counted_denials_lock_out_for_a_finite_time() {
-        let limit = exponential("10/1s").with_denials(Denials::Counted);
-        let mut level = ExponentialState::default();
-        for _ in 0..100 {
-            let _ = limit.decide(&mut level, Time::ZERO, Permits::ONE);
-        }
-        let denied = limit.decide(&mut level, Time::ZERO, Permits::ONE);
-        let wait = denied.verdict.retry_after().unwrap();
-        assert_eq!(wait.as_millis_ceil(), 799, "ln(20 / 9)");
-    }
-
-    #[test]
-    fn a_refund_undoes_a_charge_and_no_more() {
-        let limit = exponential("10/1s");
-        let mut level = ExponentialState::default();
-        let _ = limit.decide(&mut level, millis(0), Permits::new(4));
-        limit.refund(&mut level, millis(0), Permits::new(3));
-        let looked = limit.look(&level, millis(0), Permits::ZERO);
-        assert_eq!(looked.remaining, Permits::new(9));
-        limit.refund(&mut level, millis(100), Permits::MAX);
-        assert_eq!(level, ExponentialState::default());
-    }
-
-    #[test]
-    fn a_refund_returns_the_charge_except_for_rounding() {
-        let mut random = Random::new(3);
-        let limit = exponential("50/1s");
-        for _ in 0..20_000 {
-            let at = |micros| Time::ZERO + Nanos::from_micros(micros);
-            let mut level = ExponentialState::default();
-            let _ = limit.decide(&mut level, at(0), Permits::new(random.below(40)));
-            let (now, cost) = (at(random.below(3_000_000)), Permits::new(5));
-            let mut undone = level;
-            let _ = limit.decide(&mut undone, now, cost);
-            limit.refund(&mut undone, now, cost);
-            let then = now + Nanos::from_nanos(random.below(1_000_000_000));
-            let (left, before) = (limit.left(&undone, then), limit.left(&level, then));
-            assert!(before <= left && left <= before + 2, "{level:?} {undone:?}");
-        }
-    }
-
-    #[test]
-    fn the_wait_is_exact_at_any_size() {
-        let mut random = Random::new(7);
-        for _ in 0..3_000 {
-            let most = MAX_PERMITS >> random.below(43);
-            let permits = Permits::new(1 + random.below(most));
-            let per = Nanos::from_nanos(1 + (random.next() >> (7 + random.below(57))));
-            let limit = Exponential::new(Quota::new(permits, per).unwrap()).unwrap();
-            let mut level = ExponentialState::default();
-            let mut now = Time::from_nanos(random.next() >> 8);
-            for _ in 0..8 {
-                now = now + Nanos::from_nanos(random.below(per.as_nanos() / 2 + 2));
-                let cost = Permits::new(1 + random.below(permits.get()));
-                let denied = limit.decide(&mut level, now, cost);
-                let Some(wait) = denied.verdict.retry_after() else {
-                    continue;
-                };
-                let at = |then| limit.look(&level, then, cost).verdict.allows();
-                assert!(at(now + wait) && !at(now + wait - Nanos::from_nanos(1)));
-            }
-        }
-    }
-
-    #[test]
-    fn large_limits_count_in_larger_units() {
-        for (permits, units_log2) in [
-            (1, 30),
-            (u64::from(u32::MAX), 30),
-            (1 << 32, 29),
-            (10_000_000_000, 28),
-            (MAX_PERMITS, 19),
-        ] {
-            let limit = Exponential::new(Quota::per_day(permits)).unwrap();
-            assert_eq!(limit.units_log2, units_log2, "{permits}");
-            let counted = limit.with_denials(Denials::Counted);
-            let mut level = ExponentialState::default();
-            let all = limit.decide(&mut level, Time::ZERO, Permits::new(permits));
-            assert_eq!(
-                (all.verdict, all.remaining),
-                (Verdict::Allow, Permits::ZERO)
-            );
-            let beyond = limit.look(&level, Time::ZERO, Permits::MAX);
-            assert_eq!(beyond.verdict, Verdict::DenyForever);
-            let _ = counted.decide(&mut level, Time::ZERO, Permits::MAX);
-            assert_eq!(level.units, 2 * limit.limit(), "one further quota");
-            let gone = limit.expires_at(&level, Time::ZERO);
-            assert_eq!(limit.left(&level, gone), 0);
-            assert!(limit.left(&level, gone - Nanos::from_nanos(1)) > 0);
-        }
-        let beyond = Exponential::new(Quota::per_day(MAX_PERMITS + 1));
-        assert_eq!(beyond, Err(Error::LevelTooLarge));
-        let limit = |permits| Exponential::new(Quota::per_day(permits)).unwrap();
-        assert!(limit(1 << 33).keeps_state_of(&limit((1 << 33) + 1)));
-        assert!(
-            !limit(1 << 33).keeps_state_of(&limit(1 << 34)),
-            "other units"
-        );
-    }
-
-    #[test]
-    fn an_exponential_limit_never_admits_a_cost_that_a_token_bucket_denies() {
-        let mut random = Random::new(11);
-        for text in [
-            "1/1s",
-            "10/1s",
-            "100/60s",
-            "1000/1s",
-            "20000/1s",
-            "7/100ns",
-            "10000000000/24h",
-        ] {
-            let quota: Quota = text.parse().unwrap();
-            let (limit, bucket) = (
-                Exponential::new(quota).unwrap(),
-                Gcra::token_bucket(quota).unwrap(),
-            );
-            let (mut level, mut tat, mut now) =
-                (ExponentialState::default(), Tat::default(), Time::ZERO);
-            for _ in 0..20_000 {
-                now = now + Nanos::from_nanos(random.below(quota.per().as_nanos() / 5 + 2));
-                let cost = Permits::new(1 + random.below(quota.permits().get()) / 2);
-                let mut denied = limit.decide(&mut level, now, cost);
-                if random.below(2) == 0
-                    && let Some(wait) = denied.verdict.retry_after()
-                {
-                    now = now + wait; // as soon as it may
-                    denied = limit.decide(&mut level, now, cost);
-                }
-                if denied.verdict.allows() {
-                    let verdict = bucket.decide(&mut tat, now, cost).verdict;
-                    assert!(verdict.allows(), "{text}: {cost:?} at {now:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_smallest_match_is_found_from_any_guess() {
-        for wanted in [0, 1, 2, 99, 1 << 40, u64::MAX] {
-            for guess in [0, 1, 98, 100, 1 << 41, u64::MAX] {
-                assert_eq!(least(guess, |number| number >= wanted), wanted);
-            }
-        }
-    }
-}
+mod tests;

@@ -200,7 +200,7 @@ impl Gcra {
         let burst = units_for(quota.burst_size()).ok_or(Error::TooLong)?;
         let queue = units_for(queue).ok_or(Error::TooLong)?;
         match burst.checked_add(queue) {
-            Some(sum) if grid.most_ticks(sum) <= HORIZON_TICKS => {}
+            Some(sum) if grid.max_ticks(sum) <= HORIZON_TICKS => {}
             _ => return Err(Error::TooLong),
         }
         Ok(Self {
@@ -220,7 +220,7 @@ impl Gcra {
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         let limit = Self { denials, ..self };
-        let deepest = limit.grid.most_ticks(limit.deepest_debt()) + CLOCK_SLACK_TICKS;
+        let deepest = limit.grid.max_ticks(limit.deepest_debt()) + CLOCK_SLACK_TICKS;
         Self { deepest, ..limit }
     }
 
@@ -232,9 +232,10 @@ impl Gcra {
     #[must_use]
     pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
         let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
-        let (grid, wait) = (self.grid, longest_wait.into());
-        let longest = grid.units_of(HORIZON_TICKS).min(largest) - self.burst;
-        let patience = grid.units_in(wait, Moment::ZERO).min(longest);
+        let horizon = self.grid.units_in_ticks(HORIZON_TICKS, Moment::ZERO);
+        let longest = horizon.min(largest) - self.burst;
+        let wait = self.grid.units_in(longest_wait.into(), Moment::ZERO);
+        let patience = wait.min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
 
@@ -254,10 +255,8 @@ impl Gcra {
     /// Maximum number of permits that wait in the limit's own queue, and the wait of the last of
     /// them; zero without a queue.
     pub fn queue(&self) -> (Permits, Nanos) {
-        (
-            self.permits_in(self.queue),
-            self.nanos(self.queue, Moment::ZERO),
-        )
+        let longest_wait = self.nanos(self.queue, Moment::ZERO);
+        (self.permits_in(self.queue), longest_wait)
     }
 
     /// The deepest debt that allowed requests can leave.
@@ -380,7 +379,7 @@ impl Algorithm for Gcra {
         let Some(last) = window.as_nanos().checked_sub(1) else {
             return 0;
         };
-        let refilled = self.grid.most_units_in(last);
+        let refilled = self.grid.max_units_in(last);
         let permits = (u128::from(self.full()) + refilled) / u128::from(self.interval.get());
         u64::try_from(permits).unwrap_or(u64::MAX)
     }

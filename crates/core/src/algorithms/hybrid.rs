@@ -331,18 +331,6 @@ impl Algorithm for Hybrid {
         });
     }
 
-    /// Opens a window now, because that of the floor was opened by another key, and would end too
-    /// early for this one.
-    fn begin(&self, floor: &HybridState, now: Time) -> HybridState {
-        HybridState(match self.seen(floor, now) {
-            HybridPhase::Bursty { opened, left } => HybridPhase::Bursty {
-                opened: opened.max(now),
-                left,
-            },
-            phase => phase,
-        })
-    }
-
     /// Permits left and Nths of a nanosecond mean the same under the same quota only.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self == old
@@ -534,7 +522,8 @@ mod tests {
         let limit = hybrid("3/3s");
         let mut floor = HybridState::default();
         let _ = limit.decide(&mut floor, millis(0), Permits::ONE);
-        let mut state = limit.begin(&floor, millis(2_000));
+        let begun = |now| limit.state_with_usage(limit.usage(&floor, now), now);
+        let mut state = begun(millis(2_000));
         let decision = limit.decide(&mut state, millis(2_000), Permits::ONE);
         assert_eq!(decision.remaining, Permits::ONE);
         assert_eq!(
@@ -542,7 +531,7 @@ mod tests {
             Nanos::from_secs(3),
             "its own window, not the remaining 1 s of the floor's"
         );
-        assert_eq!(limit.begin(&floor, millis(3_000)), HybridState::default());
+        assert_eq!(begun(millis(3_000)), HybridState::default());
     }
 
     #[test]

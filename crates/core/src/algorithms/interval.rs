@@ -287,22 +287,6 @@ impl Algorithm for Interval {
         };
     }
 
-    /// Strokes set off by the first take begin now, because those of the floor were set off by
-    /// another key and would come too early.
-    fn begin(&self, floor: &IntervalState, now: Time) -> IntervalState {
-        if self.strokes != Strokes::FirstTake {
-            return *floor;
-        }
-        let seen = self.refilled(floor, now);
-        if seen.permits == 0 {
-            return IntervalState::default();
-        }
-        IntervalState {
-            next: seen.next.max(now + Nanos::from_nanos(self.every)),
-            ..seen
-        }
-    }
-
     /// Missing permits mean the same while the strokes are the same.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.every == old.every && self.strokes == old.strokes
@@ -508,18 +492,21 @@ mod tests {
     fn a_key_that_begins_at_a_floor_has_refill_steps_of_its_own() {
         let at = |seconds| Time::ZERO + Nanos::from_secs(seconds);
         let (five, every) = (Permits::new(5), Nanos::from_secs(10));
+        let begun = |limit: &Interval, now| {
+            let mut floor = IntervalState::default();
+            let _ = limit.decide(&mut floor, at(1), Permits::new(3));
+            (floor, limit.state_with_usage(limit.usage(&floor, now), now))
+        };
         let first = Interval::from_first(five, five, every).unwrap();
-        let mut floor = IntervalState::default();
-        let _ = first.decide(&mut floor, at(1), Permits::new(3));
-        let begun = first.begin(&floor, at(9));
-        let standing = first.look(&begun, at(9), Permits::ZERO);
+        let standing = first.look(&begun(&first, at(9)).1, at(9), Permits::ZERO);
         assert_eq!(standing.remaining, Permits::new(2));
         assert_eq!(
             standing.reset_after, every,
             "its own window, not the remaining 2 s of the floor's"
         );
-        assert_eq!(first.begin(&floor, at(11)), IntervalState::default());
+        assert_eq!(begun(&first, at(11)).1, IntervalState::default());
         let grid = Interval::on_grid(five, five, every, Nanos::ZERO).unwrap();
-        assert_eq!(grid.begin(&floor, at(9)), floor);
+        let (floor, state) = begun(&grid, at(9));
+        assert_eq!(state, floor);
     }
 }

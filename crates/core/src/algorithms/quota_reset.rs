@@ -234,16 +234,6 @@ impl Algorithm for QuotaReset {
         };
     }
 
-    /// Opens a window now, because that of the floor was opened by another key. It would end too
-    /// early for this one, which would allow a third window within one span.
-    fn begin(&self, floor: &QuotaResetState, now: Time) -> QuotaResetState {
-        let mut state = *floor;
-        if self.expires_at(floor, now) > now {
-            state.opened = state.opened.max(now);
-        }
-        state
-    }
-
     /// A count means the same while the window is as long; N may change.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.per == old.per
@@ -438,7 +428,8 @@ mod tests {
         let at = |seconds| Time::from_nanos(seconds * SECOND);
         let mut floor = QuotaResetState::default();
         let _ = limit.decide(&mut floor, at(1), Permits::new(3));
-        let mut state = limit.begin(&floor, at(9));
+        let begun = |now| limit.state_with_usage(limit.usage(&floor, now), now);
+        let mut state = begun(at(9));
         let decision = limit.decide(&mut state, at(9), Permits::new(2));
         assert_eq!(decision.remaining, Permits::ZERO);
         assert_eq!(
@@ -447,9 +438,9 @@ mod tests {
             "its own window, not the remaining 2 s of the floor's"
         );
         assert_eq!(
-            limit.begin(&floor, at(11)),
-            floor,
-            "a state whose window is over acts as fresh"
+            begun(at(11)),
+            QuotaResetState::default(),
+            "the window is over"
         );
     }
 

@@ -389,7 +389,6 @@ const fn rested_in_part(stored: f64, next_us: u64) -> WarmUpTicket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Denials;
     use crate::laws::{self, Random};
     use crate::oracles::{self, Reach};
 
@@ -569,8 +568,7 @@ mod tests {
             for _ in 0..3_000 {
                 now = now + Nanos::from_nanos(random.below(900_000_000));
                 let cost = Permits::new(random.below(12));
-                let decision =
-                    laws::decide(&limit, Denials::Free, &mut state, now, cost, Reach::Edges);
+                let decision = laws::decide(&limit, &mut state, now, cost, Reach::Edges);
                 if decision.verdict.allows() {
                     admitted.push((now, cost));
                 }

@@ -6,7 +6,7 @@
 //!   queue, concurrency, effective_window     properties of the limit
 //! ```
 
-use super::{AnyAlgorithm, AnyState, Listed, Reconfigure, own};
+use super::{AnyAlgorithm, AnyState, Listed, Reconfigure};
 use crate::{
     Algorithm, BanTerms, Banning, Call, Concurrency, Decision, Denials, Error, Gcra, GrantId,
     Granted, LeaseId, Lend, Nanos, Origin, Permits, Quota, Time, Unsupported,
@@ -75,7 +75,7 @@ impl AnyAlgorithm {
         now: Time,
         cost: Permits,
     ) -> Result<(), Unsupported> {
-        dispatch!(self, algorithm => algorithm.try_refund(own(algorithm, state), now, cost))
+        dispatch!(self, algorithm: A => algorithm.try_refund(A::own_state(state), now, cost))
             .ok_or_else(|| self.unsupported(Call::Refund))
     }
 
@@ -107,8 +107,8 @@ impl AnyAlgorithm {
         cost: Permits,
         max_wait: Nanos,
     ) -> Result<Decision, Unsupported> {
-        dispatch!(self, algorithm => {
-            algorithm.try_reserve(own(algorithm, state), now, cost, max_wait)
+        dispatch!(self, algorithm: A => {
+            algorithm.try_reserve(A::own_state(state), now, cost, max_wait)
         })
         .ok_or_else(|| self.unsupported(Call::Reserve))
     }
@@ -118,7 +118,7 @@ impl AnyAlgorithm {
     /// # Errors
     /// [`Unsupported`] if it has none: then nothing was changed.
     pub fn try_ban(&self, state: &mut AnyState, now: Time, span: Nanos) -> Result<(), Unsupported> {
-        dispatch!(self, algorithm => algorithm.try_ban(own(algorithm, state), now, span))
+        dispatch!(self, algorithm: A => algorithm.try_ban(A::own_state(state), now, span))
             .ok_or_else(|| self.unsupported(Call::Ban))
     }
 
@@ -132,7 +132,7 @@ impl AnyAlgorithm {
         credits: Permits,
         id: GrantId,
     ) -> Result<Granted, Unsupported> {
-        dispatch!(self, algorithm => algorithm.try_grant(own(algorithm, state), credits, id))
+        dispatch!(self, algorithm: A => algorithm.try_grant(A::own_state(state), credits, id))
             .ok_or_else(|| self.unsupported(Call::Grant))
     }
 
@@ -144,12 +144,12 @@ impl AnyAlgorithm {
     /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not
     /// lend.
     pub fn release(&self, state: &mut AnyState, now: Time, id: LeaseId) -> Permits {
-        dispatch!(self, algorithm => algorithm.try_release(own(algorithm, state), now, id))
+        dispatch!(self, algorithm: A => algorithm.try_release(A::own_state(state), now, id))
     }
 
     /// As [`Concurrency::renew`](crate::Concurrency::renew); `None` if the algorithm does not lend.
     pub fn renew(&self, state: &mut AnyState, now: Time, id: LeaseId) -> Option<Nanos> {
-        dispatch!(self, algorithm => algorithm.try_renew(own(algorithm, state), now, id))
+        dispatch!(self, algorithm: A => algorithm.try_renew(A::own_state(state), now, id))
     }
 
     /// Returns an error if the algorithm does not have the call.

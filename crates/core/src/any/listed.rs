@@ -50,14 +50,14 @@ pub trait Listed:
     /// credits.
     const KEEPS: bool = Self::LENDS;
 
-    /// This algorithm, if `any` is one.
+    /// Returns this algorithm, if `any` is one.
     fn of(any: &AnyAlgorithm) -> Option<&Self>;
 
     /// Calls `view` with the state, or with that of a key never seen if `any` is of another
     /// algorithm.
     fn with_state<T>(any: &AnyState, view: impl FnOnce(&Self::State) -> T) -> T;
 
-    /// The state; one of another algorithm is first replaced by that of a key never seen.
+    /// Returns the state; one of another algorithm is first replaced by that of a key never seen.
     fn own_state(any: &mut AnyState) -> &mut Self::State;
 
     /// Wraps a state.
@@ -107,7 +107,7 @@ pub trait Listed:
         None
     }
 
-    /// Permits on loan at `now`; 0 if the algorithm does not lend.
+    /// Returns the permits on loan at `now`; 0 if the algorithm does not lend.
     fn on_loan(&self, _state: &Self::State, _now: Time) -> u64 {
         0
     }

@@ -2,17 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{AnyAlgorithm, AnyState, any_state, with};
+use super::{AnyAlgorithm, AnyState, Listed};
 use crate::{LuaTwin, Permits, StoredForm, UnixMicros};
 
 /// The form of a state in a store that many processes share; see [`StoredForm`].
 impl AnyAlgorithm {
     /// See [`StoredForm::TAG`].
     pub fn tag(&self) -> u8 {
-        fn tag<A: StoredForm>(_: &A) -> u8 {
-            A::TAG
-        }
-        dispatch!(self, algorithm => tag(algorithm))
+        dispatch!(self, _algorithm: A => A::TAG)
     }
 
     /// See [`StoredForm::shape`].
@@ -32,14 +29,14 @@ impl AnyAlgorithm {
 
     /// See [`StoredForm::read`].
     pub fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<AnyState> {
-        dispatch!(self, algorithm => {
-            algorithm.read(bytes, now).map(|state| any_state(algorithm, state))
+        dispatch!(self, algorithm: A => {
+            algorithm.read(bytes, now).map(A::any_state)
         })
     }
 
     /// See [`StoredForm::write`].
     pub fn write(&self, state: &AnyState, now: UnixMicros, out: &mut Vec<u8>) {
-        dispatch!(self, algorithm => with(algorithm, state, |state| {
+        dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.write(state, now, out);
         }));
     }

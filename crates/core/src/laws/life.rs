@@ -10,8 +10,8 @@ use core::fmt::Debug;
 use std::vec::Vec;
 
 use super::recorded::records_all;
-use super::{KeepsAll, Refunds, TakesBack, TakesBackModes, TakesFirst, decide, state_holds};
-use crate::algorithm::{Algorithm, Denials, Refund};
+use super::{Refunds, decide, state_holds};
+use crate::algorithm::Algorithm;
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};
 
@@ -28,71 +28,19 @@ pub enum LifeEvent {
     Refund(Permits),
 }
 
-/// Replays `events` from `start`, checking every law and oracle on the way, and at the end the
-/// admitted permits against `bound`.
-///
-/// # Panics
-/// If a law is broken.
-pub fn live<A: Refund + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    start: Time,
-    events: &[LifeEvent],
-    reach: Reach,
-) {
-    live_with::<A, TakesBack>(algorithm, denials, start, events, reach);
-}
-
-/// As [`live`], for an algorithm that cannot take back a charge: refunds are left out.
-///
-/// # Panics
-/// As [`live`].
-pub fn live_charges<A: Algorithm + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    start: Time,
-    events: &[LifeEvent],
-    reach: Reach,
-) {
-    live_with::<A, KeepsAll>(algorithm, denials, start, events, reach);
-}
-
-/// As [`live`], for an algorithm with modes: see [`explore_modes`](super::explore_modes).
-///
-/// # Panics
-/// As [`live`].
-pub fn live_modes<A: Refund + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    start: Time,
-    events: &[LifeEvent],
-    reach: Reach,
-) {
-    live_with::<A, TakesBackModes>(algorithm, denials, start, events, reach);
-}
-
-/// As [`live`], for permits on loan: see [`explore_loans`](super::explore_loans).
-///
-/// # Panics
-/// As [`live`].
-pub fn live_loans<A: Refund + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    start: Time,
-    events: &[LifeEvent],
-    reach: Reach,
-) {
-    live_with::<A, TakesFirst>(algorithm, denials, start, events, reach);
-}
-
 /// Maximum distance of the clock behind its furthest reading in a life: 9 s. Clocks of racing
 /// threads differ by less; beyond 10 s [`Gcra`](crate::Gcra) assumes that the clock was set, and
 /// a law of bounds cannot know by how much.
 const LATEST_READER: Nanos = Nanos::from_secs(9);
 
-fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
+/// Replays `events` from `start`, checking every law and oracle on the way, and at the end the
+/// admitted permits against `bound`. Refunds are left out if the algorithm has none.
+///
+/// # Panics
+/// If a law is broken.
+pub fn live<A: Algorithm + Debug>(
     algorithm: &A,
-    denials: Denials,
+    refunds: &Refunds<A>,
     start: Time,
     events: &[LifeEvent],
     reach: Reach,
@@ -115,7 +63,7 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
             // `LATEST_READER`).
             LifeEvent::StepBack(span) => now = (now - span).max(furthest - LATEST_READER),
             LifeEvent::Refund(cost) => {
-                let Some(refunded) = R::refund(algorithm, &state, now, cost) else {
+                let Some(refunded) = refunds.state_after(algorithm, &state, now, cost) else {
                     continue;
                 };
                 state = refunded;
@@ -125,10 +73,10 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
                 latest = Time::ZERO;
             }
             LifeEvent::Spend(cost) => {
-                if R::RECORDS_ALL {
-                    records_all(algorithm, denials, &state, now, cost);
+                if refunds.denials_are_recorded {
+                    records_all(algorithm, &state, now, cost);
                 }
-                let decision = decide(algorithm, denials, &mut state, now, cost, reach);
+                let decision = decide(algorithm, &mut state, now, cost, reach);
                 if decision.verdict.allows() {
                     latest = latest.max(now);
                     admitted.push((latest, cost));
@@ -136,7 +84,7 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
             }
         }
         state_holds(algorithm, &state, now, reach);
-        R::is_lawful(algorithm, &state, now, reach);
+        refunds.check(algorithm, &state, now, reach);
     }
     bounded(algorithm, &admitted);
 }

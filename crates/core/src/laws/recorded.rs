@@ -12,12 +12,11 @@ use crate::{Permits, Time, Verdict};
 /// If more is left, or owed.
 pub(super) fn records_all<A: Algorithm + Debug>(
     algorithm: &A,
-    denials: Denials,
     before: &A::State,
     now: Time,
     cost: Permits,
 ) {
-    if denials == Denials::Free || cost <= algorithm.capacity() {
+    if algorithm.denials() == Denials::Free || cost <= algorithm.capacity() {
         return;
     }
     let mut state = before.clone();

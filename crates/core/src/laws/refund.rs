@@ -1,52 +1,130 @@
-//! The laws of a refund: never generous, and it undoes the charge.
+//! The laws of refunds, and which of them an algorithm keeps.
+//!
+//! ```text
+//!   Refunds    gives at most its cost   undoes a charge   counted denials record all
+//!   exact      now and later            yes               yes
+//!   of_modes   now                      yes               yes
+//!   of_loans   now and later            no                no
+//!   none       -                        -                 yes
+//! ```
 
 use core::fmt::Debug;
+use std::vec::Vec;
 
-use super::both_last;
-use crate::algorithm::Refund;
-use crate::oracles::Reach;
-use crate::{Decision, Permits, Time};
+use super::settled;
+use crate::algorithm::{Algorithm, Refund};
+use crate::oracles::{Reach, later};
+use crate::{Nanos, Permits, Time};
+
+type RefundFunction<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits);
+
+/// How an algorithm takes back charges, and the laws that its refunds keep.
+#[derive(Debug)]
+pub struct Refunds<A: Algorithm> {
+    /// `None` if the algorithm cannot take back a charge.
+    refund: Option<RefundFunction<A>>,
+    /// Checks the laws of refunds in a state.
+    laws: fn(&A, &A::State, Time, Reach),
+    /// True if counted denials record a cost above the capacity.
+    pub(super) denials_are_recorded: bool,
+}
+
+impl<A: Algorithm> Refunds<A> {
+    /// No refunds: the algorithm cannot take back a charge.
+    pub fn none() -> Self {
+        Self {
+            refund: None,
+            laws: |_, _, _, _| {},
+            denials_are_recorded: true,
+        }
+    }
+
+    /// Checks the laws of refunds in `state`.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub(super) fn check(&self, algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+        (self.laws)(algorithm, state, now, reach);
+    }
+
+    /// Returns the state after a refund; `None` if the algorithm cannot take back a charge.
+    pub(super) fn state_after(
+        &self,
+        algorithm: &A,
+        state: &A::State,
+        now: Time,
+        cost: Permits,
+    ) -> Option<A::State> {
+        let mut state = state.clone();
+        self.refund?(algorithm, &mut state, now, cost);
+        Some(state)
+    }
+}
+
+impl<A: Refund + Debug> Refunds<A> {
+    /// Refunds that undo a charge, and never give more than its cost.
+    pub fn exact() -> Self {
+        Self {
+            refund: Some(A::refund),
+            laws: |algorithm, state, now, reach| {
+                let state = &settled(algorithm, state, now);
+                gives_its_cost(algorithm, state, now, reach, Until::Ever);
+                undoes(algorithm, state, now, reach);
+            },
+            denials_are_recorded: true,
+        }
+    }
+
+    /// Refunds of an algorithm with modes: one that undoes a change of mode may give more than its
+    /// cost later.
+    pub fn of_modes() -> Self {
+        Self {
+            laws: |algorithm, state, now, reach| {
+                let state = &settled(algorithm, state, now);
+                gives_its_cost(algorithm, state, now, reach, Until::Now);
+                undoes(algorithm, state, now, reach);
+            },
+            ..Self::exact()
+        }
+    }
+
+    /// Refunds of permits on loan: they give back the permits that end first, so that they need not
+    /// undo the last charge. Counted denials do not record a cost above the capacity, because no
+    /// caller could give it back.
+    pub fn of_loans() -> Self {
+        Self {
+            laws: |algorithm, state, now, reach| {
+                gives_its_cost(algorithm, state, now, reach, Until::Ever);
+            },
+            denials_are_recorded: false,
+            ..Self::exact()
+        }
+    }
+}
+
+/// Until when a refund gives no more than its cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Until {
+    Now,
+    Ever,
+}
 
 /// A refund gives back no more than its cost, and takes nothing.
 ///
 /// # Panics
 /// If it does not.
-pub fn refund_is_never_generous<A: Refund + Debug>(
+fn gives_its_cost<A: Refund + Debug>(
     algorithm: &A,
     state: &A::State,
     now: Time,
     reach: Reach,
-) {
-    refund_gives::<A>(algorithm, state, now, reach, Gift::ItsCostAlways);
-}
-
-/// How long a refund may give no more than its cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Gift {
-    ItsCostAlways,
-    /// It may undo a change of mode, which counts later.
-    ItsCostAtFirst,
-}
-
-pub(super) fn refund_gives<A: Refund + Debug>(
-    algorithm: &A,
-    state: &A::State,
-    now: Time,
-    reach: Reach,
-    gift: Gift,
+    until: Until,
 ) {
     let fresh = A::State::default();
     let remaining = |state: &A::State, now| algorithm.look(state, now, Permits::ZERO).remaining;
-    let (had, reset) = {
-        let Decision {
-            remaining,
-            reset_after,
-            ..
-        } = algorithm.look(state, now, Permits::ZERO);
-        (remaining, reset_after)
-    };
-    let spans = reach.spans(&[reset]);
-    for cost in reach.costs(algorithm.capacity(), &[had]) {
+    let looked = algorithm.look(state, now, Permits::ZERO);
+    let spans = reach.spans(&[looked.reset_after]);
+    for cost in reach.costs(algorithm.capacity(), &[looked.remaining]) {
         let mut refunded = state.clone();
         algorithm.refund(&mut refunded, now, cost);
         for then in both_last(algorithm, [state, &refunded], now, &spans) {
@@ -58,7 +136,7 @@ pub(super) fn refund_gives<A: Refund + Debug>(
             let (has, had) = (remaining(&refunded, then), remaining(state, then));
             assert!(has >= had, "a refund took permits: {}", context());
             assert!(
-                has.get() - had.get() <= cost.get() || gift == Gift::ItsCostAtFirst && then > now,
+                has.get() - had.get() <= cost.get() || until == Until::Now && then > now,
                 "a refund returned more permits than its cost: {}",
                 context()
             );
@@ -75,14 +153,10 @@ pub(super) fn refund_gives<A: Refund + Debug>(
 ///
 /// # Panics
 /// If it does not.
-pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-    let Decision {
-        remaining,
-        reset_after,
-        ..
-    } = algorithm.look(state, now, Permits::ZERO);
-    let spans = reach.spans(&[reset_after]);
-    for cost in reach.costs(algorithm.capacity(), &[remaining]) {
+fn undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+    let looked = algorithm.look(state, now, Permits::ZERO);
+    let spans = reach.spans(&[looked.reset_after]);
+    for cost in reach.costs(algorithm.capacity(), &[looked.remaining]) {
         let mut undone = state.clone();
         if !algorithm.decide(&mut undone, now, cost).verdict.allows() {
             continue;
@@ -98,4 +172,18 @@ pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Ti
             );
         }
     }
+}
+
+/// The moments `spans` after `now` at which both states are still read correctly.
+fn both_last<A: Algorithm>(
+    algorithm: &A,
+    states: [&A::State; 2],
+    now: Time,
+    spans: &[Nanos],
+) -> Vec<Time> {
+    let last = |&span: &Nanos| {
+        let [one, other] = states.map(|state| later(algorithm, state, now, span));
+        one.and(other)
+    };
+    spans.iter().filter_map(last).collect()
 }

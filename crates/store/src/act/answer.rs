@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use ratekeeper_core::{Mode, Verdict};
 use smallvec::SmallVec;
 
-use crate::Decisions;
-use crate::settle;
+use crate::{Decisions, modes};
 
 /// The answer of an act.
 pub trait ActAnswer: Debug + Send + 'static {
@@ -58,7 +57,7 @@ impl ActAnswer for Decisions {
                 self.each[at].verdict = Verdict::Allow;
             }
         }
-        self.admitted = settle::admits(&self.each, |at| modes[at]);
+        self.admitted = modes::admits(&self.each, |at| modes[at]);
         self
     }
 

@@ -3,7 +3,7 @@
 use ratekeeper_core::{Call, Charge, Decision, Nanos};
 use smallvec::SmallVec;
 
-use super::{Act, ActKind};
+use super::{Act, ActKind, supports};
 use crate::StoreError;
 use crate::settle::RequestStates;
 
@@ -26,11 +26,7 @@ impl Act for Ban {
     }
 
     fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {
-        charges.iter().try_for_each(|charge| {
-            let supported = charge.limit.algorithm.supports(Call::Ban);
-            supported.map_err(|why| {
-                StoreError::Unsupported(format!("the limit `{}`: {why}", charge.limit.name))
-            })
-        })
+        let mut charges = charges.iter();
+        charges.try_for_each(|charge| supports(charge, Call::Ban))
     }
 }

@@ -4,7 +4,7 @@ use ratekeeper_core::Mode::{Enforce, Shadow};
 
 use super::Story;
 use super::StoryOutcome::{Allow, Ban, Banned, Deny};
-use super::telling::{banning, bucket, fails, limit, looks, passes, reset};
+use super::telling::{banning, bucket, fails, in_version, limit, looks, passes, reset};
 
 /// Stories of keys that are refused too often.
 pub(super) fn stories() -> Vec<Story> {
@@ -15,7 +15,7 @@ pub(super) fn stories() -> Vec<Story> {
     vec![
         Story {
             name: "the third denial bans, and the next ban is longer",
-            limits: vec![limit(0, 1, banning("1/1s", "3/1h"))],
+            limits: vec![limit(0, banning("1/1s", "3/1h"))],
             steps: vec![
                 one(0, Allow(0)),
                 one(0, Deny(1000, 0)),
@@ -34,10 +34,7 @@ pub(super) fn stories() -> Vec<Story> {
         },
         Story {
             name: "only the limit's own denials are strikes, and a ban charges no other limit",
-            limits: vec![
-                limit(0, 1, banning("2/1s", "1/1h")),
-                limit(1, 1, bucket("1/1h")),
-            ],
+            limits: vec![limit(0, banning("2/1s", "1/1h")), limit(1, bucket("1/1h"))],
             steps: vec![
                 passes(
                     0,
@@ -64,7 +61,7 @@ pub(super) fn stories() -> Vec<Story> {
         },
         Story {
             name: "a ban in shadow mode refuses nothing",
-            limits: vec![limit(0, 1, banning("1/1h", "1/1h"))],
+            limits: vec![limit(0, banning("1/1h", "1/1h"))],
             steps: vec![
                 passes(0, &[(0, "k", 1, Shadow)], &[Allow(0)]),
                 passes(0, &[(0, "k", 1, Shadow)], &[Ban(3_600_000)]),
@@ -74,8 +71,8 @@ pub(super) fn stories() -> Vec<Story> {
         Story {
             name: "a ban outlives a change of the limit, and a reset ends it",
             limits: vec![
-                limit(0, 1, banning("1/1s", "1/1h")),
-                limit(0, 2, banning("5/1s", "1/1h")),
+                limit(0, banning("1/1s", "1/1h")),
+                in_version(2, limit(0, banning("5/1s", "1/1h"))),
             ],
             steps: vec![
                 one(0, Allow(0)),

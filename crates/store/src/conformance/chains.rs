@@ -26,9 +26,9 @@ fn one_of_each_chain() -> Story {
     Story {
         name: "an alternative is charged only when those before it deny",
         limits: vec![
-            limit(0, 1, bucket("2/2s")),
-            limit(1, 1, bucket("1/1h")),
-            limit(2, 1, fixed("1/1h")),
+            limit(0, bucket("2/2s")),
+            limit(1, bucket("1/1h")),
+            limit(2, fixed("1/1h")),
         ],
         steps: vec![
             passes(0, &chain, &[Allow(1), Allow(1), Allow(1)]),
@@ -56,9 +56,9 @@ fn all_chains_or_none() -> Story {
     Story {
         name: "all chains of a request are charged, or none",
         limits: vec![
-            limit(0, 1, bucket("1/1h")),
-            limit(1, 1, bucket("2/2h")),
-            limit(2, 1, bucket("2/2h")),
+            limit(0, bucket("1/1h")),
+            limit(1, bucket("2/2h")),
+            limit(2, bucket("2/2h")),
         ],
         steps: vec![
             passes(0, &both, &[Allow(0), Allow(2), Allow(1), Allow(2)]),
@@ -88,7 +88,7 @@ fn odd_chains() -> Story {
     let refusal = Deny(3_600_000, 0);
     Story {
         name: "chains in shadow mode, of large costs, and without a first charge",
-        limits: vec![limit(0, 1, bucket("1/1h")), limit(1, 1, bucket("5/5h"))],
+        limits: vec![limit(0, bucket("1/1h")), limit(1, bucket("5/5h"))],
         steps: vec![
             // In shadow mode the alternative is charged, and refuses nothing.
             passes(
@@ -144,9 +144,9 @@ fn once_for_each_value() -> Story {
     Story {
         name: "a condition that denies excuses the next charge; both are made, or neither",
         limits: vec![
-            limit(0, 1, fixed("1/1h")),
-            limit(1, 1, fixed("2/1h")),
-            limit(2, 1, fixed("3/1h")),
+            limit(0, fixed("1/1h")),
+            limit(1, fixed("2/1h")),
+            limit(2, fixed("3/1h")),
         ],
         steps: vec![
             passes(0, &asks("\x01k\x01a"), &[Allow(0), Allow(1)]),
@@ -193,7 +193,7 @@ fn headroom_is_left() -> Story {
     let both = [low[0], low[1], (1, "k", 1, Enforce)];
     Story {
         name: "a charge with headroom is allowed only if there is room for both, and charges its cost",
-        limits: vec![limit(0, 1, bucket("5/5s")), limit(1, 1, bucket("9/9s"))],
+        limits: vec![limit(0, bucket("5/5s")), limit(1, bucket("9/9s"))],
         steps: vec![
             passes(0, &low, &[Allow(5), Allow(4)]),
             passes(0, &both, &[Allow(4), Allow(3), Allow(8)]),

@@ -1,11 +1,10 @@
 //! The stories of balances: charges, grants that are repeated, and the way back of a charge.
 
-use ratekeeper_core::Balance;
 use ratekeeper_core::Mode::{Enforce, Otherwise};
-use ratekeeper_core::Permits;
+use ratekeeper_core::{Balance, Permits};
 
 use super::StoryOutcome::{Allow, Deny, Never};
-use super::telling::{bucket, fails, limit, looks, passes, refund, reset, step};
+use super::telling::{bucket, fails, in_version, limit, looks, passes, refund, reset, step};
 use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryStep};
 
 fn balance(start: u64, max: u64) -> Balance {
@@ -30,7 +29,7 @@ pub(super) fn stories() -> Vec<Story> {
     vec![
         Story {
             name: "a balance is spent, granted once by id, and never refills",
-            limits: vec![limit(0, 1, balance(10, 100))],
+            limits: vec![limit(0, balance(10, 100))],
             steps: vec![
                 passes(0, &[(0, "k", 7, Enforce)], &[Allow(3)]),
                 fails(0, &[(0, "k", 4, Enforce)], &[Never(3)]),
@@ -48,7 +47,7 @@ pub(super) fn stories() -> Vec<Story> {
         },
         Story {
             name: "a key never seen is granted credits beyond its start",
-            limits: vec![limit(0, 1, balance(0, 100))],
+            limits: vec![limit(0, balance(0, 100))],
             steps: vec![
                 fails(0, &[(0, "new", 1, Enforce)], &[Never(0)]),
                 grant(0, "a", &[(0, "new", 20, Enforce)], &[(Some(20), 20)]),
@@ -57,7 +56,7 @@ pub(super) fn stories() -> Vec<Story> {
         },
         Story {
             name: "a balance covers what a limit denies, and takes its own charge back",
-            limits: vec![limit(0, 1, bucket("1/1h")), limit(1, 1, balance(2, 9))],
+            limits: vec![limit(0, bucket("1/1h")), limit(1, balance(2, 9))],
             steps: vec![
                 passes(
                     0,
@@ -81,9 +80,9 @@ pub(super) fn stories() -> Vec<Story> {
         Story {
             name: "other numbers keep the credits of known keys",
             limits: vec![
-                limit(0, 1, balance(10, 100)),
-                limit(0, 2, balance(50, 60)),
-                limit(0, 3, balance(0, 4)),
+                limit(0, balance(10, 100)),
+                in_version(2, limit(0, balance(50, 60))),
+                in_version(3, limit(0, balance(0, 4))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(8)]),

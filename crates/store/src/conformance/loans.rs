@@ -2,7 +2,9 @@
 
 use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
-use super::telling::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
+use super::telling::{
+    bucket, decided, fails, in_version, limit, looks, passes, refund, reset, step,
+};
 use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
@@ -58,7 +60,7 @@ fn alone() -> Vec<Story> {
     vec![
         Story {
             name: "permits return once, by release or by expiry",
-            limits: vec![limit(0, 1, at_once(2))],
+            limits: vec![limit(0, at_once(2))],
             steps: vec![
                 acquires(0, 1, &[ADA], &[Allow(1)]),
                 acquires(3_000, 2, &[ADA], &[Allow(0)]),
@@ -79,7 +81,7 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "a renewed lease continues; an expired one cannot be renewed",
-            limits: vec![limit(0, 1, at_once(1)), limit(1, 1, bucket("9/1s"))],
+            limits: vec![limit(0, at_once(1)), limit(1, bucket("9/1s"))],
             steps: vec![
                 acquires(0, 1, &[ADA], &[Allow(0)]),
                 renews(15_000, 1, &[ADA, BOB], &[Some(16_000), None]),
@@ -94,7 +96,7 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "without a name, a decision takes permits and a refund returns them",
-            limits: vec![limit(0, 1, at_once(2))],
+            limits: vec![limit(0, at_once(2))],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
                 fails(0, &[ADA], &[Deny(16_000, 0)]),
@@ -108,7 +110,7 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "counted denials hold permits until they are refunded",
-            limits: vec![limit(0, 1, at_once(1).with_denials(Denials::Counted))],
+            limits: vec![limit(0, at_once(1).with_denials(Denials::Counted))],
             steps: vec![
                 passes(0, &[ADA], &[Allow(0)]),
                 fails(0, &[ADA], &[Deny(16_000, 0)]),
@@ -125,7 +127,7 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "new parameters keep the permits on loan",
-            limits: vec![limit(0, 1, at_once(3)), limit(0, 2, at_once(1))],
+            limits: vec![limit(0, at_once(3)), in_version(2, limit(0, at_once(1)))],
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 2, Enforce)], &[Allow(1)]),
                 refused(0, 2, &[(1, "ada", 1, Enforce)], &[Deny(16_000, 0)]),
@@ -135,7 +137,10 @@ fn alone() -> Vec<Story> {
         },
         Story {
             name: "a change from a rate lends the used permits for one lease",
-            limits: vec![limit(0, 1, bucket("4/4h")), limit(0, 2, at_once(3))],
+            limits: vec![
+                limit(0, bucket("4/4h")),
+                in_version(2, limit(0, at_once(3))),
+            ],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(2)]),
                 acquires(0, 1, &[(1, "ada", 1, Enforce)], &[Allow(0)]),
@@ -146,7 +151,7 @@ fn alone() -> Vec<Story> {
 }
 
 fn beside_rates() -> Vec<Story> {
-    let limits = || vec![limit(0, 1, at_once(1)), limit(1, 1, bucket("2/2h"))];
+    let limits = || vec![limit(0, at_once(1)), limit(1, bucket("2/2h"))];
     let both = |key| [(0, key, 1, Enforce), (1, key, 1, Enforce)];
     let rate = (1, "ada", 0, Enforce);
     vec![
@@ -179,8 +184,8 @@ fn beside_rates() -> Vec<Story> {
         Story {
             name: "unnamed permits that count denials are taken although the rate refuses",
             limits: vec![
-                limit(0, 1, at_once(3).with_denials(Denials::Counted)),
-                limit(1, 1, bucket("1/1h")),
+                limit(0, at_once(3).with_denials(Denials::Counted)),
+                limit(1, bucket("1/1h")),
             ],
             steps: vec![
                 passes(0, &both("ada"), &[Allow(2), Allow(0)]),

@@ -13,8 +13,8 @@ pub(super) fn stories() -> Vec<Story> {
         Story {
             name: "a counted denial is charged although the request is refused",
             limits: vec![
-                limit(0, 1, bucket("1/1s").with_denials(Denials::Counted)),
-                limit(1, 1, bucket("5/5s")),
+                limit(0, bucket("1/1s").with_denials(Denials::Counted)),
+                limit(1, bucket("5/5s")),
             ],
             steps: vec![
                 passes(
@@ -33,7 +33,7 @@ pub(super) fn stories() -> Vec<Story> {
         counted_denials_are_charged_whichever_limit_refuses(),
         Story {
             name: "one limit and key named twice stays within its bound",
-            limits: vec![limit(0, 1, bucket("3/3s")), limit(1, 1, bucket("9/9s"))],
+            limits: vec![limit(0, bucket("3/3s")), limit(1, bucket("9/9s"))],
             steps: vec![
                 fails(
                     0,
@@ -61,10 +61,10 @@ fn counted_denials_are_charged_whichever_limit_refuses() -> Story {
     Story {
         name: "a limit that counts denials is charged whichever limit refuses",
         limits: vec![
-            limit(0, 1, bucket("4/4h").with_denials(Denials::Counted)),
-            limit(1, 1, bucket("1/1h")),
-            limit(2, 1, fixed("9/10s").with_denials(Denials::Counted)),
-            limit(3, 1, bucket("5/5h")),
+            limit(0, bucket("4/4h").with_denials(Denials::Counted)),
+            limit(1, bucket("1/1h")),
+            limit(2, fixed("9/10s").with_denials(Denials::Counted)),
+            limit(3, bucket("5/5h")),
         ],
         steps: vec![
             passes(0, &[(0, "k", 1, Enforce), shut], &[Allow(3), Allow(0)]),

@@ -3,7 +3,8 @@
 use ratekeeper_core::{Denials, Mode, Nanos};
 
 use super::telling::{
-    bucket, fails, fixed, limit, looks, passes, queue, refund, reset, settle, sub_buckets,
+    bucket, fails, fixed, in_version, limit, looks, passes, queue, refund, reset, settle,
+    sub_buckets,
 };
 use super::{Story, StoryOutcome};
 use Mode::{Enforce, Shadow};
@@ -29,7 +30,7 @@ fn single() -> Vec<Story> {
     vec![
         Story {
             name: "burst, then pace; keys apart",
-            limits: vec![limit(0, 1, bucket("2/2s"))],
+            limits: vec![limit(0, bucket("2/2s"))],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
                 fails(0, &[(0, "ada", 1, Enforce)], &[Deny(1000, 0)]),
@@ -43,7 +44,7 @@ fn single() -> Vec<Story> {
         },
         Story {
             name: "keys of any length",
-            limits: vec![limit(0, 1, bucket("1/1s"))],
+            limits: vec![limit(0, bucket("1/1s"))],
             steps: [
                 "",
                 "a",
@@ -63,10 +64,7 @@ fn single() -> Vec<Story> {
         },
         Story {
             name: "windows and sub-buckets",
-            limits: vec![
-                limit(0, 1, fixed("3/10s")),
-                limit(1, 1, sub_buckets("3/10s")),
-            ],
+            limits: vec![limit(0, fixed("3/10s")), limit(1, sub_buckets("3/10s"))],
             steps: vec![
                 passes(9000, &[(0, "k", 3, Enforce)], &[Allow(0)]),
                 fails(9000, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
@@ -78,7 +76,7 @@ fn single() -> Vec<Story> {
         },
         Story {
             name: "a queue delays requests",
-            limits: vec![limit(0, 1, queue("1/1s", 1))],
+            limits: vec![limit(0, queue("1/1s", 1))],
             steps: vec![
                 passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]),
                 passes(0, &[(0, "k", 1, Enforce)], &[AllowAfter(1000, 0)]),
@@ -87,7 +85,7 @@ fn single() -> Vec<Story> {
         },
         Story {
             name: "counted denials are charged, in shadow mode too",
-            limits: vec![limit(0, 1, bucket("2/2s").with_denials(Denials::Counted))],
+            limits: vec![limit(0, bucket("2/2s").with_denials(Denials::Counted))],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(0)]),
                 fails(0, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
@@ -104,8 +102,8 @@ fn settlements() -> Vec<Story> {
         Story {
             name: "a bucket owes what its work cost beyond the estimate",
             limits: vec![
-                limit(0, 1, bucket("3/3s").with_patience(Nanos::from_secs(60))),
-                limit(1, 1, bucket("9/9s").with_patience(Nanos::from_secs(4))),
+                limit(0, bucket("3/3s").with_patience(Nanos::from_secs(60))),
+                limit(1, bucket("9/9s").with_patience(Nanos::from_secs(4))),
             ],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(1)]),
@@ -144,7 +142,7 @@ fn settlements() -> Vec<Story> {
         },
         Story {
             name: "a window charges what it still has, and forgives the rest",
-            limits: vec![limit(0, 1, fixed("5/10s"))],
+            limits: vec![limit(0, fixed("5/10s"))],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(3)]),
                 settle(0, &[(0, "k", 2, Enforce)], &[Some(3)]),
@@ -157,9 +155,9 @@ fn settlements() -> Vec<Story> {
         Story {
             name: "a key that begins anew has its whole limit again, beside others that settle",
             limits: vec![
-                limit(0, 1, bucket("9/9s")),
-                limit(1, 1, fixed("5/10s")),
-                limit(2, 1, bucket("9/9s")),
+                limit(0, bucket("9/9s")),
+                limit(1, fixed("5/10s")),
+                limit(2, bucket("9/9s")),
             ],
             steps: vec![
                 passes(
@@ -204,7 +202,7 @@ fn beside_deciding() -> Vec<Story> {
     vec![
         Story {
             name: "a look charges nothing and returns the current state",
-            limits: vec![limit(0, 1, bucket("2/2s"))],
+            limits: vec![limit(0, bucket("2/2s"))],
             steps: vec![
                 looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
                 looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
@@ -216,7 +214,7 @@ fn beside_deciding() -> Vec<Story> {
         },
         Story {
             name: "refunds return at most the charge",
-            limits: vec![limit(0, 1, bucket("3/3s"))],
+            limits: vec![limit(0, bucket("3/3s"))],
             steps: vec![
                 refund(0, &[(0, "k", 2, Enforce)]),
                 passes(0, &[(0, "k", 3, Enforce)], &[Allow(0)]),
@@ -229,7 +227,7 @@ fn beside_deciding() -> Vec<Story> {
         },
         Story {
             name: "resets erase the state and return whether there was one",
-            limits: vec![limit(0, 1, bucket("1/1s")), limit(1, 1, fixed("1/1s"))],
+            limits: vec![limit(0, bucket("1/1s")), limit(1, fixed("1/1s"))],
             steps: vec![
                 reset(0, &[(0, "k", 1, Enforce)], &[false]),
                 passes(0, &[(0, "k", 1, Enforce)], &[Allow(0)]),
@@ -244,7 +242,7 @@ fn beside_deciding() -> Vec<Story> {
         },
         Story {
             name: "a clock that steps back admits no more",
-            limits: vec![limit(0, 1, bucket("2/2s")), limit(1, 1, fixed("2/2s"))],
+            limits: vec![limit(0, bucket("2/2s")), limit(1, fixed("2/2s"))],
             steps: vec![
                 passes(8000, &[(0, "k", 2, Enforce)], &[Allow(0)]),
                 fails(3000, &[(0, "k", 1, Enforce)], &[Deny(6000, 0)]),
@@ -259,9 +257,9 @@ fn beside_deciding() -> Vec<Story> {
 fn several() -> Vec<Story> {
     let three = || {
         vec![
-            limit(0, 1, bucket("10/10s")),
-            limit(1, 1, fixed("2/10s")),
-            limit(2, 1, sub_buckets("4/10s")),
+            limit(0, bucket("10/10s")),
+            limit(1, fixed("2/10s")),
+            limit(2, sub_buckets("4/10s")),
         ]
     };
     vec![
@@ -340,7 +338,10 @@ fn versions() -> Vec<Story> {
     vec![
         Story {
             name: "a debt keeps its duration under another rate",
-            limits: vec![limit(0, 1, bucket("10/10s")), limit(0, 2, bucket("20/10s"))],
+            limits: vec![
+                limit(0, bucket("10/10s")),
+                in_version(2, limit(0, bucket("20/10s"))),
+            ],
             steps: vec![
                 passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
                 fails(0, &[(1, "k", 1, Enforce)], &[Deny(500, 0)]),
@@ -349,7 +350,10 @@ fn versions() -> Vec<Story> {
         },
         Story {
             name: "a window of the same length keeps its counts",
-            limits: vec![limit(0, 1, fixed("10/10s")), limit(0, 2, fixed("12/10s"))],
+            limits: vec![
+                limit(0, fixed("10/10s")),
+                in_version(2, limit(0, fixed("12/10s"))),
+            ],
             steps: vec![
                 passes(0, &[(0, "k", 9, Enforce)], &[Allow(1)]),
                 passes(0, &[(1, "k", 1, Enforce)], &[Allow(2)]),
@@ -358,7 +362,10 @@ fn versions() -> Vec<Story> {
         },
         Story {
             name: "a window of another length starts with the used permits",
-            limits: vec![limit(0, 1, fixed("100/1m")), limit(0, 2, fixed("1000/1h"))],
+            limits: vec![
+                limit(0, fixed("100/1m")),
+                in_version(2, limit(0, fixed("1000/1h"))),
+            ],
             steps: vec![
                 passes(0, &[(0, "k", 80, Enforce)], &[Allow(20)]),
                 passes(0, &[(1, "k", 0, Enforce)], &[Allow(920)]),
@@ -367,10 +374,10 @@ fn versions() -> Vec<Story> {
         Story {
             name: "another algorithm starts with the used permits, up to its capacity",
             limits: vec![
-                limit(0, 1, bucket("10/10s")),
-                limit(0, 2, fixed("8/10s")),
-                limit(0, 3, sub_buckets("20/10s")),
-                limit(0, 4, bucket("10/10s")),
+                limit(0, bucket("10/10s")),
+                in_version(2, limit(0, fixed("8/10s"))),
+                in_version(3, limit(0, sub_buckets("20/10s"))),
+                in_version(4, limit(0, bucket("10/10s"))),
             ],
             steps: vec![
                 passes(0, &[(0, "a", 3, Enforce)], &[Allow(7)]),

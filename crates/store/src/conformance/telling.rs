@@ -1,20 +1,36 @@
 //! Telling: the helper functions that build the steps of stories.
 
 use ratekeeper_core::{
-    AnyAlgorithm, BanTerms, Banning, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits,
-    SubBuckets, Time, Window,
+    AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, LimitScope, Mode,
+    Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
 
 use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 
-pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+/// A limit of the cluster for tests, named `limit-ID`, that keeps its share while its store fails.
+pub fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
-        version,
+        version: 1,
         outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
+        scope: LimitScope::Cluster,
         algorithm: algorithm.into(),
+    }
+}
+
+/// A newer version of a limit.
+pub(super) fn in_version(version: u32, limit: Limit) -> Limit {
+    Limit { version, ..limit }
+}
+
+/// A charge for tests, in mode enforce.
+pub fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
     }
 }
 

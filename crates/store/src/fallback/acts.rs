@@ -7,102 +7,116 @@ use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Grant, GrantAnswer, Look,
-    Release, Renew, Reset, Settle, Settled,
+    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Grant, Look, Release, Renew,
+    Reset, Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
 /// An act on a store that may fail.
 #[expect(unnameable_types, reason = "sealed, as acts are")]
 pub trait FallbackAct: Act {
-    /// Asks the store, and the memory store where the store fails or has only a part.
+    /// Performs the act on the store, or without it if that fails.
     fn perform<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         items: &[Self::Item<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send {
+        async move {
+            match fallback.ask(self, items, now).await {
+                Err(error) => self.without_store(fallback, items, now, error),
+                answer => answer,
+            }
+        }
+    }
+
+    /// Performs the act on the memory store, because the store failed with `error`.
+    ///
+    /// # Errors
+    /// `error`, if the act has no effect here.
+    fn without_store<S: Remote>(
+        self,
+        _fallback: &FallbackInner<S>,
+        _items: &[Self::Item<'_>],
+        _now: Time,
+        error: StoreError,
+    ) -> Result<Self::Answer, StoreError> {
+        Err(error)
+    }
 }
 
 impl FallbackAct for Decide {
-    async fn perform<S: Remote>(
+    fn without_store<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
+        error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        let Self(lend) = self;
-        match store.ask(self, charges, now).await {
-            Ok(decisions) => Ok(decisions),
-            Err(error) => store.decide_without(charges, Some(lend), now, error),
-        }
+        fallback.decide_without(charges, Some(self.0), now, error)
     }
 }
 
 impl FallbackAct for Look {
-    async fn perform<S: Remote>(
+    fn without_store<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
+        error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        match store.ask(self, charges, now).await {
-            Ok(decisions) => Ok(decisions),
-            Err(error) => store.decide_without(charges, None, now, error),
-        }
+        fallback.decide_without(charges, None, now, error)
     }
 }
 
-/// While the store fails, only charges made here can be given back here. Fails, and gives nothing
-/// back, if some were not made here.
+/// Without the store, only charges made here can be given back. Fails, and gives nothing back, if
+/// some were not made here.
 impl FallbackAct for GiveBack {
-    async fn perform<S: Remote>(
+    fn without_store<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
+        error: StoreError,
     ) -> Result<(), StoreError> {
-        let Err(error) = store.ask(self, charges, now).await else {
-            return Ok(());
-        };
-        let shares: SmallVec<[Charge<'_>; 4]> =
-            charges.iter().map(|charge| store.scaled(charge)).collect();
-        if !shares.iter().all(|share| store.is_owed_here(share, now)) {
+        let shares: SmallVec<[Charge<'_>; 4]> = charges
+            .iter()
+            .map(|charge| fallback.scaled(charge))
+            .collect();
+        if !shares.iter().all(|share| fallback.is_owed_here(share, now)) {
             return Err(error);
         }
-        store.local.settle_now(self, &shares, now);
+        fallback.local.settle_now(self, &shares, now);
         Ok(())
     }
 }
 
-/// While the store fails, debts are owed here, and only charges made here can be given back. When
+/// Without the store, debts are owed here, and only charges made here can be given back. When
 /// the store is back, a debt is charged to it up to one whole limit, and the rest is forgiven.
 /// Fails, and settles nothing, if some charges were not made here, or if a limit does not count
 /// here.
 impl FallbackAct for Settle {
-    async fn perform<S: Remote>(
+    fn without_store<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         settled: &[Self::Item<'_>],
         now: Time,
+        error: StoreError,
     ) -> Result<(), StoreError> {
-        let Err(error) = store.ask(self, settled, now).await else {
-            return Ok(());
-        };
         let shares: SmallVec<[Settled<'_>; 4]> = settled
             .iter()
             .map(|item| Settled {
-                charge: store.scaled(&item.charge),
+                charge: fallback.scaled(&item.charge),
                 used: match item.used {
                     ActualCost::Permits(used) => {
-                        ActualCost::Permits(store.scaled_cost(item.charge.limit, used))
+                        ActualCost::Permits(fallback.scaled_cost(item.charge.limit, used))
                     }
                     ActualCost::Reset => ActualCost::Reset,
                 },
             })
             .collect();
         let is_here = |share: &Settled<'_>| match share.correction() {
-            Correction::GiveBack => store.is_owed_here(&share.charge(), now),
+            Correction::GiveBack => fallback.is_owed_here(&share.charge(), now),
             Correction::Owe => share.charge.limit.outage == Outage::Local,
             // The state in the store would not be forgotten.
             Correction::Reset => false,
@@ -111,8 +125,8 @@ impl FallbackAct for Settle {
             return Err(error);
         }
         let charges: SmallVec<[Charge<'_>; 4]> = shares.iter().map(|it| it.charge()).collect();
-        store.remember(&charges);
-        store.local.settle_now(self, &shares, now);
+        fallback.remember(&charges);
+        fallback.local.settle_now(self, &shares, now);
         Ok(())
     }
 }
@@ -121,12 +135,12 @@ impl FallbackAct for Settle {
 impl FallbackAct for Reset {
     async fn perform<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        let mut there = store.ask(self, charges, now).await?;
-        let here = store.local.settle_now(self, charges, now);
+        let mut there = fallback.ask(self, charges, now).await?;
+        let here = fallback.local.settle_now(self, charges, now);
         for (there, here) in there.iter_mut().zip(here) {
             *there |= here;
         }
@@ -138,46 +152,37 @@ impl FallbackAct for Reset {
 impl FallbackAct for Ban {
     async fn perform<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[Decision; 4]>, StoreError> {
-        let there = store.ask(self, charges, now).await?;
-        store.local.settle_now(self, charges, now);
+        let there = fallback.ask(self, charges, now).await?;
+        fallback.local.settle_now(self, charges, now);
         Ok(there)
     }
 }
 
 /// Fails if the store does: a grant that is repeated with its id adds nothing, so the caller may
 /// repeat it. Credits do not count here.
-impl FallbackAct for Grant {
-    async fn perform<S: Remote>(
-        self,
-        store: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[GrantAnswer; 4]>, StoreError> {
-        store.ask(self, charges, now).await
-    }
-}
+impl FallbackAct for Grant {}
 
 /// Gives permits back where they were lent. Fails if some were not lent here, and the store does
 /// not answer.
 impl FallbackAct for Release {
     async fn perform<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         holds: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        let here = store.local.settle_now(self, holds, now);
+        let here = fallback.local.settle_now(self, holds, now);
         let share = |(back, hold): (&Permits, &Self::Item<'_>)| {
-            let sharers = store.sharers(hold.charge().limit).get();
+            let sharers = fallback.sharers(hold.charge().limit).get();
             Permits::new(back.get() / u64::from(sharers))
         };
         let mut back: SmallVec<[Permits; 4]> = here.iter().zip(holds).map(share).collect();
         if back.contains(&Permits::ZERO) {
-            let there = store.ask(self, holds, now).await?;
+            let there = fallback.ask(self, holds, now).await?;
             for (back, there) in back.iter_mut().zip(there) {
                 *back = (*back).max(there);
             }
@@ -189,13 +194,13 @@ impl FallbackAct for Release {
 impl FallbackAct for Renew {
     async fn perform<S: Remote>(
         self,
-        store: &FallbackInner<S>,
+        fallback: &FallbackInner<S>,
         holds: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        let mut spans = store.local.settle_now(self, holds, now);
+        let mut spans = fallback.local.settle_now(self, holds, now);
         if spans.iter().any(Option::is_none) {
-            let there = store.ask(self, holds, now).await?;
+            let there = fallback.ask(self, holds, now).await?;
             for (span, there) in spans.iter_mut().zip(there) {
                 *span = span.or(there);
             }

@@ -7,7 +7,7 @@ use ratekeeper_core::{
 };
 
 use super::{FallbackInner, Remote, add};
-use crate::{GiveBack, StoreError};
+use crate::{GiveBack, KeyEntry, StoreError};
 
 /// Maximum number of keys of a limit debited in one go, by descending debt.
 const MAX_DEBITS: usize = 4_096;
@@ -16,6 +16,7 @@ const MAX_DEBITS: usize = 4_096;
 const AGAIN: Nanos = Nanos::from_secs(1);
 
 impl<S: Remote> FallbackInner<S> {
+    /// Notes the limits of these charges, which the memory store makes.
     pub(super) fn remember(&self, shares: &[Charge<'_>]) {
         if shares.is_empty() {
             return;
@@ -37,58 +38,65 @@ impl<S: Remote> FallbackInner<S> {
     ///
     /// # Errors
     /// The first error of the store; its debts are still owed.
-    pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
-        // Two at once would charge, and forget, each debt twice.
-        let _turn = self.settling.lock().await;
+    pub(super) async fn charge_debts(&self, now: Time) -> Result<(), StoreError> {
+        // Two tasks at once would charge, and forget, each debt twice.
+        let _turn = self.debiting.lock().await;
         let mut unpaid = Unpaid {
             owes: &self.owes,
             is_left: true,
         };
         let limits: Vec<Limit> = self.limits.lock().values().cloned().collect();
-        for limit in limits {
-            if !is_debited(&limit.algorithm) {
-                continue;
-            }
-            let entries = self.local.keys(&limit, MAX_DEBITS, now);
+        for limit in limits.iter().filter(|limit| is_debited(&limit.algorithm)) {
+            let entries = self.local.keys(limit, MAX_DEBITS, now);
             if entries.len() == MAX_DEBITS {
                 self.owes.store(true, Ordering::Relaxed); // there may be more
             }
-            for entry in entries {
-                if entry.decision.verdict.is_ban() {
-                    continue; // its usage is not shown
-                }
-                let key = Key::from_bytes(&entry.key);
-                let whole = limit.algorithm.capacity().get();
-                let used = whole.saturating_sub(entry.decision.remaining.get());
-                let charge = |cost| Charge {
-                    limit: &limit,
-                    key,
-                    cost: Permits::new(cost),
-                    mode: Mode::Enforce,
-                };
-                let sharers = u64::from(self.sharers(&limit).get());
-                // Rounded up: a part of a permit counts as a permit.
-                let debit = charge(used.div_ceil(sharers));
-                match self.debit(debit, now).await {
-                    Ok(charged) => {
-                        // Permits admitted here meanwhile are still owed.
-                        let paid = used.min(charged.get().saturating_mul(sharers));
-                        self.local.settle_now(GiveBack, &[charge(paid)], now);
-                    }
-                    // The debt of a key that cannot be charged stays here; other keys are debited.
-                    Err(StoreError::Foreign(_) | StoreError::Partly(_)) => {
-                        let again_at = (now + AGAIN).as_nanos();
-                        self.owes_again_at.store(again_at, Ordering::Relaxed);
-                    }
-                    Err(error) => return Err(error),
-                }
+            for entry in &entries {
+                self.charge_debt(limit, entry, now).await?;
             }
         }
         unpaid.is_left = false;
         Ok(())
     }
 
-    /// Charges as much as fits; returns how much that is.
+    /// Charges the store the debt of one key, and gives back here what it charged. The debt of a
+    /// key that cannot be charged stays here, so that other keys are debited.
+    async fn charge_debt(
+        &self,
+        limit: &Limit,
+        entry: &KeyEntry,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        if entry.decision.verdict.is_ban() {
+            return Ok(()); // its usage is not shown
+        }
+        let used = limit.algorithm.capacity() - entry.decision.remaining;
+        let charge = |cost| Charge {
+            limit,
+            key: Key::from_bytes(&entry.key),
+            cost: Permits::new(cost),
+            mode: Mode::Enforce,
+        };
+        let sharers = u64::from(self.sharers(limit).get());
+        // Rounded up: a part of a permit counts as a permit.
+        let debt = charge(used.get().div_ceil(sharers));
+        match self.debit(debt, now).await {
+            Ok(charged) => {
+                // Permits admitted here meanwhile are still owed.
+                let paid = used.get().min(charged.get().saturating_mul(sharers));
+                self.local.settle_now(GiveBack, &[charge(paid)], now);
+                Ok(())
+            }
+            Err(StoreError::Foreign(_) | StoreError::Partly(_)) => {
+                let again_at = (now + AGAIN).as_nanos();
+                self.owes_again_at.store(again_at, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Charges the store as much of the cost as fits; returns how much that is.
     async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<Permits, StoreError> {
         // Other processes charge too, so a cost that fitted may fit no more.
         const TRIES: usize = 3;

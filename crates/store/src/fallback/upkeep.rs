@@ -19,21 +19,20 @@ impl<S: Remote> FallbackInner<S> {
         let at = self.upkeep_at.load(Ordering::Relaxed);
         // A clock that was set back does not delay the upkeep.
         let waits = now.as_nanos() < at && at - now.as_nanos() <= UPKEEP.as_nanos();
-        let next = (now + UPKEEP).as_nanos();
-        let order = Ordering::Relaxed;
-        !waits
-            && self
-                .upkeep_at
-                .compare_exchange(at, next, order, order)
-                .is_ok()
+        if waits {
+            return false;
+        }
+        let (next, order) = ((now + UPKEEP).as_nanos(), Ordering::Relaxed);
+        let started = self.upkeep_at.compare_exchange(at, next, order, order);
+        started.is_ok()
     }
 
     /// Probes the store if that is due, and debits permits that were admitted without it.
-    pub(super) async fn keep_up(&self, first: bool, now: Time) {
+    pub(super) async fn keep_up(&self, now: Time) {
         let next = (now + UPKEEP).as_nanos();
         self.upkeep_at.store(next, Ordering::Relaxed);
-        if first || !self.is_asked() {
-            self.probe(first, now).await;
+        if !self.is_asked() {
+            let _ = self.probe(now).await; // noted
         }
         let again_at = self.owes_again_at.load(Ordering::Relaxed);
         if again_at > 0 && now.as_nanos() >= again_at {
@@ -41,35 +40,49 @@ impl<S: Remote> FallbackInner<S> {
             self.owes.store(true, Ordering::Relaxed);
         }
         if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
-            let _ = self.settle(now).await; // unpaid debts are still owed
+            let _ = self.charge_debts(now).await; // unpaid debts are still owed
         }
     }
 
-    /// Probes the store if that is due, and charges its debts before requests are let in. At
-    /// `first`, one failure opens the breaker.
-    pub(super) async fn probe(&self, first: bool, now: Time) {
-        let Ok(permit) = self.breaker.try_pass(now) else {
+    /// Probes a store that was not asked before. One failure opens the breaker.
+    pub(super) async fn first_probe(&self, now: Time) {
+        if self.probe(now).await.is_ok() {
             return;
-        };
-        let mut answer = self.main.ping().await;
-        if answer.is_ok() && self.owes.swap(false, Ordering::Relaxed) {
-            answer = self.settle(now).await;
         }
-        let Err(error) = answer else {
-            add(&self.counts.calls[PROBE].answered, 1);
-            permit.success(now);
-            return;
-        };
-        self.failed(PROBE, &error);
-        permit.failure(now);
         for _ in 0..BREAKER.calls_min {
-            if !first || !self.is_asked() {
+            if !self.is_asked() {
                 break;
             }
             if let Ok(permit) = self.breaker.try_pass(now) {
                 permit.failure(now);
             }
         }
+    }
+
+    /// Probes the store if the breaker lets a call pass, and charges its debts before requests are
+    /// let in.
+    ///
+    /// # Errors
+    /// The error of the store, which is noted.
+    async fn probe(&self, now: Time) -> Result<(), StoreError> {
+        let Ok(permit) = self.breaker.try_pass(now) else {
+            return Ok(());
+        };
+        let mut answer = self.main.ping().await;
+        if answer.is_ok() && self.owes.swap(false, Ordering::Relaxed) {
+            answer = self.charge_debts(now).await;
+        }
+        match &answer {
+            Ok(()) => {
+                add(&self.counts.calls[PROBE].answered, 1);
+                permit.success(now);
+            }
+            Err(error) => {
+                self.failed(PROBE, error);
+                permit.failure(now);
+            }
+        }
+        answer
     }
 
     /// Notes a failure of a call of that kind.

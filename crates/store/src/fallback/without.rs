@@ -13,6 +13,7 @@ use crate::{Decide, Decisions, Look, StoreError};
 
 /// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
+
 impl<S: Remote> FallbackInner<S> {
     /// Returns the number of processes that share a limit.
     pub(super) fn sharers(&self, limit: &Limit) -> NonZeroU32 {
@@ -106,14 +107,11 @@ impl<S: Remote> FallbackInner<S> {
         };
         if lend.is_some() {
             let counts = &self.counts;
-            let counter = if refused {
-                &counts.deny
-            } else if any(Outage::Allow) {
-                &counts.allow
-            } else if any(Outage::Local) {
-                &counts.local
-            } else {
-                &counts.deny
+            let counter = match () {
+                () if refused => &counts.deny,
+                () if any(Outage::Allow) => &counts.allow,
+                () if any(Outage::Local) => &counts.local,
+                () => &counts.deny,
             };
             add(counter, 1);
         }

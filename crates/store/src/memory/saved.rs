@@ -5,7 +5,7 @@
 //!
 //!   section, some keys of one limit:      L | name | tag, lends, shape | record | ..
 //!   record, of a key:                     K | key  | usage | ban left | state
-//!           of keys that were pushed out: F | size | usage | ban left | state
+//!           of evicted keys:              F | size | usage | ban left | state
 //! ```
 //!
 //! * A state is written in its [stored form](ratekeeper_core::StoredForm), and is read back
@@ -237,7 +237,7 @@ impl MemoryStore {
     /// Adds the keys that [`save`](Self::save) wrote, as they stand at `now` on a clock that
     /// continues the one of then; an earlier `now` counts as the moment of saving. `limit_named`
     /// finds a limit. Under a limit that has changed, a key begins with its usage, as at a reload.
-    /// If there is not room for all, those that used least are pushed out, as ever.
+    /// If there is not room for all, those that used least are evicted, as ever.
     ///
     /// # Errors
     /// Those of `from`, and [`io::ErrorKind::InvalidData`] for bytes that `save` did not write. The

@@ -10,17 +10,17 @@ use ratekeeper_core::{
 };
 
 use super::budget::{MemoryBudget, Purpose};
-use super::slot::{AnySlot, KeySize, SLOT_BYTES};
-use super::slot_box::SlotBox;
+use super::limit_tables::{AnyTables, KeySize, TABLES_BYTES};
 use super::table::TableAsk;
+use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
 
-/// `retry_after` of a request that finds no room and no key to push out.
+/// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
-/// Maximum number of keys pushed out for one new key: one, unless the new key is longer.
+/// Maximum number of keys evicted for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
-/// Slots looked at for expired entries before any key is pushed out.
+/// Slots looked at for expired entries before any key is evicted.
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
 mod promise;
@@ -28,8 +28,8 @@ mod saved;
 
 #[derive(Debug)]
 pub(super) struct Shard {
-    /// By limit id.
-    slots: Vec<Option<SlotBox>>,
+    /// The tables of each limit, by its id.
+    limits: Vec<Option<TablesBox>>,
     budget: Arc<MemoryBudget>,
     hasher: RandomState,
 }
@@ -38,7 +38,7 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(budget: Arc<MemoryBudget>, hasher: RandomState) -> Self {
         Self {
-            slots: Vec::new(),
+            limits: Vec::new(),
             budget,
             hasher,
         }
@@ -57,9 +57,9 @@ impl Shard {
         hash: u64,
         probe: &K::Probe<'_>,
     ) -> Option<&mut Tat> {
-        match self.slots.get_mut(limit.id.index())? {
-            Some(SlotBox::Gcra(slot)) if slot.version == limit.version => {
-                K::table_of(slot).likely(hash, probe)
+        match self.limits.get_mut(limit.id.index())? {
+            Some(TablesBox::Gcra(tables)) if tables.version == limit.version => {
+                K::table_of(tables).likely(hash, probe)
             }
             _ => None,
         }
@@ -68,23 +68,13 @@ impl Shard {
     /// Decides and charges.
     #[inline(never)]
     pub(super) fn decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
-        match self.try_decide(limit, ask) {
-            Some(decision) => decision,
-            None => self.when_full(limit, ask, &|shard| shard.try_decide(limit, ask)),
-        }
-    }
-
-    /// Returns `None` if there is no room.
-    fn try_decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
-        let id = self.prepare(limit, ask.now)?;
-        let slot = self.slots.get_mut(id)?.as_deref_mut()?;
-        slot.decide(ask, &self.budget)
+        self.with_room(limit, ask, |tables, budget| tables.decide(ask, budget))
     }
 
     /// Returns the decision that `decide` would make if there were room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
-        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            Some(slot) => slot.look(ask),
+        match self.tables_of(limit, ask.now) {
+            Some(tables) => tables.look(ask),
             None => no_room(),
         }
     }
@@ -92,23 +82,23 @@ impl Shard {
     /// Returns the decision that `decide` would make if there were room, also where there is none:
     /// a condition that denies for want of room would let the request pass uncounted.
     pub(super) fn look_at_condition(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
-        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            Some(slot) => slot.look(ask),
+        match self.tables_of(limit, ask.now) {
+            Some(tables) => tables.look(ask),
             None => limit.algorithm.look(&AnyState::Fresh, ask.now, ask.cost),
         }
     }
 
     /// Gives back a charge.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
-        if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            slot.give_back(ask);
+        if let Some(tables) = self.tables_of(limit, ask.now) {
+            tables.give_back(ask);
         }
     }
 
     /// Takes back all permits that a name holds; returns their number.
     pub(super) fn release(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
-        let slot = self.known(limit, ask.now);
-        slot.map_or(Permits::ZERO, |slot| slot.release(ask, id))
+        let tables = self.known(limit, ask.now);
+        tables.map_or(Permits::ZERO, |tables| tables.release(ask, id))
     }
 
     /// Restarts the lease of a name; returns its length, `None` if it has ended.
@@ -123,7 +113,8 @@ impl Shard {
 
     /// Adds the permits that a limit has on loan here.
     pub(super) fn add_loans(&mut self, limit: &Limit, now: Time, loans: &mut Loans) {
-        if let Some((in_use, lapsed)) = self.known(limit, now).and_then(|slot| slot.loans(now)) {
+        if let Some((in_use, lapsed)) = self.known(limit, now).and_then(|tables| tables.loans(now))
+        {
             loans.in_use += in_use;
             loans.lapsed += lapsed;
         }
@@ -131,31 +122,17 @@ impl Shard {
 
     /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards.
     pub(super) fn ban(&mut self, limit: &Limit, ask: &TableAsk<'_>, span: Nanos) -> Decision {
-        let ban = |shard: &mut Self| {
-            let id = shard.prepare(limit, ask.now)?;
-            let slot = shard.slots.get_mut(id)?.as_deref_mut()?;
-            slot.ban(ask, span, &shard.budget)
-        };
-        match ban(self) {
-            Some(decision) => decision,
-            None => self.when_full(limit, ask, &ban),
-        }
+        self.with_room(limit, ask, |tables, budget| tables.ban(ask, span, budget))
     }
 
     /// Adds the cost to the balance of a key, unless a grant with this id was made before.
     pub(super) fn grant(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: GrantId) -> GrantAnswer {
         let granted = Cell::new(None);
-        let grant = |shard: &mut Self| {
-            let at = shard.prepare(limit, ask.now)?;
-            let slot = shard.slots.get_mut(at)?.as_deref_mut()?;
-            let (result, decision) = slot.grant(ask, id, &shard.budget)?;
+        let decision = self.with_room(limit, ask, |tables, budget| {
+            let (result, decision) = tables.grant(ask, id, budget)?;
             granted.set(result);
             Some(decision)
-        };
-        let decision = match grant(self) {
-            Some(decision) => decision,
-            None => self.when_full(limit, ask, &grant),
-        };
+        });
         let granted = granted.get();
         GrantAnswer { granted, decision }
     }
@@ -163,10 +140,10 @@ impl Shard {
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
-        let Some(slot) = self.slot(limit.id.index()) else {
+        let Some(tables) = self.tables(limit.id.index()) else {
             return false;
         };
-        slot.reset(ask, &budget)
+        tables.reset(ask, &budget)
     }
 
     /// Returns the state of a key that is here and in debt.
@@ -181,31 +158,31 @@ impl Shard {
         now: Time,
         mut show: impl FnMut(&[u8], Decision),
     ) {
-        if let Some(slot) = self.known(limit, now) {
-            slot.show_live(now, &mut show);
+        if let Some(tables) = self.known(limit, now) {
+            tables.show_live(now, &mut show);
         }
     }
 
     /// Looks at up to `count` slots of each table, forgets expired states, and gives memory back.
     pub(super) fn sweep(&mut self, now: Time, count: usize) {
         let budget = &*self.budget;
-        for slot in self.slots.iter_mut().flatten() {
-            slot.sweep(now, count, budget);
+        for tables in self.limits.iter_mut().flatten() {
+            tables.sweep(now, count, budget);
         }
     }
 
     /// Adds the usage in this shard to that of each limit, by id.
-    pub(super) fn add_usage(&self, limits: &mut Vec<LimitUsage>) {
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Some(slot) = slot else { continue };
-            while limits.len() <= index {
-                let id = u32::try_from(limits.len()).map_or(LimitId::new(u32::MAX), LimitId::new);
-                limits.push(LimitUsage {
+    pub(super) fn add_usage(&mut self, usage: &mut Vec<LimitUsage>) {
+        for (index, tables) in self.limits.iter_mut().enumerate() {
+            let Some(tables) = tables else { continue };
+            while usage.len() <= index {
+                let id = u32::try_from(usage.len()).map_or(LimitId::new(u32::MAX), LimitId::new);
+                usage.push(LimitUsage {
                     id,
                     ..LimitUsage::default()
                 });
             }
-            slot.add_usage(&mut limits[index]);
+            tables.add_usage(&mut usage[index]);
         }
     }
 }
@@ -213,52 +190,86 @@ impl Shard {
 /// Making room, and keeping up with newer policies.
 impl Shard {
     #[inline]
-    fn slot(&mut self, id: usize) -> Option<&mut dyn AnySlot> {
-        match self.slots.get_mut(id)? {
-            Some(slot) => Some(&mut **slot),
+    fn tables(&mut self, id: usize) -> Option<&mut dyn AnyTables> {
+        match self.limits.get_mut(id)? {
+            Some(tables) => Some(&mut **tables),
             None => None,
         }
     }
 
-    /// Returns the slot of a limit that has one, with parameters at least as new as the limit's.
-    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnySlot> {
-        self.slot(limit.id.index())?;
+    /// Returns the tables of a limit, with parameters at least as new as the limit's; `None` if
+    /// there is no room for them.
+    fn tables_of(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
         let id = self.prepare(limit, now)?;
-        self.slot(id)
+        self.tables(id)
+    }
+
+    /// As [`tables_of`](Self::tables_of), but `None` for a limit that has none yet.
+    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
+        self.tables(limit.id.index())?;
+        self.tables_of(limit, now)
+    }
+
+    /// Returns the answer of `call`. If it finds no room, makes room and calls it again; then
+    /// denies.
+    #[inline]
+    fn with_room(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        call: impl Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision>,
+    ) -> Decision {
+        match self.attempt(limit, ask.now, &call) {
+            Some(decision) => decision,
+            None => self.when_full(limit, ask, &call),
+        }
+    }
+
+    /// Returns the answer of `call`; `None` if there is no room.
+    #[inline]
+    fn attempt(
+        &mut self,
+        limit: &Limit,
+        now: Time,
+        call: &(impl Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision> + ?Sized),
+    ) -> Option<Decision> {
+        let id = self.prepare(limit, now)?;
+        let tables = self.limits.get_mut(id)?.as_deref_mut()?;
+        call(tables, &self.budget)
     }
 
     /// Makes room for a new key: forgets expired states, has a limit that takes twice as much
-    /// give up a third, else keys of another size of this limit, pushes out keys of this size,
-    /// and then gives up.
+    /// give up a third, else keys of another size of this limit, evicts keys of this size, and
+    /// then gives up.
     #[cold]
     #[inline(never)]
     fn when_full(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
-        decide: &dyn Fn(&mut Self) -> Option<Decision>,
+        call: &dyn Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision>,
     ) -> Decision {
         let (id, now) = (limit.id.index(), ask.now);
         let budget = Arc::clone(&self.budget);
-        if let Some(slot) = self.slot(id) {
-            slot.sweep_for(ask, SWEPT_BEFORE_EVICTION, &budget);
+        if let Some(tables) = self.tables(id) {
+            tables.sweep_for(ask, SWEPT_BEFORE_EVICTION, &budget);
         }
-        if let Some(decision) = decide(self) {
+        if let Some(decision) = self.attempt(limit, now, call) {
             return decision;
         }
         let squeezed = self.squeeze_fullest(id, now)
             || self
-                .slot(id)
-                .is_some_and(|slot| slot.squeeze_for(ask, &budget));
-        if squeezed && let Some(decision) = decide(self) {
+                .tables(id)
+                .is_some_and(|tables| tables.squeeze_for(ask, &budget));
+        if squeezed && let Some(decision) = self.attempt(limit, now, call) {
             return decision;
         }
         for _ in 0..MAX_EVICTED {
-            let Some(slot) = self.slot(id) else { break };
-            if !slot.evict_for(ask, &budget) {
+            let Some(tables) = self.tables(id) else { break };
+            if !tables.evict_for(ask, &budget) {
                 break;
             }
-            if let Some(decision) = decide(self) {
+            if let Some(decision) = self.attempt(limit, now, call) {
                 return decision;
             }
         }
@@ -268,19 +279,19 @@ impl Shard {
     /// Has the largest limit give up a third, if it takes more than twice as much as limit `id`.
     fn squeeze_fullest(&mut self, id: usize, now: Time) -> bool {
         let budget = Arc::clone(&self.budget);
-        let own = self.slot(id).map_or(0, |slot| slot.bytes());
-        let slots = self.slots.iter_mut().flatten();
-        let fullest = slots.max_by_key(|slot| slot.bytes());
-        fullest.is_some_and(|slot| slot.bytes() / 2 > own && slot.squeeze(now, &budget))
+        let own = self.tables(id).map_or(0, |tables| tables.bytes());
+        let limits = self.limits.iter_mut().flatten();
+        let fullest = limits.max_by_key(|tables| tables.bytes());
+        fullest.is_some_and(|tables| tables.bytes() / 2 > own && tables.squeeze(now, &budget))
     }
 
-    /// Ensures that the limit has a slot, with parameters at least as new as the limit's. Returns
-    /// the limit's index; `None` if there is no room for a slot.
+    /// Ensures that the limit has tables, with parameters at least as new as the limit's. Returns
+    /// the limit's index; `None` if there is no room for them.
     #[inline]
     fn prepare(&mut self, limit: &Limit, now: Time) -> Option<usize> {
         let id = limit.id.index();
-        match self.slot(id) {
-            Some(slot) if slot.version() >= limit.version => Some(id),
+        match self.tables(id) {
+            Some(tables) if tables.version() >= limit.version => Some(id),
             Some(_) => {
                 self.convert(limit, now);
                 Some(id)
@@ -293,30 +304,30 @@ impl Shard {
     #[inline(never)]
     fn create(&mut self, limit: &Limit, now: Time) -> bool {
         let id = limit.id.index();
-        if !self.take_slot(id) {
+        if !self.take_tables(id) {
             let squeezed = self.squeeze_fullest(id, now);
-            if !squeezed || !self.take_slot(id) {
+            if !squeezed || !self.take_tables(id) {
                 return false;
             }
         }
-        if self.slots.len() <= id {
-            self.slots.reserve_exact(id + 1 - self.slots.len());
-            self.slots.resize_with(id + 1, || None);
+        if self.limits.len() <= id {
+            self.limits.reserve_exact(id + 1 - self.limits.len());
+            self.limits.resize_with(id + 1, || None);
         }
-        self.slots[id] = Some(SlotBox::new(limit, &self.hasher));
+        self.limits[id] = Some(TablesBox::new(limit, &self.hasher));
         true
     }
 
-    /// Takes the bytes of a slot and of the longer list; the old list lives until the new one is
-    /// filled, and is then given back.
-    fn take_slot(&mut self, id: usize) -> bool {
-        const POINTER: usize = size_of::<Option<SlotBox>>();
-        let old = self.slots.capacity().saturating_mul(POINTER);
+    /// Takes the bytes of the tables and of the longer list; the old list lives until the new one
+    /// is filled, and is then given back.
+    fn take_tables(&mut self, id: usize) -> bool {
+        const POINTER: usize = size_of::<Option<TablesBox>>();
+        let old = self.limits.capacity().saturating_mul(POINTER);
         let new = id.saturating_add(1).saturating_mul(POINTER);
         let (list, old) = if new > old { (new, old) } else { (0, 0) };
         let taken = self
             .budget
-            .take(list.saturating_add(SLOT_BYTES), Purpose::Grow);
+            .take(list.saturating_add(TABLES_BYTES), Purpose::Grow);
         if taken {
             self.budget.give(old);
         }
@@ -327,15 +338,13 @@ impl Shard {
     #[cold]
     #[inline(never)]
     fn convert(&mut self, limit: &Limit, now: Time) {
-        let Some(slot) = self.slots.get_mut(limit.id.index()) else {
+        let Some(Some(tables)) = self.limits.get_mut(limit.id.index()) else {
             return;
         };
-        if let Some(old) = slot
-            && !old.adopt(limit, now, &self.budget)
-        {
-            let mut new = SlotBox::new(limit, &self.hasher);
-            old.move_to(&mut *new, now, &self.budget);
-            *slot = Some(new);
+        if !tables.adopt(limit, now, &self.budget) {
+            let mut new = TablesBox::new(limit, &self.hasher);
+            tables.move_to(&mut *new, now, &self.budget);
+            *tables = new;
         }
     }
 }

@@ -7,6 +7,9 @@
 //!   the floor:               the strictest of all evicted states; fresh once it expires
 //! ```
 //!
+//! A table is compiled for each algorithm and size of key, some forty times, so loops are plain
+//! (a chain of iterators would add functions each time) and closures are passed as `dyn`.
+//!
 //! # Gain of an evicted key
 //!
 //! An evicted key leaves `floor = stricter(floor, its state)` behind. Until it comes back it cannot
@@ -52,13 +55,13 @@ struct TableEntry<K, S> {
 pub(super) struct Table<A: Listed, K> {
     algorithm: A,
     entries: Flat<TableEntry<K, A::State>>,
-    /// The strictest of all states pushed out.
+    /// The strictest of all evicted states.
     floor: A::State,
     /// States that have expired by now may have been forgotten.
     forgotten: Time,
     /// Bytes of keys and states on the heap.
     heap_bytes: usize,
-    /// Slots below it are still to be swept in this round.
+    /// Slots below it are still to be swept in this round of the table.
     hand: usize,
     pub(super) evicted: EvictionCounts,
     /// Permits that came back because their lease ran out.
@@ -77,10 +80,13 @@ pub(super) struct TableAsk<'a> {
     pub(super) lend: Lend,
 }
 
-/// Start of a key that is not in the table: judged at `now` or later; see the module.
-struct Start<S> {
+/// A key that is not in the table.
+struct NewKey<S> {
+    /// The state with which it starts.
     state: S,
+    /// The moment at which it is judged: not before the last removal of a state; see the module.
     now: Time,
+    /// How much later that is than the moment of the request.
     lag: Nanos,
 }
 
@@ -120,7 +126,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
                 self.lapsed += algorithm.lapse(state, ask.now);
                 Some(algorithm.lend(state, ask.now, ask.cost, ask.lend))
             }
-            None => self.decide_new(ask, budget),
+            None => self.decide_new(ask, budget, &mut |algorithm, state, now| {
+                algorithm.lend(state, now, ask.cost, ask.lend)
+            }),
         }
     }
 
@@ -136,30 +144,25 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         entry.key.is(probe).then_some(&mut entry.state)
     }
 
-    fn decide_new(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
-        self.begin(ask, budget, &mut |algorithm, state, now| {
-            algorithm.lend(state, now, ask.cost, ask.lend)
-        })
-    }
-
-    /// Decides about a key that is not here, and inserts its state if that has changed.
-    fn begin(
+    /// Decides about a key that is not here, and inserts its state if that has changed. Returns
+    /// `None` if `budget` has no room for it.
+    fn decide_new(
         &mut self,
         ask: &TableAsk<'_>,
         budget: &MemoryBudget,
         decide: &mut dyn FnMut(&A, &mut A::State, Time) -> Decision,
     ) -> Option<Decision> {
-        let mut start = self.start(ask.now);
-        let before = start.state.clone();
-        let decision = decide(&self.algorithm, &mut start.state, start.now);
-        let decision = later(decision, start.lag);
-        if start.state == before {
+        let mut new = self.new_key(ask.now);
+        let before = new.state.clone();
+        let decision = decide(&self.algorithm, &mut new.state, new.now);
+        let decision = later(decision, new.lag);
+        if new.state == before {
             return Some(decision); // nothing to remember
         }
         if !self.make_room(ask.key.len(), budget) {
             return None;
         }
-        self.insert(K::new(ask.key), ask.hash, start.state);
+        self.insert(K::new(ask.key), ask.hash, new.state);
         let hand = self.hand;
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
         let round_ended = self.hand > hand;
@@ -171,12 +174,12 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Returns the decision that `decide` would make.
     pub(super) fn look(&mut self, ask: &TableAsk<'_>) -> Decision {
-        if let Some(entry) = self.find(ask).and_then(|at| self.entries.get(at)) {
-            return self.algorithm.look(&entry.state, ask.now, ask.cost);
+        if let Some((algorithm, state)) = self.here(ask) {
+            return algorithm.look(state, ask.now, ask.cost);
         }
-        let start = self.start(ask.now);
-        let decision = self.algorithm.look(&start.state, start.now, ask.cost);
-        later(decision, start.lag)
+        let new = self.new_key(ask.now);
+        let decision = self.algorithm.look(&new.state, new.now, ask.cost);
+        later(decision, new.lag)
     }
 
     /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards, or
@@ -191,9 +194,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let _ = algorithm.try_ban(state, now, span); // checked by the act
             algorithm.look(state, now, Permits::ZERO)
         };
-        match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
-            Some(entry) => Some(ban(&self.algorithm, &mut entry.state, ask.now)),
-            None => self.begin(ask, budget, &mut ban),
+        match self.here(ask) {
+            Some((algorithm, state)) => Some(ban(algorithm, state, ask.now)),
+            None => self.decide_new(ask, budget, &mut ban),
         }
     }
 
@@ -211,9 +214,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             granted = algorithm.try_grant(state, ask.cost, id); // checked by the act
             algorithm.look(state, now, Permits::ZERO)
         };
-        let decision = match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
-            Some(entry) => grant(&self.algorithm, &mut entry.state, ask.now),
-            None => self.begin(ask, budget, &mut grant)?,
+        let decision = match self.here(ask) {
+            Some((algorithm, state)) => grant(algorithm, state, ask.now),
+            None => self.decide_new(ask, budget, &mut grant)?,
         };
         Some((granted, decision))
     }
@@ -247,15 +250,15 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
-    /// Returns the state with which a key that is not here starts at `now`.
-    fn start(&mut self, now: Time) -> Start<A::State> {
+    /// Returns a key that is not here, as it starts at `now`.
+    fn new_key(&mut self, now: Time) -> NewKey<A::State> {
         if self.floor != A::State::default() && self.algorithm.expires_at(&self.floor, now) <= now {
             self.floor = A::State::default();
             self.forgotten = self.forgotten.max(now);
         }
         let lag = self.forgotten.since(now);
         let now = now.max(self.forgotten);
-        // Permits on loan and credits are never pushed out for a newcomer, so nothing is forgiven.
+        // Permits on loan and credits are never evicted for a new key, so nothing is forgiven.
         let state = if A::KEEPS || self.floor == A::State::default() {
             self.floor.clone()
         } else {
@@ -263,13 +266,20 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let used = used - forgiven(self.algorithm.capacity());
             self.algorithm.state_with_usage(used, now)
         };
-        Start { state, now, lag }
+        NewKey { state, now, lag }
     }
 
     #[inline]
     fn find(&self, ask: &TableAsk<'_>) -> Option<usize> {
         let probe = K::probe(ask.key);
         self.entries.find(ask.hash, |entry| entry.key.is(&probe))
+    }
+
+    /// Returns the algorithm, and the state of a key that is here.
+    fn here(&mut self, ask: &TableAsk<'_>) -> Option<(&A, &mut A::State)> {
+        let at = self.find(ask)?;
+        let state = &mut self.entries.get_mut(at)?.state;
+        Some((&self.algorithm, state))
     }
 }
 
@@ -330,8 +340,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.resize(flat::slots_for(history.keys), Purpose::Move, budget);
     }
 
-    /// Takes over a key that had used `used` under another algorithm; pushes it out if there is
-    /// no room for it.
+    /// Takes over a key that had used `used` under another algorithm; evicts it if there is no
+    /// room for it.
     pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &MemoryBudget) {
         let state = self.used_up(used, now);
         if state == A::State::default() {
@@ -360,8 +370,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 /// Returns the forgiven part of a limit of `capacity` permits.
 fn forgiven(capacity: Permits) -> Permits {
     let capacity = capacity.get();
-    let most = capacity.div_ceil(2); // rounded up: a limit of one permit serves newcomers too
-    Permits::new((capacity / FORGIVEN_PART).max(MIN_FORGIVEN).min(most))
+    let half = capacity.div_ceil(2); // rounded up: a limit of one permit serves new keys too
+    Permits::new((capacity / FORGIVEN_PART).max(MIN_FORGIVEN).min(half))
 }
 
 /// Returns the decision as seen from `lag` earlier.

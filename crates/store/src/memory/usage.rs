@@ -41,6 +41,6 @@ pub struct Loans {
 pub struct EvictionCounts {
     /// Keys with a state that carried no information any more.
     pub idle: u64,
-    /// Keys pushed out because the budget was reached.
+    /// Keys evicted because the budget was reached.
     pub budget: u64,
 }

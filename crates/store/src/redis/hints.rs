@@ -213,13 +213,14 @@ fn gcra_state(gcra: &Gcra, bytes: &[u8], now: UnixMicros) -> Option<Paid> {
 mod tests {
     use std::collections::HashMap;
 
-    use ratekeeper_core::{Limit, LimitId, Mode, Origin, Outage, Permits};
+    use ratekeeper_core::{Limit, Mode, Origin, Permits};
     use smallvec::smallvec;
 
     use super::super::batch::RedisRequest;
     use super::super::limits::KnownLimits;
     use super::*;
     use crate::act::Correction;
+    use crate::conformance::limit;
 
     /// Time at which all debts are noted.
     const NOW: u64 = 1_000_000;
@@ -233,13 +234,7 @@ mod tests {
         fn new() -> Self {
             let limit = Limit {
                 name: "daily".into(),
-                id: LimitId::new(0),
-                version: 1,
-                outage: Outage::Local,
-                scope: ratekeeper_core::LimitScope::Cluster,
-                algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
-                    .unwrap()
-                    .into(),
+                ..limit(0, Gcra::token_bucket("1000/1d".parse().unwrap()).unwrap())
             };
             Self {
                 hints: KeyHints::new(Losses::default()),

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   call --> primary, as far as known --> answer
-//!               ^                   \--> later, absent: look, wait a little, once more
-//!               |                    \-> lost, resting: look, so that the next goes right
-//!   look: ask all sentinels at once, every LOOK at least while there are calls
-//!         "10.0.0.7:6379, epoch 4"    the highest epoch is the newest primary
+//!               ^                   \--> later, absent: look up, wait a little, once more
+//!               |                    \-> lost, resting: look up, so that the next goes right
+//!   lookup: ask all sentinels at once, every LOOKUP_PERIOD while there are calls
+//!           "10.0.0.7:6379, epoch 4"    the highest epoch is the newest primary
 //! ```
 //!
 //! * A sentinel that was cut off names the old primary, with an older epoch: it is outvoted.
 //! * The named server must itself report that it is a primary, on every new connection.
-//! * An old primary that is cut off together with this process is left within [`LOOK`] once a
-//!   sentinel with a newer epoch is reached. Its charges are lost: at most one limit more.
+//! * An old primary that is cut off together with this process is left within [`LOOKUP_PERIOD`]
+//!   once a sentinel with a newer epoch is reached. Its charges are lost: at most one limit more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,19 +31,17 @@ use super::trouble::Trouble;
 use crate::StoreError;
 
 /// Time between lookups while all is well.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOKUP_PERIOD: Duration = Duration::from_secs(1);
 /// Minimum time between lookups while something is wrong.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOKUP_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of a sentinel. Calls wait no longer for it, because they have their own deadline.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of sentinels that are asked.
 const MAX_SENTINELS: usize = 64;
 
 /// Sentinels, and the primary that they name.
 #[derive(Debug)]
-pub(super) struct Sentinels {
-    shared: Arc<SentinelInner>,
-}
+pub(super) struct Sentinels(Arc<SentinelInner>);
 
 #[derive(Debug)]
 struct SentinelInner {
@@ -51,16 +49,19 @@ struct SentinelInner {
     master: String,
     sentinels: Vec<RedisNode>,
     known: watch::Sender<Option<Primary>>,
-    look: Mutex<SentinelLook>,
-    /// Creates the node of an address.
-    maker: Maker,
+    lookup: Mutex<LookupState>,
+    /// How a primary is reached, except for its address.
+    dial: Dial,
+    /// Timeout of a primary, for connecting and for answering each.
+    patience: Duration,
+    losses: Losses,
 }
 
 /// When the sentinels were asked last, and why they named no primary.
 #[derive(Debug, Default)]
-struct SentinelLook {
+struct LookupState {
     last: Option<Instant>,
-    running: bool,
+    is_running: bool,
     why: String,
 }
 
@@ -72,7 +73,7 @@ struct Primary {
     node: Arc<RedisNode>,
 }
 
-/// The answer of a sentinel.
+/// The answer of a sentinel: the primary.
 #[derive(Debug)]
 struct SentinelReply {
     host: String,
@@ -80,11 +81,11 @@ struct SentinelReply {
     epoch: u64,
 }
 
-#[derive(Debug)]
-struct Maker {
-    like: Dial,
-    patience: Duration,
-    losses: Losses,
+/// The number of sentinels behind a reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backing {
+    One,
+    Majority,
 }
 
 impl Sentinels {
@@ -113,151 +114,145 @@ impl Sentinels {
         let Some(first) = dials.first() else {
             return Err(misconfigured("at least one sentinel URL is required"));
         };
-        let like = first.clone().log_in(&config.login);
-        let sentinel = |dial| RedisNode::new(dial, Role::Any, PATIENCE, Losses::default());
-        Ok(Self {
-            shared: Arc::new(SentinelInner {
-                master: config.master.clone(),
-                sentinels: dials.into_iter().map(sentinel).collect(),
-                known: watch::Sender::new(None),
-                look: Mutex::default(),
-                maker: Maker {
-                    like,
-                    patience,
-                    losses: losses.clone(),
-                },
-            }),
-        })
+        let dial = first.clone().log_in(&config.login);
+        let sentinel = |dial| RedisNode::new(dial, Role::Any, SENTINEL_TIMEOUT, Losses::default());
+        Ok(Self(Arc::new(SentinelInner {
+            master: config.master.clone(),
+            sentinels: dials.into_iter().map(sentinel).collect(),
+            known: watch::Sender::new(None),
+            lookup: Mutex::default(),
+            dial,
+            patience,
+            losses: losses.clone(),
+        })))
     }
 
+    /// Runs a script on the primary, and again while it provably has not run. Callers give up by a
+    /// timeout; then `last` holds the reason.
     pub(super) async fn run(
         &self,
         call: ScriptCall<'_>,
         last: &mut Option<Trouble>,
     ) -> Result<Value, Trouble> {
-        self.look(LOOK);
+        self.look_up(LOOKUP_PERIOD);
         loop {
             let node = self.primary(last).await;
             *last = None;
             match node.run(call, Manner::Plain).await {
                 Err(trouble @ (Trouble::Later(_) | Trouble::Absent(_))) => *last = Some(trouble),
                 Err(trouble @ (Trouble::Lost(_) | Trouble::Resting(_))) => {
-                    self.look(LOOK_AGAIN);
+                    self.look_up(LOOKUP_PAUSE);
                     return Err(trouble);
                 }
                 answer => return answer,
             }
-            self.look(LOOK_AGAIN);
+            self.look_up(LOOKUP_PAUSE);
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
     pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
-        self.shared.maker.like.renew(tls)
+        self.0.dial.renew(tls)
     }
 
     /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
     pub(super) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
-        let sentinels = self.shared.sentinels.iter().map(RedisNode::dial);
+        let sentinels = self.0.sentinels.iter().map(RedisNode::dial);
         renew_logins(sentinels, config.urls.iter().take(MAX_SENTINELS))?;
-        let like = &self.shared.maker.like;
-        like.renew_login(&like.clone().log_in(&config.login));
+        let dial = &self.0.dial;
+        dial.renew_login(&dial.clone().log_in(&config.login));
         Ok(())
     }
 
     /// Returns the primary, if a sentinel has named one yet.
     pub(super) fn known(&self) -> Option<Arc<RedisNode>> {
-        let known = self.shared.known.borrow();
+        let known = self.0.known.borrow();
         known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
     /// Returns the primary, if a sentinel names one within `deadline`.
-    pub(super) async fn named(&self, deadline: Duration) -> Result<Arc<RedisNode>, Trouble> {
+    pub(super) async fn primary_within(
+        &self,
+        deadline: Duration,
+    ) -> Result<Arc<RedisNode>, Trouble> {
         let mut last = None;
         match timeout(deadline, self.primary(&mut last)).await {
             Ok(node) => Ok(node),
-            Err(_) => Err(last.unwrap_or_else(|| Trouble::Absent(self.shared.why()))),
+            Err(_) => Err(last.unwrap_or_else(|| Trouble::Absent(self.0.why()))),
         }
     }
 
     /// Returns the primary, once a sentinel has named one. Until then, `last` holds the reason.
     async fn primary(&self, last: &mut Option<Trouble>) -> Arc<RedisNode> {
-        let mut known = self.shared.known.subscribe();
+        let mut known = self.0.known.subscribe();
         loop {
             if let Some(primary) = &*known.borrow_and_update() {
                 return Arc::clone(&primary.node);
             }
-            self.look(LOOK_AGAIN);
-            *last = Some(Trouble::Absent(self.shared.why()));
+            self.look_up(LOOKUP_PAUSE);
+            *last = Some(Trouble::Absent(self.0.why()));
             let _ = timeout(PAUSE, known.changed()).await;
         }
     }
 
-    /// Asks all sentinels, unless that was done less than `pause` ago.
-    fn look(&self, pause: Duration) {
+    /// Starts a lookup, unless one is running or was started less than `pause` ago.
+    fn look_up(&self, pause: Duration) {
         let now = Instant::now();
         {
-            let mut look = self.shared.look.lock();
+            let mut lookup = self.0.lookup.lock();
             let recent = |last: Instant| now.duration_since(last) < pause;
-            if look.running || look.last.is_some_and(recent) {
+            if lookup.is_running || lookup.last.is_some_and(recent) {
                 return;
             }
-            look.running = true;
-            look.last = Some(now);
+            lookup.is_running = true;
+            lookup.last = Some(now);
         }
-        let looking = Looking(Arc::clone(&self.shared));
-        tokio::spawn(async move { looking.ask_all().await });
+        let lookup = Lookup(Arc::clone(&self.0));
+        tokio::spawn(async move { lookup.ask_all().await });
     }
 }
 
 /// A lookup in progress; over when dropped, even if it is cancelled.
-struct Looking(Arc<SentinelInner>);
+struct Lookup(Arc<SentinelInner>);
 
-impl Drop for Looking {
+impl Drop for Lookup {
     fn drop(&mut self) {
-        self.0.look.lock().running = false;
+        self.0.lookup.lock().is_running = false;
     }
 }
 
-impl Looking {
+impl Lookup {
     async fn ask_all(self) {
         let mut asked = JoinSet::new();
         for index in 0..self.0.sentinels.len() {
-            let shared = Arc::clone(&self.0);
-            asked.spawn(async move { shared.ask(index).await });
+            let inner = Arc::clone(&self.0);
+            asked.spawn(async move { inner.ask(index).await });
         }
-        let (mut answers, mut newest) = (0, None::<SentinelReply>);
+        let (mut replies, mut newest) = (0, None::<SentinelReply>);
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(named)) => {
-                    answers += 1;
-                    self.0.hear(&named, Weight::OfOne);
+                Ok(Ok(reply)) => {
+                    replies += 1;
+                    self.0.accept(&reply, Backing::One);
                     if newest
                         .as_ref()
-                        .is_none_or(|newest| newest.epoch < named.epoch)
+                        .is_none_or(|newest| newest.epoch < reply.epoch)
                     {
-                        newest = Some(named);
+                        newest = Some(reply);
                     }
                 }
-                Ok(Err(why)) => self.0.look.lock().why = why,
+                Ok(Err(why)) => self.0.lookup.lock().why = why,
                 Err(_) => {} // the runtime ends
             }
         }
         // Epochs begin anew when sentinels are set up anew: a majority may lower the epoch.
         if let Some(newest) = newest
-            && answers * 2 > self.0.sentinels.len()
+            && replies * 2 > self.0.sentinels.len()
         {
-            self.0.hear(&newest, Weight::OfMost);
+            self.0.accept(&newest, Backing::Majority);
         }
     }
-}
-
-/// The number of sentinels behind an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    OfOne,
-    OfMost,
 }
 
 impl SentinelInner {
@@ -277,41 +272,38 @@ impl SentinelInner {
                 sentinel.address()
             ));
         };
-        named(address, facts)
+        parse_reply(address, facts)
             .ok_or_else(|| format!("{} names no primary `{}`", sentinel.address(), self.master))
     }
 
     /// Takes over the named primary, unless a newer one is known.
-    fn hear(&self, named: &SentinelReply, weight: Weight) {
-        self.known.send_if_modified(|known| {
-            if let Some(known) = known {
-                let older = named.epoch < known.epoch && weight == Weight::OfOne;
-                if older {
-                    return false;
-                }
-                let same = |dial: &Dial| *dial.address() == known.address;
-                if self.maker.dial(named).as_ref().is_some_and(same) {
-                    known.epoch = named.epoch;
-                    return false;
-                }
+    fn accept(&self, reply: &SentinelReply, backing: Backing) {
+        let Some(dial) = self.dial.to(&reply.host, reply.port) else {
+            return;
+        };
+        self.known.send_if_modified(|known| match known {
+            Some(known) if reply.epoch < known.epoch && backing == Backing::One => false,
+            Some(known) if known.address == *dial.address() => {
+                known.epoch = reply.epoch;
+                false
             }
-            let Some(dial) = self.maker.dial(named) else {
-                return false;
-            };
-            let address = dial.address().clone();
-            let node = Arc::new(self.maker.node(dial));
-            *known = Some(Primary {
-                address,
-                epoch: named.epoch,
-                node,
-            });
-            true
+            _ => {
+                let address = dial.address().clone();
+                let losses = self.losses.clone();
+                let node = RedisNode::new(dial, Role::Primary, self.patience, losses);
+                *known = Some(Primary {
+                    address,
+                    epoch: reply.epoch,
+                    node: Arc::new(node),
+                });
+                true
+            }
         });
     }
 
     /// Returns why no primary is known.
     fn why(&self) -> String {
-        let why = self.look.lock().why.clone();
+        let why = self.lookup.lock().why.clone();
         if why.is_empty() {
             return format!("no sentinel has named the primary `{}` yet", self.master);
         }
@@ -319,18 +311,8 @@ impl SentinelInner {
     }
 }
 
-impl Maker {
-    fn node(&self, dial: Dial) -> RedisNode {
-        RedisNode::new(dial, Role::Primary, self.patience, self.losses.clone())
-    }
-
-    fn dial(&self, named: &SentinelReply) -> Option<Dial> {
-        self.like.to(&named.host, named.port)
-    }
-}
-
 /// Reads the answers of a sentinel: the address, and the epoch among the facts.
-fn named(address: &Value, facts: &Value) -> Option<SentinelReply> {
+fn parse_reply(address: &Value, facts: &Value) -> Option<SentinelReply> {
     let Value::Array(address) = address else {
         return None;
     };

@@ -97,7 +97,7 @@ impl Servers {
             Self::One(node, _) => Ok(vec![Arc::clone(node)]),
             Self::Cluster(cluster, deadline) => Ok(cluster.nodes(*deadline).await),
             Self::Sentinel(sentinels, deadline) => {
-                let node = sentinels.named(*deadline).await?;
+                let node = sentinels.primary_within(*deadline).await?;
                 Ok(vec![node])
             }
         }

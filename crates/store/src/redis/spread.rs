@@ -4,13 +4,12 @@
 //!   items     a.slot 7   b.slot 7   c.slot 3   d.slot 7
 //!   groups    7: a b d                3: c               in the order of their first items,
 //!                                                        what takes nothing back the last
-//!   decide    7 allows --> 3 denies --> give back to 7, unless it counts denials; say how
-//!                                       all stands
+//!   decide    7 allows --> 3 denies --> give back to 7, unless it counts denials; look at all
 //! ```
 //!
-//! No call spans two slots, so one step elsewhere takes several here. They are ordered so
-//! that a race or a crash between them admits less, never more: a charge stays until it is
-//! given back. Limits that take nothing back share one slot, which is asked when all others
+//! No call spans two slots, so a decision that is one call elsewhere takes several here. They are
+//! ordered so that a race or a crash between them admits less, never more: a charge stays until it
+//! is given back. Limits that take nothing back share one slot, which is asked when all others
 //! have allowed. Limits that share a subject share a slot too; see [`name`](super::name).
 //!
 //! A chain ([`Mode::Otherwise`]) with charges in several slots is looked at first; then the first
@@ -30,47 +29,7 @@ use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
 use crate::act::{Act, ActAnswer, Decide, GiveBack, Look, ScriptAct};
-use crate::settle::{asks, deny_rest};
-
-/// The items of one slot, and their positions in the request.
-struct SlotPart<'a> {
-    slot: u16,
-    at: SmallVec<[usize; 4]>,
-    items: SmallVec<[Item; 2]>,
-    keys: ItemKeys<'a>,
-}
-
-impl SlotPart<'_> {
-    /// Returns true if its charges cannot be given back.
-    fn is_final(&self) -> bool {
-        self.items.iter().any(|item| item.limit.label.is_final)
-    }
-
-    fn ask<A: Act>(&self, act: A) -> RedisRequest<A> {
-        RedisRequest {
-            act,
-            items: self.items.clone(),
-        }
-    }
-
-    /// Returns the part with only those items for which `is_of` returns true.
-    fn only(&self, is_of: impl Fn(&Item) -> bool) -> Self {
-        let mut part = Self {
-            slot: self.slot,
-            at: SmallVec::new(),
-            items: SmallVec::new(),
-            keys: ItemKeys::new(),
-        };
-        for ((item, &key), &at) in self.items.iter().zip(&self.keys).zip(&self.at) {
-            if is_of(item) {
-                part.items.push(item.clone());
-                part.keys.push(key);
-                part.at.push(at);
-            }
-        }
-        part
-    }
-}
+use crate::modes::deny_rest;
 
 impl RedisStore {
     /// Performs a request with keys in any slots.
@@ -83,46 +42,96 @@ impl RedisStore {
         if !self.servers.has_slots() {
             return self.one(ask, keys, 0, given).await;
         }
+        let store = self;
         // Large: boxed to keep it out of the future of a decision on one server.
-        Box::pin(self.spread_over_slots(ask, keys, given)).await
+        Box::pin(SlotCalls { store, given }.perform(ask, keys)).await
+    }
+}
+
+/// The items of one slot, and their positions in the request.
+struct SlotPart<'a> {
+    slot: u16,
+    positions: SmallVec<[usize; 4]>,
+    items: SmallVec<[Item; 2]>,
+    keys: ItemKeys<'a>,
+}
+
+impl<'a> SlotPart<'a> {
+    fn new(slot: u16) -> Self {
+        Self {
+            slot,
+            positions: SmallVec::new(),
+            items: SmallVec::new(),
+            keys: ItemKeys::new(),
+        }
     }
 
-    async fn spread_over_slots<A: Act>(
-        &self,
+    fn push(&mut self, position: usize, item: Item, key: Key<'a>) {
+        self.positions.push(position);
+        self.items.push(item);
+        self.keys.push(key);
+    }
+
+    /// Returns true if its charges cannot be given back.
+    fn is_final(&self) -> bool {
+        self.items.iter().any(|item| item.limit.label.is_final)
+    }
+
+    /// Returns the part with only those items for which `is_of` returns true; it receives the
+    /// index of an item in this part.
+    fn only(&self, is_of: impl Fn(usize, &Item) -> bool) -> Self {
+        let mut part = Self::new(self.slot);
+        for (index, item) in self.items.iter().enumerate() {
+            if is_of(index, item) {
+                part.push(self.positions[index], item.clone(), self.keys[index]);
+            }
+        }
+        part
+    }
+}
+
+/// The calls of one request, each to one slot.
+#[derive(Clone, Copy)]
+struct SlotCalls<'a> {
+    store: &'a RedisStore,
+    /// The moment of the request, or `None` for the clock of the servers.
+    given: Option<UnixMicros>,
+}
+
+impl SlotCalls<'_> {
+    async fn perform<A: Act>(
+        self,
         ask: RedisRequest<A>,
         keys: &[Key<'_>],
-        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let act = ask.act;
         let mut slots = ask.items.iter().map(|item| slot_of(&item.name));
         if let Some(first) = slots.next()
             && slots.all(|slot| slot == first)
         {
-            return self.one(ask, keys, first, given).await;
+            return self.store.one(ask, keys, first, self.given).await;
         }
         let has_chain = ask.items.iter().any(|item| item.mode == Mode::Otherwise);
         if let Some(script) = act.script()
             && let ScriptAct::Decide(lend) = script.act
         {
             let decisions = if has_chain {
-                self.decide_chains(&ask.items, keys, lend, given).await?
+                self.decide_chains(&ask.items, keys, lend).await?
             } else {
-                self.decide_parts(&parts(ask.items, keys), lend, given)
-                    .await?
+                self.decide_parts(&parts(ask.items, keys), lend).await?
             };
             return Ok((script.answer)(decisions));
         }
-        self.each_part(act, ask.items, keys, given).await
+        self.each_part(act, ask.items, keys).await
     }
 
     /// Performs an act on each part. The charges of chains are judged each by itself, and joined
     /// then.
     async fn each_part<A: Act>(
-        &self,
+        self,
         act: A,
         mut items: SmallVec<[Item; 2]>,
         keys: &[Key<'_>],
-        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let modes: SmallVec<[Mode; 4]> = items.iter().map(|item| item.mode).collect();
         let has_chain = modes.contains(&Mode::Otherwise);
@@ -137,7 +146,7 @@ impl RedisStore {
         let parts = parts(items, keys);
         let mut answers = Vec::with_capacity(parts.len());
         for part in &parts {
-            answers.push(self.part(part, act, given).await?);
+            answers.push(self.part(part, act).await?);
         }
         let answer = join(&parts, answers);
         Ok(if has_chain {
@@ -149,20 +158,19 @@ impl RedisStore {
 
     /// Decides the first charge of each chain that allows, and no other of it.
     async fn decide_chains(
-        &self,
+        self,
         items: &[Item],
         keys: &[Key<'_>],
         lend: Lend,
-        given: Option<UnixMicros>,
     ) -> Result<Decisions, Trouble> {
         let mode = |at: usize| items[at].mode;
         let alone = items.iter().cloned().collect();
-        let mut looked = self.each_part(Look, alone, keys, given).await?;
+        let mut looked = self.each_part(Look, alone, keys).await?;
         let mut chosen = SmallVec::<[usize; 4]>::new();
         for (at, item) in items.iter().enumerate() {
             match item.mode {
                 Mode::Enforce | Mode::Shadow | Mode::Once | Mode::Headroom => chosen.push(at),
-                Mode::Otherwise if asks(&looked.each, at, mode) => {
+                Mode::Otherwise if looked.asks(at, mode) => {
                     // The first charge again, unless this one allows: its denial is the chain's.
                     if looked.each[at].verdict.allows() {
                         chosen.pop();
@@ -180,7 +188,7 @@ impl RedisStore {
         });
         let picked_keys: ItemKeys<'_> = chosen.iter().map(|&at| keys[at]).collect();
         let parts = parts(picked.collect(), &picked_keys);
-        let decided = self.decide_parts(&parts, lend, given).await?;
+        let decided = self.decide_parts(&parts, lend).await?;
         for (&at, decision) in chosen.iter().zip(decided.each) {
             if looked.each[at].verdict.allows() && !decision.verdict.allows() {
                 deny_rest(&mut looked.each, at, decision, mode);
@@ -192,129 +200,93 @@ impl RedisStore {
         Ok(looked)
     }
 
-    async fn part<A: Act>(
-        &self,
-        part: &SlotPart<'_>,
-        act: A,
-        given: Option<UnixMicros>,
-    ) -> Result<A::Answer, Trouble> {
-        self.one(part.ask(act), &part.keys, part.slot, given).await
-    }
-
     /// Charges the parts in order until one denies; then gives back, and looks at the rest.
-    async fn decide_parts(
-        &self,
-        parts: &[SlotPart<'_>],
-        lend: Lend,
-        given: Option<UnixMicros>,
-    ) -> Result<Decisions, Trouble> {
+    async fn decide_parts(self, parts: &[SlotPart<'_>], lend: Lend) -> Result<Decisions, Trouble> {
         let mut answers: Vec<Decisions> = Vec::with_capacity(parts.len());
-        let mut denied = None;
         for (number, part) in parts.iter().enumerate() {
-            let decisions = match self.part(part, Decide(lend), given).await {
-                Ok(decisions) => decisions,
+            let made = &parts[..number];
+            match self.part(part, Decide(lend)).await {
+                Ok(decisions) if decisions.admitted => answers.push(decisions),
+                Ok(denial) => {
+                    self.give_back(made, &answers, lend).await?;
+                    for (part, decisions) in made.iter().zip(&mut answers) {
+                        keep_verdicts(decisions, self.standing(part).await?);
+                    }
+                    answers.push(denial);
+                    for part in &parts[number + 1..] {
+                        answers.push(self.refuse(part, lend).await?);
+                    }
+                    break;
+                }
                 Err(trouble) => {
                     // As far as possible: charges that cannot be reached now stay.
-                    let made = &parts[..number];
-                    let _ = self.give_back(made, &answers, lend, given).await;
+                    let _ = self.give_back(made, &answers, lend).await;
                     return Err(trouble);
-                }
-            };
-            let admitted = decisions.admitted;
-            answers.push(decisions);
-            if !admitted {
-                denied = Some(number);
-                break;
-            }
-        }
-        if let Some(denied) = denied {
-            let made = &parts[..denied];
-            self.give_back(made, &answers, lend, given).await?;
-            for (number, part) in parts.iter().enumerate().filter(|(at, _)| *at != denied) {
-                if number > denied {
-                    answers.push(self.refuse(part, lend, given).await?);
-                } else {
-                    let stands = self.standing(part, given).await?;
-                    keep_verdicts(&mut answers[number], stands);
                 }
             }
         }
         Ok(join(parts, answers))
     }
 
+    /// Gives back the charges of these parts.
+    async fn give_back(
+        self,
+        parts: &[SlotPart<'_>],
+        answers: &[Decisions],
+        lend: Lend,
+    ) -> Result<(), Trouble> {
+        for (part, decisions) in parts.iter().zip(answers) {
+            let mut made = part.only(|index, item| {
+                let algorithm = &item.limit.algorithm;
+                let lends_nothing = algorithm.concurrency().is_some() && lend == Lend::Nothing;
+                decisions.makes(index, |at| part.items[at].mode)
+                    && !lends_nothing
+                    && !algorithm.charges_even_if_refused(lend) // stays taken
+            });
+            if let Lend::To(id) = lend {
+                made.items.iter_mut().for_each(|item| item.lease = Some(id));
+            }
+            if !made.items.is_empty() {
+                self.part(&made, GiveBack).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the decisions about a part when another has refused the request: limits that count
     /// denials are charged, and the others looked at.
-    async fn refuse(
-        &self,
-        part: &SlotPart<'_>,
-        lend: Lend,
-        given: Option<UnixMicros>,
-    ) -> Result<Decisions, Trouble> {
-        let regardless = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
-        let taken = part.only(regardless);
-        if taken.items.is_empty() {
-            return self.part(part, Look, given).await;
+    async fn refuse(self, part: &SlotPart<'_>, lend: Lend) -> Result<Decisions, Trouble> {
+        let is_counted = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
+        let counted = part.only(|_, item| is_counted(item));
+        if counted.items.is_empty() {
+            return self.part(part, Look).await;
         }
-        let mut answers = vec![self.part(&taken, Decide(lend), given).await?];
-        let mut parts = vec![taken];
-        let rest = part.only(|item| !regardless(item));
+        let mut answers = vec![self.part(&counted, Decide(lend)).await?];
+        let mut parts = vec![counted];
+        let rest = part.only(|_, item| !is_counted(item));
         if !rest.items.is_empty() {
-            answers.push(self.part(&rest, Look, given).await?);
+            answers.push(self.part(&rest, Look).await?);
             parts.push(rest);
         }
         let mut decisions = join(&parts, answers);
-        keep_verdicts(&mut decisions, self.standing(part, given).await?);
+        keep_verdicts(&mut decisions, self.standing(part).await?);
         Ok(decisions)
     }
 
     /// Returns the current states of a part, by a look of cost zero.
-    async fn standing(
-        &self,
-        part: &SlotPart<'_>,
-        given: Option<UnixMicros>,
-    ) -> Result<Decisions, Trouble> {
-        let mut ask = part.ask(Look);
-        for item in &mut ask.items {
-            item.cost = Permits::ZERO;
-        }
-        self.one(ask, &part.keys, part.slot, given).await
+    async fn standing(self, part: &SlotPart<'_>) -> Result<Decisions, Trouble> {
+        let mut free = part.only(|_, _| true);
+        free.items
+            .iter_mut()
+            .for_each(|item| item.cost = Permits::ZERO);
+        self.part(&free, Look).await
     }
 
-    /// Gives back the charges of these parts.
-    async fn give_back(
-        &self,
-        parts: &[SlotPart<'_>],
-        answers: &[Decisions],
-        lend: Lend,
-        given: Option<UnixMicros>,
-    ) -> Result<(), Trouble> {
-        for (part, decisions) in parts.iter().zip(answers) {
-            let mut keys = ItemKeys::new();
-            let mut items = SmallVec::new();
-            for at in 0..decisions.each.len() {
-                let mut item = part.items[at].clone();
-                let algorithm = &item.limit.algorithm;
-                let lends = algorithm.concurrency().is_some();
-                let is_made = decisions.makes(at, |at| part.items[at].mode);
-                if !is_made || lends && lend == Lend::Nothing {
-                    continue;
-                }
-                if algorithm.charges_even_if_refused(lend) {
-                    continue; // stays taken
-                }
-                if let Lend::To(id) = lend {
-                    item.lease = Some(id);
-                }
-                items.push(item);
-                keys.push(part.keys[at]);
-            }
-            if !items.is_empty() {
-                let act = GiveBack;
-                self.one(RedisRequest { act, items }, &keys, part.slot, given)
-                    .await?;
-            }
-        }
-        Ok(())
+    /// Performs an act on a part.
+    async fn part<A: Act>(self, part: &SlotPart<'_>, act: A) -> Result<A::Answer, Trouble> {
+        let items = part.items.clone();
+        let ask = RedisRequest { act, items };
+        self.store.one(ask, &part.keys, part.slot, self.given).await
     }
 }
 
@@ -326,18 +298,10 @@ fn parts<'a>(items: SmallVec<[Item; 2]>, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> 
         let slot = slot_of(&item.name);
         let known = parts.iter().position(|part| part.slot == slot);
         let number = known.unwrap_or_else(|| {
-            parts.push(SlotPart {
-                slot,
-                at: SmallVec::new(),
-                items: SmallVec::new(),
-                keys: ItemKeys::new(),
-            });
+            parts.push(SlotPart::new(slot));
             parts.len() - 1
         });
-        let part = &mut parts[number];
-        part.at.push(at);
-        part.items.push(item);
-        part.keys.push(key);
+        parts[number].push(at, item, key);
     }
     parts.sort_by_key(SlotPart::is_final); // stable
     parts
@@ -357,5 +321,5 @@ fn keep_verdicts(decided: &mut Decisions, stands: Decisions) {
 
 /// Joins the answers about all parts into one, in the order of the request.
 fn join<T: ActAnswer>(parts: &[SlotPart<'_>], answers: Vec<T>) -> T {
-    T::join(parts.iter().map(|part| &*part.at).zip(answers))
+    T::join(parts.iter().map(|part| &*part.positions).zip(answers))
 }

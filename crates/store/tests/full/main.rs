@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, QuotaReset, SubBuckets, Time,
-    Verdict, Window,
+    Algorithm as _, AnyAlgorithm, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Key,
+    Limit, Log, Nanos, Quota, QuotaReset, SubBuckets, Time, Verdict, Window,
 };
+use ratekeeper_store::conformance::{charge, limit};
 use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
 
 mod gains;
@@ -21,17 +21,6 @@ const SMALL: usize = 256 << 10;
 
 fn store(budget_bytes: usize) -> MemoryStore {
     MemoryStore::new(MemoryConfig { budget_bytes })
-}
-
-fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
-    Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: algorithm.into(),
-    }
 }
 
 fn bucket(quota: &str) -> Gcra {
@@ -58,15 +47,6 @@ fn algorithms(quota: &str) -> [AnyAlgorithm; 12] {
         Exponential::new(quota).unwrap().into(),
         Concurrency::new(most, every).unwrap().into(),
     ]
-}
-
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::new(cost),
-        mode: Mode::Enforce,
-    }
 }
 
 fn admits(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {

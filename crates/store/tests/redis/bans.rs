@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ratekeeper_core::{
-    BanTerms, Banning, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Nanos, Outage, Permits,
-    Time,
-};
-use ratekeeper_store::{BanCursor, RedisConfig, RedisServers, RedisStore, Store};
+use ratekeeper_core::{BanTerms, Banning, Charge, Gcra, Key, KeyBuilder, Limit, Nanos, Time};
+use ratekeeper_store::{BanCursor, RedisConfig, RedisServers, RedisStore, Store, conformance};
 use tokio::runtime::Runtime;
 
 use crate::server::{Cluster, Server, every_program, programs};
@@ -27,11 +24,7 @@ fn limit(id: u32, name: &str) -> Limit {
     let one = Gcra::token_bucket("1/10h".parse().unwrap()).unwrap();
     Limit {
         name: name.into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Banning::new(one.into(), terms).unwrap().into(),
+        ..conformance::limit(id, Banning::new(one.into(), terms).unwrap())
     }
 }
 
@@ -45,12 +38,7 @@ fn key_of(parts: &[&str]) -> Vec<u8> {
 }
 
 fn charge<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::ONE,
-        mode: Mode::Enforce,
-    }
+    conformance::charge(limit, key, 1)
 }
 
 /// Returns all banned keys, and the number of pages.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, Key, KeyBuilder, Limit, LimitId, Log, Mode,
-    Nanos, Outage, Permits, QuotaReset, SubBuckets, Time, Window,
+    AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, KeyBuilder, Limit, Log, Nanos, Permits,
+    QuotaReset, SubBuckets, Time, Window,
 };
-use ratekeeper_store::{RedisConfig, RedisStore, Remote, Store};
+use ratekeeper_store::conformance::limit;
+use ratekeeper_store::{RedisConfig, RedisStore, Remote, Store, conformance};
 use redis::Connection;
 
 use crate::server::{Server, every_program};
@@ -27,24 +28,14 @@ fn limits() -> Vec<Limit> {
         Interval::from_first(three, three, hour).unwrap().into(),
         Hybrid::quota_linear(quota).unwrap().into(),
     ];
-    let limit = |(id, algorithm): (u32, AnyAlgorithm)| Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm,
-    };
-    (0..).zip(all).map(limit).collect()
+    (0..)
+        .zip(all)
+        .map(|(id, algorithm)| limit(id, algorithm))
+        .collect()
 }
 
 fn charge<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::ONE,
-        mode: Mode::Enforce,
-    }
+    conformance::charge(limit, key, 1)
 }
 
 /// Nothing here is about time, and this machine may be busy.
@@ -142,11 +133,7 @@ fn a_gcra_key_takes_few_bytes() {
         let mut connection = server.connect();
         let limit = Limit {
             name: "per-user".into(),
-            id: LimitId::new(0),
-            version: 1,
-            outage: Outage::Local,
-            scope: ratekeeper_core::LimitScope::Cluster,
-            algorithm: Gcra::token_bucket("3/1h".parse().unwrap()).unwrap().into(),
+            ..limit(0, Gcra::token_bucket("3/1h".parse().unwrap()).unwrap())
         };
         let fill = |first: u32, count: u32| {
             runtime.block_on(async {
@@ -231,13 +218,10 @@ fn callers_of_one_key_share_calls() {
         let mut connection = server.connect();
         let limit = std::sync::Arc::new(Limit {
             name: "hot".into(),
-            id: LimitId::new(0),
-            version: 1,
-            outage: Outage::Local,
-            scope: ratekeeper_core::LimitScope::Cluster,
-            algorithm: Gcra::token_bucket("1000000/1h".parse().unwrap())
-                .unwrap()
-                .into(),
+            ..limit(
+                0,
+                Gcra::token_bucket("1000000/1h".parse().unwrap()).unwrap(),
+            )
         });
         calls(&mut connection);
         runtime.block_on(async {

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Time,
-    Window,
+    AnyAlgorithm, Charge, Gcra, Key, Limit, Log, Mode, Nanos, Permits, Time, Window,
 };
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{
     Decisions, MemoryConfig, MemoryStore, RedisClock, RedisConfig, RedisServers, RedisStore, Store,
 };
@@ -37,15 +37,10 @@ fn limits() -> Vec<Limit> {
         Log::sliding(quota("3/1s")).unwrap().into(),
         Window::fixed(quota("1/2s"), Nanos::ZERO).unwrap().into(),
     ];
-    let limit = |(id, algorithm)| Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm,
-    };
-    (0..).zip(algorithms).map(limit).collect()
+    (0..)
+        .zip(algorithms)
+        .map(|(id, algorithm)| limit(id, algorithm))
+        .collect()
 }
 
 /// Whether a request may name a key twice. A chain over several nodes is looked at as if all of its

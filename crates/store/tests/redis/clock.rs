@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Outage, Permits, QuotaReset, SubBuckets, Window,
+    AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, Log, Mode, Nanos,
+    Permits, QuotaReset, SubBuckets, Window,
 };
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{CallTime, RedisConfig, RedisStore, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
@@ -162,14 +163,7 @@ fn a_step_of_the_clock_refills_as_much_as_the_same_time_would() {
         let mut trials = Vec::new();
         let mut callers = Vec::new();
         for (id, (algorithm, extra)) in (0..).zip(limits()) {
-            let limit = Limit {
-                name: format!("limit-{id}").into(),
-                id: LimitId::new(id),
-                version: 1,
-                outage: Outage::Local,
-                scope: ratekeeper_core::LimitScope::Cluster,
-                algorithm,
-            };
+            let limit = limit(id, algorithm);
             let trial = Arc::new(Trial {
                 limit,
                 extra,

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Outage, Permits, QuotaReset, SubBuckets, Time,
+    AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, Log, Mode, Nanos,
+    Permits, QuotaReset, SubBuckets, Time,
 };
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store};
 use tokio::runtime::Runtime;
 
@@ -94,11 +95,7 @@ fn check(servers: &RedisServers) {
         for repetition in 0..repetitions {
             let limit = Arc::new(Limit {
                 name: format!("{id}-{repetition}").into(),
-                id: LimitId::new(id),
-                version: 1,
-                outage: Outage::Local,
-                scope: ratekeeper_core::LimitScope::Cluster,
-                algorithm: algorithm.clone(),
+                ..limit(id, algorithm.clone())
             });
             assert_eq!(admitted(&runtime, servers, &limit), 1_000, "{limit:?}");
         }

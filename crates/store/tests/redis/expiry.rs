@@ -10,9 +10,9 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Charge, EXPIRY_STEP_MICROS, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time,
+    Charge, EXPIRY_STEP_MICROS, Gcra, Key, KeyBuilder, Limit, Mode, Outage, Permits, Time,
 };
-use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use ratekeeper_store::{RedisConfig, RedisStore, Store, conformance};
 use tokio::runtime::Runtime;
 
 use crate::server::{Server, programs};
@@ -22,12 +22,8 @@ const ROUNDS: u64 = 400;
 
 fn limit(id: u32, quota: &str) -> Limit {
     Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
         outage: Outage::Deny,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
+        ..conformance::limit(id, Gcra::token_bucket(quota.parse().unwrap()).unwrap())
     }
 }
 

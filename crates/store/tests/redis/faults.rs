@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, Mode, Permits, Time};
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Remote, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -44,13 +45,7 @@ impl Bench {
             deadline,
             limit: Limit {
                 name: "daily".into(),
-                id: LimitId::new(0),
-                version: 1,
-                outage: Outage::Local,
-                scope: ratekeeper_core::LimitScope::Cluster,
-                algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
-                    .unwrap()
-                    .into(),
+                ..limit(0, Gcra::token_bucket("1000/1d".parse().unwrap()).unwrap())
             },
         }
     }

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
-use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use ratekeeper_core::{Gcra, KeyBuilder, Limit, Time};
+use ratekeeper_store::conformance::charge;
+use ratekeeper_store::{RedisConfig, RedisStore, Store, conformance};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
@@ -35,12 +36,8 @@ const B: usize = 1;
 
 fn limit(id: u32, version: u32, quota: &str) -> Limit {
     Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
         version,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
+        ..conformance::limit(id, Gcra::token_bucket(quota.parse().unwrap()).unwrap())
     }
 }
 
@@ -48,15 +45,6 @@ fn key(client: &str) -> Vec<u8> {
     let mut key = Vec::new();
     KeyBuilder::new(&mut key).part(client.as_bytes());
     key
-}
-
-fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::new(cost),
-        mode: Mode::Enforce,
-    }
 }
 
 impl Bench {

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, QuotaReset,
-    Time,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, Mode, Outage, Permits, QuotaReset, Time,
 };
 use ratekeeper_store::{
-    Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers, RedisStore, Store,
+    Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers, RedisStore,
+    Store, conformance,
 };
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
@@ -100,11 +100,8 @@ pub(crate) struct Seen {
 fn limit(id: u32, name: &str, outage: Outage, algorithm: impl Into<AnyAlgorithm>) -> Arc<Limit> {
     Arc::new(Limit {
         name: name.into(),
-        id: LimitId::new(id),
-        version: 1,
         outage,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: algorithm.into(),
+        ..conformance::limit(id, algorithm)
     })
 }
 

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Gcra, Limit, Nanos, Outage, Permits, Time};
 use ratekeeper_store::{
     Fallback, MemoryConfig, MemoryStore, RedisConfig, RedisLogin, RedisSentinels, RedisServers,
-    RedisStore, Store, StoreError,
+    RedisStore, Store, StoreError, conformance,
 };
 use redis::Connection;
 use tokio::runtime::Runtime;
@@ -127,24 +127,16 @@ fn connect(server: &Server, word: &str) -> Connection {
 
 fn limit(id: u32, outage: Outage) -> Limit {
     Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
         outage,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Gcra::token_bucket(format!("{WHOLE}/1d").parse().unwrap())
-            .unwrap()
-            .into(),
+        ..conformance::limit(
+            id,
+            Gcra::token_bucket(format!("{WHOLE}/1d").parse().unwrap()).unwrap(),
+        )
     }
 }
 
 fn charge(limit: &Limit) -> Charge<'_> {
-    Charge {
-        limit,
-        key: Key::from_bytes(b"\x03ada"),
-        cost: Permits::ONE,
-        mode: Mode::Enforce,
-    }
+    conformance::charge(limit, b"\x03ada", 1)
 }
 
 /// Callers that never rest, and their answers.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Exponential, Gcra, Hybrid, Key, KeyBuilder, Limit, LimitId, Log, Mode,
-    Nanos, Outage, Permits, Time, WarmUp, Window,
+    AnyAlgorithm, Charge, Exponential, Gcra, Hybrid, Key, KeyBuilder, Limit, Log, Mode, Nanos,
+    Permits, Time, WarmUp, Window,
 };
-use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store, StoreError};
+use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store, StoreError, conformance};
 use tokio::runtime::Runtime;
 
 use crate::server::{Cluster, programs};
@@ -19,11 +19,7 @@ const OTHERS: u32 = 50;
 fn limit(id: u32, name: &str, algorithm: AnyAlgorithm) -> Limit {
     Limit {
         name: name.into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm,
+        ..conformance::limit(id, algorithm)
     }
 }
 

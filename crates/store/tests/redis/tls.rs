@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Gcra, Key, Limit, Mode, Permits, Time};
+use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{
     RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisStore, RedisTls,
     Store, StoreError,
@@ -81,13 +82,7 @@ pub(crate) fn decide(
 ) -> Result<bool, String> {
     let limit = Limit {
         name: "daily".into(),
-        id: LimitId::new(0),
-        version: 1,
-        outage: Outage::Local,
-        scope: ratekeeper_core::LimitScope::Cluster,
-        algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
-            .unwrap()
-            .into(),
+        ..limit(0, Gcra::token_bucket("1000/1d".parse().unwrap()).unwrap())
     };
     let charge = Charge {
         limit: &limit,

@@ -35,16 +35,17 @@ use crate::{Error, Nanos, Quota, Time};
 pub(super) const TICKS: u64 = 64;
 /// Ticks in a microsecond: the maximum number of units in it.
 pub(super) const TICKS_PER_MICRO: u64 = 1_000 * TICKS;
-/// The longest span after which a grid repeats, 4.5 years: no product passes 128 bits.
-const LONGEST: u64 = 1 << 57;
+/// Maximum period, 4.5 years, so that no product passes 128 bits.
+const MAX_PERIOD: u64 = 1 << 57;
 
-/// `units` in `nanos` nanoseconds, counted from the clock's zero; at most one in a tick.
+/// The units of a limit: `per_period` of them in `period` nanoseconds, counted from the clock's
+/// zero; at most one in a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Grid {
     /// M.
-    units: u64,
-    /// P.
-    nanos: u64,
+    per_period: u64,
+    /// P, in nanoseconds.
+    period: u64,
     /// 2^64 / M, rounded down: turns a division into a multiplication.
     reciprocal: u64,
 }
@@ -60,11 +61,11 @@ pub(super) struct Moment {
 
 /// Converts debts between units and ticks.
 pub(super) trait Units: Copy {
-    /// A moment on the grid.
+    /// Returns the moment on the grid.
     fn at(self, time: Time) -> Moment;
-    /// The units of a debt of `ticks` from `now` on: the fewest that last as long.
+    /// Returns the units of a debt of `ticks` from `now` on: the fewest that last as long.
     fn units(self, ticks: u64, now: Moment) -> u64;
-    /// The ticks that a debt of `units` lasts from `now` on, rounded up.
+    /// Returns the ticks that a debt of `units` lasts from `now` on, rounded up.
     fn ticks(self, units: u64, now: Moment) -> u64;
 }
 
@@ -92,9 +93,10 @@ impl Units for Ticks {
 
 impl Units for &Grid {
     fn at(self, time: Time) -> Moment {
-        let past = match self.nanos {
-            1 => 0,
-            _ => self.past(time.as_nanos()),
+        let (m, p) = (u128::from(self.per_period), u128::from(self.period));
+        let past = match self.period {
+            1 => 0, // a nanosecond is a whole number of units
+            period => narrow(u128::from(time.as_nanos() % period) * m % p),
         };
         Moment {
             past,
@@ -102,17 +104,17 @@ impl Units for &Grid {
         }
     }
     fn units(self, ticks: u64, now: Moment) -> u64 {
-        match (self.units, ticks.checked_sub(1)) {
+        match (self.per_period, ticks.checked_sub(1)) {
             (TICKS, _) | (_, None) => ticks,
-            (_, Some(before)) => 1 + self.units_within(before, now.past),
+            (_, Some(before)) => 1 + self.units_in_ticks(before, now),
         }
     }
     fn ticks(self, units: u64, now: Moment) -> u64 {
         // Products that fit a word, which is nearly all of them, divide ten times faster.
-        match self.units {
+        match self.per_period {
             TICKS => units,
-            _ if self.nanos == 1 && units < 1 << 57 => self.divided_up(units * TICKS),
-            _ => self.ticks_slowly(units, now.past),
+            _ if self.period == 1 && units < 1 << 57 => self.divided_up(units * TICKS),
+            _ => self.ticks_slowly(units, now),
         }
     }
 }
@@ -123,120 +125,115 @@ impl Moment {
 }
 
 impl Grid {
-    /// The grid of a quota, and the number of units in a permit.
+    /// Returns the grid of a quota, and the number of units in a permit.
+    ///
+    /// # Errors
+    /// [`Error::TooFast`] if a permit takes no unit, [`Error::TooLong`] if its units or their
+    /// period do not fit a word.
     pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
         let (permits, per) = (quota.permits().get(), quota.per().as_nanos());
         let common = gcd(permits, per);
         let (permits, per) = (permits / common, per / common);
         let in_micros = permits * 1_000; // below 2^63
         let parts = in_micros / gcd(in_micros, per); // T is a number of such parts of 1 us
-        let (units, nanos) = if TICKS.is_multiple_of(permits) {
+        let (per_period, period) = if TICKS.is_multiple_of(permits) {
             (TICKS, 1)
         } else if permits <= TICKS {
             (permits, 1)
         } else if parts <= TICKS_PER_MICRO {
             (TICKS_PER_MICRO / parts * parts, 1_000)
-        } else if per <= LONGEST {
+        } else if per <= MAX_PERIOD {
             (TICKS * per / permits * permits, per) // down: no unit is shorter than a tick
         } else {
             return Err(Error::TooLong);
         };
         // A whole number in each case.
         let interval =
-            u128::from(units) * u128::from(per) / (u128::from(nanos) * u128::from(permits));
+            u128::from(per_period) * u128::from(per) / (u128::from(period) * u128::from(permits));
         if interval == 0 {
             return Err(Error::TooFast);
         }
         let grid = Self {
-            units,
-            nanos,
-            reciprocal: u64::MAX / units,
+            per_period,
+            period,
+            reciprocal: u64::MAX / per_period,
         };
         Ok((grid, u64::try_from(interval).map_err(|_| Error::TooLong)?))
     }
 
-    /// Number of units in a microsecond, if that is a whole number.
+    /// Returns the number of units in a microsecond, if that is a whole number.
     pub(super) const fn units_per_micro(&self) -> Option<u64> {
-        match self.nanos {
-            1 => Some(1_000 * self.units),
-            1_000 => Some(self.units),
+        match self.period {
+            1 => Some(1_000 * self.per_period),
+            1_000 => Some(self.per_period),
             _ => None,
         }
     }
 
     /// Returns true if units are ticks.
     pub(super) const fn is_ticks(&self) -> bool {
-        self.units == TICKS
+        self.per_period == TICKS
     }
 
-    fn past(&self, nanos: u64) -> u64 {
-        let wide = u128::from(nanos % self.nanos) * u128::from(self.units);
-        narrow(wide % u128::from(self.nanos))
-    }
-
-    /// The beginning of the unit that contains `now`.
-    pub(super) fn begun(&self, now: Moment) -> Moment {
-        let since = u128::from(TICKS) * u128::from(now.past) / u128::from(self.units);
+    /// Returns the beginning of the unit that contains `now`.
+    pub(super) fn unit_start(&self, now: Moment) -> Moment {
+        let since = u128::from(TICKS) * u128::from(now.past) / u128::from(self.per_period);
         Moment {
             ticks: now.ticks.wrapping_sub(narrow(since)), // not a tick too early
             past: 0,
         }
     }
 
-    /// Number of units that end within `ticks` of `now`, rounded down.
+    /// Returns the number of units that end within `ticks` of `now`.
     #[inline]
-    fn units_within(&self, ticks: u64, past: u64) -> u64 {
-        let wide = u128::from(ticks) * u128::from(self.units);
-        if self.nanos == 1 {
+    pub(super) fn units_in_ticks(&self, ticks: u64, now: Moment) -> u64 {
+        let wide = u128::from(ticks) * u128::from(self.per_period);
+        if self.period == 1 {
             return narrow(wide / u128::from(TICKS));
         }
-        divide(wide + u128::from(TICKS * past), TICKS * self.nanos)
+        divide(wide + u128::from(TICKS * now.past), TICKS * self.period)
     }
 
-    /// Number of units that end within `span` of `now`.
+    /// Returns the number of units that end within `span` of `now`.
     pub(super) fn units_in(&self, span: Nanos, now: Moment) -> u64 {
-        let wide = u128::from(span.as_nanos()) * u128::from(self.units) + u128::from(now.past);
-        narrow(wide / u128::from(self.nanos))
+        let wide = u128::from(span.as_nanos()) * u128::from(self.per_period);
+        narrow((wide + u128::from(now.past)) / u128::from(self.period))
     }
 
-    /// Maximum number of units that end within `nanos` nanoseconds of any moment.
-    pub(super) fn most_units_in(&self, nanos: u64) -> u128 {
-        let wide = u128::from(nanos) * u128::from(self.units);
-        wide.div_ceil(u128::from(self.nanos)) // up: one may end just after it began
+    /// Returns the maximum number of units that end within `nanos` nanoseconds of any moment.
+    pub(super) fn max_units_in(&self, nanos: u64) -> u128 {
+        let wide = u128::from(nanos) * u128::from(self.per_period);
+        wide.div_ceil(u128::from(self.period)) // up: one may end just after it began
     }
 
-    /// Maximum number of units that take at most `ticks`.
-    pub(super) fn units_of(&self, ticks: u64) -> u64 {
-        self.units_within(ticks, 0)
-    }
-
-    /// Maximum number of ticks that `units` take, wherever they begin; saturating.
-    pub(super) fn most_ticks(&self, units: u64) -> u64 {
-        let wide = u128::from(units) * u128::from(self.nanos);
+    /// Returns the maximum number of ticks that `units` take, wherever they begin; saturating.
+    pub(super) fn max_ticks(&self, units: u64) -> u64 {
+        let wide = u128::from(units) * u128::from(self.period);
         let wide = wide.saturating_mul(u128::from(TICKS));
-        narrow(wide.div_ceil(u128::from(self.units)))
+        narrow(wide.div_ceil(u128::from(self.per_period)))
     }
 
-    fn ticks_slowly(&self, units: u64, past: u64) -> u64 {
-        let wide = u128::from(units) * u128::from(self.nanos);
-        let wide = wide.saturating_sub(u128::from(past)) * u128::from(TICKS);
+    fn ticks_slowly(&self, units: u64, now: Moment) -> u64 {
+        let wide = u128::from(units) * u128::from(self.period);
+        let wide = wide.saturating_sub(u128::from(now.past)) * u128::from(TICKS);
         match u64::try_from(wide) {
-            Ok(word) if word <= u64::MAX - self.units => self.divided_up(word),
-            _ => narrow(wide.div_ceil(u128::from(self.units))),
+            Ok(word) if word <= u64::MAX - self.per_period => self.divided_up(word),
+            _ => narrow(wide.div_ceil(u128::from(self.per_period))),
         }
     }
 
-    /// `number / units`, rounded up.
+    /// Returns `number / per_period`, rounded up.
     #[inline]
     fn divided_up(&self, number: u64) -> u64 {
-        let number = number + (self.units - 1);
+        let number = number + (self.per_period - 1);
         let product = u128::from(number) * u128::from(self.reciprocal);
         let low = (product >> 64) as u64; // the upper half
-        low + u64::from(number - low * self.units >= self.units) // one at most: see the field
+        let rest = number - low * self.per_period;
+        low + u64::from(rest >= self.per_period) // one at most: see the field
     }
 }
 
-/// Rounded down.
+/// Returns the quotient, rounded down; most dividends fit a word, which divides faster.
 fn divide(wide: u128, by: u64) -> u64 {
     match u64::try_from(wide) {
         Ok(word) => word / by,

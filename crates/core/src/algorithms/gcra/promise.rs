@@ -20,7 +20,7 @@ impl Refund for Gcra {
             return;
         }
         *tat = match debt.saturating_sub(self.price_of(cost)) {
-            0 => Tat::after(self.grid.begun(now), 0),
+            0 => Tat::after(self.grid.unit_start(now), 0),
             left => Tat::after(now, self.grid.ticks(left, now)),
         };
     }

@@ -4,12 +4,12 @@
 //!   48361057204417 39104          TAT, 19 digits: Redis keeps it in the entry itself
 //!   |              |
 //!   |              ticks of 1/64 ns, below 64,000
-//!   microseconds since 1970, modulo TURN (2.9 years): 19 digits hold no more
+//!   microseconds since 1970, modulo TURN_MICROS (2.9 years): 19 digits hold no more
 //! ```
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
-//! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST` behind
-//! now is a TAT that has passed.
+//! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
+//! behind now is a TAT that has passed.
 //!
 //! Twins count debts in the units of the limit's grid, as the core does: whole microseconds, and
 //! units below the number that a microsecond holds. A limit with no such number for its grid, of
@@ -32,14 +32,14 @@ use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
 
 /// Digits of a number of ticks.
 const TICK_DIGITS: usize = 5;
-/// Microseconds after which values repeat: `TURN x 100,000` stays below 2^63.
-const TURN: u64 = 92_000_000_000_000;
+/// Values repeat after as many microseconds: `TURN_MICROS x 100,000` stays below 2^63.
+const TURN_MICROS: u64 = 92_000_000_000_000;
 /// Maximum distance of a value behind now, 116 days.
-const PAST: u64 = 10_000_000_000_000;
-
-/// Maximum excess of a debt before it is cut, in microseconds.
-const SLACK: u64 = CLOCK_SLACK_TICKS / TICKS;
-
+const PAST_MICROS: u64 = 10_000_000_000_000;
+/// Maximum excess of a debt before it is cut.
+const SLACK_MICROS: u64 = CLOCK_SLACK_TICKS / TICKS;
+/// Debts below this number of units are exact as one double.
+const EXACT: u64 = 1 << 53;
 /// The first byte of the value of a TAT that has been moved back.
 const LOWERED: u8 = b'-';
 
@@ -51,17 +51,17 @@ pub struct Paid {
 }
 
 impl Paid {
-    /// The moment, rounded down to microseconds since 1970.
+    /// Returns the moment, rounded down to microseconds since 1970.
     pub const fn micros(self) -> UnixMicros {
         UnixMicros::new(self.micros)
     }
 
-    /// The bytes of a state that is paid at this moment.
+    /// Returns the bytes of a state that is paid at this moment.
     pub fn value(self) -> Vec<u8> {
-        format!("{}{:05}", self.micros % TURN, self.ticks).into_bytes()
+        format!("{}{:05}", self.micros % TURN_MICROS, self.ticks).into_bytes()
     }
 
-    /// The bytes of such a state that has been moved back.
+    /// Returns the bytes of such a state that has been moved back.
     pub fn lowered(self) -> Vec<u8> {
         let mut bytes = vec![LOWERED];
         bytes.extend(self.value());
@@ -69,11 +69,8 @@ impl Paid {
     }
 }
 
-/// Debts below it are exact as one double.
-const EXACT: u64 = 1 << 53;
-
 impl Gcra {
-    /// The moment at which the debt of a state is paid; `None` if nothing is owed.
+    /// Returns the moment at which the debt of a state is paid; `None` if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
         let ahead = tat.ahead(self.grid.at(now.time()));
         (ahead > 0).then(|| Paid {
@@ -82,11 +79,13 @@ impl Gcra {
         })
     }
 
-    /// The last moment at which a debt can have been paid, if nothing is owed at `now`: the
+    /// Returns the last moment at which a debt can have been paid, if nothing is owed at `now`: the
     /// beginning of the unit that contains `now`.
     pub fn paid_by(&self, now: UnixMicros) -> Paid {
         let moment = self.grid.at(now.time());
-        let past = moment.ticks.wrapping_sub(self.grid.begun(moment).ticks);
+        let past = moment
+            .ticks
+            .wrapping_sub(self.grid.unit_start(moment).ticks);
         let micros = past.div_ceil(TICKS); // up: the rest is in ticks
         Paid {
             micros: now.get() - micros,
@@ -94,7 +93,7 @@ impl Gcra {
         }
     }
 
-    /// The state of a debt that is paid at `paid`; `None` if that has passed.
+    /// Returns the state of a debt that is paid at `paid`; `None` if that has passed.
     pub fn owing(&self, paid: Paid, now: UnixMicros) -> Option<Tat> {
         let ahead = paid.micros.checked_sub(now.get())?;
         let ahead = ahead.checked_mul(TICKS)?.checked_add(paid.ticks.into())?;
@@ -107,13 +106,13 @@ impl Gcra {
         bytes.first() == Some(&LOWERED)
     }
 
-    /// Microseconds that a state must stay after it has been moved back, rounded up: no process
-    /// that shares this limit remembers a deeper debt.
+    /// Returns the microseconds that a state must stay after it has been moved back, rounded up: no
+    /// process that shares this limit remembers a deeper debt.
     pub const fn lowered_stays(&self) -> u64 {
         (self.deepest - CLOCK_SLACK_TICKS).div_ceil(TICKS)
     }
 
-    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
+    /// Returns a twin that is a whole script, and cheaper, for requests of one charge each: see
     /// `gcra/short.lua`. `None` for limits without a twin, and for debts that may reach 2^53
     /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
     pub fn short_twin(&self) -> Option<LuaTwin> {
@@ -122,7 +121,7 @@ impl Gcra {
         let limit = self.burst + self.queue;
         let is_counted = self.denials == Denials::Counted;
         // Denials that are counted go up to twice the limit.
-        if full + SLACK * per_micro >= EXACT || is_counted && 2 * limit >= EXACT {
+        if full + SLACK_MICROS * per_micro >= EXACT || is_counted && 2 * limit >= EXACT {
             return None;
         }
         let counted = f64::from(u8::from(is_counted));
@@ -132,8 +131,8 @@ impl Gcra {
         })
     }
 
-    /// A cost as the short twin reads it. A cost of twice the limit acts like any higher one, and
-    /// so does one above the deepest debt where denials are free.
+    /// Returns a cost as the short twin reads it. A cost of twice the limit acts like any higher
+    /// one, and so does one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
         double(
             self.price_of(cost)
@@ -143,7 +142,7 @@ impl Gcra {
     }
 }
 
-/// Units as the twin reads them: whole microseconds, and units below a microsecond.
+/// Returns units as the twin reads them: whole microseconds, and units below a microsecond.
 fn micros_and_units(units: u64, per_micro: u64) -> [f64; 2] {
     [double(units / per_micro), double(units % per_micro)]
 }
@@ -154,25 +153,28 @@ impl StoredForm for Gcra {
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
         let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
         let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
-        let (micros, ticks) = (digits(micros)?, digits(ticks)?);
-        if micros >= TURN || ticks >= TICKS {
+        let (micros, ticks) = (decimal(micros)?, decimal(ticks)?);
+        if micros >= TURN_MICROS || ticks >= TICKS {
             return None;
         }
-        let from_past = (micros + TURN - now.get() % TURN + PAST) % TURN;
-        // Modulo 2^64, as moments are: PAST lies behind now.
-        let ahead = from_past.wrapping_sub(PAST).wrapping_mul(TICKS);
-        Some(Tat::after(
-            self.grid.at(now.time()),
-            ahead.wrapping_add(ticks),
-        ))
+        let from_past =
+            (micros + TURN_MICROS - now.get() % TURN_MICROS + PAST_MICROS) % TURN_MICROS;
+        // Modulo 2^64, as moments are: PAST_MICROS lies behind now.
+        let ahead = from_past.wrapping_sub(PAST_MICROS).wrapping_mul(TICKS);
+        let now = self.grid.at(now.time());
+        Some(Tat::after(now, ahead.wrapping_add(ticks)))
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
-        let past = self.grid.at(now.time()).ticks.wrapping_sub(PAST * TICKS);
-        let from_past = tat.0.wrapping_sub(past);
-        if *tat != Tat::default() && from_past < TURN * TICKS {
-            let micros = (now.get() % TURN + from_past / TICKS + (TURN - PAST)) % TURN;
-            out.extend_from_slice(format!("{micros}{:05}", from_past % TICKS).as_bytes());
+        let ahead = tat.0.wrapping_sub(self.grid.at(now.time()).ticks);
+        let from_past = ahead.wrapping_add(PAST_MICROS * TICKS);
+        if *tat != Tat::default() && from_past < TURN_MICROS * TICKS {
+            let past_micros = now.get() % TURN_MICROS + (TURN_MICROS - PAST_MICROS);
+            let paid = Paid {
+                micros: past_micros + from_past / TICKS,
+                ticks: (from_past % TICKS) as u32,
+            };
+            out.extend(paid.value());
         }
     }
 
@@ -184,7 +186,11 @@ impl StoredForm for Gcra {
     fn twin(&self) -> Option<LuaTwin> {
         let per_micro = self.grid.units_per_micro()?;
         let full = self.deepest_debt();
-        let debts = [self.burst + self.queue, full + SLACK * per_micro, full];
+        let debts = [
+            self.burst + self.queue,
+            full + SLACK_MICROS * per_micro,
+            full,
+        ];
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
         let mut numbers = vec![counted, double(per_micro)];
         numbers.extend(
@@ -206,8 +212,8 @@ impl StoredForm for Gcra {
     }
 }
 
-/// A decimal number of at most 18 digits.
-fn digits(text: &[u8]) -> Option<u64> {
+/// Returns a decimal number of at most 18 digits.
+fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -239,15 +245,18 @@ mod tests {
         for _ in 0..100_000 {
             let now = random.below(1 << 52);
             let bits = 1 + random.below(62);
-            let from_past = 1 + random.below(1 << bits).min(TURN * TICKS - 2);
-            let state = tat(now, from_past.cast_signed() - (PAST * TICKS).cast_signed());
+            let from_past = 1 + random.below(1 << bits).min(TURN_MICROS * TICKS - 2);
+            let state = tat(
+                now,
+                from_past.cast_signed() - (PAST_MICROS * TICKS).cast_signed(),
+            );
             let mut text = Vec::new();
             gcra().write(&state, UnixMicros::new(now), &mut text);
             let read = |at| gcra().read(&text, UnixMicros::new(at)).unwrap();
             assert_eq!(read(now), state);
             let later = random.below(from_past / TICKS + 1);
             assert_eq!(read(now + later), state);
-            let room = (TURN * TICKS - 1 - from_past) / TICKS;
+            let room = (TURN_MICROS * TICKS - 1 - from_past) / TICKS;
             let earlier = random.below(now.min(room) + 1);
             assert_eq!(read(now - earlier), state);
         }
@@ -277,11 +286,15 @@ mod tests {
 
     #[test]
     fn a_value_is_an_integer_that_redis_stores_in_place() {
-        for now in [TURN - 1, TURN * 19 + 12, 1_763_712_345_678_901] {
+        for now in [
+            TURN_MICROS - 1,
+            TURN_MICROS * 19 + 12,
+            1_763_712_345_678_901,
+        ] {
             let mut text = Vec::new();
             gcra().write(&tat(now, 63_999), UnixMicros::new(now), &mut text);
             let number: i64 = String::from_utf8(text).unwrap().parse().unwrap();
-            assert_eq!(number.unsigned_abs(), now % TURN * 100_000 + 63_999);
+            assert_eq!(number.unsigned_abs(), now % TURN_MICROS * 100_000 + 63_999);
         }
     }
 
@@ -296,7 +309,7 @@ mod tests {
                 "{text}"
             );
         }
-        let beyond = format!("{TURN}00000");
+        let beyond = format!("{TURN_MICROS}00000");
         assert_eq!(gcra().read(beyond.as_bytes(), UnixMicros::new(0)), None);
         assert_eq!(gcra().read(&[b'1'; 40], UnixMicros::new(0)), None);
     }

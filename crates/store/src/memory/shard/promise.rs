@@ -28,8 +28,8 @@ impl Shard {
 
     /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Nanos {
-        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            Some(slot) => slot.at_least(ask),
+        match self.tables_of(limit, ask.now) {
+            Some(tables) => tables.at_least(ask),
             None => Nanos::ZERO, // not known
         }
     }
@@ -41,23 +41,9 @@ impl Shard {
         ask: &TableAsk<'_>,
         max_wait: Nanos,
     ) -> Decision {
-        let reserve = |shard: &mut Self| shard.try_reserve(limit, ask, max_wait);
-        match reserve(self) {
-            Some(decision) => decision,
-            None => self.when_full(limit, ask, &reserve),
-        }
-    }
-
-    /// Returns `None` if there is no room.
-    fn try_reserve(
-        &mut self,
-        limit: &Limit,
-        ask: &TableAsk<'_>,
-        max_wait: Nanos,
-    ) -> Option<Decision> {
-        let id = self.prepare(limit, ask.now)?;
-        let slot = self.slots.get_mut(id)?.as_deref_mut()?;
-        slot.reserve(ask, max_wait, &self.budget)
+        self.with_room(limit, ask, |tables, budget| {
+            tables.reserve(ask, max_wait, budget)
+        })
     }
 
     /// Gives back a reservation, if nothing was charged since; returns true if it did.
@@ -67,7 +53,7 @@ impl Shard {
         ask: &TableAsk<'_>,
         made: &Made,
     ) -> bool {
-        let slot = self.prepare(limit, ask.now).and_then(|id| self.slot(id));
-        slot.is_some_and(|slot| slot.cancel(ask, made))
+        let tables = self.tables_of(limit, ask.now);
+        tables.is_some_and(|tables| tables.cancel(ask, made))
     }
 }

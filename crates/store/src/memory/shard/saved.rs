@@ -11,7 +11,7 @@ use super::Shard;
 impl Shard {
     /// Returns the number of slots in which the keys of a limit are.
     pub(in crate::memory) fn slots_of(&mut self, limit: &Limit, now: Time) -> usize {
-        self.known(limit, now).map_or(0, |slot| slot.slots())
+        self.known(limit, now).map_or(0, |tables| tables.slots())
     }
 
     /// Appends the states of keys of a limit in `span` that are in debt.
@@ -21,26 +21,22 @@ impl Shard {
         (span, now): (&HashSpan, Time),
         to: &mut SectionWriter<'_>,
     ) {
-        if let Some(slot) = self.known(limit, now) {
-            slot.save(span, now, to);
+        if let Some(tables) = self.known(limit, now) {
+            tables.save(span, now, to);
         }
     }
 
-    /// Puts a saved state under a key. Without room, keys are pushed out as for a new key.
+    /// Puts a saved state under a key. Without room, keys are evicted as for a new key.
     pub(in crate::memory) fn restore(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
         saved: &SavedState<'_>,
     ) {
-        let restore = |shard: &mut Self| {
-            let id = shard.prepare(limit, ask.now)?;
-            let slot = shard.slots.get_mut(id)?.as_deref_mut()?;
-            slot.restore(ask, saved, &shard.budget)
-        };
-        if restore(self).is_none() {
-            let _ = self.when_full(limit, ask, &restore); // without room it is forgotten
-        }
+        // Without room it is forgotten.
+        let _ = self.with_room(limit, ask, |tables, budget| {
+            tables.restore(ask, saved, budget)
+        });
     }
 
     /// Raises the floor of keys of a size to a saved one.
@@ -51,8 +47,8 @@ impl Shard {
         saved: &SavedState<'_>,
         now: Time,
     ) {
-        if let Some(slot) = self.prepare(limit, now).and_then(|id| self.slot(id)) {
-            slot.restore_floor(size, saved, now);
+        if let Some(tables) = self.tables_of(limit, now) {
+            tables.restore_floor(size, saved, now);
         }
     }
 }

@@ -9,32 +9,32 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Gives back a charge, if the algorithm can take it back and the key is still here. A loan
     /// to a name is released.
     pub(in crate::memory) fn give_back(&mut self, ask: &TableAsk<'_>) {
-        let Some((limit, state)) = self.here(ask) else {
+        let Some((algorithm, state)) = self.here(ask) else {
             return;
         };
         match ask.lend {
             Lend::To(id) if A::LENDS => {
-                limit.try_release(state, ask.now, id);
+                algorithm.try_release(state, ask.now, id);
             }
             Lend::Nothing if A::LENDS => {}
             _ => {
-                let _ = limit.try_refund(state, ask.now, ask.cost);
+                let _ = algorithm.try_refund(state, ask.now, ask.cost);
             }
         }
     }
 
     /// Takes back all permits that a name holds; returns how many.
     pub(in crate::memory) fn release(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
-        let here = self.here(ask);
-        here.map_or(Permits::ZERO, |(limit, state)| {
-            limit.try_release(state, ask.now, id)
-        })
+        match self.here(ask) {
+            Some((algorithm, state)) => algorithm.try_release(state, ask.now, id),
+            None => Permits::ZERO,
+        }
     }
 
     /// Restarts the lease of a name; returns its length, `None` if it has ended.
     pub(in crate::memory) fn renew(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Option<Nanos> {
-        let (limit, state) = self.here(ask)?;
-        limit.try_renew(state, ask.now, id)
+        let (algorithm, state) = self.here(ask)?;
+        algorithm.try_renew(state, ask.now, id)
     }
 
     /// Returns the permits on loan, of all keys.
@@ -47,12 +47,5 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             on_loan += self.algorithm.on_loan(&entry.state, now);
         }
         on_loan
-    }
-
-    /// Returns the limit, and the state of a key that is here.
-    pub(super) fn here(&mut self, ask: &TableAsk<'_>) -> Option<(&A, &mut A::State)> {
-        let at = self.find(ask)?;
-        let state = &mut self.entries.get_mut(at)?.state;
-        Some((&self.algorithm, state))
     }
 }

@@ -9,15 +9,13 @@ use super::{Table, TableAsk};
 impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
-        if let Some((limit, state)) = self.here(ask) {
-            return limit.at_least(state, ask.now, ask.cost);
+        if let Some((algorithm, state)) = self.here(ask) {
+            return algorithm.at_least(state, ask.now, ask.cost);
         }
-        let start = self.start(ask.now);
-        let wait = self.algorithm.at_least(&start.state, start.now, ask.cost);
-        if wait == Nanos::ZERO {
-            wait
-        } else {
-            wait + start.lag
+        let new = self.new_key(ask.now);
+        match self.algorithm.at_least(&new.state, new.now, ask.cost) {
+            Nanos::ZERO => Nanos::ZERO,
+            wait => wait + new.lag,
         }
     }
 
@@ -29,28 +27,26 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         max_wait: Nanos,
         budget: &MemoryBudget,
     ) -> Option<Decision> {
-        let reserve = |limit: &A, state: &mut A::State, now| {
-            limit
+        let mut reserve = |algorithm: &A, state: &mut A::State, now| {
+            algorithm
                 .try_reserve(state, now, ask.cost, max_wait)
-                .unwrap_or_else(|| limit.decide(state, now, ask.cost)) // it promised a moment ago
+                .unwrap_or_else(|| algorithm.decide(state, now, ask.cost)) // checked by the callers
         };
-        if let Some((limit, state)) = self.here(ask) {
-            return Some(reserve(limit, state, ask.now));
+        match self.here(ask) {
+            Some((algorithm, state)) => Some(reserve(algorithm, state, ask.now)),
+            None => self.decide_new(ask, budget, &mut reserve),
         }
-        self.begin(ask, budget, &mut |limit, state, now| {
-            reserve(limit, state, now)
-        })
     }
 
     /// Gives back the charge made at `made`, if nothing was charged since: if the key still
     /// stands where that charge left it. Returns true if it was given back.
     pub(in crate::memory) fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
-        let Some((limit, state)) = self.here(ask) else {
+        let Some((algorithm, state)) = self.here(ask) else {
             return false;
         };
-        let standing = limit.look(state, made.at, Permits::ZERO);
+        let standing = algorithm.look(state, made.at, Permits::ZERO);
         let is_last = standing.reset_after == made.reset_after;
-        is_last && limit.try_refund(state, ask.now, ask.cost).is_some()
+        is_last && algorithm.try_refund(state, ask.now, ask.cost).is_some()
     }
 }
 

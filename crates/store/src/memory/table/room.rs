@@ -1,12 +1,12 @@
 //! Room: how a table keeps within the budget.
 //!
 //! ```text
-//!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
-//!   sweep            removes expired keys, a few slots at a time, downwards
-//!   evict            moves one key to the floor, the one that used least of a sample
-//!   squeeze          gives up a third of the array, and moves the keys that used least to the floor
-//!   shrink           when at most a quarter of the room is used, at the end of a round of
-//!                    sweeping by inserts, or by `MemoryStore::sweep`
+//!   make_room   grows by a quarter, before it is more than 4/5 full, if the budget allows
+//!   sweep       removes expired keys, a few slots at a time, downwards
+//!   evict       moves one key to the floor, the one that used least of a sample
+//!   squeeze     gives up a third of the array, and moves the keys that used least to the floor
+//!   shrink      when at most a quarter of the room is used, at the end of a round of sweeping
+//!               by inserts, or by `MemoryStore::sweep`
 //! ```
 
 use ratekeeper_core::{Listed, Permits, Time};
@@ -16,12 +16,13 @@ use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat, Room};
 use crate::memory::key::{StoredKey, block};
 
-/// Entries looked at for a victim: enough to find one that used little, few enough to be quick.
+/// Entries looked at for the key to evict: enough to find one that used little, few enough to be
+/// quick.
 const SAMPLE: usize = 16;
-/// Entries looked at to learn how much the lower third used.
+/// Entries looked at to estimate how much the lower third used.
 const QUANTILE_SAMPLE: usize = 64;
 
-/// Rank of a key: the lowest is the first to be pushed out.
+/// Rank of a key: the lowest is the first to be evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     used: Permits,
@@ -65,11 +66,11 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for _ in 0..count.min(self.entries.slots()) {
             // Downwards: entries that move into a gap come from above and have been looked at.
-            self.hand = match self.hand.min(self.entries.slots()) {
-                0 => self.entries.slots(),
-                hand => hand,
-            }
-            .saturating_sub(1);
+            let slots = self.entries.slots();
+            self.hand = match self.hand.min(slots) {
+                0 => slots.saturating_sub(1),
+                hand => hand - 1,
+            };
             let entry = self.entries.get(self.hand);
             let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
             if expires_at.is_some_and(|at| at <= now) {
@@ -85,37 +86,16 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Pushes out the key that has used least of a sample; returns false if none may go.
+    /// Evicts the key that has used least of a sample; returns false if none may go.
     pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
-        let slots = self.entries.slots();
-        let judged_at = now.max(self.forgotten);
-        let mut found = 0;
-        let mut victim: Option<(Rank, usize)> = None;
-        for _ in 0..slots {
-            self.hand = if self.hand + 1 < slots {
-                self.hand + 1
-            } else {
-                0
-            };
-            if let Some(entry) = self.entries.get(self.hand) {
-                let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
-                if victim.is_none_or(|(least, _)| rank < least) {
-                    victim = Some((rank, self.hand));
-                }
-                found += 1;
-                if found == SAMPLE {
-                    break;
-                }
-            }
-        }
-        let Some((rank, at)) = victim else {
+        let Some((rank, at)) = self.least_used(now.max(self.forgotten)) else {
             return false;
         };
         let lends_none = A::LENDS && rank.used == Permits::ZERO;
         if rank.expires_at <= now || lends_none {
             self.forget(at, now, budget);
         } else if A::KEEPS {
-            return false; // what is forgotten could not come back: permits on loan, credits
+            return false; // permits on loan and credits would be lost
         } else if let Some(state) = self.remove(at, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;
@@ -123,8 +103,31 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         true
     }
 
-    /// Gives up a third of the array; pushes out the keys that have used least, judged by a
-    /// sample. One pass.
+    /// Returns the slot of the key that has used least of the next [`SAMPLE`], and its rank.
+    fn least_used(&mut self, judged_at: Time) -> Option<(Rank, usize)> {
+        let slots = self.entries.slots();
+        let mut found = 0;
+        let mut least: Option<(Rank, usize)> = None;
+        for _ in 0..slots {
+            let next = self.hand + 1;
+            self.hand = if next < slots { next } else { 0 };
+            let Some(entry) = self.entries.get(self.hand) else {
+                continue;
+            };
+            let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
+            if least.is_none_or(|(least, _)| rank < least) {
+                least = Some((rank, self.hand));
+            }
+            found += 1;
+            if found == SAMPLE {
+                break;
+            }
+        }
+        least
+    }
+
+    /// Gives up a third of the array; evicts the keys that have used least, judged by a sample. One
+    /// pass.
     pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let (algorithm, hasher) = (&self.algorithm, &self.hasher);
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
@@ -134,18 +137,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
         };
-        let mut sample = Vec::<(Rank, u64)>::with_capacity(QUANTILE_SAMPLE);
-        for slot in self.entries.as_slots() {
-            let Some(entry) = slot else {
-                continue;
-            };
-            if sample.len() == QUANTILE_SAMPLE {
-                break;
-            }
-            sample.push(rank(entry));
-        }
-        sample.sort_unstable();
-        let Some(&bar) = sample.get(sample.len() / 3) else {
+        let Some(highest_evicted) = lower_third(self.entries.as_slots(), &rank) else {
             return false;
         };
         let slots = self.entries.slots() / 3 * 2;
@@ -157,7 +149,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
         self.entries.resize(slots, &hash, &mut |mut entry, room| {
-            if room == Room::Free && rank(&entry) > bar {
+            if room == Room::Free && rank(&entry) > highest_evicted {
                 return Some(entry);
             }
             *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
@@ -183,8 +175,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             return false;
         }
         let hasher = &self.hasher;
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
-        self.entries.resize(new, &hash, &mut |entry, _| Some(entry));
+        let hash = &|entry: &TableEntry<K, _>| entry.key.rehash(hasher);
+        self.entries.resize(new, hash, &mut |entry, _| Some(entry));
         budget.give(array_bytes::<A, K>(old));
         true
     }
@@ -195,6 +187,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.entries.insert(hash, TableEntry { key, state });
     }
 
+    /// Removes a key that has expired, or holds no permits.
     fn forget(&mut self, at: usize, now: Time, budget: &MemoryBudget) {
         if let Some(mut state) = self.remove(at, budget) {
             self.lapsed += self.algorithm.lapse(&mut state, now);
@@ -203,10 +196,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
+    /// Takes a key out, and gives its bytes back to the budget.
     pub(super) fn remove(&mut self, at: usize, budget: &MemoryBudget) -> Option<A::State> {
         let hasher = &self.hasher;
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
-        let entry = self.entries.remove(at, hash)?;
+        let entry = self.entries.remove(at, |entry| entry.key.rehash(hasher))?;
         let heap = self.heap_of(entry.key.length());
         self.heap_bytes -= heap;
         budget.give(heap);
@@ -233,6 +226,22 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(super) fn heap_of(&self, key_length: usize) -> usize {
         K::heap_bytes(key_length) + block(self.algorithm.heap_bytes())
     }
+}
+
+/// Returns the rank at which the lower third of the entries ends, estimated by a sample.
+fn lower_third<T>(slots: &[Option<T>], rank: &dyn Fn(&T) -> (Rank, u64)) -> Option<(Rank, u64)> {
+    let mut sample = Vec::with_capacity(QUANTILE_SAMPLE);
+    for slot in slots {
+        let Some(entry) = slot else {
+            continue;
+        };
+        if sample.len() == QUANTILE_SAMPLE {
+            break;
+        }
+        sample.push(rank(entry));
+    }
+    sample.sort_unstable();
+    sample.get(sample.len() / 3).copied()
 }
 
 /// Bytes of the array of a table with `slots` slots.

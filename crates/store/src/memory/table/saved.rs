@@ -4,25 +4,20 @@ use ratekeeper_core::{Decision, Listed, Permits, Time};
 
 use super::super::budget::MemoryBudget;
 use super::super::flat::HashSpan;
-use super::super::key::{SizeClass, StoredKey};
+use super::super::limit_tables::KeySize;
 use super::super::saved::{SavedState, SectionWriter};
 use super::{Table, TableAsk, TableEntry};
 
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: KeySize> Table<A, K> {
     /// Number of slots, including empty ones.
     pub(in crate::memory) fn slots(&self) -> usize {
         self.entries.slots()
     }
 
     /// Appends the states of keys in `span` that are in debt, and with the first span the floor.
-    pub(in crate::memory) fn save(
-        &self,
-        span: &HashSpan,
-        (size, now): (SizeClass, Time),
-        to: &mut SectionWriter<'_>,
-    ) {
+    pub(in crate::memory) fn save(&self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
         if *span.start() == 0 && self.is_live(&self.floor, now) {
-            to.floor(&self.algorithm, &self.floor, (size, now));
+            to.floor(&self.algorithm, &self.floor, (K::CLASS, now));
         }
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(&self.hasher);
         self.entries.each_in(span, hash, |entry| {

@@ -1,0 +1,318 @@
+//! Tables of one limit in one shard, one for each size of key.
+//!
+//! ```text
+//!   key of 8 bytes at most  --> word table        longer --> short table, long table
+//!
+//!   LimitTables<Gcra>, LimitTables<Window>, ..    one type for each algorithm
+//!   AnyTables                                     their calls, without the type
+//! ```
+
+use foldhash::quality::RandomState;
+use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time};
+
+use super::LimitUsage;
+use super::budget::MemoryBudget;
+use super::flat::HashSpan;
+use super::key::{LongKey, ShortKey, SizeClass, StoredKey, WordKey};
+use super::saved::{SavedState, SectionWriter};
+use super::table::{History, Made, Table, TableAsk};
+
+/// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
+/// changes its algorithm needs no other amount.
+pub(super) const TABLES_BYTES: usize = 608;
+
+/// The tables of a limit.
+pub(super) struct LimitTables<A: Listed> {
+    /// Version of the limit that the tables run with.
+    pub(super) version: u32,
+    word: Table<A, WordKey>,
+    short: Table<A, ShortKey>,
+    long: Table<A, LongKey>,
+}
+
+/// A size of key.
+pub(super) trait KeySize: StoredKey {
+    const CLASS: SizeClass;
+
+    /// The table for such keys.
+    fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut Table<A, Self>;
+
+    fn into_any(self) -> AnyKey;
+}
+
+/// A key of any size, on its way from one table to another.
+pub(super) enum AnyKey {
+    Word(WordKey),
+    Short(ShortKey),
+    Long(LongKey),
+}
+
+macro_rules! key_size {
+    ($key:ident, $class:ident, $table:ident) => {
+        impl KeySize for $key {
+            const CLASS: SizeClass = SizeClass::$class;
+
+            #[inline]
+            fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut Table<A, Self> {
+                &mut tables.$table
+            }
+
+            fn into_any(self) -> AnyKey {
+                AnyKey::$class(self)
+            }
+        }
+    };
+}
+
+key_size!(WordKey, Word, word);
+key_size!(ShortKey, Short, short);
+key_size!(LongKey, Long, long);
+
+/// Runs `$body` with `$table` bound to the table for keys of a size.
+macro_rules! with_table {
+    ($tables:expr, $class:expr, $table:ident => $body:expr) => {
+        match $class {
+            SizeClass::Word => {
+                let $table = &mut $tables.word;
+                $body
+            }
+            SizeClass::Short => {
+                let $table = &mut $tables.short;
+                $body
+            }
+            SizeClass::Long => {
+                let $table = &mut $tables.long;
+                $body
+            }
+        }
+    };
+}
+
+/// Runs `$body` with `$table` bound to each table in turn.
+macro_rules! for_each_table {
+    ($tables:ident, $table:ident => $body:expr) => {{
+        let $table = &mut $tables.word;
+        $body;
+        let $table = &mut $tables.short;
+        $body;
+        let $table = &mut $tables.long;
+        $body;
+    }};
+}
+
+/// Generates [`KeyCalls`] from the list: each call goes to the table for keys of the size of
+/// `ask.key`.
+macro_rules! key_calls {
+    ($(fn $call:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
+        /// Calls about one key.
+        pub(super) trait KeyCalls {
+            $(
+                #[doc = concat!("See [`Table::", stringify!($call), "`].")]
+                fn $call(&mut self, ask: &TableAsk<'_>, $($argument: $type),*) $(-> $answer)?;
+            )*
+        }
+
+        impl<A: Listed> KeyCalls for LimitTables<A> {
+            $(
+                fn $call(&mut self, ask: &TableAsk<'_>, $($argument: $type),*) $(-> $answer)? {
+                    with_table!(self, SizeClass::of(ask.key), table => {
+                        table.$call(ask, $($argument),*)
+                    })
+                }
+            )*
+        }
+    };
+}
+
+key_calls! {
+    fn decide(budget: &MemoryBudget) -> Option<Decision>;
+    fn look() -> Decision;
+    fn give_back();
+    fn reserve(max_wait: Nanos, budget: &MemoryBudget) -> Option<Decision>;
+    fn ban(span: Nanos, budget: &MemoryBudget) -> Option<Decision>;
+    fn grant(id: GrantId, budget: &MemoryBudget) -> Option<(Option<Granted>, Decision)>;
+    fn cancel(made: &Made) -> bool;
+    fn at_least() -> Nanos;
+    fn release(id: LeaseId) -> Permits;
+    fn renew(id: LeaseId) -> Option<Nanos>;
+    fn reset(budget: &MemoryBudget) -> bool;
+    fn standing() -> Option<Decision>;
+    fn restore(saved: &SavedState<'_>, budget: &MemoryBudget) -> Option<Decision>;
+}
+
+/// The tables of a limit of any algorithm.
+pub(super) trait AnyTables: KeyCalls + Send {
+    fn version(&self) -> u32;
+    /// Bytes of the tables, and of this value itself.
+    fn bytes(&self) -> usize;
+    /// Number of slots of the tables, including empty ones.
+    fn slots(&self) -> usize;
+
+    /// Sweeps the table for keys like that of `ask`; see [`Table::sweep`].
+    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget);
+    /// Evicts a key from the table for keys like that of `ask`; see [`Table::evict`].
+    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
+    /// Gives up a third of the largest table, if it takes more than twice as much as that for
+    /// keys like that of `ask`; keys of one limit do not displace each other's loans.
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
+    /// Gives up a third of the largest table.
+    fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool;
+    /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
+    fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget);
+
+    /// Returns permits on loan, and those that lapsed; `None` if the limit lends nothing.
+    fn loans(&mut self, now: Time) -> Option<(u64, u64)>;
+    /// Shows all keys in debt.
+    fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
+    /// Adds its keys and evictions to those of the limit.
+    fn add_usage(&mut self, usage: &mut LimitUsage);
+
+    /// Takes the parameters of a newer version, if the states mean the same under them.
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &MemoryBudget) -> bool;
+    /// Moves the usage of all keys to the tables of another algorithm.
+    fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget);
+    /// See [`Table::inherit`].
+    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget);
+    /// See [`Table::carry`].
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget);
+
+    /// See [`Table::save`].
+    fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>);
+    /// See [`Table::restore_floor`].
+    fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time);
+}
+
+impl<A: Listed> LimitTables<A> {
+    pub(super) fn new(algorithm: &A, version: u32, hasher: &RandomState) -> Self {
+        const { assert!(size_of::<Self>() <= TABLES_BYTES, "they count for as much") };
+        Self {
+            version,
+            word: Table::new(algorithm.clone(), hasher.clone()),
+            short: Table::new(algorithm.clone(), hasher.clone()),
+            long: Table::new(algorithm.clone(), hasher.clone()),
+        }
+    }
+
+    /// Bytes of the largest table.
+    fn largest(&self) -> usize {
+        let (word, short) = (self.word.bytes(), self.short.bytes());
+        word.max(short).max(self.long.bytes())
+    }
+}
+
+impl<A: Listed> AnyTables for LimitTables<A> {
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn bytes(&self) -> usize {
+        TABLES_BYTES + self.word.bytes() + self.short.bytes() + self.long.bytes()
+    }
+
+    fn slots(&self) -> usize {
+        self.word.slots() + self.short.slots() + self.long.slots()
+    }
+
+    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget) {
+        let size = SizeClass::of(ask.key);
+        with_table!(self, size, table => table.sweep(ask.now, count, budget));
+    }
+
+    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+        with_table!(self, SizeClass::of(ask.key), table => table.evict(ask.now, budget))
+    }
+
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+        let own = with_table!(self, SizeClass::of(ask.key), table => table.bytes());
+        !A::KEEPS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+    }
+
+    fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
+        let largest = self.largest();
+        for_each_table!(self, table => {
+            if table.bytes() == largest {
+                return table.squeeze(now, budget);
+            }
+        });
+        false
+    }
+
+    fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
+        for_each_table!(self, table => {
+            table.sweep(now, count, budget);
+            table.shrink(budget);
+        });
+    }
+
+    fn loans(&mut self, now: Time) -> Option<(u64, u64)> {
+        let (mut on_loan, mut lapsed) = (0, 0);
+        for_each_table!(self, table => {
+            on_loan += table.on_loan(now);
+            lapsed += table.lapsed;
+        });
+        A::LENDS.then_some((on_loan, lapsed))
+    }
+
+    fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
+        for_each_table!(self, table => table.show_live(now, show));
+    }
+
+    fn add_usage(&mut self, usage: &mut LimitUsage) {
+        for_each_table!(self, table => {
+            usage.keys += table.len();
+            usage.evicted.idle += table.evicted.idle;
+            usage.evicted.budget += table.evicted.budget;
+        });
+        usage.bytes += self.bytes();
+    }
+
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &MemoryBudget) -> bool {
+        let Some(new) = A::of(&limit.algorithm) else {
+            return false;
+        };
+        for_each_table!(self, table => {
+            if !table.adopt(new, now, budget) {
+                return false;
+            }
+        });
+        self.version = limit.version;
+        true
+    }
+
+    fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget) {
+        for_each_table!(self, table => move_table(table, new, now, budget));
+    }
+
+    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget) {
+        with_table!(self, size, table => table.inherit(history, now, budget));
+    }
+
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget) {
+        match key {
+            AnyKey::Word(key) => self.word.carry(key, used, now, budget),
+            AnyKey::Short(key) => self.short.carry(key, used, now, budget),
+            AnyKey::Long(key) => self.long.carry(key, used, now, budget),
+        }
+    }
+
+    fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
+        for_each_table!(self, table => table.save(span, now, to));
+    }
+
+    fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time) {
+        with_table!(self, size, table => table.restore_floor(saved, now));
+    }
+}
+
+/// Moves the usage of all keys of a table to that for keys of the same size in `new`.
+fn move_table<A: Listed, K: KeySize>(
+    table: &mut Table<A, K>,
+    new: &mut dyn AnyTables,
+    now: Time,
+    budget: &MemoryBudget,
+) {
+    new.inherit(K::CLASS, table.history(now), now, budget);
+    table.drain_used(now, budget, &mut |key, used| {
+        new.carry(key.into_any(), used, now, budget);
+    });
+}
