@@ -10,13 +10,12 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Limit, LimitId};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
 use super::lints::{admits_less, counts_less};
-use super::read;
+use super::read::Table;
 use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode, Variants};
 
@@ -38,7 +37,7 @@ pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: 
         let Some(table) = reader.table(draft) else {
             continue;
         };
-        let Some(text) = read::text(table, "candidate") else {
+        let Some(text) = table.text("candidate") else {
             continue;
         };
         if !takes_candidate(draft, table, &text.at, out) {
@@ -96,12 +95,11 @@ pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: 
 /// Reports a limit that cannot have a candidate.
 fn takes_candidate(
     draft: &Draft,
-    table: &DeTable<'_>,
+    table: Table<'_>,
     at: &Range<usize>,
     out: &mut Findings<'_>,
 ) -> bool {
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    let (label, help) = if let Some(stranger) = strangers.next() {
+    let (label, help) = if let Some(stranger) = table.first_of(&STRANGERS) {
         (
             format!("cannot stand beside `{stranger}`"),
             "add a second limit with the other number and mode = \"shadow\"",

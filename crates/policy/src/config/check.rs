@@ -18,13 +18,13 @@ use super::complaint::{
     Here, a_type, missing, out_of_range, too_many, unknown, word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
-use super::fields::OVERRIDES;
+use super::fields::{OVERRIDES, POLICY, QUANTITY};
 use super::read::{SpannedValue, whole};
 use super::shape::{Need, Shape, TableSpec};
 
 /// Checks the whole file.
-pub(super) fn policy(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
-    fields(root, 0..0, table, "the policy", out);
+pub(super) fn policy(root: &DeTable<'_>, out: &mut Findings<'_>) {
+    fields(root, 0..0, &POLICY, "the policy", out);
 }
 
 /// Checks a file of overrides.
@@ -33,8 +33,8 @@ pub(super) fn overrides(root: &DeTable<'_>, out: &mut Findings<'_>) {
 }
 
 /// Checks a quantity that stands by itself.
-pub(super) fn quantity(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
-    fields(root, 0..0, table, "the limiter", out);
+pub(super) fn quantity(root: &DeTable<'_>, out: &mut Findings<'_>) {
+    fields(root, 0..0, &QUANTITY, "the limiter", out);
 }
 
 /// Checks the fields of one table.

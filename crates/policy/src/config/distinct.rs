@@ -13,13 +13,12 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, LimitScope, Permits};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::extras::{ExtraShare, extra};
 use super::limit::Draft;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::requests::key_part;
 use super::variants::VariantReader;
 use crate::{Cost, KeyPart, MissingKey, Role, Rule};
@@ -44,7 +43,7 @@ pub(super) fn distinct(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &m
         let Some(table) = reader.table(draft) else {
             continue;
         };
-        let Some(written) = read::text(table, "distinct") else {
+        let Some(written) = table.text("distinct") else {
             continue;
         };
         let Some(part) = key_part(&written, out) else {
@@ -94,10 +93,9 @@ const WINDOWS: &str =
     "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
 /// Returns why a limit cannot count values, and what to write instead.
-fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String, String)> {
+fn refused(draft: &Draft, table: Table<'_>, part: &KeyPart) -> Option<(String, String)> {
     let rule = &draft.rule;
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    if let Some(stranger) = strangers.next() {
+    if let Some(stranger) = table.first_of(&STRANGERS) {
         let label = format!("cannot stand beside `{stranger}`");
         return Some((label, format!("leave out `{stranger}` or `distinct`")));
     }
@@ -134,7 +132,7 @@ fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String
             "values of descriptors are not counted",
             "write a limit for requests, with a value such as \"attr:account\"",
         )
-    } else if rule.key.is_empty() && table.contains_key("plans") {
+    } else if rule.key.is_empty() && table.has("plans") {
         (
             "one counter for all requests has no plans",
             "leave out `plans`",

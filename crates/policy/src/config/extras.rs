@@ -11,15 +11,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Quota};
-use toml::de::DeTable;
+use ratekeeper_core::{Denials, Limit, LimitId};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::distinct::stays_countable;
 use super::limit::Draft;
 use super::quantity::Quantity;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::signals::SignalReader;
 use super::variants::{SetText, VariantReader};
 use crate::chain::percent_of;
@@ -74,8 +73,8 @@ pub(super) fn extras(
             continue;
         };
         let words = [
-            ("soft", read::table(table, "soft")),
-            ("elastic", read::table(table, "elastic")),
+            ("soft", table.table("soft")),
+            ("elastic", table.table("elastic")),
         ];
         let mut words = words.into_iter().filter_map(|(word, at)| Some((word, at?)));
         let Some((word, written)) = words.next() else {
@@ -83,17 +82,17 @@ pub(super) fn extras(
         };
         if let Some((_, other)) = words.next() {
             let message = format!("limit `{}` is both soft and elastic", draft.rule.limit.name);
-            out.error(codes::EXTRA, other.at, message, "a second extra")
-                .related(written.at)
+            out.error(codes::EXTRA, other.at(), message, "a second extra")
+                .related(written.at())
                 .help("keep one of the two");
             continue;
         }
-        if !takes_extra(draft, table, (word, &written.at), out) {
+        if !takes_extra(draft, table, (word, &written.at()), out) {
             continue;
         }
         let read = match word {
-            "soft" => soft(written.value, out).map(|share| (Role::Soft, share)),
-            _ => elastic(draft, table, written.value, &mut signals, out),
+            "soft" => soft(written, out).map(|share| (Role::Soft, share)),
+            _ => elastic(draft, table, written, &mut signals, out),
         };
         if let Some((role, share)) = read {
             draft.extra = extra(draft, table, (word, role, share), reader, out).map(Box::new);
@@ -105,17 +104,16 @@ pub(super) fn extras(
 /// Reports a limit that cannot have an extra.
 fn takes_extra(
     draft: &Draft,
-    table: &DeTable<'_>,
+    table: Table<'_>,
     (word, at): (&str, &Range<usize>),
     out: &mut Findings<'_>,
 ) -> bool {
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    let (label, help) = if !table.contains_key("limit") {
+    let (label, help) = if !table.has("limit") {
         (
             "needs a number in a period".to_owned(),
             "write the limit as limit = \"100/1m\"".to_owned(),
         )
-    } else if let Some(stranger) = strangers.next() {
+    } else if let Some(stranger) = table.first_of(&STRANGERS) {
         (
             format!("cannot stand beside `{stranger}`"),
             format!("leave out `{stranger}` or `{word}`"),
@@ -130,7 +128,7 @@ fn takes_extra(
             "cannot stand beside an estimate".to_owned(),
             "write cost = \"attr:tokens\" without `reserve`".to_owned(),
         )
-    } else if word == "elastic" && table.contains_key("plans") {
+    } else if word == "elastic" && table.has("plans") {
         (
             "cannot stand beside `plans`".to_owned(),
             "write one limit for each plan, each with its own `match`".to_owned(),
@@ -145,11 +143,11 @@ fn takes_extra(
 }
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
-fn soft(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
-    if let Some(number) = read::number(table, "extra", Quota::MAX_PERMITS) {
+fn soft(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
+    if let Some(number) = table.number("extra") {
         return Some(At::new(ExtraShare::Permits(number.value), number.at));
     }
-    let text = read::text(table, "extra")?;
+    let text = table.text("extra")?;
     let Some(percent) = percent(text.value) else {
         not_percent(&text, "extra", out);
         return None;
@@ -187,15 +185,15 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
 fn elastic(
     draft: &Draft,
-    limit: &DeTable<'_>,
-    table: &DeTable<'_>,
+    limit: Table<'_>,
+    table: Table<'_>,
     signals: &mut SignalReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<(Role, At<ExtraShare>)> {
-    let gate = read::table(table, "while")?;
-    let gate = signals.gate(gate.value, out);
-    let up_to = read::text(table, "up_to")?;
-    let base = read::text(limit, "limit")?;
+    let gate = table.table("while")?;
+    let gate = signals.gate(gate, out);
+    let up_to = table.text("up_to")?;
+    let base = limit.text("limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
         (Some((most, period)), Some((number, own))) if period == own => {
             let (most, number) = (most.parse::<u64>().ok()?, number.parse::<u64>().ok()?);
@@ -233,12 +231,12 @@ fn elastic(
 /// Compiles the extra of a limit.
 pub(super) fn extra(
     draft: &Draft,
-    table: &DeTable<'_>,
+    table: Table<'_>,
     (suffix, reached, share): (&str, Role, At<ExtraShare>),
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Extra> {
-    let base = read::text(table, "limit")?;
+    let base = table.text("limit")?;
     let At { value: share, at } = share;
     let quantity = extra_quantity(draft, base.value, (share, &at), reader, out)?;
     let own = &draft.rule;

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage};
-use toml::de::DeTable;
 
 use super::active::{Zones, active};
 use super::alert::alert;
@@ -22,7 +21,7 @@ use super::forms::quantity;
 use super::percent::percent;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
@@ -101,38 +100,37 @@ pub(super) struct FileContext<'a> {
 
 /// `[defaults]`
 pub(super) fn defaults(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     responses: &mut Responses,
     out: &mut Findings<'_>,
 ) -> Defaults {
-    let Some(table) = read::table(root, "defaults") else {
+    let Some(table) = root.table("defaults") else {
         return Defaults::default();
     };
     Defaults {
-        mode: mode(table.value),
-        missing_key: missing_key(table.value, out),
-        response: responses.named_in(table.value, out),
-        count_denied: read::flag(table.value, "count_denied"),
-        status: refusal::status(table.value),
-        outage: outage(table.value),
-        path_case: path_case(table.value),
+        mode: mode(table),
+        missing_key: missing_key(table, out),
+        response: responses.named_in(table, out),
+        count_denied: table.flag("count_denied"),
+        status: refusal::status(table),
+        outage: outage(table),
+        path_case: path_case(table),
     }
 }
 
 /// Reads limit number `index`; `None` if it has an error, which is reported.
 pub(super) fn limit<'a>(
     index: usize,
-    table: &At<&'a DeTable<'_>>,
+    written: Table<'a>,
     shared: &mut FileContext<'a>,
     out: &mut Findings<'_>,
 ) -> Option<Draft> {
-    let written = table.value;
     let named = limit_name(written, &mut shared.names, out);
     let mut requests = requests(written, shared.files, out);
     let key = key(written, out);
     let case = path_case(written).or(shared.defaults.path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
-    let here = place("limit", index, written);
+    let here = place("limit", index, written.written());
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
     let alert = alert(written, out);
     let missing = missing_key(written, out);
@@ -230,12 +228,11 @@ pub(super) fn limit<'a>(
 
 impl LimitPlaces {
     /// Returns the places of the fields that every limit has, and of `match`.
-    fn of(written: &DeTable<'_>, quantity: Range<usize>) -> Self {
-        let span = |name| written.get(name).map_or(0..0, toml::Spanned::span);
+    fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
         Self {
             quantity,
-            key: span("key"),
-            matched: span("match"),
+            key: written.place("key"),
+            matched: written.place("match"),
             mode: None,
             cost: None,
             active: None,
@@ -254,13 +251,13 @@ fn without_address(chosen: Option<MissingKey>, on_descriptors: bool) -> MissingK
 }
 
 fn outage_of(
-    written: &DeTable<'_>,
+    written: Table<'_>,
     defaults: &Defaults,
     (here, is_corrected): (&str, bool),
     out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);
-    let outage = if written.contains_key("balance") {
+    let outage = if written.has("balance") {
         balance::outage(written, own, defaults.outage, out)
     } else {
         own.or(defaults.outage).unwrap_or_default()
@@ -271,8 +268,8 @@ fn outage_of(
     outage
 }
 
-fn denials(written: &DeTable<'_>, defaults: &Defaults) -> Denials {
-    match read::flag(written, "count_denied").or(defaults.count_denied) {
+fn denials(written: Table<'_>, defaults: &Defaults) -> Denials {
+    match written.flag("count_denied").or(defaults.count_denied) {
         Some(true) => Denials::Counted,
         _ => Denials::Free,
     }
@@ -280,11 +277,11 @@ fn denials(written: &DeTable<'_>, defaults: &Defaults) -> Denials {
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.
 fn limit_name<'a>(
-    table: &'a DeTable<'_>,
+    table: Table<'a>,
     names: &mut HashMap<&'a str, Range<usize>>,
     out: &mut Findings<'_>,
 ) -> Option<&'a str> {
-    let text = read::text(table, "name")?;
+    let text = table.text("name")?;
     if let Some(first) = names.get(text.value) {
         let other = if out.is_full() {
             String::new()
@@ -310,8 +307,8 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     format!("{short}-{number}")
 }
 
-fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
-    let text = read::text(table, "mode")?;
+fn mode(table: Table<'_>) -> Option<At<RuleMode>> {
+    let text = table.text("mode")?;
     let mode = match text.value {
         "enforce" => RuleMode::Enforce,
         "shadow" => RuleMode::Shadow,
@@ -322,8 +319,8 @@ fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
 }
 
 /// `on_store_error`
-fn outage(table: &DeTable<'_>) -> Option<Outage> {
-    Some(match read::text(table, "on_store_error")?.value {
+fn outage(table: Table<'_>) -> Option<Outage> {
+    Some(match table.text("on_store_error")?.value {
         "local" => Outage::Local,
         "allow" => Outage::Allow,
         "deny" => Outage::Deny,
@@ -332,8 +329,8 @@ fn outage(table: &DeTable<'_>) -> Option<Outage> {
 }
 
 /// `path_case`
-fn path_case(table: &DeTable<'_>) -> Option<PathCase> {
-    Some(match read::text(table, "path_case")?.value {
+fn path_case(table: Table<'_>) -> Option<PathCase> {
+    Some(match table.text("path_case")?.value {
         "insensitive" => PathCase::Insensitive,
         "sensitive" => PathCase::Sensitive,
         _ => return None, // reported as an unknown value

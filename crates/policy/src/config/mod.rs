@@ -101,7 +101,6 @@ use std::iter::once;
 
 use ratekeeper_core::{Origin, Time};
 use sha2::{Digest as _, Sha256};
-use toml::de::DeTable;
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
@@ -113,9 +112,10 @@ pub use render::{Colour, brief, render};
 pub use schema::schema;
 
 pub(crate) use self::diagnostic::{Findings, shown};
-use self::fields::MAX_LIMITS;
+use self::fields::POLICY;
 use self::limit::{Draft, FileContext};
 use self::overrides::{OverridePlace, OverrideReader};
+use self::read::Table;
 use self::unit::Conversions;
 use self::variants::VariantReader;
 use crate::{Policy, Rules};
@@ -207,10 +207,11 @@ fn load(
     let Some(document) = syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
-    let conversions = Conversions::of(document.get_ref(), &mut out);
+    let conversions = Conversions::of(Table::root(document.get_ref(), &POLICY), &mut out);
     let converted = conversions.apply(document.get_ref());
     let root = converted.as_ref().unwrap_or(document.get_ref());
-    check::policy(root, &fields::POLICY, &mut out);
+    check::policy(root, &mut out);
+    let root = Table::root(root, &POLICY);
     let policy = policy((text, files), root, (context, unix_nanos), &mut out);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
@@ -224,7 +225,7 @@ fn load(
 /// Reads a checked document; `None` if the text has an error.
 fn policy(
     (text, files): (&str, &PolicyFiles),
-    root: &DeTable<'_>,
+    root: Table<'_>,
     (context, unix_nanos): (Context, Option<u64>),
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
@@ -246,9 +247,9 @@ fn policy(
     };
     let mut lines = LineCounter::new(text);
     let mut drafts: Vec<Draft> = Vec::new();
-    for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
-        let line = lines.at(table.at.start);
-        if let Some(mut draft) = limit::limit(index, &table, &mut shared, out) {
+    for (index, table) in root.tables("limit") {
+        let line = lines.at(table.at().start);
+        if let Some(mut draft) = limit::limit(index, table, &mut shared, out) {
             draft.rule.line = line;
             drafts.push(draft);
         }

@@ -12,9 +12,8 @@ use ratekeeper_core::Denials;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
-use super::read::{self, At};
+use super::read::At;
 use super::variants::VariantReader;
-use crate::chain::MAX_OTHERWISE;
 use crate::{Role, Rule};
 
 /// Reads `otherwise` of every limit.
@@ -26,14 +25,11 @@ pub(super) fn otherwise(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &
         .collect();
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
-        let Some(written) = reader
+        let written = reader
             .table(&drafts[asking])
-            .and_then(|table| table.get("otherwise"))
-        else {
-            continue;
-        };
+            .map(|table| table.texts("otherwise"));
         let mut listed = Vec::new();
-        for text in read::texts_up_to(MAX_OTHERWISE, written) {
+        for text in written.unwrap_or_default() {
             let Some(&asked) = names.get(text.value) else {
                 unknown(&text, &names, out);
                 continue;
@@ -72,7 +68,7 @@ fn refused(
 ) -> Option<(&'static str, &'static str)> {
     let has = |draft: &Draft, field: &str| {
         let table = reader.table(draft);
-        table.is_some_and(|table| table.contains_key(field))
+        table.is_some_and(|table| table.has(field))
     };
     let limits = [asking, asked];
     if asking.index == asked.index {

@@ -1,18 +1,15 @@
 //! Percent: the share of a limit's keys for which it is enforced.
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::read::whole;
+use super::read::Table;
 use super::variants::VariantReader;
 use crate::{KeyShare, Role, RuleMode};
 
 /// `percent`
-pub(super) fn percent(table: &DeTable<'_>) -> Option<KeyShare> {
-    let percent = u8::try_from(whole(table.get("percent")?)?).ok()?;
-    KeyShare::from_percent(percent) // above it: reported as out of range
+pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
+    KeyShare::from_percent(table.number("percent")?.value)
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.

@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::MAX_BYTES;
 use super::codes;
 use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES, MAX_ROUTES};
+use super::fields::{MAX_MATCH_VALUES, POLICY};
 use super::jwt::keys_file;
-use super::read::{self, At};
+use super::read::{At, SpannedValue, Table, texts_up_to};
 use super::syntax;
 #[cfg(test)]
 use crate::geo::GeoDatabase;
@@ -152,7 +152,7 @@ impl PolicyFiles {
         let Some(document) = document else {
             return files;
         };
-        let root = document.get_ref();
+        let root = Table::root(document.get_ref(), &POLICY);
         each_value(root, |value| {
             let Some((_, name)) = list_name(value) else {
                 return;
@@ -162,13 +162,13 @@ impl PolicyFiles {
                 files.texts.insert(name.to_owned(), file);
             }
         });
-        if let Some(name) = read::text(root, "overrides") {
+        if let Some(name) = root.text("overrides") {
             let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
             files.texts.insert(name.value.to_owned(), file);
             files.overrides = Some(name.value.to_owned());
         }
-        if let Some(geo) = read::table(root, "geo") {
-            let name = |field| read::text(geo.value, field).map(|name| name.value);
+        if let Some(geo) = root.table("geo") {
+            let name = |field| geo.text(field).map(|name| name.value);
             files.countries = name("country_db").map(|name| {
                 DatabaseFile::read(name, self.countries.as_ref(), &mut is_same, &mut read)
             });
@@ -366,29 +366,27 @@ fn without_comment(line: &str) -> &str {
 }
 
 /// Calls `visit` with each value in a `match`.
-fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
-    let mut visit = |node: &read::SpannedValue<'_>| {
-        for text in read::texts_up_to(MAX_MATCH_VALUES, node) {
+fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
+    let mut visit = |node: &SpannedValue<'_>| {
+        for text in texts_up_to(MAX_MATCH_VALUES, node) {
             visit(text.value);
         }
     };
-    let proxy = read::table(root, "listen").and_then(|listen| read::table(listen.value, "proxy"));
-    for (parent, kind, most) in [
-        (Some(root), "limit", MAX_LIMITS),
-        (Some(root), "exempt", MAX_EXEMPTIONS),
-        (proxy.map(|proxy| proxy.value), "route", MAX_ROUTES),
-    ] {
-        let tables = parent.map(|parent| read::tables(parent, kind, most));
-        for (_, table) in tables.into_iter().flatten() {
-            let priority = read::table(table.value, "priority");
-            let tables = [Some(table.value), priority.map(|priority| priority.value)];
-            let fields = tables.into_iter().flatten();
-            let fields = fields.filter_map(|table| read::table(table, "match"));
-            for node in fields.flat_map(|fields| fields.value.values()) {
-                match node.get_ref() {
-                    DeValue::Table(names) => names.values().for_each(&mut visit),
-                    _ => visit(node),
-                }
+    let limits = root.tables("limit").map(|(_, limit)| limit);
+    let with_priority = limits.flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
+    let proxy = root
+        .table("listen")
+        .and_then(|listen| listen.table("proxy"));
+    let routes = proxy.into_iter().flat_map(|proxy| proxy.tables("route"));
+    let tables = with_priority
+        .chain(exemptions)
+        .chain(routes.map(|(_, route)| Some(route)));
+    for fields in tables.flatten().filter_map(|table| table.table("match")) {
+        for node in fields.written().values() {
+            match node.get_ref() {
+                DeValue::Table(names) => names.values().for_each(&mut visit),
+                _ => visit(node),
             }
         }
     }

@@ -7,13 +7,12 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::requests::requests;
 use super::variants::VariantReader;
 use crate::{Cost, Priority};
@@ -54,20 +53,21 @@ pub(super) fn priorities(
         let Some(limit) = reader.table(draft) else {
             continue;
         };
-        let Some(At { value: table, at }) = read::table(limit, "priority") else {
+        let Some(table) = limit.table("priority") else {
             continue;
         };
         let mut wanted = requests(table, files, out);
         wanted.matcher.path_case = draft.rule.matcher.path_case;
         if let Some((label, help)) = refused(draft, limit) {
             let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
-            out.error(codes::PRIORITY, at, message, label).help(help);
+            out.error(codes::PRIORITY, table.at(), message, label)
+                .help(help);
             continue;
         }
-        if read::table(table, "match").is_some_and(|written| written.value.is_empty()) {
+        if table.table("match").is_some_and(Table::is_empty) {
             let message = "the `match` of `priority` is empty".to_owned();
             let label = "all requests would have priority";
-            out.error(codes::PRIORITY, at, message, label)
+            out.error(codes::PRIORITY, table.at(), message, label)
                 .help("write for example match = { path = \"/health\" }");
             continue;
         }
@@ -86,9 +86,8 @@ pub(super) fn priorities(
 }
 
 /// Returns why a limit cannot have a priority, and what to write instead.
-fn refused(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
-    let mut strangers = STRANGERS.iter().filter(|name| limit.contains_key(**name));
-    if let Some(stranger) = strangers.next() {
+fn refused(draft: &Draft, limit: Table<'_>) -> Option<(String, String)> {
+    if let Some(stranger) = limit.first_of(&STRANGERS) {
         let label = format!("cannot stand beside `{stranger}`");
         return Some((label, format!("leave out `{stranger}` or `priority`")));
     }
@@ -110,8 +109,8 @@ fn refused(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
 }
 
 /// Reads `last`: a percentage from 1 to 99.
-fn last<'a>(table: &'a DeTable<'_>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
-    let text = read::text(table, "last")?;
+fn last<'a>(table: Table<'a>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
+    let text = table.text("last")?;
     let digits = text.value.strip_suffix('%').unwrap_or_default();
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse::<u8>().ok().filter(|_| is_number);

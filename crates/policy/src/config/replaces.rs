@@ -12,10 +12,8 @@ use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_REPLACED;
 use super::limit::Draft;
 use super::otherwise::unknown;
-use super::read;
 use super::variants::VariantReader;
 use crate::{KeyShare, MissingKey, Role, RuleMode};
 
@@ -35,9 +33,8 @@ pub(super) fn replaces(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &m
     let mut edges: Vec<Vec<Named>> = Vec::new();
     for by in drafts.iter() {
         let mut listed: Vec<Named> = Vec::new();
-        let written = reader.table(by).and_then(|table| table.get("replaces"));
-        let texts = written.map(|node| read::texts_up_to(MAX_REPLACED, node));
-        for text in texts.unwrap_or_default() {
+        let written = reader.table(by).map(|table| table.texts("replaces"));
+        for text in written.unwrap_or_default() {
             let Some(&draft) = names.get(text.value) else {
                 unknown(&text, &names, out);
                 continue;

@@ -7,15 +7,13 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_CONNECTIONS, MAX_HELD, MAX_NEAR_PERCENT, MAX_SHOWN_LIMITS};
 use super::gateway;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::redis;
 use super::shape::NameHint;
 use super::size::{self, BUDGET};
@@ -59,8 +57,8 @@ const MISTAKEN_PROXIES: &[NameHint] = &[
 ];
 
 /// `headers`
-pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
-    match read::text(root, "headers").map(|style| style.value) {
+pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
+    match root.text("headers").map(|style| style.value) {
         Some("legacy") => HeaderStyle::Legacy,
         Some("both") => HeaderStyle::Both,
         Some("off") => HeaderStyle::Off,
@@ -69,22 +67,18 @@ pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
 }
 
 /// `[client_ip]`
-pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp {
+pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     let mut client = ClientIp::default();
-    let Some(table) = read::table(root, "client_ip") else {
+    let Some(table) = root.table("client_ip") else {
         return client;
     };
-    let table = table.value;
-    if let Some(list) = table.get("trusted_proxies") {
-        let proxies = read::texts(list)
-            .into_iter()
-            .filter_map(|text| proxy(&text, out));
-        client.trusted_proxies = proxies.collect();
-    }
-    if let Some(header) = read::text(table, "header")
+    let proxies = table.texts("trusted_proxies").into_iter();
+    let proxies = proxies.filter_map(|text| proxy(&text, out));
+    client.trusted_proxies = proxies.collect();
+    if let Some(header) = table.text("header")
         && let Some(name) = header_name(&header, out)
     {
-        if !table.contains_key("trusted_proxies") && !out.has_errors() {
+        if !table.has("trusted_proxies") && !out.has_errors() {
             let message = "`header` of [client_ip] has no effect";
             let label = "no proxy is trusted to set it, so the client is the peer";
             out.warning(codes::PROXY, header.at, message, label)
@@ -92,8 +86,8 @@ pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp 
         }
         client.header = name;
     }
-    if let Some(bits) = read::number(table, "ipv6_prefix", 128) {
-        client.ipv6_prefix = u8::try_from(bits.value).unwrap_or(128);
+    if let Some(bits) = table.number("ipv6_prefix") {
+        client.ipv6_prefix = bits.value;
     }
     client
 }
@@ -142,89 +136,82 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
 }
 
 /// `[listen]`, `[envoy]` and `[store]`
-pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
+pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
     let mut settings = Settings {
-        timezone: read::text(root, "timezone").map(|name| name.value.to_owned()),
-        overrides: read::text(root, "overrides").map(|path| path.value.to_owned()),
+        timezone: root.text("timezone").map(|name| name.value.to_owned()),
+        overrides: root.text("overrides").map(|path| path.value.to_owned()),
         ..Settings::default()
     };
-    if let Some(listen) = read::table(root, "listen") {
+    if let Some(listen) = root.table("listen") {
         settings.listen = Listen {
-            http: door(listen.value, "http", 8080, out),
-            grpc: door(listen.value, "grpc", 8081, out),
-            admin: door(listen.value, "admin", 9090, out),
+            http: door(listen, "http", 8080, out),
+            grpc: door(listen, "grpc", 8081, out),
+            admin: door(listen, "admin", 9090, out),
             admin_hosts: listen
-                .value
-                .get("admin_hosts")
-                .map(read::texts)
-                .unwrap_or_default()
+                .texts("admin_hosts")
                 .iter()
                 .map(|host| host.value.to_ascii_lowercase())
                 .collect(),
-            admin_writes: match read::text(listen.value, "admin_writes") {
+            admin_writes: match listen.text("admin_writes") {
                 Some(word) if word.value == "open" => AdminWrites::Open,
                 _ => AdminWrites::Token,
             },
-            max_held: read::number(listen.value, "max_held", MAX_HELD)
-                .and_then(|most| u32::try_from(most.value).ok()),
-            max_connections: read::number(listen.value, "max_connections", MAX_CONNECTIONS)
-                .and_then(|number| u32::try_from(number.value).ok()),
-            idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
-            head_timeout: wait(listen.value, "head_timeout", HEADS, out),
-            drain: wait(listen.value, "drain", DRAINS, out),
-            grace: wait(listen.value, "grace", GRACES, out),
-            proxy: gateway::proxy(listen.value, files, out),
+            max_held: listen.number("max_held").map(|most| most.value),
+            max_connections: listen.number("max_connections").map(|most| most.value),
+            idle_timeout: wait(listen, "idle_timeout", IDLE_TIMEOUTS, out),
+            head_timeout: wait(listen, "head_timeout", HEADS, out),
+            drain: wait(listen, "drain", DRAINS, out),
+            grace: wait(listen, "grace", GRACES, out),
+            proxy: gateway::proxy(listen, files, out),
         };
-        apart(listen.value, out);
+        apart(listen, out);
     }
-    if let Some(envoy) = read::table(root, "envoy") {
-        settings.envoy_files = envoy::envoy_files(envoy.value);
-        settings.envoy = envoy::envoy_door(envoy.value, out);
+    if let Some(envoy) = root.table("envoy") {
+        settings.envoy_files = envoy::envoy_files(envoy);
+        settings.envoy = envoy::envoy_door(envoy, out);
     }
-    let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
+    let memory = root.table("store").and_then(|store| store.table("memory"));
     if let Some(memory) = memory {
-        if let Some(budget) = read::text(memory.value, "budget") {
+        if let Some(budget) = memory.text("budget") {
             settings.memory_budget = size::bytes(&budget, &BUDGET, out);
         }
-        let folder = read::text(memory.value, "state");
+        let folder = memory.text("state");
         settings.state = folder.map(|folder| folder.value.to_owned());
-        settings.state_every = wait(memory.value, "state_every", SNAPSHOTS, out);
+        settings.state_every = wait(memory, "state_every", SNAPSHOTS, out);
     }
-    let store = read::table(root, "store");
-    let redis = store.and_then(|store| read::table(store.value, "redis"));
-    settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
+    let store = root.table("store");
+    let redis = store.and_then(|store| store.table("redis"));
+    settings.redis = redis.and_then(|redis| redis::redis(redis, out));
     settings.alerts = alert::alerts(root, out);
-    settings.reveal_keys = match read::text(root, "reveal_keys").map(|word| word.value) {
+    settings.reveal_keys = match root.text("reveal_keys").map(|word| word.value) {
         Some("raw") => RevealKeys::Raw,
         Some("prefix") => RevealKeys::Prefix,
         _ => RevealKeys::Hash,
     };
-    if read::flag(root, "log_denials") == Some(false) {
+    if root.flag("log_denials") == Some(false) {
         settings.log_denials = LogDenials::Off;
     }
-    settings.log_requests = read::flag(root, "log_requests") == Some(true);
+    settings.log_requests = root.flag("log_requests") == Some(true);
     settings.otlp = telemetry::otlp(root, out);
     settings.statsd = telemetry::statsd(root, out);
-    let metrics = read::table(root, "metrics").map(|it| it.value);
-    let shown = metrics.and_then(|it| read::number(it, "max_limits", MAX_SHOWN_LIMITS));
-    if let Some(most) = shown.and_then(|most| u32::try_from(most.value).ok()) {
-        settings.metrics.max_limits = most;
+    let metrics = root.table("metrics");
+    if let Some(most) = metrics.and_then(|metrics| metrics.number("max_limits")) {
+        settings.metrics.max_limits = most.value;
     }
-    let near = metrics.and_then(|it| read::number(it, "near_percent", MAX_NEAR_PERCENT));
-    if let Some(near) = near.and_then(|near| u8::try_from(near.value).ok()) {
-        settings.metrics.near_percent = near;
+    if let Some(near) = metrics.and_then(|metrics| metrics.number("near_percent")) {
+        settings.metrics.near_percent = near.value;
     }
     settings
 }
 
 /// Reads an address with a port, or `off`.
 pub(super) fn door(
-    listen: &DeTable<'_>,
+    listen: Table<'_>,
     name: &str,
     port: u16,
     out: &mut Findings<'_>,
 ) -> Option<String> {
-    let address = read::text(listen, name)?;
+    let address = listen.text(name)?;
     if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
         return Some(address.value.to_owned());
     }
@@ -241,11 +228,11 @@ pub(super) fn door(
 }
 
 /// Reports two listeners at one address.
-fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
+fn apart(listen: Table<'_>, out: &mut Findings<'_>) {
     let read = |name: &'static str| {
         let text = match name {
-            "proxy" => read::text(read::table(listen, name)?.value, "address")?,
-            name => read::text(listen, name)?,
+            "proxy" => listen.table(name)?.text("address")?,
+            name => listen.text(name)?,
         };
         let address: SocketAddr = text.value.parse().ok()?;
         Some((name, address, text.at))
@@ -280,12 +267,12 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
 
 /// Reads a duration of a table within `range`.
 pub(super) fn wait(
-    listen: &DeTable<'_>,
+    listen: Table<'_>,
     name: &str,
     range: RangeInclusive<Nanos>,
     out: &mut Findings<'_>,
 ) -> Option<Nanos> {
-    let text = read::text(listen, name)?;
+    let text = listen.text(name)?;
     let span = text.value.parse().ok();
     if let Some(span) = span.filter(|span| range.contains(span)) {
         return Some(span);

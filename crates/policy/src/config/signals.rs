@@ -11,12 +11,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::extras::{not_percent, percent};
-use super::read::{self, At};
+use super::read::{At, Table};
 use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
 use crate::{ProxySettings, Settings};
 
@@ -40,9 +39,9 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Reads `{ signal = "load", below = "70%" }`. Returns `None` after a finding.
-    pub(super) fn gate(&mut self, table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Gate> {
-        let name = read::text(table, "signal")?;
-        let below = read::text(table, "below")?;
+    pub(super) fn gate(&mut self, table: Table<'_>, out: &mut Findings<'_>) -> Option<Gate> {
+        let name = table.text("signal")?;
+        let below = table.text("below")?;
         let signal = self.signal(&name, out);
         let is_latency = upstream_signal(name.value)
             .is_some_and(|(_, measure)| measure == UpstreamMeasure::Latency);

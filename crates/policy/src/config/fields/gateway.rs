@@ -4,19 +4,19 @@ use super::{BYTES, MAX_MATCH_VALUES, MAX_VALUES, NAME, SPAN, optional, pattern, 
 use crate::config::shape::{Shape, TableSpec};
 
 /// Maximum number of addresses of an upstream.
-pub(in crate::config) const MAX_UPSTREAMS: usize = 32;
+const MAX_UPSTREAMS: usize = 32;
 
 /// Maximum number of certificates of the listener.
-pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
+const MAX_CERTIFICATES: usize = 16;
 
 /// Maximum number of routes: each may be compared with a request.
-pub(in crate::config) const MAX_ROUTES: usize = 64;
+const MAX_ROUTES: usize = 64;
 
 /// Maximum number of protocols that a connection may switch to.
-pub(in crate::config) const MAX_UPGRADES: usize = 8;
+const MAX_UPGRADES: usize = 8;
 
 /// Highest bound of `adaptive_concurrency`.
-pub(in crate::config) const MAX_ADAPTIVE: u64 = 1_000_000;
+const MAX_ADAPTIVE: u64 = 1_000_000;
 
 const WAIT: Shape = Shape::Text {
     pattern: Some(SPAN),

@@ -200,7 +200,7 @@ pub(in crate::config) const QUANTITIES: &[&str] =
     &["limit", "bucket", "spacing", "concurrency", "balance"];
 
 /// One `[[limit]]`.
-pub(super) static LIMIT: TableSpec = TableSpec {
+pub(in crate::config) static LIMIT: TableSpec = TableSpec {
     what: "a limit",
     fields: &[
         required(

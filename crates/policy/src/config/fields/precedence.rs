@@ -4,7 +4,7 @@ use super::{optional, pattern};
 use crate::config::shape::{FieldSpec, Shape, Words};
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
-pub(in crate::config) const MAX_REPLACED: usize = 16;
+const MAX_REPLACED: usize = 16;
 
 /// `on_limit`
 const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";

@@ -25,11 +25,11 @@ pub(super) const REVEAL_KEYS: Words = Words {
 };
 
 /// Maximum number of answers held back at a time: as many as there are connections.
-pub(in crate::config) const MAX_HELD: u64 = 10_000;
+const MAX_HELD: u64 = 10_000;
 /// Largest `near_percent` of `[metrics]`: nothing is above the whole limit.
-pub(in crate::config) const MAX_NEAR_PERCENT: u64 = 99;
+const MAX_NEAR_PERCENT: u64 = 99;
 /// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
-pub(in crate::config) const MAX_SHOWN_LIMITS: u64 = 100_000;
+const MAX_SHOWN_LIMITS: u64 = 100_000;
 
 const ADMIN_WRITES: Words = Words {
     known: &["token", "open"],
