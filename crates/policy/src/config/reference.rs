@@ -186,7 +186,7 @@ fn entry(field: &FieldSpec) -> [String; 3] {
 }
 
 /// Returns a sentence without `(default: X)`, and X.
-fn without_default(about: &str) -> (String, Option<&str>) {
+pub(super) fn without_default(about: &str) -> (String, Option<&str>) {
     let found = about.split_once(" (default").and_then(|(before, rest)| {
         let (default, after) = rest.split_once(')')?;
         let default = default.trim_start_matches(':').trim();
