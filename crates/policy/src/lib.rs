@@ -79,7 +79,7 @@ pub use path::{PathCase, normal_path};
 pub use pattern::{Field, Pattern, network};
 pub use patterns::Patterns;
 pub use plan::Plans;
-pub use policy::{Barred, Charges, Entry, KeyBytes, Policy};
+pub use policy::{Charges, Entry, KeyBytes, NoCharge, Policy, Uncharged};
 pub use priority::Priority;
 pub use route::Route;
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};

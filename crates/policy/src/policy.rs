@@ -18,7 +18,7 @@ use crate::{
     ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
     WallTime,
 };
-pub use charges::{Barred, Charges, Entry, KeyBytes};
+pub use charges::{Charges, Entry, KeyBytes, NoCharge, Uncharged};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +136,7 @@ impl Policy {
         out: &mut Charges,
     ) {
         if of.is_exempt(keys.request()) {
-            out.exempt.push(rule);
+            out.add_uncharged(rule, NoCharge::Exempt);
         } else {
             self.add(rule, of, keys, out);
         }
@@ -149,11 +149,8 @@ impl Policy {
         if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
             if let Some(mode) = of.mode_of(None) {
                 self.set_aside(of, mode, out);
-                out.barred.push(Barred {
-                    rule,
-                    numbers,
-                    mode,
-                });
+                let per = numbers.per();
+                out.add_uncharged(rule, NoCharge::Barred { per, mode });
             }
             return;
         }
@@ -183,7 +180,7 @@ impl Policy {
             KeySubject::Deny => {
                 let mode = of.mode_of(None).unwrap_or(Mode::Shadow);
                 self.set_aside(of, mode, out);
-                out.missing.push(rule);
+                out.add_missing(rule, of);
             }
             KeySubject::Skip => {}
             _ if is_second && Self::is_repeated(start, first, out) => {
@@ -208,7 +205,7 @@ impl Policy {
                 };
                 let Some(cost) = of.cost.of(keys.request()) else {
                     if !is_second {
-                        out.missing.push(rule);
+                        out.add_missing(rule, of);
                     }
                     return;
                 };

@@ -50,7 +50,7 @@ impl Policy {
             KeySubject::Skip => return KeySubject::Skip,
             KeySubject::Deny => {
                 if matches!(credential, Credential::First) {
-                    out.missing.push(entry.rule); // the second key lacks the same value
+                    out.add_missing(entry.rule, of); // the second key lacks the same value
                 }
                 return KeySubject::Deny;
             }
