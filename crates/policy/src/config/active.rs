@@ -267,7 +267,7 @@ fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Mom
 
 /// Warns of limits that are never active, that were active for the last time before the process
 /// started at `origin`, or that are always active.
-pub(super) fn lints(drafts: &[Draft], origin: Origin, out: &mut Findings<'_>) {
+pub(super) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
     let start = WallTime::new(origin, Time::ZERO).unix_seconds();
     for draft in drafts
         .iter()

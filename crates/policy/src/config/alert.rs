@@ -86,7 +86,7 @@ fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
 
 /// Reports alerts that can never start: no key is above for as long as a window that empties at
 /// once.
-pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts {
         let (Some(alert), Some(at)) = (draft.rule.alert, draft.places.alert.clone()) else {
             continue;
@@ -110,13 +110,13 @@ pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
 }
 
 /// Returns true if the whole quota comes back in one moment, once in each window.
-fn empties_at_once(draft: &Draft) -> bool {
+fn empties_at_once(draft: &Draft<'_>) -> bool {
     let name = draft.rule.limit.algorithm.name();
     matches!(name, "fixed window" | "calendar window" | "quota reset")
 }
 
 /// Warns of `[alerts]` without a limit that has an `alert`.
-pub(super) fn unused(root: Table<'_>, drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn unused(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     if drafts.iter().any(|draft| draft.rule.alert.is_some()) {
         return;
     }

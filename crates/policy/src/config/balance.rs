@@ -117,9 +117,9 @@ pub(super) fn outage(
 }
 
 /// Warns of balances that a restart of the process forgets.
-pub(super) fn forgotten(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn forgotten(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let is_balance =
-        |draft: &&Draft| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
+        |draft: &&Draft<'_>| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
     for draft in drafts.iter().filter(is_balance) {
         let is_kept = settings.redis.is_some() || settings.state.is_some();
         if is_kept || draft.rule.mode == RuleMode::Off {

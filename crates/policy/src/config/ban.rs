@@ -139,7 +139,7 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
 }
 
 /// Warns of a ban of all requests together, which a few refusals of one client begin.
-pub(super) fn all_clients(draft: &Draft, out: &mut Findings<'_>) {
+pub(super) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
         return;

@@ -32,11 +32,13 @@ const STRANGERS: [&str; 8] = [
 ];
 
 /// Reads `candidate` of every limit.
-pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn candidates(
+    drafts: &mut [Draft<'_>],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
-            continue;
-        };
+        let table = draft.table;
         let Some(text) = table.text("candidate") else {
             continue;
         };
@@ -94,7 +96,7 @@ pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: 
 
 /// Reports a limit that cannot have a candidate.
 fn takes_candidate(
-    draft: &Draft,
+    draft: &Draft<'_>,
     table: Table<'_>,
     at: &Range<usize>,
     out: &mut Findings<'_>,
@@ -129,7 +131,7 @@ fn takes_candidate(
 }
 
 /// Warns of a candidate that can never refuse, because the limit refuses before it does.
-fn unseen(draft: &Draft, candidate: &Draft, at: &Range<usize>, out: &mut Findings<'_>) {
+fn unseen(draft: &Draft<'_>, candidate: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) {
     let is_enforced = draft.rule.mode == RuleMode::Enforce && draft.rule.percent.is_none();
     let is_alone = draft.extra.is_none() && draft.rule.otherwise.is_empty();
     let (own, other) = (&draft.rule, &candidate.rule);

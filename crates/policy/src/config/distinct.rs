@@ -38,11 +38,13 @@ const STRANGERS: [&str; 10] = [
 ];
 
 /// Reads `distinct` of every limit.
-pub(super) fn distinct(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn distinct(
+    drafts: &mut [Draft<'_>],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
-            continue;
-        };
+        let table = draft.table;
         let Some(written) = table.text("distinct") else {
             continue;
         };
@@ -93,7 +95,7 @@ const WINDOWS: &str =
     "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
 /// Returns why a limit cannot count values, and what to write instead.
-fn refused(draft: &Draft, table: Table<'_>, part: &KeyPart) -> Option<(String, String)> {
+fn refused(draft: &Draft<'_>, table: Table<'_>, part: &KeyPart) -> Option<(String, String)> {
     let rule = &draft.rule;
     if let Some(stranger) = table.first_of(&STRANGERS) {
         let label = format!("cannot stand beside `{stranger}`");

@@ -16,7 +16,7 @@ use crate::{Exemption, Field, Matcher, Pattern, Patterns, Role, RuleMode, Settin
 pub(super) fn exempt(
     root: Table<'_>,
     files: &PolicyFiles,
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     out: &mut Findings<'_>,
 ) {
     let sorted = Sorted::new(drafts);
@@ -57,7 +57,7 @@ pub(super) fn exempt(
 struct Sorted(Vec<(Arc<str>, usize)>);
 
 impl Sorted {
-    fn new(drafts: &[Draft]) -> Self {
+    fn new(drafts: &[Draft<'_>]) -> Self {
         let names = drafts
             .iter()
             .map(|draft| Arc::clone(&draft.rule.limit.name));
@@ -83,7 +83,7 @@ impl Sorted {
 /// Warns of a limit of all requests together that health checks must pass, too: when clients have
 /// spent it, a load balancer takes the process for dead. A limit with a key of clients refuses a
 /// check only if the checker itself sends too much.
-pub(super) fn health_checks(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn health_checks(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let is_of_all = rule.key.is_empty() && rule.matcher.fields.is_empty();
     let refuses = rule.mode == RuleMode::Enforce

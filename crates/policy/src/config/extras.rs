@@ -62,16 +62,14 @@ const STRANGERS: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "an
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     settings: &Settings,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Vec<Arc<Signal>> {
     let mut signals = SignalReader::new(settings);
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
-            continue;
-        };
+        let table = draft.table;
         let words = [
             ("soft", table.table("soft")),
             ("elastic", table.table("elastic")),
@@ -103,7 +101,7 @@ pub(super) fn extras(
 
 /// Reports a limit that cannot have an extra.
 fn takes_extra(
-    draft: &Draft,
+    draft: &Draft<'_>,
     table: Table<'_>,
     (word, at): (&str, &Range<usize>),
     out: &mut Findings<'_>,
@@ -184,7 +182,7 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
 fn elastic(
-    draft: &Draft,
+    draft: &Draft<'_>,
     limit: Table<'_>,
     table: Table<'_>,
     signals: &mut SignalReader<'_>,
@@ -230,7 +228,7 @@ fn elastic(
 
 /// Compiles the extra of a limit.
 pub(super) fn extra(
-    draft: &Draft,
+    draft: &Draft<'_>,
     table: Table<'_>,
     (suffix, reached, share): (&str, Role, At<ExtraShare>),
     reader: &VariantReader<'_>,
@@ -264,7 +262,7 @@ pub(super) fn extra(
 
 /// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
 fn extra_quantity(
-    draft: &Draft,
+    draft: &Draft<'_>,
     base: &str,
     (share, at): (ExtraShare, &Range<usize>),
     reader: &VariantReader<'_>,
@@ -287,7 +285,7 @@ fn extra_quantity(
 
 /// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
 pub(super) fn add_variant(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     (name, text): (&str, &str),
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,

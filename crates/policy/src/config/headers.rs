@@ -28,7 +28,7 @@ const OF_A_CONNECTION: [&str; 8] = [
 
 /// Warns of a limit that counts by a list of addresses that clients begin, and of one that
 /// depends on a header which no proxy forwards.
-pub(super) fn unreliable(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn unreliable(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let name = &rule.limit.name;
     let in_key = |names: &[&'static str]| {

@@ -92,7 +92,7 @@ fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
 }
 
 /// Reports limits that depend on claims in a policy without `[jwt]`.
-pub(super) fn required(root: Table<'_>, drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn required(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     if root.has("jwt") {
         return;
     }

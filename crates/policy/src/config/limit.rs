@@ -32,9 +32,11 @@ use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct Draft<'a> {
     pub(super) rule: Rule,
-    /// Index of its table.
+    /// Its table.
+    pub(super) table: Table<'a>,
+    /// Index of its table among those of the limits.
     pub(super) index: usize,
     /// The requests it is for, in a comparable form.
     pub(super) same: Vec<(String, Vec<String>)>,
@@ -49,7 +51,7 @@ pub(super) struct Draft {
     pub(super) is_replaced: bool,
 }
 
-impl Draft {
+impl Draft<'_> {
     /// Returns true if it is switched off.
     pub(super) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
@@ -124,7 +126,7 @@ pub(super) fn limit<'a>(
     written: Table<'a>,
     shared: &mut FileContext<'a>,
     out: &mut Findings<'_>,
-) -> Option<Draft> {
+) -> Option<Draft<'a>> {
     let named = limit_name(written, &mut shared.names, out);
     let mut requests = requests(written, shared.files, out);
     let key = key(written, out);
@@ -211,6 +213,7 @@ pub(super) fn limit<'a>(
         extra: None,
         candidate: None,
         is_replaced: false,
+        table: written,
         index,
         same: requests.same,
         kind: quantity.kind,

@@ -246,7 +246,7 @@ fn policy(
         names: HashMap::new(),
     };
     let mut lines = LineCounter::new(text);
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut drafts: Vec<Draft<'_>> = Vec::new();
     for (index, table) in root.tables("limit") {
         let line = lines.at(table.at().start);
         if let Some(mut draft) = limit::limit(index, table, &mut shared, out) {
@@ -256,15 +256,15 @@ fn policy(
     }
     exempt::exempt(root, files, &mut drafts, out);
     let tokens = jwt::tokens(root, files, out);
-    let mut variants = VariantReader::new(root, &shared);
+    let mut variants = VariantReader::new(&shared);
     let prefix = client_ip.ipv6_prefix;
     let signals = extras::extras(&mut drafts, &settings, &variants, out);
     distinct::distinct(&mut drafts, &variants, out);
-    priority::priorities(&mut drafts, files, &variants, out);
-    otherwise::otherwise(&mut drafts, &variants, out);
-    replaces::replaces(&mut drafts, &variants, out);
-    percent::beside(&drafts, &variants, out);
-    routes::on_limit(&mut drafts, &variants, &settings, out);
+    priority::priorities(&mut drafts, files, out);
+    otherwise::otherwise(&mut drafts, out);
+    replaces::replaces(&mut drafts, out);
+    percent::beside(&drafts, out);
+    routes::on_limit(&mut drafts, &settings, out);
     candidate::candidates(&mut drafts, &variants, out);
     jwt::required(root, &drafts, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);

@@ -23,7 +23,7 @@ use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.
-pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft>);
+pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft<'a>>);
 
 /// Collects the overrides of all limits.
 pub(super) struct OverrideReader {
@@ -131,7 +131,7 @@ impl OverrideReader {
     pub(super) fn new<'n>(
         ipv6_prefix: u8,
         unix_nanos: Option<u64>,
-        drafts: &[Draft],
+        drafts: &[Draft<'_>],
         written: impl Iterator<Item = &'n str>,
     ) -> Self {
         let names = drafts
@@ -150,7 +150,7 @@ impl OverrideReader {
     }
 
     /// Gives the limits their overrides.
-    pub(super) fn install(self, drafts: &mut [Draft]) {
+    pub(super) fn install(self, drafts: &mut [Draft<'_>]) {
         for (draft, found) in drafts.iter_mut().zip(self.found) {
             draft.rule.variants.overrides = Arc::new(found);
         }
@@ -267,7 +267,7 @@ impl OverrideReader {
     /// Reads the key; `None` if it is reported as wrong.
     fn key(
         &self,
-        draft: &Draft,
+        draft: &Draft<'_>,
         text: &OverrideText<'_>,
         out: &mut Findings<'_>,
     ) -> Option<OverrideKey> {

@@ -118,7 +118,7 @@ fn rows(
     let Some(columns) = columns(&head, out) else {
         return;
     };
-    let names = |draft: &Draft| draft.rule.key.iter().map(KeyPart::to_string).collect();
+    let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
     let parts: Vec<Vec<String>> = drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
         if count == MAX_OVERRIDES {

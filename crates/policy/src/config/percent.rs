@@ -4,7 +4,6 @@ use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::read::Table;
-use super::variants::VariantReader;
 use crate::{KeyShare, Role, RuleMode};
 
 /// `percent`
@@ -13,12 +12,8 @@ pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.
-pub(super) fn beside(drafts: &[Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn beside(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
-        let table = reader.table(draft);
-        let Some(node) = table.and_then(|table| table.get("percent")) else {
-            continue;
-        };
         let (label, help) = match (&draft.rule.role, draft.rule.mode) {
             (Role::Allowance, _) => (
                 "another limit asks it by `otherwise`, and decides what a refusal does",
@@ -38,7 +33,7 @@ pub(super) fn beside(drafts: &[Draft], reader: &VariantReader<'_>, out: &mut Fin
             "limit `{}` is not enforced for a share of keys",
             draft.rule.limit.name
         );
-        out.error(codes::PERCENT, node.span(), message, label)
+        out.error(codes::PERCENT, draft.table.place("percent"), message, label)
             .help(help);
     }
 }

@@ -32,12 +32,12 @@ pub(super) fn plans(
     root: Table<'_>,
     ipv6_prefix: u8,
     reader: &mut VariantReader<'_>,
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     out: &mut Findings<'_>,
 ) -> Option<Plans> {
     let Some(table) = root.table("plan") else {
-        let plans = |draft: &Draft| {
-            let at = reader.table(draft)?.get("plans")?.span();
+        let plans = |draft: &Draft<'_>| {
+            let at = draft.table.get("plans")?.span();
             Some((draft.rule.limit.name.clone(), at))
         };
         if let Some((name, at)) = drafts.iter().find_map(plans) {
@@ -54,7 +54,7 @@ pub(super) fn plans(
     let mut names: Vec<Box<str>> = vec![default.value.into()];
     let mut is_default_named = false;
     for draft in drafts.iter() {
-        let written = reader.table(draft).and_then(|own| own.names("plans"));
+        let written = draft.table.names("plans");
         for plan in written.iter().flat_map(|plans| plans.value.keys()) {
             let text = At::new(&**plan.get_ref(), plan.span());
             is_default_named |= text.value == default.value;
@@ -138,13 +138,13 @@ fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
 
 /// Reads `plans` of one limit; returns true if it has any.
 fn numbers(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     for_descriptors: bool,
     names: &[Box<str>],
     reader: &mut VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> bool {
-    let written = reader.table(draft).and_then(|own| own.names("plans"));
+    let written = draft.table.names("plans");
     let Some(written) = written else {
         return false;
     };

@@ -14,7 +14,6 @@ use super::limit::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;
-use super::variants::VariantReader;
 use crate::{Cost, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
@@ -43,16 +42,9 @@ const STRANGERS: [&str; 7] = [
 ];
 
 /// Reads `priority` of every limit.
-pub(super) fn priorities(
-    drafts: &mut [Draft],
-    files: &PolicyFiles,
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
     for draft in drafts {
-        let Some(limit) = reader.table(draft) else {
-            continue;
-        };
+        let limit = draft.table;
         let Some(table) = limit.table("priority") else {
             continue;
         };
@@ -86,7 +78,7 @@ pub(super) fn priorities(
 }
 
 /// Returns why a limit cannot have a priority, and what to write instead.
-fn refused(draft: &Draft, limit: Table<'_>) -> Option<(String, String)> {
+fn refused(draft: &Draft<'_>, limit: Table<'_>) -> Option<(String, String)> {
     if let Some(stranger) = limit.first_of(&STRANGERS) {
         let label = format!("cannot stand beside `{stranger}`");
         return Some((label, format!("leave out `{stranger}` or `priority`")));
@@ -127,7 +119,7 @@ fn last<'a>(table: Table<'a>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>
 /// Returns true if a request without priority ever passes the limit with the numbers of
 /// `algorithm`; reports it if not.
 pub(super) fn leaves_room(
-    draft: &Draft,
+    draft: &Draft<'_>,
     (algorithm, priority): (&AnyAlgorithm, &Priority),
     at: &Range<usize>,
     out: &mut Findings<'_>,

@@ -19,7 +19,6 @@ use super::limit::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::Table;
 use super::requests::{name, requests};
-use super::variants::VariantReader;
 use crate::{Role, Route, Settings};
 
 /// Fields that exclude `on_limit` beside them.
@@ -63,12 +62,7 @@ pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
 }
 
 /// Reads `on_limit` of every limit.
-pub(super) fn on_limit(
-    drafts: &mut [Draft],
-    reader: &VariantReader<'_>,
-    settings: &Settings,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let proxy = settings.listen.proxy.as_ref();
     let known: Vec<&str> = proxy
         .iter()
@@ -76,9 +70,7 @@ pub(super) fn on_limit(
         .map(|route| &*route.name)
         .collect();
     for draft in drafts {
-        let Some(limit) = reader.table(draft) else {
-            continue;
-        };
+        let limit = draft.table;
         let Some(text) = limit.text("on_limit") else {
             continue;
         };
@@ -106,7 +98,7 @@ pub(super) fn on_limit(
 }
 
 /// Returns why a limit cannot divert requests, and what to write instead.
-fn strange(draft: &Draft, limit: Table<'_>) -> Option<(String, String)> {
+fn strange(draft: &Draft<'_>, limit: Table<'_>) -> Option<(String, String)> {
     if let Some(stranger) = limit.first_of(&STRANGERS) {
         let label = format!("cannot stand beside `{stranger}`");
         return Some((label, format!("leave out `{stranger}` or `on_limit`")));

@@ -34,8 +34,6 @@ use crate::{Allowance, Cost, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
 pub(super) struct VariantReader<'a> {
-    /// The limits of the file, by index.
-    tables: Vec<Option<Table<'a>>>,
     zone: &'a ZoneSpec,
     origin: Origin,
     /// By limit and name.
@@ -54,14 +52,8 @@ pub(super) struct SetText<'a> {
 }
 
 impl<'a> VariantReader<'a> {
-    pub(super) fn new(root: Table<'a>, shared: &'a FileContext<'_>) -> Self {
-        let mut tables = Vec::new();
-        for (index, table) in root.tables("limit") {
-            tables.resize(index, None);
-            tables.push(Some(table));
-        }
+    pub(super) fn new(shared: &'a FileContext<'_>) -> Self {
         Self {
-            tables,
             zone: &shared.zone,
             origin: shared.origin,
             known: HashMap::new(),
@@ -69,15 +61,10 @@ impl<'a> VariantReader<'a> {
         }
     }
 
-    /// Returns the table of a limit.
-    pub(super) fn table(&self, draft: &Draft) -> Option<Table<'a>> {
-        self.tables.get(draft.index).copied().flatten()
-    }
-
     /// Returns the allowance for numbers of a limit; `None` if they are reported as wrong.
     pub(super) fn allowance(
         &mut self,
-        draft: &mut Draft,
+        draft: &mut Draft<'_>,
         set: SetText<'_>,
         at: &Range<usize>,
         out: &mut Findings<'_>,
@@ -122,7 +109,7 @@ impl<'a> VariantReader<'a> {
     /// Compiles numbers. Errors stand at the numbers, wherever the rest of the limit is.
     pub(super) fn quantity(
         &self,
-        draft: &Draft,
+        draft: &Draft<'_>,
         set: SetText<'_>,
         at: &Range<usize>,
         out: &mut Findings<'_>,
@@ -132,7 +119,7 @@ impl<'a> VariantReader<'a> {
             origin: self.origin,
             denials: draft.denials,
         };
-        let table = self.table(draft)?;
+        let table = draft.table;
         let mut findings = Findings::new("");
         let quantity = written_with(table, set.text, &mut findings)
             .and_then(|written| quantity(table.with(&written), around, &mut findings));
