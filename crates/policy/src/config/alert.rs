@@ -14,6 +14,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::http_url::{UrlField, http_url};
 use super::limit::Draft;
+use super::percent::part_percent;
 use super::read::{At, Table};
 use super::secrets::secret;
 use crate::{Alert, AlertSettings, WebhookSettings};
@@ -44,10 +45,7 @@ pub(super) fn alert(limit: Table<'_>, out: &mut Findings<'_>) -> Option<At<Alert
 
 /// Reads `1%` to `99%`.
 fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
-    let digits = text.value.strip_suffix('%');
-    let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = digits.and_then(|digits| digits.parse::<u8>().ok());
-    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+    if let Some(percent) = part_percent(text.value) {
         return Some(percent);
     }
     let message = format!("\"{}\" is not a valid `above`", shown(text.value));

@@ -9,18 +9,16 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Limit, LimitId};
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::extras::beside;
 use super::limit::Draft;
 use super::lints::{admits_less, counts_less};
-use super::read::Table;
 use super::variants::{SetText, VariantReader};
-use crate::{Role, Rule, RuleMode, Variants};
+use crate::{Role, Rule, RuleMode};
 
 /// Fields that exclude a candidate beside them.
-const STRANGERS: [&str; 8] = [
+const EXCLUDED: [&str; 8] = [
     "balance",
     "concurrency",
     "ban",
@@ -38,11 +36,10 @@ pub(super) fn candidates(
     out: &mut Findings<'_>,
 ) {
     for draft in drafts {
-        let table = draft.table;
-        let Some(text) = table.text("candidate") else {
+        let Some(text) = draft.table.text("candidate") else {
             continue;
         };
-        if !takes_candidate(draft, table, &text.at, out) {
+        if !takes_candidate(draft, &text.at, out) {
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
@@ -60,33 +57,18 @@ pub(super) fn candidates(
             continue;
         };
         let own = &draft.rule;
+        let kind = quantity.kind;
         let rule = Rule {
-            limit: Limit {
-                name: format!("{}+candidate", own.limit.name).into(),
-                id: LimitId::default(),
-                algorithm: quantity.algorithm,
-                ..own.limit.clone()
-            },
             mode: match own.mode {
                 RuleMode::Off => RuleMode::Off,
                 RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
             },
             percent: None,
-            quota: quantity.quota,
-            window: quantity.window,
-            keeps_to: quantity.keeps_to,
-            text: quantity.text,
-            variants: Variants::default(),
-            role: Role::Candidate,
-            otherwise: Vec::new(),
-            replaces: Vec::new(),
-            candidate: None,
-            alert: None, // of the limit alone
-            ..own.clone()
+            ..beside(own, "candidate", Role::Candidate, quantity)
         };
         let candidate = Draft {
             rule,
-            kind: quantity.kind,
+            kind,
             ..draft.clone()
         };
         unseen(draft, &candidate, &text.at, out);
@@ -95,13 +77,8 @@ pub(super) fn candidates(
 }
 
 /// Reports a limit that cannot have a candidate.
-fn takes_candidate(
-    draft: &Draft<'_>,
-    table: Table<'_>,
-    at: &Range<usize>,
-    out: &mut Findings<'_>,
-) -> bool {
-    let (label, help) = if let Some(stranger) = table.first_of(&STRANGERS) {
+fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
+    let (label, help) = if let Some(stranger) = draft.table.first_of(&EXCLUDED) {
         (
             format!("cannot stand beside `{stranger}`"),
             "add a second limit with the other number and mode = \"shadow\"",

@@ -24,6 +24,18 @@ pub(super) struct Here<'a> {
     pub(super) example: &'a str,
 }
 
+/// Reports a value that is of another type than `message` says.
+pub(super) fn not_of_type(
+    node: &SpannedValue<'_>,
+    message: String,
+    help: impl Into<String>,
+    out: &mut Findings<'_>,
+) {
+    let label = format!("this is {}", a_type(node));
+    out.error(codes::TYPE, node.span(), message, label)
+        .help(help);
+}
+
 pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
     let name = field.name;
     out.error(

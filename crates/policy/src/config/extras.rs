@@ -17,13 +17,14 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::distinct::stays_countable;
 use super::limit::Draft;
+use super::percent::percentage;
 use super::quantity::Quantity;
 use super::read::{At, Table};
 use super::signals::SignalReader;
-use super::variants::{SetText, VariantReader};
+use super::variants::{SetText, VariantReader, variant};
 use crate::chain::percent_of;
 use crate::signal::Signal;
-use crate::{Role, Rule, Settings, Variant, Variants};
+use crate::{Role, Rule, Settings, Variants};
 
 /// The extra of a limit.
 #[derive(Clone, Debug)]
@@ -57,8 +58,11 @@ impl ExtraShare {
     }
 }
 
+/// Largest percentage of an extra, and of a level that is no share of a limit.
+pub(super) const MAX_PERCENT: u32 = 1_000;
+
 /// Fields that exclude an extra beside them.
-const STRANGERS: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
+const EXCLUDED: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
@@ -85,15 +89,15 @@ pub(super) fn extras(
                 .help("keep one of the two");
             continue;
         }
-        if !takes_extra(draft, table, (word, &written.at()), out) {
+        if !takes_extra(draft, (word, &written.at()), out) {
             continue;
         }
         let read = match word {
             "soft" => soft(written, out).map(|share| (Role::Soft, share)),
-            _ => elastic(draft, table, written, &mut signals, out),
+            _ => elastic(draft, written, &mut signals, out),
         };
         if let Some((role, share)) = read {
-            draft.extra = extra(draft, table, (word, role, share), reader, out).map(Box::new);
+            draft.extra = extra(draft, (word, role, share), reader, out).map(Box::new);
         }
     }
     signals.found
@@ -102,20 +106,17 @@ pub(super) fn extras(
 /// Reports a limit that cannot have an extra.
 fn takes_extra(
     draft: &Draft<'_>,
-    table: Table<'_>,
     (word, at): (&str, &Range<usize>),
     out: &mut Findings<'_>,
 ) -> bool {
+    let table = draft.table;
     let (label, help) = if !table.has("limit") {
         (
             "needs a number in a period".to_owned(),
             "write the limit as limit = \"100/1m\"".to_owned(),
         )
-    } else if let Some(stranger) = table.first_of(&STRANGERS) {
-        (
-            format!("cannot stand beside `{stranger}`"),
-            format!("leave out `{stranger}` or `{word}`"),
-        )
+    } else if let Some(excluded) = draft.excludes(word, &EXCLUDED) {
+        excluded
     } else if draft.denials == Denials::Counted {
         (
             "cannot stand beside `count_denied`".to_owned(),
@@ -146,19 +147,11 @@ fn soft(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
         return Some(At::new(ExtraShare::Permits(number.value), number.at));
     }
     let text = table.text("extra")?;
-    let Some(percent) = percent(text.value) else {
+    let Some(percent) = percentage(text.value, MAX_PERCENT) else {
         not_percent(&text, "extra", out);
         return None;
     };
     Some(At::new(ExtraShare::Percent(percent), text.at))
-}
-
-/// Reads a percentage from 1 to 1,000.
-pub(super) fn percent(text: &str) -> Option<u32> {
-    let digits = text.strip_suffix('%')?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let percent = digits.parse().ok().filter(|_| is_number);
-    percent.filter(|percent| (1..=1_000).contains(percent))
 }
 
 pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
@@ -167,7 +160,7 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
     let meant = text.value.trim().trim_end_matches('%').trim();
     let meant = match meant.parse::<f64>() {
         Ok(share) if share > 0.0 && share < 1.0 => format!("{:.0}%", share * 100.0),
-        _ if percent(&format!("{meant}%")).is_some() => format!("{meant}%"),
+        _ if percentage(&format!("{meant}%"), MAX_PERCENT).is_some() => format!("{meant}%"),
         _ => "10%".to_owned(),
     };
     let help = match text.value.trim().parse::<u64>() {
@@ -183,7 +176,6 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
 fn elastic(
     draft: &Draft<'_>,
-    limit: Table<'_>,
     table: Table<'_>,
     signals: &mut SignalReader<'_>,
     out: &mut Findings<'_>,
@@ -191,7 +183,7 @@ fn elastic(
     let gate = table.table("while")?;
     let gate = signals.gate(gate, out);
     let up_to = table.text("up_to")?;
-    let base = limit.text("limit")?;
+    let base = draft.table.text("limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
         (Some((most, period)), Some((number, own))) if period == own => {
             let (most, number) = (most.parse::<u64>().ok()?, number.parse::<u64>().ok()?);
@@ -229,16 +221,24 @@ fn elastic(
 /// Compiles the extra of a limit.
 pub(super) fn extra(
     draft: &Draft<'_>,
-    table: Table<'_>,
-    (suffix, reached, share): (&str, Role, At<ExtraShare>),
+    (suffix, role, share): (&str, Role, At<ExtraShare>),
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Extra> {
-    let base = table.text("limit")?;
+    let base = draft.table.text("limit")?;
     let At { value: share, at } = share;
     let quantity = extra_quantity(draft, base.value, (share, &at), reader, out)?;
-    let own = &draft.rule;
-    let rule = Rule {
+    Some(Extra {
+        rule: beside(&draft.rule, suffix, role, quantity),
+        share,
+        at,
+    })
+}
+
+/// Returns a rule beside another, with a quantity and counters of its own. It has the requests and
+/// the keys of the other, and no alert: that of the other sees every request.
+pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: Quantity) -> Rule {
+    Rule {
         limit: Limit {
             name: format!("{}+{suffix}", own.limit.name).into(),
             id: LimitId::default(),
@@ -250,14 +250,12 @@ pub(super) fn extra(
         keeps_to: quantity.keeps_to,
         text: quantity.text,
         variants: Variants::default(),
-        role: reached,
+        role,
         otherwise: Vec::new(),
         replaces: Vec::new(),
-        priority: None,
-        alert: None, // the limit's own alert sees every request
+        alert: None,
         ..own.clone()
-    };
-    Some(Extra { rule, share, at })
+    }
 }
 
 /// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
@@ -306,17 +304,7 @@ pub(super) fn add_variant(
     if let Some(extra) = draft.extra.as_deref_mut() {
         let own = &extra.rule.limit;
         let name = format!("{}={}", own.name, name.replace(' ', "+"));
-        extra.rule.variants.numbers.push(Variant {
-            limit: Limit {
-                name: name.into(),
-                id: LimitId::default(),
-                algorithm: quantity.algorithm,
-                ..own.clone()
-            },
-            quota: quantity.quota,
-            window: quantity.window,
-            keeps_to: quantity.keeps_to,
-            text: quantity.text,
-        });
+        let variant = variant(own, name, &quantity);
+        extra.rule.variants.numbers.push(variant);
     }
 }

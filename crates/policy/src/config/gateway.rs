@@ -10,7 +10,7 @@ use super::diagnostic::{Findings, shown};
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::routes::routes;
-use super::settings::{door, wait};
+use super::settings::{address, wait};
 use super::size::{SizeField, bytes};
 use crate::pattern::is_token;
 use crate::upstream_url::is_server_name;
@@ -46,7 +46,7 @@ pub(super) fn proxy(
     out: &mut Findings<'_>,
 ) -> Option<ProxySettings> {
     let table = listen.table("proxy")?;
-    let address = door(table, "address", 8080, out);
+    let address = address(table, "address", 8080, out);
     let [connect, response, body, upgrade] = [
         ("connect_timeout", CONNECTS),
         ("response_timeout", RESPONSES),

@@ -56,6 +56,26 @@ impl Draft<'_> {
     pub(super) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
     }
+
+    /// Returns why `field` cannot stand in the limit, and what to write instead, if one of `others`
+    /// stands there.
+    pub(super) fn excludes(
+        &self,
+        field: &str,
+        others: &[&'static str],
+    ) -> Option<(String, String)> {
+        let other = self.table.first_of(others)?;
+        let label = format!("cannot stand beside `{other}`");
+        Some((label, format!("leave out `{other}` or `{field}`")))
+    }
+}
+
+/// Returns the indices of limits by their names.
+pub(super) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
+    let names = drafts
+        .iter()
+        .map(|draft| Arc::clone(&draft.rule.limit.name));
+    names.zip(0..).collect()
 }
 
 /// Where the parts of a limit stand.

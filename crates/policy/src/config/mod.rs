@@ -92,6 +92,7 @@ mod time_zone;
 mod turns;
 mod unit;
 mod unmatched;
+mod value_list;
 mod variants;
 mod within;
 

@@ -11,17 +11,13 @@ use ratekeeper_core::Denials;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
+use super::limit::{Draft, by_name};
 use super::read::At;
 use crate::{Role, Rule};
 
 /// Reads `otherwise` of every limit.
 pub(super) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
-    let names: HashMap<_, usize> = drafts
-        .iter()
-        .enumerate()
-        .map(|(at, draft)| (draft.rule.limit.name.clone(), at))
-        .collect();
+    let names = by_name(drafts);
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
         let mut listed = Vec::new();

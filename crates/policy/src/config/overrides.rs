@@ -13,7 +13,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::exact_value::exact_value;
 use super::fields::MAX_PATTERNS;
-use super::limit::Draft;
+use super::limit::{Draft, by_name};
 use super::plan::set_text;
 use super::read::{At, Table};
 use super::unmatched::never_matches;
@@ -134,10 +134,7 @@ impl OverrideReader {
         drafts: &[Draft<'_>],
         written: impl Iterator<Item = &'n str>,
     ) -> Self {
-        let names = drafts
-            .iter()
-            .map(|draft| Arc::clone(&draft.rule.limit.name));
-        let names: HashMap<_, _> = names.zip(0..).collect();
+        let names = by_name(drafts);
         let refused = written.filter(|name| !names.contains_key(*name));
         Self {
             refused: refused.map(Into::into).collect(),

@@ -1,4 +1,4 @@
-//! Percent: the share of a limit's keys for which it is enforced.
+//! Percent: percentages, and the share of a limit's keys for which it is enforced.
 
 use super::codes;
 use super::diagnostic::Findings;
@@ -9,6 +9,19 @@ use crate::{KeyShare, Role, RuleMode};
 /// `percent`
 pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
     KeyShare::from_percent(table.number("percent")?.value)
+}
+
+/// Reads a whole percentage from 1% to `most`.
+pub(super) fn percentage(text: &str, most: u32) -> Option<u32> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let percent = digits.parse().ok().filter(|_| is_number);
+    percent.filter(|percent| (1..=most).contains(percent))
+}
+
+/// Reads a part of a limit that leaves some of it: 1% to 99%.
+pub(super) fn part_percent(text: &str) -> Option<u8> {
+    u8::try_from(percentage(text, 99)?).ok()
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.

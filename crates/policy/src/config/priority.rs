@@ -11,6 +11,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
+use super::percent::part_percent;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;
@@ -31,7 +32,7 @@ const ALGORITHMS: [&str; 9] = [
 ];
 
 /// Fields that exclude `priority` beside them.
-const STRANGERS: [&str; 7] = [
+const EXCLUDED: [&str; 7] = [
     "queue",
     "warmup",
     "ban",
@@ -44,13 +45,12 @@ const STRANGERS: [&str; 7] = [
 /// Reads `priority` of every limit.
 pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
     for draft in drafts {
-        let limit = draft.table;
-        let Some(table) = limit.table("priority") else {
+        let Some(table) = draft.table.table("priority") else {
             continue;
         };
         let mut wanted = requests(table, files, out);
         wanted.matcher.path_case = draft.rule.matcher.path_case;
-        if let Some((label, help)) = refused(draft, limit) {
+        if let Some((label, help)) = refused(draft) {
             let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
             out.error(codes::PRIORITY, table.at(), message, label)
                 .help(help);
@@ -78,10 +78,9 @@ pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mu
 }
 
 /// Returns why a limit cannot have a priority, and what to write instead.
-fn refused(draft: &Draft<'_>, limit: Table<'_>) -> Option<(String, String)> {
-    if let Some(stranger) = limit.first_of(&STRANGERS) {
-        let label = format!("cannot stand beside `{stranger}`");
-        return Some((label, format!("leave out `{stranger}` or `priority`")));
+fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
+    if let Some(excluded) = draft.excludes("priority", &EXCLUDED) {
+        return Some(excluded);
     }
     if draft.denials == Denials::Counted {
         let label = "refused requests would be charged to the part of the others".to_owned();
@@ -103,10 +102,7 @@ fn refused(draft: &Draft<'_>, limit: Table<'_>) -> Option<(String, String)> {
 /// Reads `last`: a percentage from 1 to 99.
 fn last<'a>(table: Table<'a>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
     let text = table.text("last")?;
-    let digits = text.value.strip_suffix('%').unwrap_or_default();
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse::<u8>().ok().filter(|_| is_number);
-    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+    if let Some(percent) = part_percent(text.value) {
         return Some((percent, text));
     }
     let message = format!("\"{}\" is not a valid `last`", shown(text.value));

@@ -7,12 +7,11 @@
 //!   /search --> api         /login --> login
 //! ```
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
+use super::limit::{Draft, by_name};
 use super::otherwise::unknown;
 use crate::{KeyShare, MissingKey, Role, RuleMode};
 
@@ -24,11 +23,7 @@ struct Named {
 
 /// Reads `replaces` of every limit.
 pub(super) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
-    let names: HashMap<_, usize> = drafts
-        .iter()
-        .enumerate()
-        .map(|(at, draft)| (draft.rule.limit.name.clone(), at))
-        .collect();
+    let names = by_name(drafts);
     let mut edges: Vec<Vec<Named>> = Vec::new();
     for by in drafts.iter() {
         let mut listed: Vec<Named> = Vec::new();

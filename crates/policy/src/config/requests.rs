@@ -8,10 +8,11 @@ use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use super::foreign;
 use super::part_like::part_like;
-use super::policy_files::{PolicyFiles, list_name};
+use super::policy_files::PolicyFiles;
 use super::read::{At, Table, texts_up_to};
 use super::settings::header_name;
 use super::shape::NameHint;
+use super::value_list::ListName;
 use crate::{
     EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
 };
@@ -142,8 +143,8 @@ impl Requests {
         let mut has_positive = false;
         for text in values {
             has_positive |= !text.value.starts_with('!');
-            if let Some(list) = list_name(text.value) {
-                files.add(list, (name, &field), text, &mut patterns, out);
+            if let Some(list) = ListName::of(text.value) {
+                list.read(files, (name, &field), text, &mut patterns, out);
             } else {
                 match Pattern::parse(&field, text.value) {
                     Ok(pattern) => {

@@ -22,7 +22,7 @@ use super::requests::{name, requests};
 use crate::{Role, Route, Settings};
 
 /// Fields that exclude `on_limit` beside them.
-const STRANGERS: [&str; 9] = [
+const EXCLUDED: [&str; 9] = [
     "queue",
     "warmup",
     "ban",
@@ -70,8 +70,7 @@ pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
         .map(|route| &*route.name)
         .collect();
     for draft in drafts {
-        let limit = draft.table;
-        let Some(text) = limit.text("on_limit") else {
+        let Some(text) = draft.table.text("on_limit") else {
             continue;
         };
         let Some(route) = text.value.strip_prefix("route:") else {
@@ -80,7 +79,7 @@ pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
                 .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
             continue;
         };
-        let refused = strange(draft, limit).or_else(|| {
+        let refused = strange(draft).or_else(|| {
             let is_known = known.contains(&route);
             (!is_known).then(|| unknown(route, &known, out))
         });
@@ -98,10 +97,9 @@ pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
 }
 
 /// Returns why a limit cannot divert requests, and what to write instead.
-fn strange(draft: &Draft<'_>, limit: Table<'_>) -> Option<(String, String)> {
-    if let Some(stranger) = limit.first_of(&STRANGERS) {
-        let label = format!("cannot stand beside `{stranger}`");
-        return Some((label, format!("leave out `{stranger}` or `on_limit`")));
+fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
+    if let Some(excluded) = draft.excludes("on_limit", &EXCLUDED) {
+        return Some(excluded);
     }
     if matches!(draft.rule.role, Role::Allowance) {
         let label = "another limit asks it by `otherwise`, and decides what a refusal does";

@@ -19,8 +19,8 @@ use super::shape::NameHint;
 use super::size::{self, BUDGET};
 use super::telemetry;
 use crate::{
-    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, RevealKeys, Settings, ValueError,
-    network,
+    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
+    ValueError, network,
 };
 
 /// Maximum number of characters of a header name.
@@ -135,77 +135,86 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
     None
 }
 
-/// `[listen]`, `[envoy]` and `[store]`
+/// Reads the settings of the process: everything but limits and what they depend on.
 pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
-    let mut settings = Settings {
-        timezone: root.text("timezone").map(|name| name.value.to_owned()),
-        overrides: root.text("overrides").map(|path| path.value.to_owned()),
-        ..Settings::default()
-    };
-    if let Some(listen) = root.table("listen") {
-        settings.listen = Listen {
-            http: door(listen, "http", 8080, out),
-            grpc: door(listen, "grpc", 8081, out),
-            admin: door(listen, "admin", 9090, out),
-            admin_hosts: listen
-                .texts("admin_hosts")
-                .iter()
-                .map(|host| host.value.to_ascii_lowercase())
-                .collect(),
-            admin_writes: match listen.text("admin_writes") {
-                Some(word) if word.value == "open" => AdminWrites::Open,
-                _ => AdminWrites::Token,
-            },
-            max_held: listen.number("max_held").map(|most| most.value),
-            max_connections: listen.number("max_connections").map(|most| most.value),
-            idle_timeout: wait(listen, "idle_timeout", IDLE_TIMEOUTS, out),
-            head_timeout: wait(listen, "head_timeout", HEADS, out),
-            drain: wait(listen, "drain", DRAINS, out),
-            grace: wait(listen, "grace", GRACES, out),
-            proxy: gateway::proxy(listen, files, out),
-        };
-        apart(listen, out);
-    }
-    if let Some(envoy) = root.table("envoy") {
-        settings.envoy_files = envoy::envoy_files(envoy);
-        settings.envoy = envoy::envoy_door(envoy, out);
-    }
-    let memory = root.table("store").and_then(|store| store.table("memory"));
-    if let Some(memory) = memory {
-        if let Some(budget) = memory.text("budget") {
-            settings.memory_budget = size::bytes(&budget, &BUDGET, out);
-        }
-        let folder = memory.text("state");
-        settings.state = folder.map(|folder| folder.value.to_owned());
-        settings.state_every = wait(memory, "state_every", SNAPSHOTS, out);
-    }
+    let owned = |name| root.text(name).map(|text| text.value.to_owned());
+    let listen = root.table("listen");
+    let listen = listen.map(|listen| read_listen(listen, files, out));
+    let envoy = root.table("envoy");
     let store = root.table("store");
-    let redis = store.and_then(|store| store.table("redis"));
-    settings.redis = redis.and_then(|redis| redis::redis(redis, out));
-    settings.alerts = alert::alerts(root, out);
-    settings.reveal_keys = match root.text("reveal_keys").map(|word| word.value) {
-        Some("raw") => RevealKeys::Raw,
-        Some("prefix") => RevealKeys::Prefix,
-        _ => RevealKeys::Hash,
+    let memory = store.and_then(|store| store.table("memory"));
+    let budget = memory.and_then(|memory| memory.text("budget"));
+    let state = memory.and_then(|memory| memory.text("state"));
+    Settings {
+        timezone: owned("timezone"),
+        overrides: owned("overrides"),
+        listen: listen.unwrap_or_default(),
+        envoy_files: envoy.map(envoy::envoy_files).unwrap_or_default(),
+        envoy: envoy
+            .map(|envoy| envoy::envoy_door(envoy, out))
+            .unwrap_or_default(),
+        memory_budget: budget.and_then(|budget| size::bytes(&budget, &BUDGET, out)),
+        state: state.map(|folder| folder.value.to_owned()),
+        state_every: memory.and_then(|memory| wait(memory, "state_every", SNAPSHOTS, out)),
+        redis: store
+            .and_then(|store| store.table("redis"))
+            .and_then(|redis| redis::redis(redis, out)),
+        alerts: alert::alerts(root, out),
+        reveal_keys: match root.text("reveal_keys").map(|word| word.value) {
+            Some("raw") => RevealKeys::Raw,
+            Some("prefix") => RevealKeys::Prefix,
+            _ => RevealKeys::Hash,
+        },
+        log_denials: match root.flag("log_denials") {
+            Some(false) => LogDenials::Off,
+            _ => LogDenials::Sampled,
+        },
+        log_requests: root.flag("log_requests") == Some(true),
+        otlp: telemetry::otlp(root, out),
+        statsd: telemetry::statsd(root, out),
+        metrics: metrics(root),
+    }
+}
+
+/// `[listen]`
+fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Listen {
+    let hosts = listen.texts("admin_hosts").into_iter();
+    let settings = Listen {
+        http: address(listen, "http", 8080, out),
+        grpc: address(listen, "grpc", 8081, out),
+        admin: address(listen, "admin", 9090, out),
+        admin_hosts: hosts.map(|host| host.value.to_ascii_lowercase()).collect(),
+        admin_writes: match listen.text("admin_writes").map(|word| word.value) {
+            Some("open") => AdminWrites::Open,
+            _ => AdminWrites::Token,
+        },
+        max_held: listen.number("max_held").map(|most| most.value),
+        max_connections: listen.number("max_connections").map(|most| most.value),
+        idle_timeout: wait(listen, "idle_timeout", IDLE_TIMEOUTS, out),
+        head_timeout: wait(listen, "head_timeout", HEADS, out),
+        drain: wait(listen, "drain", DRAINS, out),
+        grace: wait(listen, "grace", GRACES, out),
+        proxy: gateway::proxy(listen, files, out),
     };
-    if root.flag("log_denials") == Some(false) {
-        settings.log_denials = LogDenials::Off;
-    }
-    settings.log_requests = root.flag("log_requests") == Some(true);
-    settings.otlp = telemetry::otlp(root, out);
-    settings.statsd = telemetry::statsd(root, out);
-    let metrics = root.table("metrics");
-    if let Some(most) = metrics.and_then(|metrics| metrics.number("max_limits")) {
-        settings.metrics.max_limits = most.value;
-    }
-    if let Some(near) = metrics.and_then(|metrics| metrics.number("near_percent")) {
-        settings.metrics.near_percent = near.value;
-    }
+    addresses_differ(listen, out);
     settings
 }
 
+/// `[metrics]`
+fn metrics(root: Table<'_>) -> MetricSettings {
+    let default = MetricSettings::default();
+    let Some(table) = root.table("metrics") else {
+        return default;
+    };
+    let (limits, near) = (table.number("max_limits"), table.number("near_percent"));
+    MetricSettings {
+        max_limits: limits.map_or(default.max_limits, |most| most.value),
+        near_percent: near.map_or(default.near_percent, |percent| percent.value),
+    }
+}
+
 /// Reads an address with a port, or `off`.
-pub(super) fn door(
+pub(super) fn address(
     listen: Table<'_>,
     name: &str,
     port: u16,
@@ -228,7 +237,7 @@ pub(super) fn door(
 }
 
 /// Reports two listeners at one address.
-fn apart(listen: Table<'_>, out: &mut Findings<'_>) {
+fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
     let read = |name: &'static str| {
         let text = match name {
             "proxy" => listen.table(name)?.text("address")?,
@@ -237,16 +246,16 @@ fn apart(listen: Table<'_>, out: &mut Findings<'_>) {
         let address: SocketAddr = text.value.parse().ok()?;
         Some((name, address, text.at))
     };
-    let doors: Vec<_> = ["http", "grpc", "admin", "proxy"]
+    let listeners: Vec<_> = ["http", "grpc", "admin", "proxy"]
         .into_iter()
         .filter_map(read)
         .collect();
-    for (index, (name, address, at)) in doors.iter().enumerate() {
+    for (index, (name, address, at)) in listeners.iter().enumerate() {
         let meets = |other: &SocketAddr| {
             let all = other.ip().is_unspecified() || address.ip().is_unspecified();
             other.port() == address.port() && (all || other.ip() == address.ip())
         };
-        let taken = doors[..index]
+        let taken = listeners[..index]
             .iter()
             .find(|(_, other, _)| address.port() != 0 && meets(other));
         if let Some((first, other, first_at)) = taken {
@@ -267,12 +276,12 @@ fn apart(listen: Table<'_>, out: &mut Findings<'_>) {
 
 /// Reads a duration of a table within `range`.
 pub(super) fn wait(
-    listen: Table<'_>,
+    table: Table<'_>,
     name: &str,
     range: RangeInclusive<Nanos>,
     out: &mut Findings<'_>,
 ) -> Option<Nanos> {
-    let text = listen.text(name)?;
+    let text = table.text(name)?;
     let span = text.value.parse().ok();
     if let Some(span) = span.filter(|span| range.contains(span)) {
         return Some(span);

@@ -14,7 +14,8 @@ use ratekeeper_core::Nanos;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::extras::{not_percent, percent};
+use super::extras::{MAX_PERCENT, not_percent};
+use super::percent::percentage;
 use super::read::{At, Table};
 use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
 use crate::{ProxySettings, Settings};
@@ -48,7 +49,7 @@ impl<'p> SignalReader<'p> {
         let level = if is_latency {
             latency(&below, out)
         } else {
-            let percent = percent(below.value);
+            let percent = percentage(below.value, MAX_PERCENT);
             if percent.is_none() {
                 not_percent(&below, "below", out);
             }

@@ -211,7 +211,8 @@ fn later_days(
     each.collect()
 }
 
-fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
+/// Returns a variant of a limit.
+pub(super) fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
     Variant {
         limit: Limit {
             name: name.into(),

@@ -205,17 +205,23 @@ impl Charges {
     }
 
     /// Adds a rule that denies because a key part is missing.
-    pub(super) fn add_missing(&mut self, rule: u32, of: &Rule) {
-        let mode = of.mode_of(None).unwrap_or(Mode::Shadow);
-        self.add_uncharged(rule, NoCharge::MissingKey(mode));
+    pub(super) fn add_missing(&mut self, index: u32, rule: &Rule) {
+        let mode = rule.mode_of(None).unwrap_or(Mode::Shadow);
+        self.add_uncharged(index, NoCharge::MissingKey(mode));
+    }
+
+    /// Adds a limit with the numbers of the caller, and returns its index.
+    pub(super) fn add_replaced(&mut self, limit: Limit, numbers: Numbers) -> u32 {
+        self.replaced.push((limit, numbers));
+        u32::try_from(self.replaced.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Adds a rule that allows the key of a request nothing. It comes once for two such keys of
     /// one request, and enforced if it is for one of them.
-    pub(super) fn bar(&mut self, rule: u32, of: &Rule, mode: Mode) {
+    pub(super) fn bar(&mut self, index: u32, rule: &Rule, mode: Mode) {
         let of_this_request = self.uncharged.get_mut(self.start.uncharged..);
         let last = of_this_request.and_then(|uncharged| uncharged.last_mut());
-        if let Some(last) = last.filter(|last| last.rule == rule)
+        if let Some(last) = last.filter(|last| last.rule == index)
             && let NoCharge::Barred { mode: before, .. } = &mut last.reason
         {
             if mode == Mode::Enforce {
@@ -223,8 +229,8 @@ impl Charges {
             }
             return;
         }
-        let per = of.window.unwrap_or(Nanos::SECOND);
-        self.add_uncharged(rule, NoCharge::Barred { per, mode });
+        let per = rule.window.unwrap_or(Nanos::SECOND);
+        self.add_uncharged(index, NoCharge::Barred { per, mode });
     }
 
     /// Removes the charges of this request by rules that others replace, with their alternatives.
