@@ -97,17 +97,14 @@ const NAME: &str = "^[a-z0-9-]{1,40}$";
 const QUOTA: &str = "^[0-9]+([.][0-9]+)?/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
 const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
-pub(in crate::config) const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
+pub(in crate::config) const DURATION: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";
 const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
 const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
 const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
-const STATUS: Shape = Shape::Whole {
-    least: 400,
-    most: 599,
-};
+const STATUS: Shape = whole(400, 599);
 
 const fn required(
     name: &'static str,
@@ -145,6 +142,22 @@ const fn pattern(pattern: &'static str) -> Shape {
     }
 }
 
+const fn whole(least: u64, most: u64) -> Shape {
+    Shape::Whole { least, most }
+}
+
+const fn texts(most: usize) -> Shape {
+    Shape::Texts { most }
+}
+
+const fn list(most: usize) -> Shape {
+    Shape::List { most }
+}
+
+const fn named(most: usize) -> Shape {
+    Shape::Named { most }
+}
+
 const TIMEZONE: FieldSpec = optional(
     "timezone",
     Shape::TEXT,
@@ -176,12 +189,7 @@ pub(in crate::config) fn owner(name: &str) -> Option<(&'static str, &'static Fie
 pub(in crate::config) static POLICY: TableSpec = TableSpec {
     what: "the policy",
     fields: &[
-        required(
-            "version",
-            Shape::Whole { least: 1, most: 1 },
-            "1",
-            "Version of the language.",
-        ),
+        required("version", whole(1, 1), "1", "Version of the language."),
         TIMEZONE,
         optional(
             "headers",

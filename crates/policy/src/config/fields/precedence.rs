@@ -1,6 +1,6 @@
 //! Fields for the requests and the processes that a limit is asked about.
 
-use super::{optional, pattern};
+use super::{optional, pattern, texts};
 use crate::config::shape::{FieldSpec, Shape, Words};
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
@@ -11,7 +11,7 @@ const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";
 
 pub(super) const REPLACES: FieldSpec = optional(
     "replaces",
-    Shape::Texts { most: MAX_REPLACED },
+    texts(MAX_REPLACED),
     "\"api\"",
     "Names of the limits that are not asked about the requests to which this one applies.",
 );
