@@ -162,7 +162,8 @@ impl Policy {
     }
 
     /// Returns the allowance of a request under a rule that applies to it, and its reason; of
-    /// two keys, that of the first. `None` if a part of the key is missing and the rule says so.
+    /// two keys, that of the first. `None` if a part of the key is missing and no other value
+    /// stands in.
     pub fn allowance<'p>(
         &'p self,
         rule: &'p Rule,

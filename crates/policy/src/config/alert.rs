@@ -67,9 +67,9 @@ fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
 }
 
 fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let span = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| HOLDS.contains(span)) {
-        return Some(span);
+    let duration = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| HOLDS.contains(duration)) {
+        return Some(duration);
     }
     let message = format!("\"{}\" is not a valid `for`", shown(text.value));
     let label = format!(

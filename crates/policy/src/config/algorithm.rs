@@ -6,7 +6,7 @@ use ratekeeper_core::{Edge, Nanos};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, span};
+use super::numbers::{Written, duration};
 use super::read::Table;
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
@@ -43,7 +43,7 @@ pub(super) struct NamedAlgorithm {
     pub(super) value: AlgorithmSpec,
     pub(super) at: Range<usize>,
     /// Range of `min_gap` or `save_up`; empty if neither is written.
-    pub(super) span_at: Range<usize>,
+    pub(super) duration_at: Range<usize>,
 }
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
@@ -90,12 +90,12 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
     {
         return None;
     }
-    let mut span_at = 0..0;
+    let mut duration_at = 0..0;
     let mut written = |field, kind| match fields.and_then(|fields| fields.text(field)) {
         None => Some(None),
         Some(text) => {
-            span_at = text.at.clone();
-            span(&text, kind, out).map(Some)
+            duration_at = text.at.clone();
+            duration(&text, kind, out).map(Some)
         }
     };
     let value = match name {
@@ -115,7 +115,11 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
         },
         _ => return None, // reported as an unknown value
     };
-    Some(NamedAlgorithm { value, at, span_at })
+    Some(NamedAlgorithm {
+        value,
+        at,
+        duration_at,
+    })
 }
 
 fn sub_buckets(fields: Option<Table<'_>>) -> AlgorithmSpec {

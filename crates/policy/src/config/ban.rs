@@ -84,7 +84,7 @@ fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
 fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
     let after = ban.number("after");
     let [within, first, longest] =
-        ["within", "for", "max"].map(|name| ban.text(name).map(|text| span(&text, name, out)));
+        ["within", "for", "max"].map(|name| ban.text(name).map(|text| duration(&text, name, out)));
     let growth = match ban.get("grow") {
         None => Some(At::new(CONSTANT, 0..0)),
         Some(_) => growth(ban, out),
@@ -153,11 +153,13 @@ pub(super) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
         .help("write key = [\"ip\"], or leave `ban` out");
 }
 
-/// Reads a span above zero, up to the longest ban; reports anything else.
-fn span(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
-    let span = text.value.parse::<Nanos>().ok();
-    if let Some(span) = span.filter(|span| (Nanos::from_nanos(1)..=MAX_BAN).contains(span)) {
-        return Some(At::new(span, text.at.clone()));
+/// Reads a duration above zero, up to the longest ban; reports anything else.
+fn duration(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
+    let duration = text.value.parse::<Nanos>().ok();
+    if let Some(duration) =
+        duration.filter(|duration| (Nanos::from_nanos(1)..=MAX_BAN).contains(duration))
+    {
+        return Some(At::new(duration, text.at.clone()));
     }
     let message = format!("\"{}\" is not a valid `{name}` of a ban", shown(text.value));
     let label = format!("expected a duration of at most {MAX_BAN}");

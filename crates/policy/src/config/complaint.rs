@@ -7,7 +7,7 @@ use toml::de::{DeString, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{SPAN, owner};
+use super::fields::{DURATION, owner};
 use super::read::SpannedValue;
 use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
 
@@ -24,7 +24,7 @@ pub(super) struct Here<'a> {
     pub(super) example: &'a str,
 }
 
-/// Reports a value that is of another type than `message` says.
+/// Reports a value of the wrong type.
 pub(super) fn not_of_type(
     node: &SpannedValue<'_>,
     message: String,
@@ -274,7 +274,7 @@ pub(super) fn wrong_type(
         }
         (
             Shape::Text {
-                pattern: Some(SPAN),
+                pattern: Some(DURATION),
             },
             DeValue::Integer(_),
             Some(number),

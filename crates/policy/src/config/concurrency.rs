@@ -12,7 +12,7 @@ use ratekeeper_core::{Concurrency, Nanos, Permits};
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, span};
+use super::numbers::{Written, built, duration};
 use super::quantity::{Quantity, QuantityKind, Surroundings};
 use super::queue::QueueSpec;
 use super::read::{At, Table};
@@ -69,7 +69,7 @@ pub(super) fn concurrency(
 }
 
 fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let lease = span(text, Written::Lease, out)?;
+    let lease = duration(text, Written::Lease, out)?;
     if lease >= MIN_LEASE {
         return Some(lease);
     }

@@ -8,7 +8,7 @@ use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
 use super::codes;
 use super::cost::Estimate;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, span};
+use super::numbers::{Written, duration};
 use super::quantity::Quantity;
 use super::read::{At, SpannedValue, Table, whole};
 use crate::Correction;
@@ -218,7 +218,7 @@ fn outcome(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Opti
 
 /// Reads `report_within`.
 fn time(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let within = span(text, Written::ReportWithin, out)?;
+    let within = duration(text, Written::ReportWithin, out)?;
     if (MIN_WITHIN..=MAX_WITHIN).contains(&within) {
         return Some(Nanos::from_millis(within.as_millis_ceil())); // as ids write it
     }

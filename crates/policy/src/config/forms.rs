@@ -129,9 +129,13 @@ fn limit(
     let denials = around.denials;
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
-    let (named, at, span_at) = match named {
+    let (named, at, duration_at) = match named {
         None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
-        Some(NamedAlgorithm { value, at, span_at }) => (value, at, span_at),
+        Some(NamedAlgorithm {
+            value,
+            at,
+            duration_at,
+        }) => (value, at, duration_at),
     };
     if let Some(queue) = queue.filter(|_| !named.is_gcra()) {
         let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
@@ -166,7 +170,8 @@ fn limit(
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
-            log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
+            log(quota, (gap, duration_at), text, ones, out)?
+                .map(|log| log.with_denials(denials).into())
         }
         AlgorithmSpec::Hybrid => {
             if !free(
@@ -180,7 +185,7 @@ fn limit(
             Hybrid::quota_linear(quota).map(Into::into)
         }
         AlgorithmSpec::SmoothBursty { saves } => {
-            let save_up = saves.map(|saves| At::new(saves, span_at));
+            let save_up = saves.map(|saves| At::new(saves, duration_at));
             return smooth_bursty(text, save_up, &at, around, out);
         }
         AlgorithmSpec::Exponential => {

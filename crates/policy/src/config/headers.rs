@@ -1,4 +1,4 @@
-//! Headers: warns of limits by headers that do not say what they seem to say.
+//! Headers: warns of limits by headers with other values than expected.
 //!
 //! ```text
 //!   key = ["header:x-forwarded-for"]    each client writes another value, and has a limit of its own

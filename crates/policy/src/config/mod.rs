@@ -7,13 +7,13 @@
 //!                                                                           warnings
 //! ```
 //!
-//! * `fields/` is the language as one table: the checker and the JSON Schema read it.
+//! * `fields/` is the language as one table of fields: their names, shapes, examples and texts.
 //! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
-//!   or of the wrong type.
+//!   or of the wrong type. `schema.rs` and `reference.rs` print the table.
+//! * `read.rs` reads a field of a checked document, by the name and with the bounds of the table.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `correction`, `refusal`,
 //!   `exempt`, `settings`: one part of a limit each, from values of the right shape to the model.
-//! * `geo`: the databases of countries and networks, and whether limits have the ones they need.
-//! * `jwt.rs` reads the keys of valid tokens.
+//! * `policy_files`: the files that a policy names: `value_list`, `overrides_file`, `geo`, `jwt`.
 //! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.

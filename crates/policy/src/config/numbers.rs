@@ -5,7 +5,7 @@ use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::quota_like::{in_years, quota_like, quotas_like, span_like};
+use super::quota_like::{duration_like, in_years, quota_like, quotas_like};
 use super::read::At;
 
 /// Kind of number that is written.
@@ -83,16 +83,16 @@ impl Written {
                 format!("{number}/{}", rolling(word).unwrap_or(word))
             }
             _ => {
-                let span = match text.trim().parse::<u32>() {
+                let duration = match text.trim().parse::<u32>() {
                     Ok(number) if matches!(self, Self::Lease | Self::ReportWithin) => {
                         format!("{number}s")
                     }
                     Ok(number) => format!("{number}ms"),
-                    Err(_) => span_like(text)?,
+                    Err(_) => duration_like(text)?,
                 };
-                let span = rolling(&span).unwrap_or(&span);
-                span.parse::<Nanos>().ok()?;
-                span.to_owned()
+                let duration = rolling(&duration).unwrap_or(&duration);
+                duration.parse::<Nanos>().ok()?;
+                duration.to_owned()
             }
         };
         Some(format!("{} = \"{value}\"", self.field().0))
@@ -198,13 +198,13 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     .help(help);
 }
 
-/// Reads a span above zero; `None` if it is not one, which is reported.
-pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
-    let span = text.value.parse().and_then(|span| match span {
+/// Reads a duration above zero; `None` if it is not one, which is reported.
+pub(super) fn duration(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
+    let duration = text.value.parse().and_then(|duration| match duration {
         Nanos::ZERO => Err(Error::NoSpan),
-        span => Ok(span),
+        duration => Ok(duration),
     });
-    built(span, text, written, out)
+    built(duration, text, written, out)
 }
 
 /// Returns the value that core built, or reports a finding at the value that it refused.

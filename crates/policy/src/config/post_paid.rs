@@ -18,7 +18,7 @@ use super::algorithm::NamedAlgorithm;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, rate, span};
+use super::numbers::{Written, built, duration, rate};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
 use super::read::{At, Table};
@@ -43,7 +43,7 @@ pub(super) struct Warming {
 pub(super) fn warming(table: Table<'_>, out: &mut Findings<'_>) -> Option<Warming> {
     let table = table.table("warmup")?;
     let text = table.text("period")?;
-    let period = span(&text, Written::WarmUpPeriod, out)?;
+    let period = duration(&text, Written::WarmUpPeriod, out)?;
     let cold_factor = if table.has("cold_factor") {
         table.number("cold_factor")?
     } else {

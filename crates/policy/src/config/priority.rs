@@ -18,7 +18,7 @@ use super::requests::requests;
 use crate::{Cost, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
-/// and what it leaves is free for the next.
+/// and the remaining permits are free for the next.
 const ALGORITHMS: [&str; 9] = [
     "token bucket",
     "interval bucket",

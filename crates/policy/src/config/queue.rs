@@ -36,7 +36,7 @@ pub(super) fn queue(table: Table<'_>, out: &mut Findings<'_>) -> Option<QueueSpe
     let longest = table
         .text("max_wait")
         .and_then(|text| match text.value.parse() {
-            Ok(span) => Some(At::new(span, text.at)),
+            Ok(duration) => Some(At::new(duration, text.at)),
             Err(error) => {
                 refuse(error, &text, Written::MaxWait, out);
                 None

@@ -11,14 +11,14 @@ use ratekeeper_core::Nanos;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
-use super::numbers::{Written, span};
+use super::numbers::{Written, duration};
 use super::read::{At, Table};
 use super::scope;
 use super::secrets::secret;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
-/// Ten times what a server beside this process needs at its slowest, and less than a caller
-/// notices.
+/// Default deadline: ten times the slowest answer of a server beside this process, and less than
+/// a caller notices.
 const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
 /// Shortest deadline: below it every call would time out.
 const MIN_DEADLINE: Nanos = Nanos::from_millis(1);
@@ -346,7 +346,7 @@ fn deadline(table: Table<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
     let Some(text) = table.text("deadline") else {
         return Some(DEFAULT_DEADLINE);
     };
-    let deadline = span(&text, Written::Deadline, out)?;
+    let deadline = duration(&text, Written::Deadline, out)?;
     if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {
         return Some(deadline);
     }

@@ -1,9 +1,9 @@
 //! Reference: the table of fields as a page for people, and the entry of one field.
 //!
 //! ```text
-//!   fields.rs: one table --+--> check.rs      what the parser accepts
-//!                          +--> schema.rs     for editors
-//!                          '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
+//!   fields/: one table --+--> check.rs      which texts the parser accepts
+//!                        +--> schema.rs     for editors
+//!                        '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
 //! ```
 
 use super::fields::POLICY;

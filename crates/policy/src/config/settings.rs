@@ -135,7 +135,7 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
     None
 }
 
-/// Reads the settings of the process: everything but limits and what they depend on.
+/// Reads the settings of the process: its listeners, store, logs and exports.
 pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
     let owned = |name| root.text(name).map(|text| text.value.to_owned());
     let listen = root.table("listen");
@@ -282,9 +282,9 @@ pub(super) fn wait(
     out: &mut Findings<'_>,
 ) -> Option<Nanos> {
     let text = table.text(name)?;
-    let span = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| range.contains(span)) {
-        return Some(span);
+    let duration = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| range.contains(duration)) {
+        return Some(duration);
     }
     let message = format!("\"{}\" is not a valid `{name}`", shown(text.value));
     let (least, most) = range.into_inner();

@@ -1,15 +1,15 @@
 //! Shape: the valid forms of a value of the policy file, as data.
 //!
 //! ```text
-//!            fields.rs: one table of fields
-//!               |                      |
-//!            check.rs              schema.rs
-//!      text against the table    the table as JSON Schema
+//!                    fields/: one table of fields
+//!               |                   |                      |
+//!            check.rs            read.rs               schema.rs
+//!      text against the table    bounds of readers    the table as JSON Schema
 //! ```
 //!
-//! The parser and the schema read the same table, so they cannot disagree about which fields
-//! there are, which of them are required, and what type they have. Checks that a shape cannot
-//! express (that a time zone exists, that an address is one) are made where the value is read.
+//! The parser and the schema read the same table, so they cannot disagree about the fields, about
+//! those that are required, and about their types. A check that a shape cannot express (that a
+//! time zone exists, that an address is one) is made where the value is read.
 
 use std::ops::RangeInclusive;
 

@@ -121,9 +121,9 @@ impl<'p> SignalReader<'p> {
 
 /// Reads a latency, in microseconds.
 fn latency(text: &At<&str>, out: &mut Findings<'_>) -> Option<u32> {
-    let span: Option<Nanos> = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| LATENCIES.contains(span)) {
-        return u32::try_from(span.as_nanos() / 1_000).ok();
+    let duration: Option<Nanos> = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| LATENCIES.contains(duration)) {
+        return u32::try_from(duration.as_nanos() / 1_000).ok();
     }
     let message = format!("\"{}\" is not a valid `below`", shown(text.value));
     let (least, most) = LATENCIES.into_inner();
