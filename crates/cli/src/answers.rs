@@ -79,7 +79,7 @@ fn answers_to(
         if let Some(entry) = shown.find(|entry| entry.rule == index) {
             return applies(policy, rule, (&charges, entry), (facts, wall), at);
         }
-        if charges.missing.contains(&index) {
+        if charges.missing().any(|rule| rule == index) {
             let part = keys_in_words(rule);
             return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
         }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Key, LeaseId, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Charges, Country, Entry, Policy, Rule};
+use ratekeeper_policy::{Charges, Country, Entry, NoCharge, Policy, Rule, Uncharged};
 use ratekeeper_store::Decisions;
 
 use crate::report::wait;
@@ -58,9 +58,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChargeSpan {
     pub(crate) entries: usize,
-    missing: usize,
-    barred: usize,
-    exempt: usize,
+    uncharged: usize,
 }
 
 impl ChargeSpan {
@@ -68,18 +66,14 @@ impl ChargeSpan {
     pub(crate) fn of(charges: &Charges) -> Self {
         Self {
             entries: charges.entries.len(),
-            missing: charges.missing.len(),
-            barred: charges.barred.len(),
-            exempt: charges.exempt.len(),
+            uncharged: charges.uncharged.len(),
         }
     }
 
-    /// Drops the refusals after this position that need no decision of the store, and the
+    /// Drops the denials after this position that need no decision of the store, and the
     /// exemptions.
-    pub(crate) fn forget_refusals_since(self, charges: &mut Charges) {
-        charges.missing.truncate(self.missing);
-        charges.barred.truncate(self.barred);
-        charges.exempt.truncate(self.exempt);
+    pub(crate) fn drop_uncharged_since(self, charges: &mut Charges) {
+        charges.uncharged.truncate(self.uncharged);
     }
 }
 
@@ -228,15 +222,15 @@ impl Answer {
                 outage,
             })
         });
-        let missing = self.charges.missing.iter();
-        let missing = missing.take(end.missing).skip(start.missing);
-        let barred = self.charges.barred.iter();
-        let barred = barred.take(end.barred).skip(start.barred);
-        let unasked = missing.map(|rule| (*rule, None));
-        let unasked = unasked.chain(barred.map(|it| (it.rule, Some(it))));
-        let unasked = unasked.filter_map(|(rule, barred)| {
-            let rule = self.policy.rules.get(rule as usize)?;
-            let numbers = barred.map(|it| it.numbers);
+        let uncharged = self.charges.uncharged.iter();
+        let uncharged = uncharged.take(end.uncharged).skip(start.uncharged);
+        // Missing keys come first.
+        let missing = |it: &&Uncharged| it.reason.numbers().is_none();
+        let denials = uncharged.clone().filter(missing);
+        let denials = denials.chain(uncharged.filter(move |it| !missing(it)));
+        let unasked = denials.filter_map(|denial| {
+            let rule = self.policy.rules.get(denial.rule as usize)?;
+            let (mode, numbers) = (denial.reason.mode()?, denial.reason.numbers());
             Some(Outcome {
                 rule,
                 limit: &rule.limit,
@@ -253,7 +247,7 @@ impl Answer {
                 key_missing: numbers.is_none(),
                 covered_by: None,
                 is_asked: true,
-                mode: barred.map_or_else(|| rule.mode_of(None), |it| Some(it.mode)),
+                mode: Some(mode),
                 is_alternative: false,
                 headroom: Permits::ZERO,
                 is_charged: false,
@@ -265,8 +259,9 @@ impl Answer {
 
     /// Returns the limits that were not asked because the request is exempt from them.
     pub fn exempt(&self) -> impl Iterator<Item = &Rule> {
-        let rules = self.charges.exempt.iter();
-        rules.filter_map(|rule| self.policy.rules.get(*rule as usize))
+        let exempt = |it: &&Uncharged| it.reason == NoCharge::Exempt;
+        let exempt = self.charges.uncharged.iter().filter(exempt);
+        exempt.filter_map(|it| self.policy.rules.get(it.rule as usize))
     }
 
     /// Returns the limit that refuses: the one with the longest wait, if there are several.

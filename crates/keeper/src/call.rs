@@ -170,12 +170,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             let before = ChargeSpan::of(&charges);
             policy.add_charges(&one.facts, wall, &mut charges);
             if one.act == Act::GiveBack {
-                before.forget_refusals_since(&mut charges);
+                before.drop_uncharged_since(&mut charges);
             }
             ends.push(ChargeSpan::of(&charges));
         }
         self.number_replaced(&mut charges);
-        let refused = refused_at_once(&charges, &policy);
+        let refused = refused_at_once(&charges);
         let is_reported = !refused && policy.rules.are_corrected();
         let opens = if is_reported && asked.iter().all(Asked::charges) {
             DecisionId::new(&policy, &charges, nonce)

@@ -106,7 +106,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let (policy, charges) = self.charges(facts, scope, now);
         let decisions = {
             let list = list(&charges, &policy);
-            if refused_at_once(&charges, &policy) {
+            if refused_at_once(&charges) {
                 self.refused_unasked(&list, Lend::Nothing, now).await?
             } else if list.iter().any(lends) {
                 self.store.acquire(&list, Lend::Nothing, now).await?
@@ -125,7 +125,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope, now);
-        let refused = refused_at_once(&charges, &policy);
+        let refused = refused_at_once(&charges);
         let shown = if refused { free } else { list };
         let mut decisions = self.store.look(&shown(&charges, &policy), now).await?;
         decisions.admitted &= !refused;
@@ -204,8 +204,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 rule.is_some_and(|rule| names.iter().any(|name| rule.is_named(name)))
             };
             keep_entries(&mut charges, &policy, named);
-            charges.missing.retain(|rule| named(rule));
-            charges.barred.retain(|barred| named(&barred.rule));
         }
         self.number_replaced(&mut charges);
         (policy, charges)
@@ -244,14 +242,9 @@ impl<C: Clock> Keeper<MemoryStore, C> {
 
 /// Returns true if an enforced limit refuses without a decision of the store, because a part of its
 /// key is missing or the caller has set the limit to zero.
-pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
-    let mut missing = charges.missing.iter();
-    let is_enforced = |rule: &u32| {
-        let rule = policy.rules.get(*rule as usize);
-        rule.is_some_and(|rule| rule.mode_of(None) == Some(Mode::Enforce))
-    };
-    let mut barred = charges.barred.iter();
-    missing.any(is_enforced) || barred.any(|barred| barred.mode == Mode::Enforce)
+pub(crate) fn refused_at_once(charges: &Charges) -> bool {
+    let mut uncharged = charges.uncharged.iter();
+    uncharged.any(|uncharged| uncharged.reason.mode() == Some(Mode::Enforce))
 }
 
 pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

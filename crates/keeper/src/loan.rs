@@ -49,7 +49,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let (policy, charges) = self.charges(facts, scope, now);
         let decisions = {
             let list = list(&charges, &policy);
-            if refused_at_once(&charges, &policy) {
+            if refused_at_once(&charges) {
                 self.refused_unasked(&list, Lend::To(lease), now).await?
             } else {
                 self.store().acquire(&list, Lend::To(lease), now).await?

@@ -131,7 +131,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         let now = self.clock().now();
         let (policy, charges) = self.charges(facts, scope, now);
-        let refused = refused_at_once(&charges, &policy);
+        let refused = refused_at_once(&charges);
         let opens = if refused {
             None
         } else {

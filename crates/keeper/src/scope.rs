@@ -37,11 +37,11 @@ pub enum Scope<'a> {
     Only(&'a [&'a str]),
 }
 
-/// Keeps the exemptions from named rules, and their entries, each with its alternatives and its
-/// condition. An alternative that is named, of a limit that is not, is asked by itself, once under
-/// each key.
+/// Keeps the named rules: their entries, each with its alternatives and its condition, and those
+/// that are not charged. An alternative that is named, of a limit that is not, is asked by itself,
+/// once under each key.
 pub(crate) fn keep_entries(charges: &mut Charges, policy: &Policy, named: impl Fn(&u32) -> bool) {
-    charges.exempt.retain(|rule| named(rule));
+    charges.uncharged.retain(|it| named(&it.rule));
     let Charges { entries, bytes, .. } = charges;
     let mut kept: SmallVec<[(u32, Range<u32>); 4]> = SmallVec::new();
     let of = |key: &Range<u32>| bytes.get(key.start as usize..key.end as usize);

@@ -52,10 +52,10 @@ impl Rule {
 }
 
 impl Policy {
-    /// Adds the alternatives to the last entry, which is of the rule `of`, and its candidate.
+    /// Adds the alternatives to the last entry, which is of `rule`, and its candidate.
     pub(crate) fn add_beside<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         credential: Credential,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
@@ -63,39 +63,39 @@ impl Policy {
         let Some(head) = out.entries.len().checked_sub(1) else {
             return;
         };
-        self.add_alternatives(of, (credential, head), keys, out);
+        self.add_alternatives(rule, (credential, head), keys, out);
         // A key with other numbers has no candidate.
-        if let (Some(rule), Some(live)) = (of.candidate, out.entries.get(head))
+        if let (Some(candidate), Some(live)) = (rule.candidate, out.entries.get(head))
             && live.variant.is_none()
         {
-            let mode = Mode::Shadow;
-            let candidate = Entry {
-                rule,
-                mode,
+            let entry = Entry {
+                rule: candidate,
+                mode: Mode::Shadow,
                 ..live.clone()
             };
-            out.entries.push(candidate);
+            out.entries.push(entry);
         }
     }
 
     /// Adds the alternatives to the entry at `head`. Removes it if one of them is unlimited.
     fn add_alternatives<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         (credential, head): (Credential, usize),
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) {
-        for &index in &of.otherwise {
-            let rule = self.rules.get(index as usize);
-            let Some(rule) = rule.filter(|rule| rule.mode != RuleMode::Off) else {
+        for &index in &rule.otherwise {
+            let other = self.rules.get(index as usize);
+            let Some(other) = other.filter(|other| other.mode != RuleMode::Off) else {
                 continue;
             };
-            let entry = match &rule.role {
+            let entry = match &other.role {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
-                Role::Soft | Role::Elastic(_) => extra(index, rule, &out.entries[head]),
+                Role::Soft | Role::Elastic(_) => extra(index, other, &out.entries[head]),
                 Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                    let Ok(entry) = self.allowance_entry(index, rule, credential, keys, out) else {
+                    let Ok(entry) = self.allowance_entry(index, other, credential, keys, out)
+                    else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);
                         return;

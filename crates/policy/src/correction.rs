@@ -122,7 +122,7 @@ impl Report {
         self
     }
 
-    /// Returns true if it says nothing.
+    /// Returns true if it reports nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

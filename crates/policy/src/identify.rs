@@ -82,7 +82,7 @@ impl ClientIp {
         let is_named = |(name, _): &&(&str, &[u8])| name.eq_ignore_ascii_case(&self.header);
         let mut budget = MAX_BYTES;
         let mut hops = 0;
-        let mut nearest = None;
+        let mut leftmost = None;
         for (_, line) in headers.iter().rev().filter(is_named) {
             let unread = line.len().saturating_sub(budget);
             budget = budget.saturating_sub(line.len());
@@ -98,11 +98,11 @@ impl ClientIp {
                 if !self.trusts(ip) {
                     return Some(ip);
                 }
-                nearest = Some(ip);
+                leftmost = Some(ip);
                 rest = before;
             }
         }
-        nearest
+        leftmost
     }
 }
 

@@ -35,6 +35,7 @@
 //! A request with two credentials has two keys under `api_key`, and is charged under both,
 //! because the application may read either of them and a made-up one must gain nothing.
 
+mod credential;
 mod plain;
 mod unhashed;
 mod unknown;
@@ -44,9 +45,11 @@ use std::str::FromStr;
 
 use crate::body::BodyValue;
 use crate::pattern::is_token;
-use crate::request::{RequestFacts, trim};
+use crate::request::RequestFacts;
 use crate::value::{self, Prefix};
 use crate::{BodyField, EntryName, Facts, KeyBytes, PathCase, ValueError};
+pub(crate) use credential::Credential;
+use credential::bearer;
 pub(crate) use unknown::WORDS;
 use unknown::unknown;
 
@@ -254,39 +257,7 @@ impl KeyPart {
         };
         written(text.filter(|text| !text.is_empty()), value::write_text, out)
     }
-}
 
-/// Values that a key part depends on besides the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around<'a> {
-    /// The value of `match.path` that matched.
-    pub(crate) route: Option<&'a str>,
-    pub(crate) ipv6_prefix: u8,
-    pub(crate) path_case: PathCase,
-    /// The credential that `api_key` stands for.
-    pub(crate) credential: Credential,
-}
-
-/// One of the credentials of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Credential {
-    /// `x-api-key`, or the bearer token of a request without it.
-    First,
-    /// The bearer token of a request that has another `x-api-key`.
-    Second,
-}
-
-impl Credential {
-    pub(crate) fn of<'a>(self, request: &RequestFacts<'a>) -> Option<&'a [u8]> {
-        let (api_key, bearer) = (request.headers("x-api-key").next(), bearer(request));
-        match self {
-            Self::First => api_key.or(bearer),
-            Self::Second => bearer.filter(|bearer| api_key.is_some_and(|key| key != *bearer)),
-        }
-    }
-}
-
-impl KeyPart {
     /// Appends the value of a part that a key holds in one spelling.
     pub(crate) fn write_fact(&self, facts: &Facts<'_>, path_case: PathCase, out: &mut KeyBytes) {
         let around = Around {
@@ -306,6 +277,17 @@ impl KeyPart {
             _ => false,
         }
     }
+}
+
+/// Values that a key part depends on besides the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around<'a> {
+    /// The value of `match.path` that matched.
+    pub(crate) route: Option<&'a str>,
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) path_case: PathCase,
+    /// The credential that `api_key` stands for.
+    pub(crate) credential: Credential,
 }
 
 /// Result of writing a key part.
@@ -337,16 +319,6 @@ fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
             v6: ipv6_prefix,
         },
     }
-}
-
-/// Returns the token of `authorization: Bearer`.
-fn bearer<'a>(request: &RequestFacts<'a>) -> Option<&'a [u8]> {
-    let token = |value: &'a [u8]| {
-        let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-        scheme.eq_ignore_ascii_case(b"Bearer ").then(|| trim(token))
-    };
-    let mut values = request.headers("authorization");
-    values.find_map(token).filter(|token| !token.is_empty())
 }
 
 /// Formats the part as in the policy file.

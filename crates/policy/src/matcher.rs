@@ -50,7 +50,7 @@ impl Matcher {
         let request = RequestFacts::new(facts);
         let mut fields = self.fields.iter();
         let failed = fields.find(|(field, patterns)| {
-            !self.field_holds(field, patterns, &request, MatchEffect::Limits)
+            !self.field_holds((field, patterns), &request, MatchEffect::Limits)
         });
         failed.map(|(field, _)| field)
     }
@@ -67,41 +67,42 @@ impl Matcher {
 
     fn all_hold(&self, request: &RequestFacts<'_>, effect: MatchEffect) -> bool {
         let mut fields = self.fields.iter();
-        fields.all(|(field, patterns)| self.field_holds(field, patterns, request, effect))
+        fields.all(|(field, patterns)| self.field_holds((field, patterns), request, effect))
     }
 
     fn field_holds(
         &self,
-        field: &Field,
-        patterns: &Patterns,
+        (field, patterns): (&Field, &Patterns),
         request: &RequestFacts<'_>,
         effect: MatchEffect,
     ) -> bool {
-        if *field != Field::Path {
-            let matches = |pattern: &Pattern, value: FieldValue<'_>| match value {
-                FieldValue::Text(text) => pattern.matches_text(text),
-                FieldValue::Address(ip) => pattern.matches_ip(ip),
-                FieldValue::Path(_) => false,
+        if *field == Field::Path {
+            let mut readings = request.readings().iter();
+            return match effect {
+                MatchEffect::Limits => readings.any(|it| self.path_holds(patterns, it, effect)),
+                MatchEffect::Exempts => readings.all(|it| self.path_holds(patterns, it, effect)),
             };
-            return patterns.accept(|judge| field.any_value(request, judge), matches);
         }
-        let mut readings = request.readings().iter();
-        let holds = |reading: &Reading<'_>| {
-            let matches = |pattern: &Pattern, _: FieldValue<'_>| {
-                let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
-                let case = if counts_more {
-                    self.path_case
-                } else {
-                    PathCase::Sensitive
-                };
-                pattern.matches_path(reading, case)
-            };
-            patterns.accept(|judge| judge(FieldValue::Path(reading)), matches)
+        let matches = |pattern: &Pattern, value: FieldValue<'_>| match value {
+            FieldValue::Text(text) => pattern.matches_text(text),
+            FieldValue::Address(ip) => pattern.matches_ip(ip),
+            FieldValue::Path(_) => false,
         };
-        match effect {
-            MatchEffect::Limits => readings.any(holds),
-            MatchEffect::Exempts => readings.all(holds),
-        }
+        patterns.accept(|judge| field.any_value(request, judge), matches)
+    }
+
+    /// Returns true if one reading of a path is accepted.
+    fn path_holds(&self, patterns: &Patterns, path: &Reading<'_>, effect: MatchEffect) -> bool {
+        let matches = |pattern: &Pattern, _: FieldValue<'_>| {
+            let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
+            let case = if counts_more {
+                self.path_case
+            } else {
+                PathCase::Sensitive
+            };
+            pattern.matches_path(path, case)
+        };
+        patterns.accept(|judge| judge(FieldValue::Path(path)), matches)
     }
 
     /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
@@ -150,29 +151,29 @@ impl Field {
         request: &RequestFacts<'_>,
         mut holds: impl FnMut(FieldValue<'_>) -> bool,
     ) -> bool {
-        let mut known = |value: &[u8]| !value.is_empty() && holds(FieldValue::Text(value));
+        let mut text_holds = |value: &[u8]| !value.is_empty() && holds(FieldValue::Text(value));
         match self {
-            Self::Method => known(request.method()),
-            Self::Host => known(request.host()),
+            Self::Method => text_holds(request.method()),
+            Self::Host => text_holds(request.host()),
             Self::Path => {
                 let mut readings = request.readings().iter();
                 readings.any(|reading| holds(FieldValue::Path(reading)))
             }
             Self::Ip => request.ip.is_some_and(|ip| holds(FieldValue::Address(ip))),
-            Self::Country => known(request.country().code().as_bytes()),
-            Self::Continent => known(request.country().continent().as_bytes()),
-            Self::Asn => known(request.network()),
+            Self::Country => text_holds(request.country().code().as_bytes()),
+            Self::Continent => text_holds(request.country().continent().as_bytes()),
+            Self::Asn => text_holds(request.network()),
             Self::Query(name) => request
                 .queries(name)
-                .any(|value| known(decoded(value).as_bytes())),
-            Self::Header(name) => request.headers(name).any(known),
-            Self::Cookie(name) => request.cookies(name).any(known),
+                .any(|value| text_holds(decoded(value).as_bytes())),
+            Self::Header(name) => request.headers(name).any(text_holds),
+            Self::Cookie(name) => request.cookies(name).any(text_holds),
             Self::Attribute(name) => request
                 .attribute(name)
-                .is_some_and(|value| known(value.as_bytes())),
+                .is_some_and(|value| text_holds(value.as_bytes())),
             Self::Claim(name) => request
                 .claim(name)
-                .is_some_and(|value| known(value.as_bytes())),
+                .is_some_and(|value| text_holds(value.as_bytes())),
             Self::Domain => {
                 let descriptor = request.facts.descriptor;
                 descriptor.is_some_and(|d| holds(FieldValue::Text(d.domain.as_bytes())))

@@ -2,11 +2,12 @@
 
 mod charges;
 mod conditions;
+mod entries;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ratekeeper_core::{Key, Limit, Mode, Origin, Permits};
+use ratekeeper_core::{Key, Limit, Origin};
 
 use crate::claims::LazyClaims;
 use crate::key_part::Credential;
@@ -15,10 +16,9 @@ use crate::request::RequestFacts;
 use crate::signal::Signal;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
-    ClientIp, Country, Facts, Geo, HeaderStyle, Numbers, Plans, Rule, Rules, Settings, Tokens,
-    WallTime,
+    ClientIp, Country, Facts, Geo, HeaderStyle, Plans, Rule, Rules, Settings, Tokens, WallTime,
 };
-pub use charges::{Barred, Charges, Entry, KeyBytes};
+pub use charges::{Charges, Entry, KeyBytes, NoCharge, Uncharged};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ impl Policy {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
                     if rule.is_active(wall) && rule.matcher.holds(&request) {
-                        self.add_unless_exempt(index, rule, &mut keys, out);
+                        self.add_rule(index, rule, &mut keys, out);
                     }
                 }
             }
@@ -101,7 +101,7 @@ impl Policy {
                 for (index, rule) in self.rules.of_descriptor(descriptor) {
                     let is_named = rule.is_active(wall) && rule.names_all(descriptor);
                     if is_named && rule.matcher.holds(&request) {
-                        self.add_unless_exempt(index, rule, &mut keys, out);
+                        self.add_rule(index, rule, &mut keys, out);
                     }
                 }
             }
@@ -127,202 +127,68 @@ impl Policy {
         })
     }
 
-    /// Adds the charge of a rule that matches, or notes that the request is exempt from it.
-    fn add_unless_exempt<'p>(
-        &'p self,
-        rule: u32,
-        of: &'p Rule,
-        keys: &mut KeyWriter<'p, '_>,
-        out: &mut Charges,
-    ) {
-        if of.is_exempt(keys.request()) {
-            out.exempt.push(rule);
-        } else {
-            self.add(rule, of, keys, out);
-        }
-    }
-
-    /// Adds the charge of a rule that applies.
-    fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut KeyWriter<'p, '_>, out: &mut Charges) {
-        let descriptor = keys.facts().descriptor;
-        let numbers = descriptor.and_then(|descriptor| descriptor.instead);
-        if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
-            if let Some(mode) = of.mode_of(None) {
-                self.set_aside(of, mode, out);
-                out.barred.push(Barred {
-                    rule,
-                    numbers,
-                    mode,
-                });
-            }
-            return;
-        }
-        let first = out.entries.len();
-        self.add_key(rule, of, (Credential::First, first), keys, numbers, out);
-        if keys.has_second(of) {
-            self.add_key(rule, of, (Credential::Second, first), keys, numbers, out);
-        }
-    }
-
-    /// Adds the charge under one key of the request; `first` is the index of the first such entry.
-    fn add_key<'p>(
-        &'p self,
-        rule: u32,
-        of: &'p Rule,
-        (credential, first): (Credential, usize),
-        keys: &mut KeyWriter<'p, '_>,
-        numbers: Option<Numbers>,
-        out: &mut Charges,
-    ) {
-        let start = out.bytes.end();
-        // Compared only with the first key of this request: two requests of one call that have
-        // the same key are charged each.
-        let is_second = matches!(credential, Credential::Second);
-        match keys.write(of, credential, &mut out.bytes) {
-            KeySubject::Deny if is_second => {} // the first key lacks the same part
-            KeySubject::Deny => {
-                let mode = of.mode_of(None).unwrap_or(Mode::Shadow);
-                self.set_aside(of, mode, out);
-                out.missing.push(rule);
-            }
-            KeySubject::Skip => {}
-            _ if is_second && Self::is_repeated(start, first, out) => {
-                keys.truncate(start as usize, &mut out.bytes);
-            }
-            subject @ (KeySubject::Known | KeySubject::StandIn) => {
-                let key = Key::from_bytes(&out.bytes[start as usize..]);
-                let Some(mode) = of.mode_of(Some(key)) else {
-                    return; // off
-                };
-                let replaced_before = out.set_aside.len();
-                self.set_aside(of, mode, out);
-                let allowance = match numbers {
-                    Some(_) => Allowance::Own,
-                    None => self.allowance_of(of, start, credential, keys, out),
-                };
-                let variant = match allowance {
-                    Allowance::Own => None,
-                    Allowance::Variant(index) => Some(index),
-                    Allowance::Unlimited => return,
-                    Allowance::Blocked => return out.bar(rule, of, mode),
-                };
-                let Some(cost) = of.cost.of(keys.request()) else {
-                    if !is_second {
-                        out.missing.push(rule);
-                    }
-                    return;
-                };
-                let replaced = numbers.and_then(|numbers| {
-                    let limit = of.limit_of(numbers, self.origin)?;
-                    Some((limit, numbers))
-                });
-                let replaced = replaced.map(|replaced| {
-                    out.replaced.push(replaced);
-                    u32::try_from(out.replaced.len() - 1).unwrap_or(u32::MAX)
-                });
-                let is_diverted = mode == Mode::Enforce && of.is_diverted(keys.facts());
-                let mode = if is_diverted { Mode::Shadow } else { mode };
-                let entry = Entry {
-                    rule,
-                    key: start..out.bytes.end(),
-                    cost,
-                    fallback: subject == KeySubject::StandIn,
-                    replaced,
-                    variant,
-                    mode,
-                };
-                match self.add_condition((of, &entry), credential, keys, out) {
-                    KeySubject::Skip => {
-                        return out.set_aside.truncate(replaced_before); // it does not apply
-                    }
-                    KeySubject::Deny => return,
-                    KeySubject::Known | KeySubject::StandIn => {}
-                }
-                out.entries.push(entry);
-                // The numbers of a caller stand alone.
-                if numbers.is_none() {
-                    self.add_beside(of, credential, keys, out);
-                }
-            }
-        }
-    }
-
-    /// Notes the rules that a rule which applies replaces, unless it acts as in shadow mode.
-    fn set_aside(&self, of: &Rule, mode: Mode, out: &mut Charges) {
-        if mode != Mode::Enforce {
-            return;
-        }
-        for &index in &of.replaces {
-            let rule = self.rules.get(index as usize);
-            let beside = rule
-                .into_iter()
-                .flat_map(|rule| [rule.candidate, rule.distinct]);
-            out.set_aside
-                .extend([index].into_iter().chain(beside.flatten()));
-        }
-    }
-
     /// Returns the allowance of the key that begins at `start`.
     pub(crate) fn allowance_of<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         start: u32,
         credential: Credential,
         keys: &KeyWriter<'p, '_>,
         out: &Charges,
     ) -> Allowance {
         let key = Key::from_bytes(&out.bytes[start as usize..]);
-        self.held(of, key, credential, keys).allowance
+        self.held(rule, key, credential, keys).allowance
     }
 
     /// Returns the allowance of a key of a request, and its reason.
     fn held<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         key: Key<'_>,
         credential: Credential,
         keys: &KeyWriter<'p, '_>,
     ) -> Held<'p> {
-        if of.variants.is_empty() {
+        if rule.variants.is_empty() {
             return Held::BY_RULE;
         }
         let ask = KeyAsk {
             key,
-            parts: &of.key,
+            parts: &rule.key,
             request: keys.request(),
-            around: keys.around(None, of, credential),
+            around: keys.around(None, rule, credential),
             unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
         };
-        of.variants.held(&ask, self.plans.as_ref())
+        rule.variants.held(&ask, self.plans.as_ref())
     }
 
     /// Returns the allowance of a request under a rule that applies to it, and its reason; of
-    /// two keys, that of the first. `None` if a part of the key is missing and the rule says so.
+    /// two keys, that of the first. `None` if a part of the key is missing and no other value
+    /// stands in.
     pub fn allowance<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         facts: &Facts<'_>,
         wall: WallTime,
     ) -> Option<Held<'p>> {
         self.with_claims(facts, wall, |facts| {
-            self.verified_allowance(of, facts, wall)
+            self.verified_allowance(rule, facts, wall)
         })
     }
 
     fn verified_allowance<'p>(
         &'p self,
-        of: &'p Rule,
+        rule: &'p Rule,
         facts: &Facts<'_>,
         wall: WallTime,
     ) -> Option<Held<'p>> {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         let mut bytes = KeyBytes::default();
-        match keys.write(of, Credential::First, &mut bytes) {
+        match keys.write(rule, Credential::First, &mut bytes) {
             KeySubject::Skip | KeySubject::Deny => None,
             KeySubject::Known | KeySubject::StandIn => {
                 let key = Key::from_bytes(&bytes);
-                Some(self.held(of, key, Credential::First, &keys))
+                Some(self.held(rule, key, Credential::First, &keys))
             }
         }
     }
@@ -358,15 +224,6 @@ impl Policy {
             limit.algorithm = limit.algorithm.on_clock(self.origin, origin);
         }
         self.origin = origin;
-    }
-
-    /// Returns true if the key from `start` on equals that of the rule's first charge, which is at
-    /// `first` or behind its condition: a credential may stand in, and not be needed.
-    fn is_repeated(start: u32, first: usize, out: &Charges) -> bool {
-        let key = &out.bytes[start as usize..];
-        let mut before = out.entries.iter().skip(first);
-        let before = before.find(|entry| entry.is_shown());
-        before.is_some_and(|before| out.key(before).as_bytes() == key)
     }
 
     /// Returns the limit of that name: that of a rule, or one of its variants.

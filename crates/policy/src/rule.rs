@@ -6,12 +6,12 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
 };
 
-use crate::body::BodyValue;
+use crate::cost::whole_number;
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Alert, BodyField, Correction, Descriptor, EntryName, Facts, Field, KeyPart, KeyShare,
-    Matcher, Numbers, Priority, Role, Unit, Variants, WallTime,
+    Active, Alert, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts, Field,
+    KeyPart, KeyShare, Matcher, Numbers, Priority, Refusal, Role, Unit, Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -191,11 +191,8 @@ impl Rule {
     /// alone, and the others for other requests.
     #[inline]
     pub(crate) fn is_exempt(&self, request: &RequestFacts<'_>) -> bool {
-        let asked = request.facts.descriptor.is_some();
-        let exempt = |exemption: &Arc<Exemption>| {
-            exemption.for_descriptors() == asked && exemption.matcher.exempts(request)
-        };
-        self.exemptions.iter().any(exempt)
+        let mut exemptions = self.exemptions.iter();
+        exemptions.any(|exemption| exemption.holds(request))
     }
 
     /// Returns its limit with other numbers; `None` if they are its own or allow nothing.
@@ -270,156 +267,5 @@ pub enum MissingKey {
 impl Default for MissingKey {
     fn default() -> Self {
         Self::Use(KeyPart::Ip { bits: None })
-    }
-}
-
-/// Cost of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// The cost in the facts, 1 if there is none. The default.
-    Request,
-    /// Always the same, whatever the caller sets; nothing for a descriptor that only looks.
-    Fixed(Permits),
-    /// The value of an attribute; 1 if it is missing or no whole number.
-    Attribute(String),
-    /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
-    /// it has more decimals; one whole of the unit if it is missing or no number.
-    Decimal(String, Unit),
-    /// The value of the body, read as that of an attribute; a value of 0 is no amount, because the
-    /// client writes the body, and would pass a spent limit by it.
-    Body(BodyField, Option<Unit>),
-}
-
-impl Cost {
-    /// Returns the cost of a request; `None` if its body states two.
-    pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
-        let facts = request.facts;
-        let stated = match self {
-            Self::Request => return Some(facts.cost.unwrap_or(Permits::ONE)),
-            Self::Fixed(_) if looks(facts) => return Some(Permits::ZERO),
-            Self::Fixed(cost) => return Some(*cost),
-            Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
-            Self::Body(field, _) => match request.body(field) {
-                BodyValue::Text(text) => Some(text),
-                BodyValue::Absent => None,
-                BodyValue::Ambiguous => return None,
-            },
-        };
-        let (cost, default) = match self {
-            Self::Decimal(_, unit) | Self::Body(_, Some(unit)) => {
-                (stated.and_then(|text| unit.permits(text)), unit.one())
-            }
-            _ => (stated.and_then(whole_number), Permits::ONE),
-        };
-        let is_of_client = matches!(self, Self::Body(..));
-        let cost = cost.filter(|cost| !is_of_client || *cost != Permits::ZERO);
-        Some(cost.unwrap_or(default))
-    }
-}
-
-/// Returns true for a descriptor with a cost of 0, which is charged nothing under any rule.
-fn looks(facts: &Facts<'_>) -> bool {
-    facts.descriptor.is_some() && facts.cost == Some(Permits::ZERO)
-}
-
-/// Parses digits only; a number beyond the countable range saturates.
-fn whole_number(text: &str) -> Option<Permits> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().map_or(Permits::MAX, Permits::new))
-}
-
-/// `[[exempt]]`: requests that some limits do not count.
-#[derive(Clone, Debug)]
-pub struct Exemption {
-    /// Requests that are exempt.
-    pub matcher: Matcher,
-    /// Reason, for the record.
-    pub reason: String,
-}
-
-impl Exemption {
-    /// Returns true if it has descriptor fields; then it exempts nothing else.
-    pub fn for_descriptors(&self) -> bool {
-        let mut fields = self.matcher.fields.iter();
-        fields.any(|(field, _)| field.is_of_descriptors())
-    }
-
-    /// Returns true if it exempts this request from the limits it names.
-    pub fn exempts(&self, facts: &Facts<'_>) -> bool {
-        let of_its_kind = self.for_descriptors() == facts.descriptor.is_some();
-        of_its_kind && self.matcher.exempts(&RequestFacts::new(facts))
-    }
-}
-
-/// Form of a refusal: `[response.NAME]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// HTTP status, 400 to 599.
-    pub status: u16,
-    /// Content of the body.
-    pub body: Body,
-    /// Text with `{retry_after}`, `{limit}`; `None` for the standard sentence.
-    pub detail: Option<String>,
-}
-
-impl Default for Refusal {
-    fn default() -> Self {
-        Self {
-            status: 429,
-            body: Body::ProblemJson,
-            detail: None,
-        }
-    }
-}
-
-/// The body of a refusal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// RFC 9457.
-    ProblemJson,
-    /// Nothing.
-    Empty,
-    /// Text from the policy, with its content type.
-    Text {
-        /// Text of the body.
-        content: String,
-        /// Its content type.
-        content_type: String,
-    },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_that_are_whole_numbers_are_costs() {
-        let cost = Cost::Attribute("n".into());
-        for (text, expected) in [
-            ("0", 0),
-            ("7", 7),
-            ("007", 7),
-            ("4294967296", 1 << 32),
-            ("9007199254740991", Permits::MAX.get() - 1),
-            ("9007199254740993", u64::MAX),
-            ("99999999999999999999999999", u64::MAX),
-            ("", 1),
-            ("-1", 1),
-            ("+1", 1),
-            ("1.5", 1),
-            ("1e3", 1),
-            (" 7", 1),
-            ("seven", 1),
-        ] {
-            let facts = Facts {
-                attributes: &[("n", text)],
-                cost: Some(Permits::new(9)),
-                ..Facts::default()
-            };
-            let cost = cost.of(&RequestFacts::new(&facts));
-            assert_eq!(cost, Some(Permits::new(expected)), "{text:?}");
-        }
-        let none = Facts::default();
-        assert_eq!(cost.of(&RequestFacts::new(&none)), Some(Permits::ONE));
     }
 }

@@ -46,8 +46,8 @@ fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
         let line = format!("{} {}", rule.limit.name, key.join(" "));
         line.trim_end().to_owned()
     });
-    let missing = charges.missing.iter();
-    let missing = missing.map(|rule| format!("!{}", policy.rules[*rule as usize].limit.name));
+    let missing = charges.missing();
+    let missing = missing.map(|rule| format!("!{}", policy.rules[rule as usize].limit.name));
     entries.chain(missing).collect()
 }
 
@@ -278,7 +278,7 @@ fn the_caller_sets_costs_and_quotas() {
             let limit = charges.limit(entry, &policy.rules[entry.rule as usize]);
             format!("{}/{}", entry.cost, limit.algorithm.capacity())
         });
-        (each.collect::<Vec<_>>().join(" "), charges.barred.len())
+        (each.collect::<Vec<_>>().join(" "), charges.uncharged.len())
     };
     for (cost, instead, expected, barred) in [
         (None, None, "3/5 1/5", 0),

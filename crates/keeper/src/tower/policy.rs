@@ -321,7 +321,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             now,
         } = asked;
         let list = list(charges, policy);
-        if !refused_at_once(charges, policy) {
+        if !refused_at_once(charges) {
             return admit(self.store(), &list, *now).await;
         }
         let lease = list.iter().any(lends).then(new_lease);

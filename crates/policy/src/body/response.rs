@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * At most a maximum is held: of a larger body no value is found, and of a stream a larger event
-//!   ends what was found before it, because it might have named another value.
+//!   discards the value found before it, because it might have held another one.
 //!
 //! * Source: WHATWG, HTML Living Standard, server-sent events, section 9.2.6.
 

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use jiff::civil;
 use jiff::tz::TimeZone;
 use ratekeeper_core::{Origin, Time};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 use toml::value::{Datetime, Offset};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
 use super::lookalikes::in_ascii;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::time_zone::{self, ZoneSpec};
 use crate::active::{Days, Hours, Schedule};
 use crate::calendar::zone_name;
@@ -32,15 +32,15 @@ pub(super) type Zones = HashMap<String, Arc<Zone>>;
 
 /// Reads `active` of the limit called `place`, if it is written and right.
 pub(super) fn active(
-    limit: &DeTable<'_>,
+    limit: Table<'_>,
     place: &str,
     of_policy: &ZoneSpec,
     zones: &mut Zones,
     out: &mut Findings<'_>,
 ) -> Option<At<Active>> {
-    let At { value: table, at } = read::table(limit, "active")?;
-    let hours = read::text(table, "hours").map(|text| hours(&text, out));
-    let days = table.get("days").map(|node| days(&read::texts(node), out));
+    let table = limit.table("active")?;
+    let hours = table.text("hours").map(|text| hours(&text, out));
+    let days = table.has("days").then(|| days(&table.texts("days"), out));
     let [from, until] = ["from", "until"].map(|name| moment(table, name, out));
     let is_local = |moment: &Option<At<Moment>>| {
         let moment = moment.as_ref();
@@ -55,7 +55,7 @@ pub(super) fn active(
         ZoneSpec::Set(zone) => zone,
         ZoneSpec::Refused => return None,
         ZoneSpec::Unset if hours.is_some() || days.is_some() || local => {
-            no_zone(at, place, out);
+            no_zone(table.at(), place, out);
             return None;
         }
         ZoneSpec::Unset => TimeZone::UTC,
@@ -89,7 +89,7 @@ pub(super) fn active(
             .help("write a later `until`, or swap the two");
         return None;
     }
-    Some(At::new(Active::new(schedule), at))
+    Some(At::new(Active::new(schedule), table.at()))
 }
 
 fn no_zone(at: Range<usize>, place: &str, out: &mut Findings<'_>) {
@@ -232,7 +232,7 @@ pub(super) fn civil_date(date: toml::value::Date) -> Option<civil::Date> {
 }
 
 /// Reads a date, or a date and a time in whole seconds; reports anything else.
-fn moment(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Moment>> {
+fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Moment>> {
     let node = table.get(name)?;
     let (text, written) = match node.get_ref() {
         DeValue::Datetime(written) => (written.to_string(), Some(*written)),
@@ -267,7 +267,7 @@ fn moment(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<
 
 /// Warns of limits that are never active, that were active for the last time before the process
 /// started at `origin`, or that are always active.
-pub(super) fn lints(drafts: &[Draft], origin: Origin, out: &mut Findings<'_>) {
+pub(super) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
     let start = WallTime::new(origin, Time::ZERO).unix_seconds();
     for draft in drafts
         .iter()

@@ -9,13 +9,13 @@
 use std::ops::RangeInclusive;
 
 use ratekeeper_core::{Algorithm as _, Nanos};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::http_url::{UrlField, http_url};
 use super::limit::Draft;
-use super::read::{self, At};
+use super::percent::part_percent;
+use super::read::{At, Table};
 use super::secrets::secret;
 use crate::{Alert, AlertSettings, WebhookSettings};
 
@@ -29,26 +29,23 @@ const URL: UrlField = UrlField {
 };
 
 /// Reads `alert` of a limit, if it is written and right.
-pub(super) fn alert(limit: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<Alert>> {
-    let At { value: table, at } = read::table(limit, "alert")?;
-    let above = read::text(table, "above").and_then(|text| percent(&text, out));
-    let hold = read::text(table, "for").and_then(|text| hold(&text, out));
+pub(super) fn alert(limit: Table<'_>, out: &mut Findings<'_>) -> Option<At<Alert>> {
+    let table = limit.table("alert")?;
+    let above = table.text("above").and_then(|text| percent(&text, out));
+    let hold = table.text("for").and_then(|text| hold(&text, out));
     let (above_percent, hold) = (above?, hold?);
     Some(At::new(
         Alert {
             above_percent,
             hold,
         },
-        at,
+        table.at(),
     ))
 }
 
 /// Reads `1%` to `99%`.
 fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
-    let digits = text.value.strip_suffix('%');
-    let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = digits.and_then(|digits| digits.parse::<u8>().ok());
-    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+    if let Some(percent) = part_percent(text.value) {
         return Some(percent);
     }
     let message = format!("\"{}\" is not a valid `above`", shown(text.value));
@@ -70,9 +67,9 @@ fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
 }
 
 fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let span = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| HOLDS.contains(span)) {
-        return Some(span);
+    let duration = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| HOLDS.contains(duration)) {
+        return Some(duration);
     }
     let message = format!("\"{}\" is not a valid `for`", shown(text.value));
     let label = format!(
@@ -87,7 +84,7 @@ fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
 
 /// Reports alerts that can never start: no key is above for as long as a window that empties at
 /// once.
-pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts {
         let (Some(alert), Some(at)) = (draft.rule.alert, draft.places.alert.clone()) else {
             continue;
@@ -111,13 +108,13 @@ pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
 }
 
 /// Returns true if the whole quota comes back in one moment, once in each window.
-fn empties_at_once(draft: &Draft) -> bool {
+fn empties_at_once(draft: &Draft<'_>) -> bool {
     let name = draft.rule.limit.algorithm.name();
     matches!(name, "fixed window" | "calendar window" | "quota reset")
 }
 
 /// Warns of `[alerts]` without a limit that has an `alert`.
-pub(super) fn unused(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn unused(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     if drafts.iter().any(|draft| draft.rule.alert.is_some()) {
         return;
     }
@@ -130,20 +127,23 @@ pub(super) fn unused(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<'_
 }
 
 /// Reads `[alerts]`.
-pub(super) fn alerts(root: &DeTable<'_>, out: &mut Findings<'_>) -> AlertSettings {
-    let Some(table) = read::table(root, "alerts") else {
+pub(super) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
+    let Some(table) = root.table("alerts") else {
         return AlertSettings::default();
     };
     AlertSettings {
-        webhook: read::table(table.value, "webhook").and_then(|table| webhook(table.value, out)),
-        reveal_keys: read::flag(table.value, "reveal_keys") == Some(true),
+        webhook: table.table("webhook").and_then(|table| webhook(table, out)),
+        reveal_keys: table.flag("reveal_keys") == Some(true),
     }
 }
 
-fn webhook(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
-    let url = read::text(table, "url").and_then(|text| http_url(&text, URL, out));
-    let secret = secret(table, "secret", (codes::ALERTS, "RATEKEEPER_WEBHOOK"), out);
-    let ca = read::text(table, "ca");
+fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
+    let url = table.text("url").and_then(|text| http_url(&text, URL, out));
+    let secret = table.text("secret").map(|text| {
+        let owner = (codes::ALERTS, "RATEKEEPER_WEBHOOK");
+        secret(&text, "secret", owner, out)
+    });
+    let ca = table.text("ca");
     if let (Some(url), Some(ca)) = (&url, &ca)
         && url.starts_with("http:")
     {

@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Edge, Nanos};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, span};
-use super::read;
+use super::numbers::{Written, duration};
+use super::read::Table;
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;
@@ -44,7 +43,7 @@ pub(super) struct NamedAlgorithm {
     pub(super) value: AlgorithmSpec,
     pub(super) at: Range<usize>,
     /// Range of `min_gap` or `save_up`; empty if neither is written.
-    pub(super) span_at: Range<usize>,
+    pub(super) duration_at: Range<usize>,
 }
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
@@ -79,11 +78,11 @@ impl AlgorithmSpec {
 }
 
 /// Reads `algorithm`, a word or a table.
-pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<NamedAlgorithm> {
+pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<NamedAlgorithm> {
     let node = table.get("algorithm")?;
     let at = node.span();
-    let (name, fields) = match node.get_ref().as_table() {
-        Some(fields) => (read::text(fields, "name")?.value, Some(fields)),
+    let (name, fields) = match table.table("algorithm") {
+        Some(fields) => (fields.text("name")?.value, Some(fields)),
         None => (node.get_ref().as_str()?, None),
     };
     if let Some(fields) = fields
@@ -91,12 +90,12 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
     {
         return None;
     }
-    let mut span_at = 0..0;
-    let mut written = |field, kind| match fields.and_then(|fields| read::text(fields, field)) {
+    let mut duration_at = 0..0;
+    let mut written = |field, kind| match fields.and_then(|fields| fields.text(field)) {
         None => Some(None),
         Some(text) => {
-            span_at = text.at.clone();
-            span(&text, kind, out).map(Some)
+            duration_at = text.at.clone();
+            duration(&text, kind, out).map(Some)
         }
     };
     let value = match name {
@@ -116,17 +115,18 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
         },
         _ => return None, // reported as an unknown value
     };
-    Some(NamedAlgorithm { value, at, span_at })
+    Some(NamedAlgorithm {
+        value,
+        at,
+        duration_at,
+    })
 }
 
-fn sub_buckets(fields: Option<&DeTable<'_>>) -> AlgorithmSpec {
-    let most = super::fields::MAX_SUB_BUCKETS;
-    let count = fields.and_then(|fields| read::number(fields, "count", most));
-    let edge = fields.and_then(|fields| read::text(fields, "edge"));
+fn sub_buckets(fields: Option<Table<'_>>) -> AlgorithmSpec {
+    let count = fields.and_then(|fields| fields.number("count"));
+    let edge = fields.and_then(|fields| fields.text("edge"));
     AlgorithmSpec::SubBuckets {
-        count: count
-            .and_then(|count| u32::try_from(count.value).ok())
-            .unwrap_or(DEFAULT_SUB_BUCKETS),
+        count: count.map_or(DEFAULT_SUB_BUCKETS, |count| count.value),
         edge: match edge.map(|edge| edge.value) {
             Some("weighted") => Edge::Weighted,
             Some("drop") => Edge::Drop,
@@ -136,9 +136,9 @@ fn sub_buckets(fields: Option<&DeTable<'_>>) -> AlgorithmSpec {
 }
 
 /// Reports the first field that belongs to another algorithm.
-fn strays(name: &str, fields: &DeTable<'_>, out: &mut Findings<'_>) -> bool {
+fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
     let stray = OWNED.iter().find_map(|(field, owner)| {
-        let node = fields.get(*field).filter(|_| *owner != name)?;
+        let node = fields.get(field).filter(|_| *owner != name)?;
         Some((field, owner, node.span()))
     });
     let Some((field, owner, at)) = stray else {

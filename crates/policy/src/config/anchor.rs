@@ -10,13 +10,13 @@
 //! ```
 
 use jiff::civil::{self, Weekday};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 use toml::value::Datetime;
 
 use super::active::civil_date;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read::{self, At, SpannedValue};
+use super::read::{At, SpannedValue, Table, whole};
 use crate::active::Days;
 use crate::calendar::{MonthDay, Word, YearDay};
 
@@ -38,13 +38,13 @@ pub(super) enum FirstDay {
 }
 
 /// Reads `anchor`; reports text that is no day. `None` if it is not written, or wrong.
-pub(super) fn anchor(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<AnchorSpec>> {
+pub(super) fn anchor(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<AnchorSpec>> {
     let node = table.get("anchor")?;
     let spec = match node.get_ref() {
         DeValue::Datetime(written) => date(*written),
         DeValue::String(text) => word(text),
         _ => {
-            let number = u8::try_from(read::whole(node)?).ok()?;
+            let number = u8::try_from(whole(node)?).ok()?;
             Some(AnchorSpec::Day(MonthDay::new(number)?)) // others are reported as out of range
         }
     };

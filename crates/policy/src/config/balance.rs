@@ -7,8 +7,7 @@
 //! Nothing comes back with time, so nothing that paces, bans or empties a record can stand beside
 //! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
 
-use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits, Quota};
-use toml::de::DeTable;
+use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
@@ -16,7 +15,7 @@ use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
-use super::read::{self, At};
+use super::read::{At, Table};
 use crate::{RuleMode, Settings};
 
 /// Fields that have no meaning beside a balance, and why.
@@ -29,20 +28,24 @@ const STRAYS: [(&str, &str); 4] = [
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     named: Option<NamedAlgorithm>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let At { value: fields, at } = read::table(table, "balance")?;
+    let fields = table.table("balance")?;
+    let at = fields.at();
     no_algorithm(named, "`balance`", None, out);
     if let Some(queue) = queue {
         let help = "leave `queue` out: waiting brings no credits".to_owned();
         queue.stray("`balance`", help, out);
     }
-    if read::text(table, "scope").is_some_and(|scope| scope.value == "node") {
-        let scope = table.get("scope").map_or(0..0, toml::Spanned::span);
+    if table
+        .text("scope")
+        .is_some_and(|scope| scope.value == "node")
+    {
+        let scope = table.place("scope");
         let message = "scope = \"node\" cannot be combined with `balance`";
         let label = "each process would give every key its start anew";
         out.error(codes::BALANCE, scope, message, label)
@@ -63,11 +66,12 @@ pub(super) fn balance(
         &at,
         out,
     );
-    let start = match fields.get("start") {
-        Some(node) => At::new(read::whole(node)?, node.span()),
-        None => At::new(0, at.clone()),
+    let start = if fields.has("start") {
+        fields.number("start")?
+    } else {
+        At::new(0, at.clone())
     };
-    let max = read::number(fields, "max", Quota::MAX_PERMITS)?;
+    let max = fields.number("max")?;
     let [first, most] = [start.value, max.value].map(Permits::new);
     let limit = match Balance::new(first, most) {
         Ok(limit) => limit,
@@ -94,15 +98,13 @@ pub(super) fn balance(
 /// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
 /// allow. Reports `on_store_error = "local"` beside it.
 pub(super) fn outage(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     own: Option<Outage>,
     default: Option<Outage>,
     out: &mut Findings<'_>,
 ) -> Outage {
     if own == Some(Outage::Local) {
-        let at = table
-            .get("on_store_error")
-            .map_or(0..0, toml::Spanned::span);
+        let at = table.place("on_store_error");
         let message = "on_store_error = \"local\" cannot be combined with `balance`";
         let label = "each process would give every key its start anew";
         out.error(codes::BALANCE, at, message, label)
@@ -115,9 +117,9 @@ pub(super) fn outage(
 }
 
 /// Warns of balances that a restart of the process forgets.
-pub(super) fn forgotten(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn forgotten(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let is_balance =
-        |draft: &&Draft| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
+        |draft: &&Draft<'_>| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
     for draft in drafts.iter().filter(is_balance) {
         let is_kept = settings.redis.is_some() || settings.state.is_some();
         if is_kept || draft.rule.mode == RuleMode::Off {

@@ -9,14 +9,14 @@
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, MAX_BAN, Nanos, Permits, Quota,
 };
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_GROWTH;
 use super::limit::Draft;
 use super::quantity::{Quantity, QuantityByDay};
-use super::read::{self, At};
+use super::read::{At, Table};
 
 /// `grow` of bans that stay as long as the first.
 const CONSTANT: u32 = 1_000;
@@ -24,18 +24,18 @@ const CONSTANT: u32 = 1_000;
 /// Returns the quantity with the ban written beside it, if there is one; `None` if the ban is
 /// reported as wrong.
 pub(super) fn with_ban(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     quantity: Quantity,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let Some(At { value: ban, at }) = read::table(table, "ban") else {
+    let Some(ban) = table.table("ban") else {
         return Some(quantity);
     };
     let terms = terms(ban, out)?;
     if let Some(what) = contradicts(&quantity.algorithm) {
         let message = format!("`ban` cannot be combined with {what}");
         let label = "a ban stands beside a limit that admits or refuses at once, at no cost";
-        out.error(codes::BAN_BESIDE, at, message, label)
+        out.error(codes::BAN_BESIDE, ban.at(), message, label)
             .related(quantity.at)
             .help("leave one of them out, or add a second limit with the ban");
         return None;
@@ -58,7 +58,7 @@ pub(super) fn with_ban(
         Err(error) => {
             out.error(
                 codes::BAN,
-                at,
+                ban.at(),
                 "the values of `ban` cannot be used",
                 error.to_string(),
             )
@@ -81,10 +81,10 @@ fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
     }
 }
 
-fn terms(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
-    let after = read::number(ban, "after", ratekeeper_core::MAX_STRIKES.into());
-    let [within, first, longest] = ["within", "for", "max"]
-        .map(|name| read::text(ban, name).map(|text| span(&text, name, out)));
+fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
+    let after = ban.number("after");
+    let [within, first, longest] =
+        ["within", "for", "max"].map(|name| ban.text(name).map(|text| duration(&text, name, out)));
     let growth = match ban.get("grow") {
         None => Some(At::new(CONSTANT, 0..0)),
         Some(_) => growth(ban, out),
@@ -139,7 +139,7 @@ fn terms(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
 }
 
 /// Warns of a ban of all requests together, which a few refusals of one client begin.
-pub(super) fn all_clients(draft: &Draft, out: &mut Findings<'_>) {
+pub(super) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
         return;
@@ -153,11 +153,13 @@ pub(super) fn all_clients(draft: &Draft, out: &mut Findings<'_>) {
         .help("write key = [\"ip\"], or leave `ban` out");
 }
 
-/// Reads a span above zero, up to the longest ban; reports anything else.
-fn span(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
-    let span = text.value.parse::<Nanos>().ok();
-    if let Some(span) = span.filter(|span| (Nanos::from_nanos(1)..=MAX_BAN).contains(span)) {
-        return Some(At::new(span, text.at.clone()));
+/// Reads a duration above zero, up to the longest ban; reports anything else.
+fn duration(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
+    let duration = text.value.parse::<Nanos>().ok();
+    if let Some(duration) =
+        duration.filter(|duration| (Nanos::from_nanos(1)..=MAX_BAN).contains(duration))
+    {
+        return Some(At::new(duration, text.at.clone()));
     }
     let message = format!("\"{}\" is not a valid `{name}` of a ban", shown(text.value));
     let label = format!("expected a duration of at most {MAX_BAN}");
@@ -169,7 +171,7 @@ fn span(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>
 }
 
 /// Reads a factor in thousandths; reports one that is not from 1 to the largest.
-fn growth(ban: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<u32>> {
+fn growth(ban: Table<'_>, out: &mut Findings<'_>) -> Option<At<u32>> {
     let node = ban.get("grow")?;
     let text = match node.get_ref() {
         DeValue::Integer(number) => number.to_string(),

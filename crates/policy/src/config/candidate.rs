@@ -9,19 +9,16 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Limit, LimitId};
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::extras::beside;
 use super::limit::Draft;
 use super::lints::{admits_less, counts_less};
-use super::read;
 use super::variants::{SetText, VariantReader};
-use crate::{Role, Rule, RuleMode, Variants};
+use crate::{Role, Rule, RuleMode};
 
 /// Fields that exclude a candidate beside them.
-const STRANGERS: [&str; 8] = [
+const EXCLUDED: [&str; 8] = [
     "balance",
     "concurrency",
     "ban",
@@ -33,15 +30,16 @@ const STRANGERS: [&str; 8] = [
 ];
 
 /// Reads `candidate` of every limit.
-pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn candidates(
+    drafts: &mut [Draft<'_>],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
+        let Some(text) = draft.table.text("candidate") else {
             continue;
         };
-        let Some(text) = read::text(table, "candidate") else {
-            continue;
-        };
-        if !takes_candidate(draft, table, &text.at, out) {
+        if !takes_candidate(draft, &text.at, out) {
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
@@ -59,33 +57,18 @@ pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: 
             continue;
         };
         let own = &draft.rule;
+        let kind = quantity.kind;
         let rule = Rule {
-            limit: Limit {
-                name: format!("{}+candidate", own.limit.name).into(),
-                id: LimitId::default(),
-                algorithm: quantity.algorithm,
-                ..own.limit.clone()
-            },
             mode: match own.mode {
                 RuleMode::Off => RuleMode::Off,
                 RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
             },
             percent: None,
-            quota: quantity.quota,
-            window: quantity.window,
-            keeps_to: quantity.keeps_to,
-            text: quantity.text,
-            variants: Variants::default(),
-            role: Role::Candidate,
-            otherwise: Vec::new(),
-            replaces: Vec::new(),
-            candidate: None,
-            alert: None, // of the limit alone
-            ..own.clone()
+            ..beside(own, "candidate", Role::Candidate, quantity)
         };
         let candidate = Draft {
             rule,
-            kind: quantity.kind,
+            kind,
             ..draft.clone()
         };
         unseen(draft, &candidate, &text.at, out);
@@ -94,14 +77,8 @@ pub(super) fn candidates(drafts: &mut [Draft], reader: &VariantReader<'_>, out: 
 }
 
 /// Reports a limit that cannot have a candidate.
-fn takes_candidate(
-    draft: &Draft,
-    table: &DeTable<'_>,
-    at: &Range<usize>,
-    out: &mut Findings<'_>,
-) -> bool {
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    let (label, help) = if let Some(stranger) = strangers.next() {
+fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
+    let (label, help) = if let Some(stranger) = draft.table.first_of(&EXCLUDED) {
         (
             format!("cannot stand beside `{stranger}`"),
             "add a second limit with the other number and mode = \"shadow\"",
@@ -131,7 +108,7 @@ fn takes_candidate(
 }
 
 /// Warns of a candidate that can never refuse, because the limit refuses before it does.
-fn unseen(draft: &Draft, candidate: &Draft, at: &Range<usize>, out: &mut Findings<'_>) {
+fn unseen(draft: &Draft<'_>, candidate: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) {
     let is_enforced = draft.rule.mode == RuleMode::Enforce && draft.rule.percent.is_none();
     let is_alone = draft.extra.is_none() && draft.rule.otherwise.is_empty();
     let (own, other) = (&draft.rule, &candidate.rule);

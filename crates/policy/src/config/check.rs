@@ -15,16 +15,16 @@ use toml::de::{DeTable, DeValue};
 
 use super::codes;
 use super::complaint::{
-    Here, a_type, missing, out_of_range, too_many, unknown, word, written, wrong_type,
+    Here, a_type, missing, not_of_type, out_of_range, too_many, unknown, word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
-use super::fields::OVERRIDES;
+use super::fields::{OVERRIDES, POLICY, QUANTITY};
 use super::read::{SpannedValue, whole};
 use super::shape::{Need, Shape, TableSpec};
 
 /// Checks the whole file.
-pub(super) fn policy(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
-    fields(root, 0..0, table, "the policy", out);
+pub(super) fn policy(root: &DeTable<'_>, out: &mut Findings<'_>) {
+    fields(root, 0..0, &POLICY, "the policy", out);
 }
 
 /// Checks a file of overrides.
@@ -33,8 +33,8 @@ pub(super) fn overrides(root: &DeTable<'_>, out: &mut Findings<'_>) {
 }
 
 /// Checks a quantity that stands by itself.
-pub(super) fn quantity(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
-    fields(root, 0..0, table, "the limiter", out);
+pub(super) fn quantity(root: &DeTable<'_>, out: &mut Findings<'_>) {
+    fields(root, 0..0, &QUANTITY, "the limiter", out);
 }
 
 /// Checks the fields of one table.
@@ -145,7 +145,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             list(node, (*most, accepts), here, out);
         }
         (Shape::Values { of, most }, DeValue::Array(values)) => {
-            empty(node, values.len(), here, out);
+            empty_list(node, values.len(), here, out);
             too_many(node, values.len(), *most, here, out);
             for node in values.iter().take(*most) {
                 value(node, of, here, out);
@@ -215,7 +215,7 @@ fn list(
         field,
         example,
     } = here;
-    empty(node, values.len(), here, out);
+    empty_list(node, values.len(), here, out);
     too_many(node, values.len(), most, here, out);
     for value in values
         .iter()
@@ -232,38 +232,40 @@ fn list(
             (true, Some(text)) => format!("put it in quotes: \"{text}\""),
             _ => format!("write for example {field} = {example}"),
         };
-        out.error(
-            codes::TYPE,
-            value.span(),
-            message,
-            format!("this is {}", a_type(value)),
-        )
-        .help(help);
+        not_of_type(value, message, help, out);
     }
 }
 
 /// Reports a list without values.
-fn empty(node: &SpannedValue<'_>, number: usize, here: Here<'_>, out: &mut Findings<'_>) {
+fn empty_list(node: &SpannedValue<'_>, number: usize, here: Here<'_>, out: &mut Findings<'_>) {
     if number > 0 {
         return;
     }
-    let Here {
+    let help = match here.field {
+        "key" => Some("write key = [\"ip\"], or key = [\"all\"] for one counter"),
+        "limits" => Some("write limits = [\"*\"], or the names of some limits"),
+        _ => None,
+    };
+    empty(node, ("list", "value"), help, here, out);
+}
+
+/// Reports a list or a table that holds nothing.
+fn empty(
+    node: &SpannedValue<'_>,
+    (kind, content): (&str, &str),
+    help: Option<&str>,
+    Here {
         place,
         field,
         example,
-    } = here;
-    let message = format!("`{field}` of {place} is an empty list");
-    out.error(
-        codes::EMPTY_VALUE,
-        node.span(),
-        message,
-        "needs at least one value",
-    )
-    .help(match field {
-        "key" => "write key = [\"ip\"], or key = [\"all\"] for one counter".to_owned(),
-        "limits" => "write limits = [\"*\"], or the names of some limits".to_owned(),
-        _ => format!("write {field} = {example}, or leave `{field}` out"),
-    });
+    }: Here<'_>,
+    out: &mut Findings<'_>,
+) {
+    let usual = || format!("write {field} = {example}, or leave `{field}` out");
+    let message = format!("`{field}` of {place} is an empty {kind}");
+    let label = format!("needs at least one {content}");
+    out.error(codes::EMPTY_VALUE, node.span(), message, label)
+        .help(help.map_or_else(usual, str::to_owned));
 }
 
 /// Shape of each value of [`Shape::Named`].
@@ -282,19 +284,7 @@ fn named(
 ) {
     too_many(node, names.len(), most, here, out);
     if names.is_empty() {
-        let Here {
-            place,
-            field,
-            example,
-        } = here;
-        let message = format!("`{field}` of {place} is an empty table");
-        out.error(
-            codes::EMPTY_VALUE,
-            node.span(),
-            message,
-            "needs at least one name",
-        )
-        .help(format!("write {field} = {example}, or leave `{field}` out"));
+        empty(node, ("table", "name"), None, here, out);
     }
     // The example of the table has one name: { pro = "600/1m" }.
     let example = here.example.trim_end_matches(" }").split_once(" = ");
@@ -324,13 +314,8 @@ fn tables(
     for (index, node) in written.iter().enumerate().take(most) {
         let Some(table) = node.get_ref().as_table() else {
             let message = format!("`{}` must hold tables, not {}", here.field, a_type(node));
-            out.error(
-                codes::TYPE,
-                node.span(),
-                message,
-                format!("this is {}", a_type(node)),
-            )
-            .help(format!("write [[{heading}]] and its fields below it"));
+            let help = format!("write [[{heading}]] and its fields below it");
+            not_of_type(node, message, help, out);
             continue;
         };
         fields(
@@ -374,8 +359,6 @@ fn named_tables(
             }
             None => format!("write [{kind}.{name}] and its fields below it"),
         };
-        let label = format!("this is {}", a_type(node));
-        out.error(codes::TYPE, node.span(), message, label)
-            .help(help);
+        not_of_type(node, message, help, out);
     }
 }

@@ -7,7 +7,7 @@ use toml::de::{DeString, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{SPAN, owner};
+use super::fields::{DURATION, owner};
 use super::read::SpannedValue;
 use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
 
@@ -22,6 +22,18 @@ pub(super) struct Here<'a> {
     pub(super) field: &'a str,
     /// A value of the field as it could stand in the file.
     pub(super) example: &'a str,
+}
+
+/// Reports a value of the wrong type.
+pub(super) fn not_of_type(
+    node: &SpannedValue<'_>,
+    message: String,
+    help: impl Into<String>,
+    out: &mut Findings<'_>,
+) {
+    let label = format!("this is {}", a_type(node));
+    out.error(codes::TYPE, node.span(), message, label)
+        .help(help);
 }
 
 pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
@@ -262,7 +274,7 @@ pub(super) fn wrong_type(
         }
         (
             Shape::Text {
-                pattern: Some(SPAN),
+                pattern: Some(DURATION),
             },
             DeValue::Integer(_),
             Some(number),

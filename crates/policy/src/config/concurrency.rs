@@ -8,16 +8,14 @@
 //! no rate, and nothing that paces or queues can be combined with it.
 
 use ratekeeper_core::{Concurrency, Nanos, Permits};
-use toml::de::DeTable;
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
-use super::fields::MAX_AT_ONCE;
-use super::numbers::{Written, built, span};
+use super::numbers::{Written, built, duration};
 use super::quantity::{Quantity, QuantityKind, Surroundings};
 use super::queue::QueueSpec;
-use super::read::{self, At};
+use super::read::{At, Table};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
@@ -27,7 +25,7 @@ const MIN_LEASE: Nanos = Nanos::from_millis(1);
 /// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
 /// is reported.
 pub(super) fn concurrency(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     named: Option<NamedAlgorithm>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
@@ -40,19 +38,16 @@ pub(super) fn concurrency(
             "leave `queue` out: a request without a free permit is refused, with the time to retry";
         queue.stray("`concurrency`", help.to_owned(), out);
     }
-    let (max, lease) = match read::table(table, "concurrency") {
-        Some(At { value: fields, .. }) => {
-            let max = read::number(fields, "max", MAX_AT_ONCE);
-            let lease = match read::text(fields, "lease") {
+    let (max, lease) = match table.table("concurrency") {
+        Some(fields) => {
+            let max = fields.number("max");
+            let lease = match fields.text("lease") {
                 Some(text) => lease(&text, out)?,
                 None => DEFAULT_LEASE,
             };
             (max?, lease)
         }
-        None => (
-            read::number(table, "concurrency", MAX_AT_ONCE)?,
-            DEFAULT_LEASE,
-        ),
+        None => (table.number("concurrency")?, DEFAULT_LEASE),
     };
     let permits = Permits::new(max.value);
     let words = format!("{permits} at once");
@@ -74,7 +69,7 @@ pub(super) fn concurrency(
 }
 
 fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let lease = span(text, Written::Lease, out)?;
+    let lease = duration(text, Written::Lease, out)?;
     if lease >= MIN_LEASE {
         return Some(lease);
     }

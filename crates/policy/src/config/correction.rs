@@ -4,14 +4,13 @@
 use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
-use toml::de::DeTable;
 
 use super::codes;
 use super::cost::Estimate;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, span};
+use super::numbers::{Written, duration};
 use super::quantity::Quantity;
-use super::read::{self, At, SpannedValue, whole};
+use super::read::{At, SpannedValue, Table, whole};
 use crate::Correction;
 use crate::correction::ResultSet;
 
@@ -27,7 +26,7 @@ const MAX_OUTCOME: usize = 40;
 /// Reads how reports correct the charges of a limit, if they do and it can be corrected.
 /// `estimate` is set if the cost is an estimate.
 pub(super) fn correction(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     place: &str,
     estimate: Option<&Estimate>,
     quantity: &Quantity,
@@ -53,7 +52,7 @@ pub(super) fn correction(
         }
         return None;
     };
-    if let Some(scope) = read::text(table, "scope").filter(|scope| scope.value == "node") {
+    if let Some(scope) = table.text("scope").filter(|scope| scope.value == "node") {
         let message = format!("`{first}` of {place} cannot be combined with scope = \"node\"");
         let label = "a report may reach a process that did not charge the request";
         out.error(codes::NOT_CORRECTABLE, scope.at, message, label)
@@ -90,10 +89,10 @@ pub(super) fn correction(
 }
 
 /// Returns `report_within`, or `expire` of `cost`.
-fn within<'a>(table: &'a DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<&'a str>> {
-    let within = read::text(table, "report_within");
-    let cost = read::table(table, "cost");
-    let expire = cost.and_then(|cost| read::text(cost.value, "expire"));
+fn within<'a>(table: Table<'a>, place: &str, out: &mut Findings<'_>) -> Option<At<&'a str>> {
+    let within = table.text("report_within");
+    let cost = table.table("cost");
+    let expire = cost.and_then(|cost| cost.text("expire"));
     if let (Some(within), Some(expire)) = (&within, &expire) {
         let message = format!("{place} has both `expire` and `report_within`");
         let label = "the same as `report_within`";
@@ -114,17 +113,12 @@ pub(super) fn owing(algorithm: AnyAlgorithm, correction: Option<&Correction>) ->
 }
 
 /// Reports a limit whose charges may not have been made when a report gives them back.
-pub(super) fn is_counted(
-    written: &DeTable<'_>,
-    outage: Outage,
-    place: &str,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn is_counted(written: Table<'_>, outage: Outage, place: &str, out: &mut Findings<'_>) {
     if outage != Outage::Allow {
         return;
     }
     let node = ["on_store_error", "count", "reset_on", "cost"];
-    let at = node.iter().find_map(|name| written.get(*name));
+    let at = node.iter().find_map(|name| written.get(name));
     let at = at.map_or(0..0, toml::Spanned::span);
     let message = format!("reports of {place} cannot be combined with on_store_error = \"allow\"");
     let label = "a request that passed uncounted has nothing to give back";
@@ -166,13 +160,14 @@ fn can_be_corrected(
 }
 
 /// Reads `{ status, outcome }`; wrong values are reported.
-fn results(table: &DeTable<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<ResultSet>> {
-    let At { value: table, at } = read::table(table, field)?;
+fn results(table: Table<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<ResultSet>> {
+    let table = table.table(field)?;
+    let at = table.at();
     let mut set = ResultSet::default();
-    for node in values(table, "status") {
+    for node in table.values("status") {
         set.statuses.extend(status(node, field, out));
     }
-    for node in values(table, "outcome") {
+    for node in table.values("outcome") {
         set.outcomes.extend(outcome(node, field, out));
     }
     if table.is_empty() {
@@ -184,15 +179,6 @@ fn results(table: &DeTable<'_>, field: &str, out: &mut Findings<'_>) -> Option<A
             ));
     }
     Some(At::new(set, at))
-}
-
-/// Returns the values of a list, or a single one.
-fn values<'a, 't>(table: &'a DeTable<'t>, name: &str) -> &'a [SpannedValue<'t>] {
-    let node = table.get(name);
-    node.map_or(&[], |node| match node.get_ref().as_array() {
-        Some(values) => values,
-        None => std::slice::from_ref(node),
-    })
 }
 
 /// Reads `401`, or `"4xx"`.
@@ -232,7 +218,7 @@ fn outcome(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Opti
 
 /// Reads `report_within`.
 fn time(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let within = span(text, Written::ReportWithin, out)?;
+    let within = duration(text, Written::ReportWithin, out)?;
     if (MIN_WITHIN..=MAX_WITHIN).contains(&within) {
         return Some(Nanos::from_millis(within.as_millis_ceil())); // as ids write it
     }

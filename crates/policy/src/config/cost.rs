@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use ratekeeper_core::Permits;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read::{self, At, SpannedValue, whole};
+use super::read::{At, SpannedValue, Table, whole};
 use super::unit::cost_in;
 use crate::pattern::is_token;
 use crate::{BodyField, Cost, CostSource, Unit};
@@ -33,7 +32,7 @@ pub(super) struct Estimate {
 
 /// Reads `cost`; `None` means refused.
 pub(super) fn cost(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     place: (&str, Option<&Unit>),
     out: &mut Findings<'_>,
 ) -> Option<CostSpec> {
@@ -42,9 +41,9 @@ pub(super) fn cost(
         let estimate = None;
         return Some(CostSpec { cost, estimate });
     };
-    if let Some(table) = node.get_ref().as_table() {
+    if let Some(table) = table.table("cost") {
         let cost = amount(table.get("reserve")?, "reserve", place, out)?;
-        let settle = read::text(table, "settle");
+        let settle = table.text("settle");
         let settle = settle.and_then(|text| source(&text, out));
         let at = node.span();
         let estimate = Some(Estimate { at, settle });

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MATCH;
-use super::read;
+use super::read::Table;
 use crate::KeyPart;
 
 /// Fields of `match` that look at descriptors.
@@ -20,12 +18,11 @@ const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), 
 
 /// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
 /// descriptors.
-pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> bool {
-    let written = read::table(table, "match").map(|written| written.value);
+pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> bool {
+    let written = table.table("match").map(Table::written);
     let fields = || written.iter().flat_map(|fields| fields.iter());
-    let parts = table.get("key").map(read::texts).unwrap_or_default();
-    let stand_in = read::text(table, "missing_key");
-    let stand_in = stand_in.filter(|text| text.value.starts_with("use:"));
+    let limit = table.lists("key").then_some(table); // an exemption has `match` alone
+    let parts = limit.map(|limit| limit.texts("key")).unwrap_or_default();
 
     let field = fields().find(|(name, _)| FIELDS.contains(&&**name.get_ref()));
     let field = field.map(|(name, _)| name.span());
@@ -52,6 +49,9 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         let help = format!("let the caller send it as an entry: descriptor.{entry} = \"value\"");
         report(format!("`{name}`"), at, help);
     }
+    let Some(limit) = limit else {
+        return true;
+    };
     for part in &parts {
         let of_requests = |part: &KeyPart| *part != KeyPart::All && !part.is_of_descriptors();
         if !KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
@@ -62,6 +62,8 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
         report(format!("key part \"{name}\""), part.at.clone(), help);
     }
+    let stand_in = limit.text("missing_key");
+    let stand_in = stand_in.filter(|text| text.value.starts_with("use:"));
     if let Some(text) = stand_in.filter(|text| !text.value.starts_with("use:descriptor:")) {
         let help = "write missing_key = \"shared\", \"skip\" or \"deny\"".to_owned();
         report(
@@ -70,20 +72,22 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
             help,
         );
     }
-    let reserve = || read::text(read::table(table, "cost")?.value, "reserve");
-    if let Some(text) = read::text(table, "cost").or_else(reserve) {
+    let reserve = || limit.table("cost")?.text("reserve");
+    if let Some(text) = limit.text("cost").or_else(reserve) {
         let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
         report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
     }
-    let anchor = read::text(table, "anchor").filter(|text| text.value.starts_with("attr:"));
+    let anchor = table
+        .text("anchor")
+        .filter(|text| text.value.starts_with("attr:"));
     if let Some(text) = anchor {
         let help = "write a day for all keys, such as anchor = 15".to_owned();
         report(format!("anchor = \"{}\"", shown(text.value)), text.at, help);
     }
-    if let Some(queue) = read::table(table, "queue") {
+    if let Some(queue) = limit.table("queue") {
         let message = format!("`queue` cannot be used in {place}, which is for descriptors");
         let label = "Envoy waits 20 ms for an answer and cannot hold a request back";
-        out.error(codes::DESCRIPTOR, queue.at, message, label)
+        out.error(codes::DESCRIPTOR, queue.at(), message, label)
             .related(because)
             .help("leave `queue` out: excess requests are refused, with the time to retry");
     }

@@ -13,19 +13,18 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, LimitScope, Permits};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::extras::{ExtraShare, extra};
 use super::limit::Draft;
-use super::read::{self, At};
+use super::read::At;
 use super::requests::key_part;
 use super::variants::VariantReader;
 use crate::{Cost, KeyPart, MissingKey, Role, Rule};
 
 /// Fields that exclude `distinct` beside them.
-const STRANGERS: [&str; 10] = [
+const EXCLUDED: [&str; 10] = [
     "queue",
     "warmup",
     "ban",
@@ -39,18 +38,19 @@ const STRANGERS: [&str; 10] = [
 ];
 
 /// Reads `distinct` of every limit.
-pub(super) fn distinct(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn distinct(
+    drafts: &mut [Draft<'_>],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
-            continue;
-        };
-        let Some(written) = read::text(table, "distinct") else {
+        let Some(written) = draft.table.text("distinct") else {
             continue;
         };
         let Some(part) = key_part(&written, out) else {
             continue;
         };
-        if let Some((label, help)) = refused(draft, table, &part) {
+        if let Some((label, help)) = refused(draft, &part) {
             let name = &draft.rule.limit.name;
             let message = format!("limit `{name}` cannot count \"{}\"", shown(written.value));
             out.error(codes::DISTINCT, written.at, message, label)
@@ -58,7 +58,7 @@ pub(super) fn distinct(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &m
             continue;
         }
         let once = At::new(ExtraShare::Permits(1), written.at);
-        if let Some(mut extra) = extra(draft, table, ("seen", Role::Seen, once), reader, out) {
+        if let Some(mut extra) = extra(draft, ("seen", Role::Seen, once), reader, out) {
             draft.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.key.push(part);
@@ -94,12 +94,10 @@ const WINDOWS: &str =
     "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
 /// Returns why a limit cannot count values, and what to write instead.
-fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String, String)> {
+fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<(String, String)> {
     let rule = &draft.rule;
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    if let Some(stranger) = strangers.next() {
-        let label = format!("cannot stand beside `{stranger}`");
-        return Some((label, format!("leave out `{stranger}` or `distinct`")));
+    if let Some(excluded) = draft.excludes("distinct", &EXCLUDED) {
+        return Some(excluded);
     }
     let by_credential = rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
     if *part == KeyPart::ApiKey || by_credential {
@@ -134,7 +132,7 @@ fn refused(draft: &Draft, table: &DeTable<'_>, part: &KeyPart) -> Option<(String
             "values of descriptors are not counted",
             "write a limit for requests, with a value such as \"attr:account\"",
         )
-    } else if rule.key.is_empty() && table.contains_key("plans") {
+    } else if rule.key.is_empty() && draft.table.has("plans") {
         (
             "one counter for all requests has no plans",
             "leave out `plans`",

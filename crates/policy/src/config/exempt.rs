@@ -2,41 +2,34 @@
 
 use std::sync::Arc;
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_EXEMPTIONS;
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::requests::requests;
 use crate::glob::Glob;
 use crate::{Exemption, Field, Matcher, Pattern, Patterns, Role, RuleMode, Settings};
 
 /// Reads the exemptions and adds each to the limits it names.
 pub(super) fn exempt(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     files: &PolicyFiles,
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     out: &mut Findings<'_>,
 ) {
     let sorted = Sorted::new(drafts);
-    for (index, table) in read::tables(root, "exempt", MAX_EXEMPTIONS) {
-        separate(table.value, &format!("exempt {}", index + 1), out);
-        let requests = requests(table.value, files, out);
-        let reason = read::text(table.value, "reason").map(|reason| reason.value.to_owned());
+    for (index, table) in root.tables("exempt") {
+        separate(table, &format!("exempt {}", index + 1), out);
+        let requests = requests(table, files, out);
+        let reason = table.text("reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {
             matcher: requests.matcher,
             reason: reason.unwrap_or_default(),
         });
-        everything(&exemption.matcher, index, &table, out);
-        let globs = table
-            .value
-            .get("limits")
-            .map(read::texts)
-            .unwrap_or_default();
+        everything(&exemption.matcher, index, table, out);
+        let globs = table.texts("limits");
         let mut exempted = vec![false; drafts.len()];
         for glob in &globs {
             let compiled = Glob::new(glob.value.as_bytes());
@@ -64,7 +57,7 @@ pub(super) fn exempt(
 struct Sorted(Vec<(Arc<str>, usize)>);
 
 impl Sorted {
-    fn new(drafts: &[Draft]) -> Self {
+    fn new(drafts: &[Draft<'_>]) -> Self {
         let names = drafts
             .iter()
             .map(|draft| Arc::clone(&draft.rule.limit.name));
@@ -90,7 +83,7 @@ impl Sorted {
 /// Warns of a limit of all requests together that health checks must pass, too: when clients have
 /// spent it, a load balancer takes the process for dead. A limit with a key of clients refuses a
 /// check only if the checker itself sends too much.
-pub(super) fn health_checks(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn health_checks(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let is_of_all = rule.key.is_empty() && rule.matcher.fields.is_empty();
     let refuses = rule.mode == RuleMode::Enforce
@@ -115,7 +108,7 @@ pub(super) fn health_checks(draft: &Draft, settings: &Settings, out: &mut Findin
 }
 
 /// Warns of an exemption that takes every request out.
-fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &mut Findings<'_>) {
+fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findings<'_>) {
     let all = |(field, patterns): &(Field, Patterns)| {
         let one = |pattern: &Pattern| match field {
             Field::Path => pattern.text() == "/**",
@@ -125,16 +118,13 @@ fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &m
         };
         patterns.iter().all(|pattern| !pattern.negated) && patterns.iter().any(one)
     };
-    let written = table.value.get("match");
+    let written = table.get("match");
     // A matcher without fields whose `match` has some is one with errors.
-    let is_blank = || {
-        let fields = written.and_then(|written| written.get_ref().as_table());
-        fields.is_some_and(DeTable::is_empty)
-    };
+    let is_blank = || table.table("match").is_some_and(Table::is_empty);
     if !matcher.fields.iter().all(all) || (matcher.fields.is_empty() && !is_blank()) {
         return;
     }
-    let at = written.map_or(table.at.clone(), toml::Spanned::span);
+    let at = written.map_or(table.at(), toml::Spanned::span);
     let message = format!("exempt {} takes every request out of its limits", index + 1);
     out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
         .help(

@@ -11,20 +11,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Quota};
-use toml::de::DeTable;
+use ratekeeper_core::{Denials, Limit, LimitId};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::distinct::stays_countable;
 use super::limit::Draft;
+use super::percent::percentage;
 use super::quantity::Quantity;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::signals::SignalReader;
-use super::variants::{SetText, VariantReader};
+use super::variants::{SetText, VariantReader, variant};
 use crate::chain::percent_of;
 use crate::signal::Signal;
-use crate::{Role, Rule, Settings, Variant, Variants};
+use crate::{Role, Rule, Settings, Variants};
 
 /// The extra of a limit.
 #[derive(Clone, Debug)]
@@ -58,24 +58,25 @@ impl ExtraShare {
     }
 }
 
+/// Largest percentage of an extra, and of a level that is no share of a limit.
+pub(super) const MAX_PERCENT: u32 = 1_000;
+
 /// Fields that exclude an extra beside them.
-const STRANGERS: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
+const EXCLUDED: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     settings: &Settings,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Vec<Arc<Signal>> {
     let mut signals = SignalReader::new(settings);
     for draft in drafts {
-        let Some(table) = reader.table(draft) else {
-            continue;
-        };
+        let table = draft.table;
         let words = [
-            ("soft", read::table(table, "soft")),
-            ("elastic", read::table(table, "elastic")),
+            ("soft", table.table("soft")),
+            ("elastic", table.table("elastic")),
         ];
         let mut words = words.into_iter().filter_map(|(word, at)| Some((word, at?)));
         let Some((word, written)) = words.next() else {
@@ -83,20 +84,20 @@ pub(super) fn extras(
         };
         if let Some((_, other)) = words.next() {
             let message = format!("limit `{}` is both soft and elastic", draft.rule.limit.name);
-            out.error(codes::EXTRA, other.at, message, "a second extra")
-                .related(written.at)
+            out.error(codes::EXTRA, other.at(), message, "a second extra")
+                .related(written.at())
                 .help("keep one of the two");
             continue;
         }
-        if !takes_extra(draft, table, (word, &written.at), out) {
+        if !takes_extra(draft, (word, &written.at()), out) {
             continue;
         }
         let read = match word {
-            "soft" => soft(written.value, out).map(|share| (Role::Soft, share)),
-            _ => elastic(draft, table, written.value, &mut signals, out),
+            "soft" => soft(written, out).map(|share| (Role::Soft, share)),
+            _ => elastic(draft, written, &mut signals, out),
         };
         if let Some((role, share)) = read {
-            draft.extra = extra(draft, table, (word, role, share), reader, out).map(Box::new);
+            draft.extra = extra(draft, (word, role, share), reader, out).map(Box::new);
         }
     }
     signals.found
@@ -104,22 +105,18 @@ pub(super) fn extras(
 
 /// Reports a limit that cannot have an extra.
 fn takes_extra(
-    draft: &Draft,
-    table: &DeTable<'_>,
+    draft: &Draft<'_>,
     (word, at): (&str, &Range<usize>),
     out: &mut Findings<'_>,
 ) -> bool {
-    let mut strangers = STRANGERS.iter().filter(|name| table.contains_key(**name));
-    let (label, help) = if !table.contains_key("limit") {
+    let table = draft.table;
+    let (label, help) = if !table.has("limit") {
         (
             "needs a number in a period".to_owned(),
             "write the limit as limit = \"100/1m\"".to_owned(),
         )
-    } else if let Some(stranger) = strangers.next() {
-        (
-            format!("cannot stand beside `{stranger}`"),
-            format!("leave out `{stranger}` or `{word}`"),
-        )
+    } else if let Some(excluded) = draft.excludes(word, &EXCLUDED) {
+        excluded
     } else if draft.denials == Denials::Counted {
         (
             "cannot stand beside `count_denied`".to_owned(),
@@ -130,7 +127,7 @@ fn takes_extra(
             "cannot stand beside an estimate".to_owned(),
             "write cost = \"attr:tokens\" without `reserve`".to_owned(),
         )
-    } else if word == "elastic" && table.contains_key("plans") {
+    } else if word == "elastic" && table.has("plans") {
         (
             "cannot stand beside `plans`".to_owned(),
             "write one limit for each plan, each with its own `match`".to_owned(),
@@ -145,24 +142,16 @@ fn takes_extra(
 }
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
-fn soft(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
-    if let Some(number) = read::number(table, "extra", Quota::MAX_PERMITS) {
+fn soft(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
+    if let Some(number) = table.number("extra") {
         return Some(At::new(ExtraShare::Permits(number.value), number.at));
     }
-    let text = read::text(table, "extra")?;
-    let Some(percent) = percent(text.value) else {
+    let text = table.text("extra")?;
+    let Some(percent) = percentage(text.value, MAX_PERCENT) else {
         not_percent(&text, "extra", out);
         return None;
     };
     Some(At::new(ExtraShare::Percent(percent), text.at))
-}
-
-/// Reads a percentage from 1 to 1,000.
-pub(super) fn percent(text: &str) -> Option<u32> {
-    let digits = text.strip_suffix('%')?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let percent = digits.parse().ok().filter(|_| is_number);
-    percent.filter(|percent| (1..=1_000).contains(percent))
 }
 
 pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
@@ -171,7 +160,7 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
     let meant = text.value.trim().trim_end_matches('%').trim();
     let meant = match meant.parse::<f64>() {
         Ok(share) if share > 0.0 && share < 1.0 => format!("{:.0}%", share * 100.0),
-        _ if percent(&format!("{meant}%")).is_some() => format!("{meant}%"),
+        _ if percentage(&format!("{meant}%"), MAX_PERCENT).is_some() => format!("{meant}%"),
         _ => "10%".to_owned(),
     };
     let help = match text.value.trim().parse::<u64>() {
@@ -186,16 +175,15 @@ pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) 
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
 fn elastic(
-    draft: &Draft,
-    limit: &DeTable<'_>,
-    table: &DeTable<'_>,
+    draft: &Draft<'_>,
+    table: Table<'_>,
     signals: &mut SignalReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<(Role, At<ExtraShare>)> {
-    let gate = read::table(table, "while")?;
-    let gate = signals.gate(gate.value, out);
-    let up_to = read::text(table, "up_to")?;
-    let base = read::text(limit, "limit")?;
+    let gate = table.table("while")?;
+    let gate = signals.gate(gate, out);
+    let up_to = table.text("up_to")?;
+    let base = draft.table.text("limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
         (Some((most, period)), Some((number, own))) if period == own => {
             let (most, number) = (most.parse::<u64>().ok()?, number.parse::<u64>().ok()?);
@@ -232,17 +220,25 @@ fn elastic(
 
 /// Compiles the extra of a limit.
 pub(super) fn extra(
-    draft: &Draft,
-    table: &DeTable<'_>,
-    (suffix, reached, share): (&str, Role, At<ExtraShare>),
+    draft: &Draft<'_>,
+    (suffix, role, share): (&str, Role, At<ExtraShare>),
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Extra> {
-    let base = read::text(table, "limit")?;
+    let base = draft.table.text("limit")?;
     let At { value: share, at } = share;
     let quantity = extra_quantity(draft, base.value, (share, &at), reader, out)?;
-    let own = &draft.rule;
-    let rule = Rule {
+    Some(Extra {
+        rule: beside(&draft.rule, suffix, role, quantity),
+        share,
+        at,
+    })
+}
+
+/// Returns a rule beside another, with a quantity and counters of its own. It has the requests and
+/// the keys of the other, and no alert: that of the other sees every request.
+pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: Quantity) -> Rule {
+    Rule {
         limit: Limit {
             name: format!("{}+{suffix}", own.limit.name).into(),
             id: LimitId::default(),
@@ -254,19 +250,17 @@ pub(super) fn extra(
         keeps_to: quantity.keeps_to,
         text: quantity.text,
         variants: Variants::default(),
-        role: reached,
+        role,
         otherwise: Vec::new(),
         replaces: Vec::new(),
-        priority: None,
-        alert: None, // the limit's own alert sees every request
+        alert: None,
         ..own.clone()
-    };
-    Some(Extra { rule, share, at })
+    }
 }
 
 /// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
 fn extra_quantity(
-    draft: &Draft,
+    draft: &Draft<'_>,
     base: &str,
     (share, at): (ExtraShare, &Range<usize>),
     reader: &VariantReader<'_>,
@@ -289,7 +283,7 @@ fn extra_quantity(
 
 /// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
 pub(super) fn add_variant(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     (name, text): (&str, &str),
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
@@ -310,17 +304,7 @@ pub(super) fn add_variant(
     if let Some(extra) = draft.extra.as_deref_mut() {
         let own = &extra.rule.limit;
         let name = format!("{}={}", own.name, name.replace(' ', "+"));
-        extra.rule.variants.numbers.push(Variant {
-            limit: Limit {
-                name: name.into(),
-                id: LimitId::default(),
-                algorithm: quantity.algorithm,
-                ..own.clone()
-            },
-            quota: quantity.quota,
-            window: quantity.window,
-            keeps_to: quantity.keeps_to,
-            text: quantity.text,
-        });
+        let variant = variant(own, name, &quantity);
+        extra.rule.variants.numbers.push(variant);
     }
 }

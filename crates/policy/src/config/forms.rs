@@ -18,7 +18,6 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
     Permits, Quota, QuotaReset, SubBuckets, Window,
 };
-use toml::de::DeTable;
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
 use super::anchor::{AnchorSpec, anchor};
@@ -32,12 +31,12 @@ use super::numbers::{Written, built, rate};
 use super::post_paid::{smooth_bursty, warming};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::{QueueSpec, queue};
-use super::read::{self, At};
+use super::read::{At, Table};
 
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.
 pub(super) fn quantity(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -45,7 +44,7 @@ pub(super) fn quantity(
 }
 
 fn plain_quantity(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -53,15 +52,15 @@ fn plain_quantity(
     let queue = queue(table, out);
     let warming = warming(table, out);
     let anchor = anchor(table, out);
-    if let Some(text) = read::text(table, "limit") {
-        if table.contains_key("warmup") {
+    if let Some(text) = table.text("limit") {
+        if table.has("warmup") {
             if let Some(anchor) = anchor {
                 anchor.stray(out);
             }
             return warming?.quantity(&text, named, queue.as_ref(), around, out);
         }
         // A request that costs more than one takes several places of a log at once.
-        let ones = !table.contains_key("cost");
+        let ones = !table.has("cost");
         if let Some(dated) = Dated::read(text.value) {
             return calendar(&dated, &text, (named, anchor), queue.as_ref(), around, out);
         }
@@ -74,10 +73,10 @@ fn plain_quantity(
     if let Some(anchor) = anchor {
         anchor.stray(out);
     }
-    if table.contains_key("balance") {
+    if table.has("balance") {
         return balance(table, named, queue.as_ref(), around, out);
     }
-    if table.contains_key("concurrency") {
+    if table.has("concurrency") {
         if let Some(warming) = warming {
             warming.stray("`concurrency`", "leave it out".to_owned(), out);
         }
@@ -87,15 +86,15 @@ fn plain_quantity(
         let help = "leave it out, or write limit = \"100/1s\" instead".to_owned();
         warming.stray("a bucket or `spacing`", help, out);
     }
-    if let Some(written) = read::table(table, "bucket") {
-        if let Some(step) = step(written.value) {
+    if let Some(written) = table.table("bucket") {
+        if let Some(step) = step(written) {
             no_algorithm(named, "a bucket with `step`", None, out);
-            return steps(&written, &step, queue.as_ref(), around, out);
+            return steps(written, &step, queue.as_ref(), around, out);
         }
         no_algorithm(named, "`bucket`", Some(AlgorithmSpec::TokenBucket), out);
-        return bucket(&written, queue.as_ref(), around, out);
+        return bucket(written, queue.as_ref(), around, out);
     }
-    let text = read::text(table, "spacing")?;
+    let text = table.text("spacing")?;
     no_algorithm(named, "`spacing`", Some(AlgorithmSpec::LeakyBucket), out);
     spacing(&text, queue.as_ref(), around, out)
 }
@@ -130,9 +129,13 @@ fn limit(
     let denials = around.denials;
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
-    let (named, at, span_at) = match named {
+    let (named, at, duration_at) = match named {
         None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
-        Some(NamedAlgorithm { value, at, span_at }) => (value, at, span_at),
+        Some(NamedAlgorithm {
+            value,
+            at,
+            duration_at,
+        }) => (value, at, duration_at),
     };
     if let Some(queue) = queue.filter(|_| !named.is_gcra()) {
         let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
@@ -167,7 +170,8 @@ fn limit(
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
-            log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
+            log(quota, (gap, duration_at), text, ones, out)?
+                .map(|log| log.with_denials(denials).into())
         }
         AlgorithmSpec::Hybrid => {
             if !free(
@@ -181,7 +185,7 @@ fn limit(
             Hybrid::quota_linear(quota).map(Into::into)
         }
         AlgorithmSpec::SmoothBursty { saves } => {
-            let save_up = saves.map(|saves| At::new(saves, span_at));
+            let save_up = saves.map(|saves| At::new(saves, duration_at));
             return smooth_bursty(text, save_up, &at, around, out);
         }
         AlgorithmSpec::Exponential => {
@@ -203,7 +207,7 @@ fn limit(
 
 /// `bucket = { size, refill }`
 fn bucket(
-    table: &At<&DeTable<'_>>,
+    table: Table<'_>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
@@ -216,7 +220,7 @@ fn bucket(
 }
 
 /// Returns the moments that `step` names, if it asks for steps.
-fn step(bucket: &DeTable<'_>) -> Option<At<StepFrom>> {
+fn step(bucket: Table<'_>) -> Option<At<StepFrom>> {
     let written = bucket.get("step")?;
     let value = written.get_ref();
     let step = match (value.as_bool(), value.as_str()) {
@@ -238,7 +242,7 @@ enum StepFrom {
 
 /// `bucket = { size, refill, step = .. }`
 fn steps(
-    table: &At<&DeTable<'_>>,
+    table: Table<'_>,
     step: &At<StepFrom>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
@@ -284,11 +288,11 @@ fn steps(
 
 /// Reads the fields of every bucket: its size, and the refill as written and as parsed.
 fn size_and_refill<'a>(
-    table: &At<&'a DeTable<'_>>,
+    table: Table<'a>,
     out: &mut Findings<'_>,
 ) -> Option<(Permits, At<&'a str>, Quota)> {
-    let size = read::number(table.value, "size", Quota::MAX_PERMITS);
-    let refill = read::text(table.value, "refill")?;
+    let size = table.number("size");
+    let refill = table.text("refill")?;
     let quota = built(rate(refill.value), &refill, Written::Refill, out)?;
     Some((Permits::new(size?.value), refill, quota))
 }

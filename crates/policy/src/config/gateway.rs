@@ -4,15 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_UPGRADES, MAX_UPSTREAMS};
 use super::policy_files::PolicyFiles;
-use super::read::{self, At, SpannedValue};
+use super::read::{At, Table};
 use super::routes::routes;
-use super::settings::{door, wait};
+use super::settings::{address, wait};
 use super::size::{SizeField, bytes};
 use crate::pattern::is_token;
 use crate::upstream_url::is_server_name;
@@ -43,12 +41,12 @@ const INSPECTED: SizeField = SizeField {
 
 /// Reads `[listen.proxy]`, if it is written and right.
 pub(super) fn proxy(
-    listen: &DeTable<'_>,
+    listen: Table<'_>,
     files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> Option<ProxySettings> {
-    let table = read::table(listen, "proxy")?.value;
-    let address = door(table, "address", 8080, out);
+    let table = listen.table("proxy")?;
+    let address = address(table, "address", 8080, out);
     let [connect, response, body, upgrade] = [
         ("connect_timeout", CONNECTS),
         ("response_timeout", RESPONSES),
@@ -56,9 +54,9 @@ pub(super) fn proxy(
         ("upgrade_timeout", UPGRADES),
     ]
     .map(|(name, range)| wait(table, name, range, out));
-    let inspected = read::text(table, "max_inspected_body");
+    let inspected = table.text("max_inspected_body");
     let inspected = inspected.and_then(|text| bytes(&text, &INSPECTED, out));
-    let cors = table.get("cors").map(read::texts).unwrap_or_default();
+    let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let routes = routes(table, files, out);
     let upstream = upstream(table, out)?;
@@ -109,8 +107,11 @@ fn is_at(url: &UpstreamUrl, listener: &str) -> bool {
 }
 
 /// Reads `upgrades`.
-fn upgrades(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
-    let written = read::texts_up_to(MAX_UPGRADES, table.get("upgrades")?);
+fn upgrades(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    if !table.has("upgrades") {
+        return None;
+    }
+    let written = table.texts("upgrades");
     let protocols = written.iter().filter_map(|text| protocol(text, out));
     Some(protocols.collect())
 }
@@ -146,8 +147,8 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
 }
 
 /// Reads `upstream`; `None` if an address is refused.
-pub(super) fn upstream(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
-    let written = read::texts_up_to(MAX_UPSTREAMS, table.get("upstream")?);
+pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
+    let written = table.texts("upstream");
     let read = written.iter().map(|text| address_of(text, out));
     let read: Vec<Option<UpstreamUrl>> = read.collect();
     let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
@@ -155,18 +156,15 @@ pub(super) fn upstream(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Ve
 }
 
 /// Reads `adaptive_concurrency`.
-fn adaptive_concurrency(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
-    let bounds = read::table(table, "adaptive_concurrency")?;
-    let bound = |name| {
-        let number = read::number(bounds.value, name, MAX_ADAPTIVE)?;
-        u32::try_from(number.value).ok()
-    };
+fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
+    let bounds = table.table("adaptive_concurrency")?;
+    let bound = |name| bounds.number::<u32>(name).map(|bound| bound.value);
     let (min, max) = (bound("min")?, bound("max")?);
     if min > max {
         let message = format!("min {min} is larger than max {max}");
         out.error(
             codes::GATEWAY,
-            bounds.at,
+            bounds.at(),
             message,
             "no number is within these bounds",
         )
@@ -177,10 +175,10 @@ fn adaptive_concurrency(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<A
 }
 
 /// Reads `health`.
-fn health(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
-    let table = read::table(table, "health")?.value;
+fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
+    let table = table.table("health")?;
     let interval = wait(table, "interval", CHECKS, out);
-    let path = read::text(table, "path")?;
+    let path = table.text("path")?;
     // The characters of RFC 3986, sections 3.3 and 3.4.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);
     let is_short = path.value.len() <= MAX_CHECK_PATH;
@@ -200,47 +198,38 @@ fn health(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
 }
 
 /// Reads `tls`: a table, or a list of them.
-fn certificates(table: &DeTable<'_>) -> Vec<Tls> {
-    let read = |node: &SpannedValue<'_>| {
-        let entry = node.get_ref().as_table()?;
-        let path = |name| read::text(entry, name).map(|path| path.value.into());
+fn certificates(table: Table<'_>) -> Vec<Tls> {
+    let read = |(_, entry): (usize, Table<'_>)| {
+        let path = |name| entry.text(name).map(|path| path.value.into());
         Some(Tls {
             certificate: path("certificate")?,
             key: path("key")?,
             client_ca: None,
         })
     };
-    let Some(node) = table.get("tls") else {
-        return Vec::new();
-    };
-    match node.get_ref().as_array() {
-        Some(list) => list
-            .iter()
-            .take(MAX_CERTIFICATES)
-            .filter_map(read)
-            .collect(),
-        None => read(node).into_iter().collect(),
-    }
+    table.tables("tls").filter_map(read).collect()
 }
 
 /// Reads `upstream_tls`, and warns if no connection uses it.
 fn upstream_tls<'a>(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     mut upstream: impl Iterator<Item = &'a UpstreamUrl>,
     out: &mut Findings<'_>,
 ) -> UpstreamTls {
-    let Some(tls) = read::table(table, "upstream_tls") else {
+    let Some(tls) = table.table("upstream_tls") else {
         return UpstreamTls::default();
     };
     let read = UpstreamTls {
-        ca: read::text(tls.value, "ca").map(|path| path.value.into()),
-        server_name: read::text(tls.value, "server_name").and_then(|name| server_name(&name, out)),
+        ca: tls.text("ca").map(|path| path.value.into()),
+        server_name: tls
+            .text("server_name")
+            .and_then(|name| server_name(&name, out)),
     };
     let uses = |url: &UpstreamUrl| url.scheme == UpstreamScheme::Https;
     if read != UpstreamTls::default() && !upstream.any(uses) {
         let message = "no connection uses `upstream_tls`";
         let label = "no upstream begins with https";
-        out.warning(codes::GATEWAY, tls.at, message, label)
+        out.warning(codes::GATEWAY, tls.at(), message, label)
             .help("write for example upstream = \"https://app.internal\"");
     }
     read

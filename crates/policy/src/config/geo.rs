@@ -8,22 +8,21 @@ use toml::de::DeTable;
 use super::codes;
 use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS};
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::settings::header_name;
 use crate::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 
 /// Reads `[geo]`, and reports limits and exemptions that need a source it does not have.
 pub(super) fn geo(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     (files, client_ip): (&PolicyFiles, &ClientIp),
     unix_nanos: Option<u64>,
     out: &mut Findings<'_>,
 ) -> Option<Geo> {
-    let written = read::table(root, "geo").map(|table| table.value);
-    let has = |field: &str| written.is_some_and(|table| table.contains_key(field));
+    let written = root.table("geo");
+    let has = |field: &str| written.is_some_and(|table| table.has(field));
     if !has("country_db") && !has("header") {
         needed(root, &["country", "continent"], COUNTRIES, out);
     }
@@ -36,9 +35,9 @@ pub(super) fn geo(
         networks: named(written, "asn_db", files.networks(), out),
         ..Geo::default()
     };
-    if let Some(name) = read::text(written, "header") {
+    if let Some(name) = written.text("header") {
         geo.header = header(&name, client_ip, out);
-        if let Some(database) = read::text(written, "country_db") {
+        if let Some(database) = written.text("country_db") {
             let message = "`header` and `country_db` are two sources of the country";
             let label = "a request has one country";
             out.error(codes::GEO_HEADER, name.at, message, label)
@@ -46,7 +45,7 @@ pub(super) fn geo(
                 .help("remove one of them");
         }
     }
-    if let Some(code) = read::text(written, "unknown") {
+    if let Some(code) = written.text("unknown") {
         geo.unknown = Country::parse(code.value)
             .map_err(|error| {
                 out.error(codes::PLACE, code.at, error.reason, "not a country")
@@ -56,7 +55,7 @@ pub(super) fn geo(
     }
     if let Some(seconds) = unix_nanos.map(|nanos| nanos / 1_000_000_000) {
         for file in geo.files().filter(|file| file.is_old(seconds)) {
-            let Some(text) = read::text(written, file.field) else {
+            let Some(text) = written.text(file.field) else {
                 continue;
             };
             let days = file.days_old(seconds);
@@ -83,15 +82,15 @@ const NETWORKS: Source = (
 );
 
 /// Reports the first place that needs a source which the policy does not have.
-fn needed(root: &DeTable<'_>, words: &[&str], (source, help): Source, out: &mut Findings<'_>) {
-    let limits = read::tables(root, "limit", MAX_LIMITS);
-    let exemptions = read::tables(root, "exempt", MAX_EXEMPTIONS);
-    let tables = limits.chain(exemptions).map(|(_, table)| table.value);
-    let defaults = read::table(root, "defaults").map(|table| table.value);
-    let mut tables = tables.chain(defaults);
-    let plan = read::table(root, "plan").and_then(|plan| read::table(plan.value, "from"));
-    let plan = plan.and_then(|from| word_of(from.value, words));
-    let Some(word) = tables.find_map(|table| used(table, words)).or(plan) else {
+fn needed(root: Table<'_>, words: &[&str], (source, help): Source, out: &mut Findings<'_>) {
+    let limit = root
+        .tables("limit")
+        .find_map(|(_, limit)| used(limit, words));
+    let exemption = || root.tables("exempt").find_map(|(_, it)| matched(it, words));
+    let defaults = || root.table("defaults").and_then(|it| stands_in(it, words));
+    let plan = || word_of(root.table("plan")?.names("from")?.value, words);
+    let found = limit.or_else(exemption).or_else(defaults).or_else(plan);
+    let Some(word) = found else {
         return;
     };
     let message = format!("`{}` is used, but the policy has no {source}", word.value);
@@ -99,30 +98,29 @@ fn needed(root: &DeTable<'_>, words: &[&str], (source, help): Source, out: &mut 
         .help(help);
 }
 
-/// Returns the first of `words` that a limit or exemption uses.
-fn used<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
-    let matched = |table| {
-        let fields = read::table(table, "match");
-        fields.and_then(|fields| word_of(fields.value, words))
-    };
-    let priority = || read::table(table, "priority").and_then(|table| matched(table.value));
+/// Returns the first of `words` that a limit uses.
+fn used<'a>(limit: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
     let is_word = |text: &At<&str>| words.contains(&text.value);
-    let distinct = || read::text(table, "distinct").filter(is_word);
-    let mut parts = table
-        .get("key")
-        .map(read::texts)
-        .unwrap_or_default()
-        .into_iter();
-    let stand_in = || {
-        let text = read::text(table, "missing_key")?;
-        let part = text.value.strip_prefix("use:")?;
-        Some(At::new(part, text.at)).filter(is_word)
-    };
-    let counted = matched(table).or_else(|| parts.find(is_word));
-    counted
-        .or_else(stand_in)
+    let counted = || limit.texts("key").into_iter().find(is_word);
+    let distinct = || limit.text("distinct").filter(is_word);
+    let priority = || matched(limit.table("priority")?, words);
+    matched(limit, words)
+        .or_else(counted)
+        .or_else(|| stands_in(limit, words))
         .or_else(distinct)
         .or_else(priority)
+}
+
+/// Returns the first of `words` in `match`.
+fn matched<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+    word_of(table.table("match")?.written(), words)
+}
+
+/// Returns the part of `missing_key` if it is one of `words`.
+fn stands_in<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+    let text = table.text("missing_key")?;
+    let part = text.value.strip_prefix("use:")?;
+    words.contains(&part).then(|| At::new(part, text.at))
 }
 
 /// Returns the first of `words` that is a name in a table.
@@ -135,12 +133,12 @@ fn word_of<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
 
 /// Returns the database that a field names; reports why it cannot be read.
 fn named<V: GeoValue>(
-    written: &DeTable<'_>,
+    written: Table<'_>,
     field: &'static str,
     file: Option<&DatabaseFile<V>>,
     out: &mut Findings<'_>,
 ) -> Option<NamedDatabase<V>> {
-    let name = read::text(written, field)?;
+    let name = written.text(field)?;
     let read = match file.filter(|file| file.name == name.value) {
         Some(file) => file.database.as_ref().map_err(String::as_str),
         None => Err("it is not read with this policy"),

@@ -1,4 +1,4 @@
-//! Headers: warns of limits by headers that do not say what they seem to say.
+//! Headers: warns of limits by headers with other values than expected.
 //!
 //! ```text
 //!   key = ["header:x-forwarded-for"]    each client writes another value, and has a limit of its own
@@ -28,7 +28,7 @@ const OF_A_CONNECTION: [&str; 8] = [
 
 /// Warns of a limit that counts by a list of addresses that clients begin, and of one that
 /// depends on a header which no proxy forwards.
-pub(super) fn unreliable(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn unreliable(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let name = &rule.limit.name;
     let in_key = |names: &[&'static str]| {

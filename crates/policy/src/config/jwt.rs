@@ -3,13 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::settings::header_name;
 use crate::tokens::{TokenSettings, Tokens};
 use crate::{Field, KeyPart, Matcher, MissingKey};
@@ -18,30 +16,30 @@ use crate::{Field, KeyPart, Matcher, MissingKey};
 const HEADER: &str = "authorization";
 
 /// Returns the name of the file with the keys.
-pub(super) fn keys_file<'a>(root: &'a DeTable<'_>) -> Option<&'a str> {
-    let table = read::table(root, "jwt")?;
-    read::text(table.value, "keys")?.value.strip_prefix("file:")
+pub(super) fn keys_file(root: Table<'_>) -> Option<&str> {
+    let table = root.table("jwt")?;
+    table.text("keys")?.value.strip_prefix("file:")
 }
 
 /// Reads `[jwt]`; `None` if there is none, or it is reported as wrong.
 pub(super) fn tokens(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> Option<Arc<Tokens>> {
-    let table = read::table(root, "jwt")?.value;
-    let header = match read::text(table, "header") {
+    let table = root.table("jwt")?;
+    let header = match table.text("header") {
         Some(text) => header_name(&text, out)?,
         None => HEADER.to_owned(),
     };
-    let text = |name| read::text(table, name).map(|text| text.value.to_owned());
+    let text = |name| table.text(name).map(|text| text.value.to_owned());
     let settings = TokenSettings {
         algorithms: algorithms(table, out)?,
         issuer: text("issuer"),
         audience: text("audience"),
         header: header.to_ascii_lowercase(),
     };
-    let keys = read::text(table, "keys")?;
+    let keys = table.text("keys")?;
     let Some(name) = keys.value.strip_prefix("file:") else {
         let message = "`keys` of [jwt] names no file";
         refuse(
@@ -77,8 +75,8 @@ fn refuse(reason: String, at: Range<usize>, help: &str, out: &mut Findings<'_>) 
 }
 
 /// Reads `algorithms`; `None` if there is none, or `none`.
-fn algorithms(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
-    let written = read::texts(table.get("algorithms")?);
+fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let written = table.texts("algorithms");
     if let Some(none) = written
         .iter()
         .find(|text| text.value.eq_ignore_ascii_case("none"))
@@ -94,8 +92,8 @@ fn algorithms(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<String>
 }
 
 /// Reports limits that depend on claims in a policy without `[jwt]`.
-pub(super) fn required(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<'_>) {
-    if root.contains_key("jwt") {
+pub(super) fn required(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    if root.has("jwt") {
         return;
     }
     let matches = |matcher: &Matcher| {
@@ -121,8 +119,8 @@ pub(super) fn required(root: &DeTable<'_>, drafts: &[Draft], out: &mut Findings<
 }
 
 /// Returns true if `[jwt]` is there; reports an error at `text` if not.
-pub(super) fn has_tokens(root: &DeTable<'_>, text: &At<&str>, out: &mut Findings<'_>) -> bool {
-    if root.contains_key("jwt") {
+pub(super) fn has_tokens(root: Table<'_>, text: &At<&str>, out: &mut Findings<'_>) -> bool {
+    if root.has("jwt") {
         return true;
     }
     let message = format!("\"{}\" is a claim of a token", shown(text.value));

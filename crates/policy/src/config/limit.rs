@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage};
-use toml::de::DeTable;
 
 use super::active::{Zones, active};
 use super::alert::alert;
@@ -22,7 +21,7 @@ use super::forms::quantity;
 use super::percent::percent;
 use super::policy_files::PolicyFiles;
 use super::quantity::{QuantityKind, Surroundings};
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::scope::scope;
@@ -33,9 +32,11 @@ use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct Draft<'a> {
     pub(super) rule: Rule,
-    /// Index of its table.
+    /// Its table.
+    pub(super) table: Table<'a>,
+    /// Index of its table among those of the limits.
     pub(super) index: usize,
     /// The requests it is for, in a comparable form.
     pub(super) same: Vec<(String, Vec<String>)>,
@@ -50,11 +51,31 @@ pub(super) struct Draft {
     pub(super) is_replaced: bool,
 }
 
-impl Draft {
+impl Draft<'_> {
     /// Returns true if it is switched off.
     pub(super) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
     }
+
+    /// Returns why `field` cannot stand in the limit, and what to write instead, if one of `others`
+    /// stands there.
+    pub(super) fn excludes(
+        &self,
+        field: &str,
+        others: &[&'static str],
+    ) -> Option<(String, String)> {
+        let other = self.table.first_of(others)?;
+        let label = format!("cannot stand beside `{other}`");
+        Some((label, format!("leave out `{other}` or `{field}`")))
+    }
+}
+
+/// Returns the indices of limits by their names.
+pub(super) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
+    let names = drafts
+        .iter()
+        .map(|draft| Arc::clone(&draft.rule.limit.name));
+    names.zip(0..).collect()
 }
 
 /// Where the parts of a limit stand.
@@ -101,38 +122,37 @@ pub(super) struct FileContext<'a> {
 
 /// `[defaults]`
 pub(super) fn defaults(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     responses: &mut Responses,
     out: &mut Findings<'_>,
 ) -> Defaults {
-    let Some(table) = read::table(root, "defaults") else {
+    let Some(table) = root.table("defaults") else {
         return Defaults::default();
     };
     Defaults {
-        mode: mode(table.value),
-        missing_key: missing_key(table.value, out),
-        response: responses.named_in(table.value, out),
-        count_denied: read::flag(table.value, "count_denied"),
-        status: refusal::status(table.value),
-        outage: outage(table.value),
-        path_case: path_case(table.value),
+        mode: mode(table),
+        missing_key: missing_key(table, out),
+        response: responses.named_in(table, out),
+        count_denied: table.flag("count_denied"),
+        status: refusal::status(table),
+        outage: outage(table),
+        path_case: path_case(table),
     }
 }
 
 /// Reads limit number `index`; `None` if it has an error, which is reported.
 pub(super) fn limit<'a>(
     index: usize,
-    table: &At<&'a DeTable<'_>>,
+    written: Table<'a>,
     shared: &mut FileContext<'a>,
     out: &mut Findings<'_>,
-) -> Option<Draft> {
-    let written = table.value;
+) -> Option<Draft<'a>> {
     let named = limit_name(written, &mut shared.names, out);
     let mut requests = requests(written, shared.files, out);
     let key = key(written, out);
     let case = path_case(written).or(shared.defaults.path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
-    let here = place("limit", index, written);
+    let here = place("limit", index, written.written());
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
     let alert = alert(written, out);
     let missing = missing_key(written, out);
@@ -213,6 +233,7 @@ pub(super) fn limit<'a>(
         extra: None,
         candidate: None,
         is_replaced: false,
+        table: written,
         index,
         same: requests.same,
         kind: quantity.kind,
@@ -230,12 +251,11 @@ pub(super) fn limit<'a>(
 
 impl LimitPlaces {
     /// Returns the places of the fields that every limit has, and of `match`.
-    fn of(written: &DeTable<'_>, quantity: Range<usize>) -> Self {
-        let span = |name| written.get(name).map_or(0..0, toml::Spanned::span);
+    fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
         Self {
             quantity,
-            key: span("key"),
-            matched: span("match"),
+            key: written.place("key"),
+            matched: written.place("match"),
             mode: None,
             cost: None,
             active: None,
@@ -254,13 +274,13 @@ fn without_address(chosen: Option<MissingKey>, on_descriptors: bool) -> MissingK
 }
 
 fn outage_of(
-    written: &DeTable<'_>,
+    written: Table<'_>,
     defaults: &Defaults,
     (here, is_corrected): (&str, bool),
     out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);
-    let outage = if written.contains_key("balance") {
+    let outage = if written.has("balance") {
         balance::outage(written, own, defaults.outage, out)
     } else {
         own.or(defaults.outage).unwrap_or_default()
@@ -271,8 +291,8 @@ fn outage_of(
     outage
 }
 
-fn denials(written: &DeTable<'_>, defaults: &Defaults) -> Denials {
-    match read::flag(written, "count_denied").or(defaults.count_denied) {
+fn denials(written: Table<'_>, defaults: &Defaults) -> Denials {
+    match written.flag("count_denied").or(defaults.count_denied) {
         Some(true) => Denials::Counted,
         _ => Denials::Free,
     }
@@ -280,11 +300,11 @@ fn denials(written: &DeTable<'_>, defaults: &Defaults) -> Denials {
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.
 fn limit_name<'a>(
-    table: &'a DeTable<'_>,
+    table: Table<'a>,
     names: &mut HashMap<&'a str, Range<usize>>,
     out: &mut Findings<'_>,
 ) -> Option<&'a str> {
-    let text = read::text(table, "name")?;
+    let text = table.text("name")?;
     if let Some(first) = names.get(text.value) {
         let other = if out.is_full() {
             String::new()
@@ -310,8 +330,8 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     format!("{short}-{number}")
 }
 
-fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
-    let text = read::text(table, "mode")?;
+fn mode(table: Table<'_>) -> Option<At<RuleMode>> {
+    let text = table.text("mode")?;
     let mode = match text.value {
         "enforce" => RuleMode::Enforce,
         "shadow" => RuleMode::Shadow,
@@ -322,8 +342,8 @@ fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
 }
 
 /// `on_store_error`
-fn outage(table: &DeTable<'_>) -> Option<Outage> {
-    Some(match read::text(table, "on_store_error")?.value {
+fn outage(table: Table<'_>) -> Option<Outage> {
+    Some(match table.text("on_store_error")?.value {
         "local" => Outage::Local,
         "allow" => Outage::Allow,
         "deny" => Outage::Deny,
@@ -332,8 +352,8 @@ fn outage(table: &DeTable<'_>) -> Option<Outage> {
 }
 
 /// `path_case`
-fn path_case(table: &DeTable<'_>) -> Option<PathCase> {
-    Some(match read::text(table, "path_case")?.value {
+fn path_case(table: Table<'_>) -> Option<PathCase> {
+    Some(match table.text("path_case")?.value {
         "insensitive" => PathCase::Insensitive,
         "sensitive" => PathCase::Sensitive,
         _ => return None, // reported as an unknown value

@@ -16,10 +16,12 @@ use ratekeeper_core::{AnyAlgorithm, Denials};
 use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Findings};
+use super::fields::{LIMIT, QUANTITY};
 use super::forms::quantity;
 use super::quantity::Surroundings;
+use super::read::Table;
 use super::render::{Colour, render};
-use super::{Context, check, codes, fields, read, syntax, time_zone};
+use super::{Context, check, codes, syntax, time_zone};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";
@@ -49,8 +51,10 @@ pub fn parse_limit(text: &str, context: Context) -> Result<AnyAlgorithm, LimitTe
     let mut out = Findings::new(&text);
     let read = syntax::document(&text, &mut out).and_then(|document| {
         let root = document.get_ref();
-        let table = read::table(root, ONE_LINE).map_or(root, |table| table.value);
-        algorithm(table, context, &mut out)
+        let one_line = root
+            .get(ONE_LINE)
+            .and_then(|node| node.get_ref().as_table());
+        algorithm(one_line.unwrap_or(root), context, &mut out)
     });
     match read {
         Some(algorithm) if !out.has_errors() => Ok(algorithm),
@@ -77,13 +81,14 @@ fn spelled_out(text: &str) -> String {
 }
 
 fn algorithm(
-    table: &DeTable<'_>,
+    written: &DeTable<'_>,
     context: Context,
     out: &mut Findings<'_>,
 ) -> Option<AnyAlgorithm> {
-    check::quantity(table, &fields::QUANTITY, out);
-    let zone = time_zone::zone(table, out);
-    let denials = match read::flag(table, "count_denied") {
+    check::quantity(written, out);
+    let zone = time_zone::zone(Table::root(written, &QUANTITY), out);
+    let table = Table::root(written, &LIMIT); // whose reader asks for more fields
+    let denials = match table.flag("count_denied") {
         Some(true) => Denials::Counted,
         _ => Denials::Free,
     };
@@ -94,7 +99,7 @@ fn algorithm(
     };
     let quantity = quantity(table, around, out)?;
     if quantity.by_day.is_some() {
-        let at = table.get("anchor").map_or(0..0, toml::Spanned::span);
+        let at = table.place("anchor");
         let label = "a limit by itself has no requests with attributes";
         out.error(codes::ANCHOR, at, "this `anchor` names an attribute", label)
             .help("write a day, such as anchor = 15, or a policy with this limit");

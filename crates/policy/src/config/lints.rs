@@ -21,7 +21,7 @@ pub(super) const MAX_COMPARED: usize = 50;
 
 /// Reports a policy that cannot be intended: one without limits (a file cut short reads like
 /// that, and would switch off all limiting), or with a limit that can never let a request pass.
-pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let elsewhere = settings.envoy_files.config.is_some();
     if drafts.is_empty() && !elsewhere && !out.has_errors() {
         out.error(
@@ -58,7 +58,7 @@ pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findin
 
 /// Reports all warnings.
 pub(super) fn lints(
-    drafts: &[Draft],
+    drafts: &[Draft<'_>],
     responses: &Responses,
     settings: &Settings,
     out: &mut Findings<'_>,
@@ -78,8 +78,8 @@ pub(super) fn lints(
 }
 
 /// Warns of limits that are off: one finding for each place that sets it.
-fn off(drafts: &[Draft], out: &mut Findings<'_>) {
-    let mut places: BTreeMap<usize, Vec<&Draft>> = BTreeMap::new();
+fn off(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    let mut places: BTreeMap<usize, Vec<&Draft<'_>>> = BTreeMap::new();
     for draft in drafts
         .iter()
         .filter(|draft| draft.rule.mode == RuleMode::Off)
@@ -99,7 +99,7 @@ fn off(drafts: &[Draft], out: &mut Findings<'_>) {
 }
 
 /// Warns of a key part that clients can leave out, if the policy does not handle that case.
-fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
+fn missing_key(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let asked = |wanted: &Field| {
         let mut fields = draft.rule.matcher.fields.iter();
         fields.any(|(field, patterns)| field == wanted && patterns.iter().any(|p| !p.negated))
@@ -141,7 +141,7 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
 
 /// Warns of a limit that refuses clients that keep to it, unless the name of its algorithm
 /// implies that: a leaky bucket, a gap and a warm-up are chosen because they space requests.
-fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
+fn less_than_kept(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let share = draft.rule.least_served();
     let is_implied = match draft.kind {
         QuantityKind::Windows(algorithm) => matches!(algorithm, AlgorithmSpec::SlidingLog { .. }),
@@ -174,7 +174,7 @@ fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
 
 /// Warns of a key part that is its own stand-in. Addresses, the default stand-in, are missing
 /// from no request that came over the network.
-fn stands_in_for_itself(draft: &Draft, out: &mut Findings<'_>) {
+fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let MissingKey::Use(part) = &draft.rule.missing_key else {
         return;
     };
@@ -192,8 +192,8 @@ fn stands_in_for_itself(draft: &Draft, out: &mut Findings<'_>) {
 }
 
 /// Warns of limits that another one, for the same requests and callers, always precedes.
-fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
-    let mut groups: HashMap<_, Vec<&Draft>> = HashMap::new();
+fn never_refuses(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    let mut groups: HashMap<_, Vec<&Draft<'_>>> = HashMap::new();
     for draft in drafts {
         groups
             .entry((&draft.same, &draft.rule.key))
@@ -217,7 +217,7 @@ fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
     within::never_refuse(drafts, out);
 }
 
-pub(super) fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
+pub(super) fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
     let message = format!("limit `{loose_name}` can never be the one that refuses");
     let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
@@ -247,14 +247,14 @@ pub(super) fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
 }
 
 /// Returns true if both limits charge the same for a shared request, and `strict` can refuse it.
-pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
+pub(super) fn alike(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     // Plans and overrides may raise one limit, and lower the other.
     let is_plain = a.variants.is_empty() && b.variants.is_empty();
     // A limit that gives charges back, or begins anew, admits more than its numbers say.
     let is_final = a.correction.is_none() && b.correction.is_none();
     // A limit with an alternative lets more pass, and one that is an alternative is seldom asked.
-    let is_alone = |draft: &Draft| draft.extra.is_none() && draft.rule.otherwise.is_empty();
+    let is_alone = |draft: &Draft<'_>| draft.extra.is_none() && draft.rule.otherwise.is_empty();
     let is_met = matches!((&a.role, &b.role), (Role::Limit, Role::Limit));
     // A limit that another replaces, or that is enforced for some keys, lets others pass.
     let is_constant = !strict.is_replaced && !loose.is_replaced && a.percent.is_none();
@@ -276,7 +276,7 @@ pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
 
 /// Returns true if `strict` refuses every request that `loose` would refuse: because they are the
 /// same, or count alike to a lower number, or `strict` admits less at its worst.
-fn covers(strict: &Draft, loose: &Draft) -> bool {
+fn covers(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     let is_same = a.limit.algorithm == b.limit.algorithm;
     alike(strict, loose) && (is_same || counts_less(strict, loose) || admits_less(strict, loose))
@@ -284,7 +284,7 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
 
 /// Returns true if both count in the same way over the same windows, and `strict` has the lower
 /// number.
-pub(super) fn counts_less(strict: &Draft, loose: &Draft) -> bool {
+pub(super) fn counts_less(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     // Compares only where a lower number refuses more, whatever was admitted before.
     let is_monotone = match loose.kind {
@@ -301,7 +301,7 @@ pub(super) fn counts_less(strict: &Draft, loose: &Draft) -> bool {
     strict.kind == loose.kind && a.window == b.window && a.quota <= b.quota && is_monotone
 }
 
-fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
+fn same_exemptions(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let (a, b) = (&strict.rule.exemptions, &loose.rule.exemptions);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }
@@ -311,7 +311,7 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 ///
 /// A limit admits at most `b + r x t` in a span `t`, where `r` is its rate and `b` its bound for
 /// its own period.
-pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
+pub(super) fn admits_less(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     // The rate of a post-paid limit, cut to microseconds, is a little above the written one, and
     // permits of a limit of concurrency come back, and credits are granted.
     if matches!(
@@ -352,7 +352,7 @@ pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
 }
 
 /// Returns the maximum rate at which a limit admits in the long run.
-fn rate(draft: &Draft) -> (Permits, Nanos) {
+fn rate(draft: &Draft<'_>) -> (Permits, Nanos) {
     match draft.kind {
         QuantityKind::Bucket { permits, per, .. }
         | QuantityKind::Steps { permits, per }

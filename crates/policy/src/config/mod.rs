@@ -7,13 +7,13 @@
 //!                                                                           warnings
 //! ```
 //!
-//! * `fields/` is the language as one table: the checker and the JSON Schema read it.
+//! * `fields/` is the language as one table of fields: their names, shapes, examples and texts.
 //! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
-//!   or of the wrong type.
+//!   or of the wrong type. `schema.rs` and `reference.rs` print the table.
+//! * `read.rs` reads a field of a checked document, by the name and with the bounds of the table.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `correction`, `refusal`,
 //!   `exempt`, `settings`: one part of a limit each, from values of the right shape to the model.
-//! * `geo`: the databases of countries and networks, and whether limits have the ones they need.
-//! * `jwt.rs` reads the keys of valid tokens.
+//! * `policy_files`: the files that a policy names: `value_list`, `overrides_file`, `geo`, `jwt`.
 //! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` reports valid policies that are probably not as intended.
@@ -92,6 +92,7 @@ mod time_zone;
 mod turns;
 mod unit;
 mod unmatched;
+mod value_list;
 mod variants;
 mod within;
 
@@ -101,7 +102,6 @@ use std::iter::once;
 
 use ratekeeper_core::{Origin, Time};
 use sha2::{Digest as _, Sha256};
-use toml::de::DeTable;
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
@@ -113,9 +113,10 @@ pub use render::{Colour, brief, render};
 pub use schema::schema;
 
 pub(crate) use self::diagnostic::{Findings, shown};
-use self::fields::MAX_LIMITS;
+use self::fields::POLICY;
 use self::limit::{Draft, FileContext};
 use self::overrides::{OverridePlace, OverrideReader};
+use self::read::Table;
 use self::unit::Conversions;
 use self::variants::VariantReader;
 use crate::{Policy, Rules};
@@ -207,10 +208,11 @@ fn load(
     let Some(document) = syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
-    let conversions = Conversions::of(document.get_ref(), &mut out);
+    let conversions = Conversions::of(Table::root(document.get_ref(), &POLICY), &mut out);
     let converted = conversions.apply(document.get_ref());
     let root = converted.as_ref().unwrap_or(document.get_ref());
-    check::policy(root, &fields::POLICY, &mut out);
+    check::policy(root, &mut out);
+    let root = Table::root(root, &POLICY);
     let policy = policy((text, files), root, (context, unix_nanos), &mut out);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
@@ -224,7 +226,7 @@ fn load(
 /// Reads a checked document; `None` if the text has an error.
 fn policy(
     (text, files): (&str, &PolicyFiles),
-    root: &DeTable<'_>,
+    root: Table<'_>,
     (context, unix_nanos): (Context, Option<u64>),
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
@@ -245,25 +247,25 @@ fn policy(
         names: HashMap::new(),
     };
     let mut lines = LineCounter::new(text);
-    let mut drafts: Vec<Draft> = Vec::new();
-    for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
-        let line = lines.at(table.at.start);
-        if let Some(mut draft) = limit::limit(index, &table, &mut shared, out) {
+    let mut drafts: Vec<Draft<'_>> = Vec::new();
+    for (index, table) in root.tables("limit") {
+        let line = lines.at(table.at().start);
+        if let Some(mut draft) = limit::limit(index, table, &mut shared, out) {
             draft.rule.line = line;
             drafts.push(draft);
         }
     }
     exempt::exempt(root, files, &mut drafts, out);
     let tokens = jwt::tokens(root, files, out);
-    let mut variants = VariantReader::new(root, &shared);
+    let mut variants = VariantReader::new(&shared);
     let prefix = client_ip.ipv6_prefix;
     let signals = extras::extras(&mut drafts, &settings, &variants, out);
     distinct::distinct(&mut drafts, &variants, out);
-    priority::priorities(&mut drafts, files, &variants, out);
-    otherwise::otherwise(&mut drafts, &variants, out);
-    replaces::replaces(&mut drafts, &variants, out);
-    percent::beside(&drafts, &variants, out);
-    routes::on_limit(&mut drafts, &variants, &settings, out);
+    priority::priorities(&mut drafts, files, out);
+    otherwise::otherwise(&mut drafts, out);
+    replaces::replaces(&mut drafts, out);
+    percent::beside(&drafts, out);
+    routes::on_limit(&mut drafts, &settings, out);
     candidate::candidates(&mut drafts, &variants, out);
     jwt::required(root, &drafts, out);
     let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);

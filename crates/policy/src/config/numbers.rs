@@ -5,7 +5,7 @@ use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::quota_like::{in_years, quota_like, quotas_like, span_like};
+use super::quota_like::{duration_like, in_years, quota_like, quotas_like};
 use super::read::At;
 
 /// Kind of number that is written.
@@ -34,100 +34,68 @@ pub(super) enum Written {
 }
 
 impl Written {
+    /// Returns the field, and an example of its value.
+    fn field(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Limit => ("limit", "100/1m"),
+            Self::Refill => ("refill", "10/1s"),
+            Self::Spacing => ("spacing", "200ms"),
+            Self::MaxWait => ("max_wait", "2s"),
+            Self::MinGap => ("min_gap", "200ms"),
+            Self::SaveUp => ("save_up", "1s"),
+            Self::WarmUpPeriod => ("period", "10s"),
+            Self::Lease => ("lease", "60s"),
+            Self::Deadline => ("deadline", "50ms"),
+            Self::ReportWithin => ("report_within", "2m"),
+        }
+    }
+
     /// Returns the label of a text that is not of this kind.
     fn label(self) -> &'static str {
         match self {
             Self::Limit => "expected NUMBER/PERIOD",
             Self::Refill => "expected NUMBER/DURATION",
-            Self::Spacing
-            | Self::MaxWait
-            | Self::MinGap
-            | Self::SaveUp
-            | Self::WarmUpPeriod
-            | Self::Lease
-            | Self::Deadline
-            | Self::ReportWithin => "expected a duration",
+            _ => "expected a duration",
         }
     }
 
     /// Returns the grammar, with an example.
-    fn grammar(self) -> &'static str {
-        match self {
-            Self::Limit => {
-                "write a number and a duration, as in limit = \"100/1m\", or a calendar period, as in \"100/day\""
-            }
-            Self::Refill => {
-                "write a number and a duration (ns, us, ms, s, m, h, d, w), as in refill = \"10/1s\""
-            }
-            Self::Spacing => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in spacing = \"200ms\""
-            }
-            Self::MaxWait => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in max_wait = \"2s\""
-            }
-            Self::MinGap => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in min_gap = \"200ms\""
-            }
-            Self::SaveUp => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in save_up = \"1s\""
-            }
-            Self::WarmUpPeriod => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in period = \"10s\""
-            }
-            Self::Lease => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in lease = \"60s\""
-            }
-            Self::Deadline => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in deadline = \"50ms\""
-            }
-            Self::ReportWithin => {
-                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in report_within = \"2m\""
-            }
-        }
+    fn grammar(self) -> String {
+        let (field, example) = self.field();
+        let (form, or) = match self {
+            Self::Limit => (
+                "number and a duration",
+                ", or a calendar period, as in \"100/day\"",
+            ),
+            Self::Refill => ("number and a duration (ns, us, ms, s, m, h, d, w)", ""),
+            _ => ("whole number and a unit (ns, us, ms, s, m, h, d, w)", ""),
+        };
+        format!("write a {form}, as in {field} = \"{example}\"{or}")
     }
 
     /// Returns the value that was probably meant, if there is one that can be read.
     fn meant(self, text: &str) -> Option<String> {
-        let rolling = |quota: String| {
-            let (number, word) = quota.split_once('/')?;
-            Some(format!("{number}/{}", rolling(word).unwrap_or(word)))
-        };
-        match self {
-            Self::Limit => quota_like(text).map(|quota| format!("limit = \"{quota}\"")),
-            Self::Refill => quota_like(text)
-                .and_then(rolling)
-                .map(|quota| format!("refill = \"{quota}\"")),
-            Self::Spacing
-            | Self::MaxWait
-            | Self::MinGap
-            | Self::SaveUp
-            | Self::WarmUpPeriod
-            | Self::Lease
-            | Self::Deadline
-            | Self::ReportWithin => {
-                let field = match self {
-                    Self::MaxWait => "max_wait",
-                    Self::MinGap => "min_gap",
-                    Self::SaveUp => "save_up",
-                    Self::WarmUpPeriod => "period",
-                    Self::Lease => "lease",
-                    Self::Deadline => "deadline",
-                    Self::ReportWithin => "report_within",
-                    _ => "spacing",
-                };
-                let span = match text.trim().parse::<u32>() {
+        let value = match self {
+            Self::Limit => quota_like(text)?,
+            Self::Refill => {
+                let quota = quota_like(text)?;
+                let (number, word) = quota.split_once('/')?;
+                format!("{number}/{}", rolling(word).unwrap_or(word))
+            }
+            _ => {
+                let duration = match text.trim().parse::<u32>() {
                     Ok(number) if matches!(self, Self::Lease | Self::ReportWithin) => {
                         format!("{number}s")
                     }
                     Ok(number) => format!("{number}ms"),
-                    Err(_) => span_like(text)?,
+                    Err(_) => duration_like(text)?,
                 };
-                let span = super::numbers::rolling(&span).unwrap_or(&span);
-                span.parse::<Nanos>()
-                    .is_ok()
-                    .then(|| format!("{field} = \"{span}\""))
+                let duration = rolling(&duration).unwrap_or(&duration);
+                duration.parse::<Nanos>().ok()?;
+                duration.to_owned()
             }
-        }
+        };
+        Some(format!("{} = \"{value}\"", self.field().0))
     }
 }
 
@@ -202,7 +170,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
             format!("\"{value}\" is not {kind}"),
             written.label(),
         )
-        .help(meant.unwrap_or_else(|| written.grammar().to_owned()));
+        .help(meant.unwrap_or_else(|| written.grammar()));
         return;
     }
     let help = match error {
@@ -218,7 +186,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         | Error::DecayTooLong => "write a shorter period, or a smaller bucket that refills faster",
         Error::TooManyPermits => "count in larger units: the maximum is 9,007,199,254,740,991",
         Error::SubBuckets => "write fewer sub-buckets, or a longer period",
-        _ => written.grammar(),
+        _ => &written.grammar(),
     };
     let message = format!("\"{value}\" cannot be used");
     out.error(
@@ -230,13 +198,13 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     .help(help);
 }
 
-/// Reads a span above zero; `None` if it is not one, which is reported.
-pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
-    let span = text.value.parse().and_then(|span| match span {
+/// Reads a duration above zero; `None` if it is not one, which is reported.
+pub(super) fn duration(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
+    let duration = text.value.parse().and_then(|duration| match duration {
         Nanos::ZERO => Err(Error::NoSpan),
-        span => Ok(span),
+        duration => Ok(duration),
     });
-    built(span, text, written, out)
+    built(duration, text, written, out)
 }
 
 /// Returns the value that core built, or reports a finding at the value that it refused.

@@ -11,39 +11,22 @@ use ratekeeper_core::Denials;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
-use super::read::{self, At};
-use super::variants::VariantReader;
-use crate::chain::MAX_OTHERWISE;
+use super::limit::{Draft, by_name};
+use super::read::At;
 use crate::{Role, Rule};
 
 /// Reads `otherwise` of every limit.
-pub(super) fn otherwise(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
-    let names: HashMap<_, usize> = drafts
-        .iter()
-        .enumerate()
-        .map(|(at, draft)| (draft.rule.limit.name.clone(), at))
-        .collect();
+pub(super) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+    let names = by_name(drafts);
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
-        let Some(written) = reader
-            .table(&drafts[asking])
-            .and_then(|table| table.get("otherwise"))
-        else {
-            continue;
-        };
         let mut listed = Vec::new();
-        for text in read::texts_up_to(MAX_OTHERWISE, written) {
+        for text in drafts[asking].table.texts("otherwise") {
             let Some(&asked) = names.get(text.value) else {
                 unknown(&text, &names, out);
                 continue;
             };
-            let why = refused(
-                &drafts[asking],
-                &drafts[asked],
-                listed.contains(&asked),
-                reader,
-            );
+            let why = refused(&drafts[asking], &drafts[asked], listed.contains(&asked));
             match why {
                 Some((label, help)) => {
                     let name = &drafts[asking].rule.limit.name;
@@ -65,15 +48,10 @@ pub(super) fn otherwise(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &
 
 /// Returns why a limit cannot ask another, and what to write instead.
 fn refused(
-    asking: &Draft,
-    asked: &Draft,
+    asking: &Draft<'_>,
+    asked: &Draft<'_>,
     is_repeated: bool,
-    reader: &VariantReader<'_>,
 ) -> Option<(&'static str, &'static str)> {
-    let has = |draft: &Draft, field: &str| {
-        let table = reader.table(draft);
-        table.is_some_and(|table| table.contains_key(field))
-    };
     let limits = [asking, asked];
     if asking.index == asked.index {
         return Some(("it is the limit itself", "name another limit"));
@@ -81,19 +59,15 @@ fn refused(
     if is_repeated {
         return Some(("named twice", "name each limit once"));
     }
-    if ["otherwise", "soft", "elastic"]
-        .iter()
-        .any(|field| has(asked, field))
-    {
+    let asks = asked.table.first_of(&["otherwise", "soft", "elastic"]);
+    if asks.is_some() {
         return Some((
             "it asks a limit itself",
             "put all names into one list, in the order in which they are asked",
         ));
     }
-    if limits
-        .iter()
-        .any(|draft| has(draft, "distinct") || has(draft, "priority"))
-    {
+    let has = |field| limits.iter().any(|draft| draft.table.has(field));
+    if has("distinct") || has("priority") {
         return Some((
             "one of the two counts values, or keeps a part for some requests",
             "leave out `distinct` and `priority` in both limits",
@@ -108,7 +82,7 @@ fn refused(
             "use limits of requests in a period",
         ));
     }
-    if limits.iter().any(|draft| has(draft, "queue")) {
+    if has("queue") {
         return Some((
             "a limit with a `queue` holds requests back in place of asking another",
             "leave out `queue`",
@@ -144,7 +118,7 @@ fn refused(
             "write on_store_error = \"deny\" in both limits",
         ));
     }
-    (asking.rule.mode != asked.rule.mode && has(asked, "mode") && !asked.is_off()).then_some((
+    (asking.rule.mode != asked.rule.mode && asked.table.has("mode") && !asked.is_off()).then_some((
         "its `mode` is another",
         "leave out `mode` there: the limit that asks decides",
     ))
@@ -197,7 +171,7 @@ pub(super) fn unknown(
 }
 
 /// Returns the rules of the drafts, with their extras and candidates behind them.
-pub(super) fn rules(drafts: Vec<Draft>) -> Vec<Rule> {
+pub(super) fn rules(drafts: Vec<Draft<'_>>) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(drafts.len());
     let mut extras = Vec::new();
     let count = drafts.len();

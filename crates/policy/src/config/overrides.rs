@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::LineCounter;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::exact_value::exact_value;
-use super::fields::{MAX_OVERRIDES, MAX_PATTERNS};
-use super::limit::Draft;
+use super::fields::MAX_PATTERNS;
+use super::limit::{Draft, by_name};
 use super::plan::set_text;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::unmatched::never_matches;
 use super::variants::{SetText, VariantReader};
 use crate::glob::Glob;
@@ -23,7 +23,7 @@ use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.
-pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft>);
+pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft<'a>>);
 
 /// Collects the overrides of all limits.
 pub(super) struct OverrideReader {
@@ -92,14 +92,13 @@ impl OverridePlace {
 /// Returns the overrides of `[[override]]` that can be read. The others have been reported:
 /// something is missing there, or of the wrong type.
 pub(super) fn written<'t>(
-    root: &'t DeTable<'_>,
+    root: Table<'t>,
     stands: OverridePlace,
     lines: &mut LineCounter<'_>,
 ) -> impl Iterator<Item = OverrideText<'t>> {
-    read::tables(root, "override", MAX_OVERRIDES).filter_map(move |(_, table)| {
-        let line = lines.at(table.at.start);
-        let written = table.value;
-        let key = read::table(written, "key")?;
+    root.tables("override").filter_map(move |(_, written)| {
+        let line = lines.at(written.at().start);
+        let key = written.names("key")?;
         let mut parts = Vec::with_capacity(key.value.len());
         for (part, value) in key.value {
             if let Some(text) = value.get_ref().as_str() {
@@ -115,12 +114,12 @@ pub(super) fn written<'t>(
             Some(At::new(text, node.span()))
         });
         Some(OverrideText {
-            limit: read::text(written, "limit")?,
+            limit: written.text("limit")?,
             at: key.at,
             key: parts,
             set: written.get("set").and_then(set_text)?,
             until,
-            reason: read::text(written, "reason").map_or("", |reason| reason.value),
+            reason: written.text("reason").map_or("", |reason| reason.value),
             line,
             stands,
         })
@@ -132,13 +131,10 @@ impl OverrideReader {
     pub(super) fn new<'n>(
         ipv6_prefix: u8,
         unix_nanos: Option<u64>,
-        drafts: &[Draft],
+        drafts: &[Draft<'_>],
         written: impl Iterator<Item = &'n str>,
     ) -> Self {
-        let names = drafts
-            .iter()
-            .map(|draft| Arc::clone(&draft.rule.limit.name));
-        let names: HashMap<_, _> = names.zip(0..).collect();
+        let names = by_name(drafts);
         let refused = written.filter(|name| !names.contains_key(*name));
         Self {
             refused: refused.map(Into::into).collect(),
@@ -151,7 +147,7 @@ impl OverrideReader {
     }
 
     /// Gives the limits their overrides.
-    pub(super) fn install(self, drafts: &mut [Draft]) {
+    pub(super) fn install(self, drafts: &mut [Draft<'_>]) {
         for (draft, found) in drafts.iter_mut().zip(self.found) {
             draft.rule.variants.overrides = Arc::new(found);
         }
@@ -160,7 +156,7 @@ impl OverrideReader {
     /// Reads `[[override]]` of the policy or of the file.
     pub(super) fn tables(
         &mut self,
-        (root, stands): (&DeTable<'_>, OverridePlace),
+        (root, stands): (Table<'_>, OverridePlace),
         lines: &mut LineCounter<'_>,
         (reader, drafts): Limits<'_, '_>,
         out: &mut Findings<'_>,
@@ -268,7 +264,7 @@ impl OverrideReader {
     /// Reads the key; `None` if it is reported as wrong.
     fn key(
         &self,
-        draft: &Draft,
+        draft: &Draft<'_>,
         text: &OverrideText<'_>,
         out: &mut Findings<'_>,
     ) -> Option<OverrideKey> {

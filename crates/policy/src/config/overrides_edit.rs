@@ -13,8 +13,10 @@ use std::ops::Range;
 
 use super::LineCounter;
 use super::diagnostic::Findings;
+use super::fields::OVERRIDES;
 use super::overrides::{OverridePlace, OverrideText, written};
 use super::overrides_file::{COLUMNS, Records, columns, is_toml};
+use super::read::Table;
 use super::syntax;
 
 /// One override of a file. Texts are as written; `until` and `reason` may be empty.
@@ -51,7 +53,8 @@ pub fn override_lines(name: &str, text: &str) -> Vec<(usize, OverrideLine)> {
     }
     let document = syntax::parsed(text, &mut Findings::new(text));
     let mut lines = LineCounter::new(text);
-    let written = written(document.get_ref(), OverridePlace::FileTable, &mut lines);
+    let root = Table::root(document.get_ref(), &OVERRIDES);
+    let written = written(root, OverridePlace::FileTable, &mut lines);
     written.map(|text| (text.line, line_of(&text))).collect()
 }
 

@@ -16,17 +16,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-use toml::de::DeTable;
-
 use super::LineCounter;
 use super::check;
 use super::codes;
 use super::diagnostic::{Findings, Severity, shown};
-use super::fields::MAX_OVERRIDES;
+use super::fields::{MAX_OVERRIDES, OVERRIDES};
 use super::limit::Draft;
 use super::overrides::{Limits, OverridePlace, OverrideReader, OverrideText};
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::syntax;
 use crate::KeyPart;
 
@@ -37,13 +35,13 @@ const REQUIRED: usize = 3;
 
 /// Reads the file that `overrides` names, if it names one.
 pub(super) fn read(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     files: &PolicyFiles,
     overrides: &mut OverrideReader,
     limits: Limits<'_, '_>,
     out: &mut Findings<'_>,
 ) {
-    let Some(path) = read::text(root, "overrides") else {
+    let Some(path) = root.text("overrides") else {
         return;
     };
     let name = shown(path.value);
@@ -102,6 +100,7 @@ fn tables(
     }
     check::overrides(root, out);
     let mut lines = LineCounter::new(text);
+    let root = Table::root(root, &OVERRIDES);
     overrides.tables((root, OverridePlace::FileTable), &mut lines, limits, out);
 }
 
@@ -119,7 +118,7 @@ fn rows(
     let Some(columns) = columns(&head, out) else {
         return;
     };
-    let names = |draft: &Draft| draft.rule.key.iter().map(KeyPart::to_string).collect();
+    let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
     let parts: Vec<Vec<String>> = drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
         if count == MAX_OVERRIDES {

@@ -76,7 +76,7 @@ const PART_HINTS: &[NameHint] = &[
     ("jwt", "name the claim: \"jwt:sub\""),
 ];
 
-/// Returns the help for a text that is no key part; `None` if its own error says more.
+/// Returns the help for a text that is no key part; `None` if the error of the parser is more specific.
 pub(super) fn part_like(text: &str) -> Option<String> {
     let word = text.split([':', '/']).next().unwrap_or_default();
     if let Some((_, instead)) = PART_HINTS.iter().find(|(tried, _)| *tried == word) {

@@ -1,27 +1,32 @@
-//! Percent: the share of a limit's keys for which it is enforced.
-
-use toml::de::DeTable;
+//! Percent: percentages, and the share of a limit's keys for which it is enforced.
 
 use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::read::whole;
-use super::variants::VariantReader;
+use super::read::Table;
 use crate::{KeyShare, Role, RuleMode};
 
 /// `percent`
-pub(super) fn percent(table: &DeTable<'_>) -> Option<KeyShare> {
-    let percent = u8::try_from(whole(table.get("percent")?)?).ok()?;
-    KeyShare::from_percent(percent) // above it: reported as out of range
+pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
+    KeyShare::from_percent(table.number("percent")?.value)
+}
+
+/// Reads a whole percentage from 1% to `most`.
+pub(super) fn percentage(text: &str, most: u32) -> Option<u32> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let percent = digits.parse().ok().filter(|_| is_number);
+    percent.filter(|percent| (1..=most).contains(percent))
+}
+
+/// Reads a part of a limit that leaves some of it: 1% to 99%.
+pub(super) fn part_percent(text: &str) -> Option<u8> {
+    u8::try_from(percentage(text, 99)?).ok()
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.
-pub(super) fn beside(drafts: &[Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
+pub(super) fn beside(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
-        let table = reader.table(draft);
-        let Some(node) = table.and_then(|table| table.get("percent")) else {
-            continue;
-        };
         let (label, help) = match (&draft.rule.role, draft.rule.mode) {
             (Role::Allowance, _) => (
                 "another limit asks it by `otherwise`, and decides what a refusal does",
@@ -41,7 +46,7 @@ pub(super) fn beside(drafts: &[Draft], reader: &VariantReader<'_>, out: &mut Fin
             "limit `{}` is not enforced for a share of keys",
             draft.rule.limit.name
         );
-        out.error(codes::PERCENT, node.span(), message, label)
+        out.error(codes::PERCENT, draft.table.place("percent"), message, label)
             .help(help);
     }
 }

@@ -11,7 +11,7 @@ use super::exact_value::exact_value;
 use super::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use super::jwt::has_tokens;
 use super::limit::Draft;
-use super::read::{self, At, SpannedValue};
+use super::read::{At, SpannedValue, Table, whole};
 use super::requests::{key_part, name};
 use super::variants::{SetText, VariantReader};
 use crate::plan::PlanSource;
@@ -29,15 +29,15 @@ enum FromText<'a> {
 /// Reads `[plan]`, and `plans` of every limit. `None` if there is no plan, or it is reported as
 /// wrong.
 pub(super) fn plans(
-    root: &DeTable<'_>,
+    root: Table<'_>,
     ipv6_prefix: u8,
     reader: &mut VariantReader<'_>,
-    drafts: &mut [Draft],
+    drafts: &mut [Draft<'_>],
     out: &mut Findings<'_>,
 ) -> Option<Plans> {
-    let Some(table) = read::table(root, "plan") else {
-        let plans = |draft: &Draft| {
-            let at = reader.table(draft)?.get("plans")?.span();
+    let Some(table) = root.table("plan") else {
+        let plans = |draft: &Draft<'_>| {
+            let at = draft.table.get("plans")?.span();
             Some((draft.rule.limit.name.clone(), at))
         };
         if let Some((name, at)) = drafts.iter().find_map(plans) {
@@ -48,15 +48,13 @@ pub(super) fn plans(
         }
         return None;
     };
-    let from = from(root, table.value, ipv6_prefix, out);
-    let default = read::text(table.value, "default");
+    let from = from(root, table, ipv6_prefix, out);
+    let default = table.text("default");
     let default = default.filter(|text| plan_name(text, out))?;
     let mut names: Vec<Box<str>> = vec![default.value.into()];
     let mut is_default_named = false;
     for draft in drafts.iter() {
-        let written = reader
-            .table(draft)
-            .and_then(|own| read::table(own, "plans"));
+        let written = draft.table.names("plans");
         for plan in written.iter().flat_map(|plans| plans.value.keys()) {
             let text = At::new(&**plan.get_ref(), plan.span());
             is_default_named |= text.value == default.value;
@@ -80,8 +78,13 @@ pub(super) fn plans(
     }
     if !used && !out.has_errors() {
         let label = "no limit has `plans`";
-        out.warning(codes::PLAN_UNUSED, table.at, "[plan] has no effect", label)
-            .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
+        out.warning(
+            codes::PLAN_UNUSED,
+            table.at(),
+            "[plan] has no effect",
+            label,
+        )
+        .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
     }
     if !is_default_named {
         default_named(&default, &names[1..], out);
@@ -135,15 +138,13 @@ fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
 
 /// Reads `plans` of one limit; returns true if it has any.
 fn numbers(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     for_descriptors: bool,
     names: &[Box<str>],
     reader: &mut VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> bool {
-    let written = reader
-        .table(draft)
-        .and_then(|own| read::table(own, "plans"));
+    let written = draft.table.names("plans");
     let Some(written) = written else {
         return false;
     };
@@ -192,22 +193,22 @@ fn numbers(
 pub(super) fn set_text<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
     let text = match node.get_ref().as_str() {
         Some(text) => text.into(),
-        None => read::whole(node)?.to_string().into(),
+        None => whole(node)?.to_string().into(),
     };
     Some(At::new(text, node.span()))
 }
 
 /// Reads `from`; `None` if it is reported as wrong.
 fn from<'a>(
-    root: &DeTable<'_>,
-    table: &'a DeTable<'_>,
+    root: Table<'_>,
+    table: Table<'a>,
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
 ) -> Option<FromText<'a>> {
-    if let Some(keys) = read::table(table, "from") {
+    if let Some(keys) = table.names("from") {
         return from_keys(keys.value, ipv6_prefix, out);
     }
-    let text = read::text(table, "from")?;
+    let text = table.text("from")?;
     match KeyPart::parse(text.value) {
         Ok(KeyPart::Attribute(name)) => Some(FromText::Value(PlanSource::Attribute(name))),
         Ok(KeyPart::Claim(name)) => {

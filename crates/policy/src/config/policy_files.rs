@@ -1,34 +1,31 @@
-//! Policy files: the files beside a policy that it names, and the values of `match` in them.
+//! Policy files: the files beside a policy that it names.
 //!
 //! ```text
-//!   policy                        blocked.txt
-//!   ip = "file:blocked.txt"       # updated every night
-//!                                 192.0.2.0/24
-//!                                 198.51.100.7     # scraper
+//!   ip = "file:blocked.txt"       see `value_list`
 //!   overrides = "overrides.csv"   see `overrides_file`
+//!   [jwt] keys = "file:keys.pem"  see `jwt`
 //!   [geo] country_db = "c.mmdb"   see `geo`; compiled, and not kept
 //! ```
 //!
-//! This crate reads no file: the caller does, and hands the bytes over. An empty list is valid: it
-//! has no value that matches.
+//! This crate reads no file: the caller does, and hands the bytes over.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::MAX_BYTES;
-use super::codes;
 use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_EXEMPTIONS, MAX_LIMITS, MAX_MATCH_VALUES, MAX_ROUTES};
+use super::fields::{MAX_MATCH_VALUES, POLICY};
 use super::jwt::keys_file;
-use super::read::{self, At};
+use super::read::{SpannedValue, Table, texts_up_to};
 use super::syntax;
+use super::value_list::ListName;
 #[cfg(test)]
 use crate::geo::GeoDatabase;
-use crate::{Asn, Country, Field, Pattern};
+use crate::{Asn, Country};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
@@ -36,8 +33,6 @@ pub const MAX_LIST_BYTES: usize = 4 << 20;
 const MAX_KEYS_BYTES: usize = 1 << 20;
 /// Maximum number of lists that one policy names.
 const MAX_LISTS: usize = 32;
-/// Maximum number of wrong lines of one list that are reported.
-const MAX_WRONG: usize = 5;
 
 /// The files that a policy names, each with its text, or the reason why it could not be read: the
 /// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`), the keys of tokens (`keys`
@@ -152,9 +147,9 @@ impl PolicyFiles {
         let Some(document) = document else {
             return files;
         };
-        let root = document.get_ref();
+        let root = Table::root(document.get_ref(), &POLICY);
         each_value(root, |value| {
-            let Some((_, name)) = list_name(value) else {
+            let Some(ListName { name, .. }) = ListName::of(value) else {
                 return;
             };
             if files.texts.len() < MAX_LISTS && !files.texts.contains_key(name) {
@@ -162,13 +157,13 @@ impl PolicyFiles {
                 files.texts.insert(name.to_owned(), file);
             }
         });
-        if let Some(name) = read::text(root, "overrides") {
+        if let Some(name) = root.text("overrides") {
             let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
             files.texts.insert(name.value.to_owned(), file);
             files.overrides = Some(name.value.to_owned());
         }
-        if let Some(geo) = read::table(root, "geo") {
-            let name = |field| read::text(geo.value, field).map(|name| name.value);
+        if let Some(geo) = root.table("geo") {
+            let name = |field| geo.text(field).map(|name| name.value);
             files.countries = name("country_db").map(|name| {
                 DatabaseFile::read(name, self.countries.as_ref(), &mut is_same, &mut read)
             });
@@ -272,68 +267,13 @@ impl PolicyFiles {
         read.flatten().chain(databases)
     }
 
-    /// Appends the values of the list called `name`, all negated or none; reports an error if
-    /// there is no such list, and its wrong lines.
-    pub(super) fn add(
-        &self,
-        (negated, name): (bool, &str),
-        field: (&str, &Field),
-        at: &At<&str>,
-        patterns: &mut Vec<Pattern>,
-        out: &mut Findings<'_>,
-    ) {
-        let file = self.texts.get(name);
-        let text = match file.map(|file| &file.text) {
-            Some(Ok(text)) => text,
-            unreadable => {
-                let (reason, help) =
-                    self.unreadable(name, unreadable.and_then(|r| r.as_ref().err()));
-                out.error(codes::LIST, at.at.clone(), reason, "not readable here")
-                    .help(help);
-                return;
-            }
-        };
-        let sign = if negated { "!" } else { "" };
-        let mut wrong = 0;
-        for (number, line) in (1..).zip(text.lines()) {
-            let value = without_comment(line);
-            if value.is_empty() {
-                continue;
-            }
-            let (message, help) = if patterns.len() >= MAX_MATCH_VALUES {
-                let reason = format!("`{}` has more than {MAX_MATCH_VALUES} values", field.0);
-                (reason, "match by blocks, or by patterns with `*`".into())
-            } else if value.starts_with('!') {
-                let reason = format!("`{}` begins with `!` in a list", shown(value));
-                (
-                    reason,
-                    format!("write the list as \"!file:{name}\" to negate all of its values"),
-                )
-            } else {
-                match Pattern::parse(field.1, &format!("{sign}{value}")) {
-                    Ok(pattern) => {
-                        patterns.push(pattern);
-                        continue;
-                    }
-                    Err(error) => (error.reason, error.help),
-                }
-            };
-            let label = format!("not a list of values of `{}`", field.0);
-            let message = format!("{}, line {number}: {message}", shown(name));
-            out.error(codes::LIST, at.at.clone(), message, label)
-                .help(help);
-            wrong += 1;
-            if wrong == MAX_WRONG || patterns.len() >= MAX_MATCH_VALUES {
-                return;
-            }
-        }
-    }
-
-    /// Returns why a list is not there, and a help.
-    fn unreadable(&self, name: &str, reason: Option<&String>) -> (String, &'static str) {
+    /// Returns the text of a list, or the reason why there is none and what to write instead.
+    pub(super) fn list(&self, name: &str) -> Result<&str, (String, &'static str)> {
+        let file = self.texts.get(name).map(|file| file.text.as_deref());
         let name = shown(name);
-        match reason {
-            Some(reason) => (
+        Err(match file {
+            Some(Ok(text)) => return Ok(text),
+            Some(Err(reason)) => (
                 format!("cannot read the list `{name}`: {reason}"),
                 "write the path of a file with one value a line, relative to the policy file",
             ),
@@ -345,50 +285,32 @@ impl PolicyFiles {
                 format!("the list `{name}` is not read with this policy"),
                 "open the policy as a file, or write the values into it: [\"one\", \"two\"]",
             ),
-        }
+        })
     }
 }
 
-/// Returns the name of the list that a value names, and true if it is negated: `"!file:NAME"`.
-pub(super) fn list_name(value: &str) -> Option<(bool, &str)> {
-    let (negated, value) = match value.strip_prefix('!') {
-        Some(value) => (true, value),
-        None => (false, value),
-    };
-    Some((negated, value.strip_prefix("file:")?))
-}
-
-/// Returns a line up to its comment: a `#` at its beginning or behind a space.
-fn without_comment(line: &str) -> &str {
-    let mut signs = line.match_indices('#');
-    let comment = signs.find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
-    line[..comment.map_or(line.len(), |(at, _)| at)].trim()
-}
-
 /// Calls `visit` with each value in a `match`.
-fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
-    let mut visit = |node: &read::SpannedValue<'_>| {
-        for text in read::texts_up_to(MAX_MATCH_VALUES, node) {
+fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
+    let mut visit = |node: &SpannedValue<'_>| {
+        for text in texts_up_to(MAX_MATCH_VALUES, node) {
             visit(text.value);
         }
     };
-    let proxy = read::table(root, "listen").and_then(|listen| read::table(listen.value, "proxy"));
-    for (parent, kind, most) in [
-        (Some(root), "limit", MAX_LIMITS),
-        (Some(root), "exempt", MAX_EXEMPTIONS),
-        (proxy.map(|proxy| proxy.value), "route", MAX_ROUTES),
-    ] {
-        let tables = parent.map(|parent| read::tables(parent, kind, most));
-        for (_, table) in tables.into_iter().flatten() {
-            let priority = read::table(table.value, "priority");
-            let tables = [Some(table.value), priority.map(|priority| priority.value)];
-            let fields = tables.into_iter().flatten();
-            let fields = fields.filter_map(|table| read::table(table, "match"));
-            for node in fields.flat_map(|fields| fields.value.values()) {
-                match node.get_ref() {
-                    DeValue::Table(names) => names.values().for_each(&mut visit),
-                    _ => visit(node),
-                }
+    let limits = root.tables("limit").map(|(_, limit)| limit);
+    let with_priority = limits.flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
+    let proxy = root
+        .table("listen")
+        .and_then(|listen| listen.table("proxy"));
+    let routes = proxy.into_iter().flat_map(|proxy| proxy.tables("route"));
+    let tables = with_priority
+        .chain(exemptions)
+        .chain(routes.map(|(_, route)| Some(route)));
+    for fields in tables.flatten().filter_map(|table| table.table("match")) {
+        for node in fields.written().values() {
+            match node.get_ref() {
+                DeValue::Table(names) => names.values().for_each(&mut visit),
+                _ => visit(node),
             }
         }
     }
@@ -396,123 +318,7 @@ fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::Time;
-
-    use super::super::{Context, parse_file};
     use super::*;
-    use crate::{Facts, Policy};
-
-    /// Returns a policy of one limit with this `match`, or the messages.
-    fn policy(
-        fields: &str,
-        read: impl Fn(&str) -> Result<String, String>,
-    ) -> Result<Policy, String> {
-        let text = format!(
-            "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1m\"\nmatch = {{ {fields} }}"
-        );
-        let files = PolicyFiles::read(&text, |name, _| read(name));
-        match parse_file(&text, &files, Context::default(), Time::ZERO) {
-            Ok(loaded) => Ok(loaded.policy),
-            Err(errors) => {
-                let messages: Vec<_> = errors.into_iter().map(|error| error.message).collect();
-                Err(messages.join("\n"))
-            }
-        }
-    }
-
-    fn blocked(name: &str) -> Result<String, String> {
-        match name {
-            "blocked.txt" => Ok("# nightly\n192.0.2.0/24\r\n\n  2001:db8::1 # one\n".into()),
-            "empty.txt" => Ok("# none today\n".into()),
-            "keys" => Ok("a#b\nc d\nx*\n".into()),
-            _ => Err("no such file".into()),
-        }
-    }
-
-    #[test]
-    fn the_lines_of_a_list_are_values() {
-        for (fields, ip, key, expected) in [
-            ("ip = \"file:blocked.txt\"", "192.0.2.7", "", true),
-            ("ip = \"file:blocked.txt\"", "2001:db8::1", "", true),
-            ("ip = \"file:blocked.txt\"", "198.51.100.1", "", false),
-            (
-                "ip = [\"file:blocked.txt\", \"198.51.100.1\"]",
-                "198.51.100.1",
-                "",
-                true,
-            ),
-            ("ip = \"!file:blocked.txt\"", "192.0.2.7", "", false),
-            ("ip = \"!file:blocked.txt\"", "198.51.100.1", "", true),
-            (
-                "ip = [\"192.0.0.0/8\", \"!file:blocked.txt\"]",
-                "192.0.3.1",
-                "",
-                true,
-            ),
-            ("header.x-key = \"file:keys\"", "::1", "a#b", true),
-            ("header.x-key = \"file:keys\"", "::1", "c d", true),
-            ("header.x-key = \"file:keys\"", "::1", "xyz", true),
-            ("header.x-key = \"file:keys\"", "::1", "a", false),
-            // An empty list has no value that matches, and excludes none.
-            ("ip = \"file:empty.txt\"", "192.0.2.7", "", false),
-            ("ip = \"!file:empty.txt\"", "192.0.2.7", "", true),
-        ] {
-            let policy = policy(fields, blocked).unwrap();
-            let facts = Facts {
-                ip: ip.parse().ok(),
-                headers: &[("x-key", key.as_bytes())],
-                ..Facts::default()
-            };
-            assert_eq!(
-                policy.rules[0].applies_to(&facts),
-                expected,
-                "{fields} {ip} {key}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_changed_list_is_another_policy() {
-        let with = |text: &str| policy("ip = \"file:a\"", |_| Ok(text.into())).unwrap().sha;
-        assert_ne!(with("192.0.2.1"), with("192.0.2.2"));
-        assert_eq!(with("192.0.2.1"), with("192.0.2.1"));
-    }
-
-    #[test]
-    fn wrong_lists_are_refused_with_their_lines() {
-        let lines = |number: u32| {
-            (0..number).map(|n| format!("10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255))
-        };
-        let many = lines(100_001).collect::<String>();
-        let long = "#".repeat(MAX_LIST_BYTES + 1);
-        for (list, expected) in [
-            (
-                Ok("192.0.2.1\n\n10.0.0.300\n"),
-                "a.txt, line 3: `10.0.0.300` is neither an address",
-            ),
-            (
-                Ok("!192.0.2.1"),
-                "a.txt, line 1: `!192.0.2.1` begins with `!` in a list",
-            ),
-            (Ok(&many), "line 100001: `ip` has more than 100000 values"),
-            (
-                Ok(&long),
-                "cannot read the list `a.txt`: it is longer than 4194304 bytes",
-            ),
-            (
-                Err("no such file"),
-                "cannot read the list `a.txt`: no such file",
-            ),
-        ] {
-            let read = |_: &str| list.map(str::to_owned).map_err(str::to_owned);
-            let refused = policy("ip = \"file:a.txt\"", read).unwrap_err();
-            assert!(refused.contains(expected), "{refused}");
-        }
-        let whole = policy("ip = \"file:a\"", |_| Ok(lines(100_000).collect())).unwrap();
-        assert_eq!(whole.rules[0].matcher.fields[0].1.len(), MAX_MATCH_VALUES);
-        let wrong = policy("ip = \"file:a\"", |_| Ok("x\n".repeat(9))).unwrap_err();
-        assert_eq!(wrong.lines().count(), MAX_WRONG);
-    }
 
     #[test]
     fn a_list_is_read_wherever_a_match_stands() {

@@ -13,23 +13,21 @@
 use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
-use toml::de::DeTable;
 
 use super::algorithm::NamedAlgorithm;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
-use super::fields::MAX_COLD_FACTOR;
-use super::numbers::{Written, built, rate, span};
+use super::numbers::{Written, built, duration, rate};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
-use super::read::{self, At};
+use super::read::{At, Table};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.
 const MAX_PER_SECOND: u32 = 250_000;
 /// The factor that Guava fixes.
-const COLD_FACTOR: u64 = 3;
+const COLD_FACTOR: u32 = 3;
 
 /// `warmup = { period, cold_factor }`
 #[derive(Clone, Debug)]
@@ -42,18 +40,19 @@ pub(super) struct Warming {
 }
 
 /// Reads `warmup`, if it is written and right.
-pub(super) fn warming(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Warming> {
-    let At { value: table, at } = read::table(table, "warmup")?;
-    let text = read::text(table, "period")?;
-    let period = span(&text, Written::WarmUpPeriod, out)?;
-    let factor = match table.get("cold_factor") {
-        None => At::new(COLD_FACTOR, 0..0),
-        Some(_) => read::number(table, "cold_factor", MAX_COLD_FACTOR)?,
+pub(super) fn warming(table: Table<'_>, out: &mut Findings<'_>) -> Option<Warming> {
+    let table = table.table("warmup")?;
+    let text = table.text("period")?;
+    let period = duration(&text, Written::WarmUpPeriod, out)?;
+    let cold_factor = if table.has("cold_factor") {
+        table.number("cold_factor")?
+    } else {
+        At::new(COLD_FACTOR, 0..0)
     };
     Some(Warming {
         period: At::new(period, text.at),
-        cold_factor: At::new(u32::try_from(factor.value).ok()?, factor.at),
-        at,
+        cold_factor,
+        at: table.at(),
     })
 }
 

@@ -7,19 +7,18 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
+use super::percent::part_percent;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::requests::requests;
-use super::variants::VariantReader;
 use crate::{Cost, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
-/// and what it leaves is free for the next.
+/// and the remaining permits are free for the next.
 const ALGORITHMS: [&str; 9] = [
     "token bucket",
     "interval bucket",
@@ -33,7 +32,7 @@ const ALGORITHMS: [&str; 9] = [
 ];
 
 /// Fields that exclude `priority` beside them.
-const STRANGERS: [&str; 7] = [
+const EXCLUDED: [&str; 7] = [
     "queue",
     "warmup",
     "ban",
@@ -44,30 +43,23 @@ const STRANGERS: [&str; 7] = [
 ];
 
 /// Reads `priority` of every limit.
-pub(super) fn priorities(
-    drafts: &mut [Draft],
-    files: &PolicyFiles,
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
     for draft in drafts {
-        let Some(limit) = reader.table(draft) else {
-            continue;
-        };
-        let Some(At { value: table, at }) = read::table(limit, "priority") else {
+        let Some(table) = draft.table.table("priority") else {
             continue;
         };
         let mut wanted = requests(table, files, out);
         wanted.matcher.path_case = draft.rule.matcher.path_case;
-        if let Some((label, help)) = refused(draft, limit) {
+        if let Some((label, help)) = refused(draft) {
             let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
-            out.error(codes::PRIORITY, at, message, label).help(help);
+            out.error(codes::PRIORITY, table.at(), message, label)
+                .help(help);
             continue;
         }
-        if read::table(table, "match").is_some_and(|written| written.value.is_empty()) {
+        if table.table("match").is_some_and(Table::is_empty) {
             let message = "the `match` of `priority` is empty".to_owned();
             let label = "all requests would have priority";
-            out.error(codes::PRIORITY, at, message, label)
+            out.error(codes::PRIORITY, table.at(), message, label)
                 .help("write for example match = { path = \"/health\" }");
             continue;
         }
@@ -86,11 +78,9 @@ pub(super) fn priorities(
 }
 
 /// Returns why a limit cannot have a priority, and what to write instead.
-fn refused(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
-    let mut strangers = STRANGERS.iter().filter(|name| limit.contains_key(**name));
-    if let Some(stranger) = strangers.next() {
-        let label = format!("cannot stand beside `{stranger}`");
-        return Some((label, format!("leave out `{stranger}` or `priority`")));
+fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
+    if let Some(excluded) = draft.excludes("priority", &EXCLUDED) {
+        return Some(excluded);
     }
     if draft.denials == Denials::Counted {
         let label = "refused requests would be charged to the part of the others".to_owned();
@@ -110,12 +100,9 @@ fn refused(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
 }
 
 /// Reads `last`: a percentage from 1 to 99.
-fn last<'a>(table: &'a DeTable<'_>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
-    let text = read::text(table, "last")?;
-    let digits = text.value.strip_suffix('%').unwrap_or_default();
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse::<u8>().ok().filter(|_| is_number);
-    if let Some(percent) = number.filter(|percent| (1..100).contains(percent)) {
+fn last<'a>(table: Table<'a>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
+    let text = table.text("last")?;
+    if let Some(percent) = part_percent(text.value) {
         return Some((percent, text));
     }
     let message = format!("\"{}\" is not a valid `last`", shown(text.value));
@@ -128,7 +115,7 @@ fn last<'a>(table: &'a DeTable<'_>, out: &mut Findings<'_>) -> Option<(u8, At<&'
 /// Returns true if a request without priority ever passes the limit with the numbers of
 /// `algorithm`; reports it if not.
 pub(super) fn leaves_room(
-    draft: &Draft,
+    draft: &Draft<'_>,
     (algorithm, priority): (&AnyAlgorithm, &Priority),
     at: &Range<usize>,
     out: &mut Findings<'_>,

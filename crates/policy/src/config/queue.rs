@@ -11,12 +11,11 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::Findings;
 use super::numbers::{Written, refuse};
-use super::read::{self, At};
+use super::read::{At, Table};
 
 /// Longest debt of a queue proposed in the help: safely below the longest possible one.
 const LONG: Nanos = Nanos::from_secs(365 * 86_400);
@@ -31,20 +30,22 @@ pub(super) struct QueueSpec {
 }
 
 /// Reads `queue`, if it is written and right.
-pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
-    let At { value: table, at } = read::table(table, "queue")?;
-    let max = read::number(table, "max", Quota::MAX_PERMITS)?;
-    let longest = read::text(table, "max_wait").and_then(|text| match text.value.parse() {
-        Ok(span) => Some(At::new(span, text.at)),
-        Err(error) => {
-            refuse(error, &text, Written::MaxWait, out);
-            None
-        }
-    });
+pub(super) fn queue(table: Table<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
+    let table = table.table("queue")?;
+    let max = table.number::<u64>("max")?;
+    let longest = table
+        .text("max_wait")
+        .and_then(|text| match text.value.parse() {
+            Ok(duration) => Some(At::new(duration, text.at)),
+            Err(error) => {
+                refuse(error, &text, Written::MaxWait, out);
+                None
+            }
+        });
     Some(QueueSpec {
         max: At::new(Permits::new(max.value), max.at),
         longest,
-        at,
+        at: table.at(),
     })
 }
 

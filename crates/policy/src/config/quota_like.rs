@@ -1,9 +1,9 @@
-//! Quota-like: the quota or the span that was probably meant by a text that is none.
+//! Quota-like: the quota or the duration that was probably meant by a text that is none.
 //!
 //! ```text
 //!   5 per minute   5/min   5r/s   100 / 1m   0.5/1s   -5/1m   5/1mo   five/1m   -> a quota
 //!   1k/1m   1M/day   1e3/1m   1m/5                                               -> a quota
-//!   minute   10 seconds   1 m   daily   1m30s   PT1M                             -> a span
+//!   minute   10 seconds   1 m   daily   1m30s   PT1M                             -> a duration
 //! ```
 
 use ratekeeper_core::{Gcra, Nanos};
@@ -61,10 +61,10 @@ pub(super) fn quota_like(text: &str) -> Option<String> {
     let rest = ["/", "per ", "every ", "in ", "a ", "an "]
         .iter()
         .find_map(|word| rest.strip_prefix(word))?;
-    let span = span_like(rest)?;
+    let duration = duration_like(rest)?;
     let quota = match digits.split_once('.') {
-        None => format!("{digits}/{span}"),
-        Some((whole, part)) => fraction_like(whole, part, &span)?,
+        None => format!("{digits}/{duration}"),
+        Some((whole, part)) => fraction_like(whole, part, &duration)?,
     };
     let (number, period) = quota.split_once('/')?;
     let rolling = format!("{number}/{}", rolling(period).unwrap_or(period));
@@ -92,7 +92,7 @@ pub(super) fn in_years(text: &str) -> Option<String> {
 fn in_order(text: &str) -> String {
     let turned = text.split_once('/').filter(|(period, number)| {
         let is_number = number.trim().parse::<u64>().is_ok();
-        is_number && period.trim().parse::<u64>().is_err() && span_like(period).is_some()
+        is_number && period.trim().parse::<u64>().is_err() && duration_like(period).is_some()
     });
     turned.map_or_else(
         || text.to_owned(),
@@ -129,14 +129,14 @@ fn scaled(digits: String, rest: &str) -> (String, &str) {
 }
 
 /// Turns half a request a second into one in two seconds.
-fn fraction_like(whole: &str, part: &str, span: &str) -> Option<String> {
+fn fraction_like(whole: &str, part: &str, duration: &str) -> Option<String> {
     let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
     let number: u64 = format!("{whole}{part}")
         .parse()
         .ok()
         .filter(|number| *number > 0)?;
-    let unit = span.trim_start_matches(|c: char| c.is_ascii_digit());
-    let length: u64 = span[..span.len() - unit.len()].parse().ok()?;
+    let unit = duration.trim_start_matches(|c: char| c.is_ascii_digit());
+    let length: u64 = duration[..duration.len() - unit.len()].parse().ok()?;
     let length = length.checked_mul(scale)?;
     let common = common_divisor(number, length);
     Some(format!("{}/{}{unit}", number / common, length / common))
@@ -146,8 +146,8 @@ fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Returns the span that was probably meant: `minute`, `10 seconds`, `1 m`.
-pub(super) fn span_like(text: &str) -> Option<String> {
+/// Returns the duration that was probably meant: `minute`, `10 seconds`, `1 m`.
+pub(super) fn duration_like(text: &str) -> Option<String> {
     let text = in_ascii(text).unwrap_or_else(|| text.to_owned());
     let text = text.trim().to_lowercase();
     // ISO 8601: `PT1M` is a minute.

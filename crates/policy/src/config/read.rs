@@ -1,13 +1,22 @@
 //! Read: values out of a table with a shape that has been checked.
 //!
-//! A value of the wrong type reads as `None`: `check` has reported it.
+//! ```text
+//!   fields/   name, shape, example, ..      check.rs compares the text with it
+//!      ^
+//!      '--- table.number("max")             a reader: its bounds are those of the shape
+//! ```
+//!
+//! A value of the wrong type reads as `None`: `check` has reported it. In builds with debug
+//! assertions, a reader panics if it names a field that the table does not list, or one of another
+//! shape. So every test that reads a policy compares the readers with the fields; `schema.rs` tests
+//! that every field has a reader.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fields::MAX_VALUES;
+use super::shape::{Shape, TableSpec};
 
 /// A value of the document, with its place.
 pub(super) type SpannedValue<'t> = Spanned<DeValue<'t>>;
@@ -25,17 +34,188 @@ impl<T> At<T> {
     }
 }
 
-/// Reads a string.
-pub(super) fn text<'a>(table: &'a DeTable<'_>, name: &str) -> Option<At<&'a str>> {
-    let node = table.get(name)?;
-    Some(At::new(node.get_ref().as_str()?, node.span()))
+/// A table of the document, with the fields that it may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'a> {
+    written: &'a DeTable<'a>,
+    spec: &'static TableSpec,
+    start: usize,
+    end: usize,
 }
 
-/// Reads a number within `1..=most`.
-pub(super) fn number(table: &DeTable<'_>, name: &str, most: u64) -> Option<At<u64>> {
-    let node = table.get(name)?;
-    let number = whole(node).filter(|number| (1..=most).contains(number))?;
-    Some(At::new(number, node.span()))
+impl<'a> Table<'a> {
+    /// Returns the table of a whole file.
+    pub(super) fn root(written: &'a DeTable<'a>, spec: &'static TableSpec) -> Self {
+        Self::new(written, spec, 0..0)
+    }
+
+    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Range<usize>) -> Self {
+        Self {
+            written,
+            spec,
+            start: at.start,
+            end: at.end,
+        }
+    }
+
+    /// Returns the place of the table; empty for that of a whole file.
+    pub(super) fn at(self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Returns the names and values as they are written.
+    pub(super) fn written(self) -> &'a DeTable<'a> {
+        self.written
+    }
+
+    /// Returns true if no field is written.
+    pub(super) fn is_empty(self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Returns the same table with other values.
+    pub(super) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
+        Table::new(written, self.spec, self.at())
+    }
+
+    /// Returns true if tables of this kind may hold the field, for readers of several kinds.
+    pub(super) fn lists(self, name: &str) -> bool {
+        self.spec.field(name).is_some()
+    }
+
+    /// Returns a field, whatever its type.
+    pub(super) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
+        debug_assert!(
+            self.spec.field(name).is_some(),
+            "`{name}` is read, but is no field of {}",
+            self.spec.what
+        );
+        self.written.get(name)
+    }
+
+    /// Returns true if a field is written.
+    pub(super) fn has(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns the first of `names` that is written.
+    pub(super) fn first_of(self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.has(name))
+    }
+
+    /// Returns the place of a field; empty if it is not written.
+    pub(super) fn place(self, name: &str) -> Range<usize> {
+        self.get(name).map_or(0..0, Spanned::span)
+    }
+
+    /// Returns a field that is written, with what its shape, or one of several, is found to be.
+    fn find<T>(
+        self,
+        name: &str,
+        wanted: impl Fn(&'static Shape) -> Option<T>,
+    ) -> Option<(&'a SpannedValue<'a>, T)> {
+        if !cfg!(debug_assertions) && !self.written.contains_key(name) {
+            return None; // most fields are not written, and need no search for their shape
+        }
+        let found = self
+            .spec
+            .field(name)
+            .and_then(|field| field.shape.find(wanted));
+        debug_assert!(
+            found.is_some(),
+            "`{name}` of {} is read as another type than that of its field",
+            self.spec.what
+        );
+        Some((self.written.get(name)?, found?))
+    }
+
+    /// Reads a string.
+    pub(super) fn text(self, name: &str) -> Option<At<&'a str>> {
+        let (node, ()) = self.find(name, |shape| shape.is_text().then_some(()))?;
+        text(node)
+    }
+
+    /// Reads a whole number within the bounds of the field.
+    pub(super) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<At<T>> {
+        let (node, bounds) = self.find(name, Shape::bounds)?;
+        debug_assert!(
+            T::try_from(*bounds.end()).is_ok(),
+            "the maximum of `{name}` is none of the type that it is read as"
+        );
+        let number = whole(node).filter(|number| bounds.contains(number))?;
+        Some(At::new(T::try_from(number).ok()?, node.span()))
+    }
+
+    /// Reads `true` or `false`.
+    pub(super) fn flag(self, name: &str) -> Option<bool> {
+        let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Flag).then_some(()))?;
+        node.get_ref().as_bool()
+    }
+
+    /// Reads a table.
+    pub(super) fn table(self, name: &str) -> Option<Self> {
+        let (node, spec) = self.find(name, Shape::table)?;
+        Some(Table::new(node.get_ref().as_table()?, spec, node.span()))
+    }
+
+    /// Reads a table of names of the writer's choice.
+    pub(super) fn names(self, name: &str) -> Option<At<&'a DeTable<'a>>> {
+        let (node, ()) = self.find(name, |shape| shape.has_names().then_some(()))?;
+        Some(At::new(node.get_ref().as_table()?, node.span()))
+    }
+
+    /// Returns the values of a list, or a single one; at most as many as the field may have.
+    pub(super) fn values(self, name: &str) -> &'a [SpannedValue<'a>] {
+        let Some((node, most)) = self.find(name, Shape::most) else {
+            return &[];
+        };
+        match node.get_ref() {
+            DeValue::Array(values) => &values[..values.len().min(most)],
+            _ => std::slice::from_ref(node),
+        }
+    }
+
+    /// Returns the strings of a list, or a single one.
+    pub(super) fn texts(self, name: &str) -> Vec<At<&'a str>> {
+        self.values(name).iter().filter_map(text).collect()
+    }
+
+    /// Returns the strings and whole numbers of a list, or a single one, as text.
+    pub(super) fn numbers(self, name: &str) -> Vec<At<String>> {
+        let text = |node: &SpannedValue<'_>| {
+            let number = || whole(node).map(|number| number.to_string());
+            let text = node.get_ref().as_str().map(str::to_owned).or_else(number);
+            Some(At::new(text?, node.span()))
+        };
+        self.values(name).iter().filter_map(text).collect()
+    }
+
+    /// Returns the tables of `[[name]]` with their indices, or a single one.
+    pub(super) fn tables(self, name: &str) -> impl Iterator<Item = (usize, Table<'a>)> {
+        let spec = self.find(name, Shape::tables).map(|(_, spec)| spec);
+        let read = move |(index, node): (usize, &'a SpannedValue<'a>)| {
+            Some((
+                index,
+                Table::new(node.get_ref().as_table()?, spec?, node.span()),
+            ))
+        };
+        self.values(name).iter().enumerate().filter_map(read)
+    }
+
+    /// Returns the tables of `[name.NAME]`, with their names.
+    pub(super) fn named_tables(self, name: &str) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
+        let found = self.find(name, |shape| match shape {
+            Shape::NamedTables { of, most } => Some((*of, *most)),
+            _ => None,
+        });
+        found.into_iter().flat_map(|(node, (spec, most))| {
+            let tables = node.get_ref().as_table().into_iter().flatten().take(most);
+            tables.filter_map(move |(name, node)| {
+                let table = Table::new(node.get_ref().as_table()?, spec, node.span());
+                Some((At::new(&**name.get_ref(), name.span()), table))
+            })
+        })
+    }
 }
 
 /// Returns an integer of the document, if it is not negative and not huge.
@@ -44,57 +224,14 @@ pub(super) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// Reads `true` or `false`.
-pub(super) fn flag(table: &DeTable<'_>, name: &str) -> Option<bool> {
-    table.get(name)?.get_ref().as_bool()
-}
-
-/// Reads a table.
-pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<At<&'a DeTable<'t>>> {
-    let node = table.get(name)?;
-    Some(At::new(node.get_ref().as_table()?, node.span()))
-}
-
-/// Returns the strings of a list, or a single one; at most 1,000.
-pub(super) fn texts<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
-    texts_up_to(MAX_VALUES, node)
-}
-
 /// Returns the first `most` strings of a list, or a single one.
 pub(super) fn texts_up_to<'a>(most: usize, node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
-    let text = |node: &'a SpannedValue<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
     match node.get_ref() {
         DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
         _ => text(node).into_iter().collect(),
     }
 }
 
-/// Returns the first `most` strings and whole numbers of a list, or a single one, as text.
-pub(super) fn numbers_up_to(most: usize, node: &SpannedValue<'_>) -> Vec<At<String>> {
-    let text = |node: &SpannedValue<'_>| {
-        let number = || whole(node).map(|number| number.to_string());
-        let text = node.get_ref().as_str().map(str::to_owned).or_else(number);
-        Some(At::new(text?, node.span()))
-    };
-    match node.get_ref() {
-        DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
-        _ => text(node).into_iter().collect(),
-    }
-}
-
-/// Returns the tables of `[[name]]`, with their index.
-pub(super) fn tables<'a, 't>(
-    table: &'a DeTable<'t>,
-    name: &str,
-    most: usize,
-) -> impl Iterator<Item = (usize, At<&'a DeTable<'t>>)> {
-    let list = table.get(name).and_then(|node| node.get_ref().as_array());
-    let read = |(index, node): (usize, &'a SpannedValue<'t>)| {
-        Some((index, At::new(node.get_ref().as_table()?, node.span())))
-    };
-    list.into_iter()
-        .flat_map(|list| list.iter())
-        .take(most)
-        .enumerate()
-        .filter_map(read)
+fn text<'a>(node: &'a SpannedValue<'_>) -> Option<At<&'a str>> {
+    Some(At::new(node.get_ref().as_str()?, node.span()))
 }

@@ -7,19 +7,18 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
-use super::numbers::{Written, span};
-use super::read::{self, At, SpannedValue, whole};
+use super::numbers::{Written, duration};
+use super::read::{At, Table};
 use super::scope;
 use super::secrets::secret;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
-/// Ten times what a server beside this process needs at its slowest, and less than a caller
-/// notices.
+/// Default deadline: ten times the slowest answer of a server beside this process, and less than
+/// a caller notices.
 const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
 /// Shortest deadline: below it every call would time out.
 const MIN_DEADLINE: Nanos = Nanos::from_millis(1);
@@ -33,18 +32,17 @@ const ENCRYPTED: &str = "rediss://";
 const MAX_PREFIX: usize = 40;
 
 /// Reads `[store.redis]`; `None` if it has an error, which is reported.
-pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
-    let node = table.get("url")?; // reported: it must be there
-    let sentinel = read::table(table, "sentinel");
-    let kind = kind(table, node, sentinel.is_some(), out)?;
-    let urls = urls(node, kind, out);
-    let sentinel = sentinel.map(|sentinel| watched(sentinel.value, out));
-    let tls = read::table(table, "tls").map(|tls| {
-        let files = tls_files(&tls, out);
+pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
+    let sentinel = table.table("sentinel");
+    let kind = kind(table, sentinel.is_some(), out)?;
+    let urls = urls(table, kind, out);
+    let sentinel = sentinel.map(|sentinel| watched(sentinel, out));
+    let tls = table.table("tls").map(|tls| {
+        let files = tls_files(tls, out);
         if let (Some(urls), Some(files)) = (&urls, &files)
             && *files != StoreTls::default()
         {
-            warn_unused(&tls, urls, out);
+            warn_unused(tls, urls, out);
         }
         files
     });
@@ -52,8 +50,7 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
     let prefix = prefix(table, out);
     let deadline = deadline(table, out);
     let database = database(table, kind == UrlKind::Node, out);
-    let nodes = read::number(table, "nodes", u64::from(u32::MAX));
-    let nodes = nodes.and_then(|nodes| u32::try_from(nodes.value).ok());
+    let nodes = table.number("nodes").map(|nodes| nodes.value);
     let node = scope::node(table, out);
     let (username, password) = login?;
     Some(RedisSettings {
@@ -75,15 +72,11 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
 }
 
 /// Returns the kind of URLs in `url`.
-fn kind(
-    table: &DeTable<'_>,
-    url: &SpannedValue<'_>,
-    sentinel: bool,
-    out: &mut Findings<'_>,
-) -> Option<UrlKind> {
-    let clustered = read::flag(table, "cluster") == Some(true);
+fn kind(table: Table<'_>, sentinel: bool, out: &mut Findings<'_>) -> Option<UrlKind> {
+    let url = table.get("url")?; // reported: it must be there
+    let clustered = table.flag("cluster") == Some(true);
     if sentinel && clustered {
-        let at = table.get("cluster").map_or(0..0, toml::Spanned::span);
+        let at = table.place("cluster");
         let message = "`cluster` cannot be combined with `sentinel`";
         out.error(
             codes::REDIS,
@@ -103,9 +96,9 @@ fn kind(
 }
 
 /// `[store.redis.sentinel]`
-fn watched(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings> {
+fn watched(table: Table<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings> {
     let login = login(table, "SENTINEL", out);
-    let master = read::text(table, "master")?; // reported: it must be there
+    let master = table.text("master")?; // reported: it must be there
     if master.value.is_empty() {
         out.error(
             codes::REDIS,
@@ -133,9 +126,8 @@ enum UrlKind {
 }
 
 /// Reads URLs of one kind: either all use TLS, or none does.
-fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
-    let mut texts = read::texts(node);
-    texts.truncate(MAX_SEEDS);
+fn urls(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let texts = table.texts("url");
     let read: Vec<_> = texts.iter().map(|text| url(text, kind, out)).collect();
     let urls = read.into_iter().collect::<Option<Vec<_>>>()?;
     let encrypted = |url: &&String| url.starts_with(ENCRYPTED);
@@ -143,7 +135,7 @@ fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Optio
     if count > 0 && count < urls.len() {
         let message = "some URLs use TLS, and others do not";
         let label = "rediss:// and redis://";
-        out.error(codes::REDIS, node.span(), message, label).help(
+        out.error(codes::REDIS, table.place("url"), message, label).help(
             "write rediss:// for all of them, because servers pass on the data that they receive",
         );
         return None;
@@ -277,19 +269,19 @@ fn host_and_port(
 }
 
 /// Warns of `[store.redis.tls]` if no connection uses it.
-fn warn_unused(tls: &At<&DeTable<'_>>, urls: &[String], out: &mut Findings<'_>) {
+fn warn_unused(tls: Table<'_>, urls: &[String], out: &mut Findings<'_>) {
     if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
         let message = "no connection uses [store.redis.tls]";
         let label = "no URL begins with rediss";
-        out.warning(codes::REDIS, tls.at.clone(), message, label)
+        out.warning(codes::REDIS, tls.at(), message, label)
             .help("write for example url = \"rediss://10.0.0.7:6379\"");
     }
 }
 
 /// Reads `[store.redis.tls]`; paths are as written.
-fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls> {
+fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
     const OWN: [&str; 2] = ["client_certificate", "client_key"];
-    let path = |name| read::text(tls.value, name).map(|path| path.value.into());
+    let path = |name| tls.text(name).map(|path| path.value.into());
     let identity = match OWN.map(path) {
         [Some(certificate), Some(key)] => Some((certificate, key)),
         [None, None] => None,
@@ -298,8 +290,7 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
                 Some(_) => OWN,
                 None => [OWN[1], OWN[0]],
             };
-            let at = tls.value.get(there);
-            let at = at.map_or(tls.at.clone(), toml::Spanned::span);
+            let at = tls.place(there);
             let message = format!("`{there}` needs a `{missing}`");
             let label = "one has no effect without the other";
             out.error(codes::REDIS, at, message, label)
@@ -307,7 +298,7 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
             return None;
         }
     };
-    let name = read::text(tls.value, "server_name");
+    let name = tls.text("server_name");
     Some(StoreTls {
         ca: path("ca"),
         identity,
@@ -318,14 +309,16 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
 /// Returns the places of a name and a password; `None` if one of them is wrong, which is
 /// reported. The prefix `owner` begins the names of variables that could hold them.
 fn login(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     owner: &str,
     out: &mut Findings<'_>,
 ) -> Option<(Option<Secret>, Option<Secret>)> {
-    let [username, password] =
-        ["username", "password"].map(|name| secret(table, name, (codes::REDIS, owner), out));
+    let [username, password] = ["username", "password"].map(|name| {
+        let text = table.text(name);
+        text.map(|text| secret(&text, name, (codes::REDIS, owner), out))
+    });
     if let (Some(Ok(_)), None) = (&username, &password) {
-        let at = table.get("username").map_or(0..0, toml::Spanned::span);
+        let at = table.place("username");
         let label = "a login needs a name and a password";
         out.error(codes::REDIS, at, "`username` needs a `password`", label)
             .help(format!("add password = \"env:{owner}_PASSWORD\""));
@@ -334,8 +327,8 @@ fn login(
     Some((username.transpose().ok()?, password.transpose().ok()?))
 }
 
-fn prefix(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<String> {
-    let Some(text) = read::text(table, "prefix") else {
+fn prefix(table: Table<'_>, out: &mut Findings<'_>) -> Option<String> {
+    let Some(text) = table.text("prefix") else {
         return Some(DEFAULT_PREFIX.into());
     };
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
@@ -349,11 +342,11 @@ fn prefix(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<String> {
     None
 }
 
-fn deadline(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let Some(text) = read::text(table, "deadline") else {
+fn deadline(table: Table<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
+    let Some(text) = table.text("deadline") else {
         return Some(DEFAULT_DEADLINE);
     };
-    let deadline = span(&text, Written::Deadline, out)?;
+    let deadline = duration(&text, Written::Deadline, out)?;
     if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {
         return Some(deadline);
     }
@@ -364,16 +357,19 @@ fn deadline(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
     None
 }
 
-fn database(table: &DeTable<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u16> {
-    let Some(node) = table.get("database") else {
+fn database(table: Table<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u16> {
+    if !table.has("database") {
         return Some(0);
-    };
-    let database = whole(node).and_then(|number| u16::try_from(number).ok())?;
+    }
+    let At {
+        value: database,
+        at,
+    } = table.number("database")?;
     if database == 0 || !cluster {
         return Some(database);
     }
     let message = format!("a cluster has no database {database}");
-    out.error(codes::REDIS, node.span(), message, "only database 0 exists")
+    out.error(codes::REDIS, at, message, "only database 0 exists")
         .help("leave it out");
     None
 }

@@ -1,9 +1,9 @@
 //! Reference: the table of fields as a page for people, and the entry of one field.
 //!
 //! ```text
-//!   fields.rs: one table --+--> check.rs      what the parser accepts
-//!                          +--> schema.rs     for editors
-//!                          '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
+//!   fields/: one table --+--> check.rs      which texts the parser accepts
+//!                        +--> schema.rs     for editors
+//!                        '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
 //! ```
 
 use super::fields::POLICY;
@@ -186,7 +186,7 @@ fn entry(field: &FieldSpec) -> [String; 3] {
 }
 
 /// Returns a sentence without `(default: X)`, and X.
-fn without_default(about: &str) -> (String, Option<&str>) {
+pub(super) fn without_default(about: &str) -> (String, Option<&str>) {
     let found = about.split_once(" (default").and_then(|(before, rest)| {
         let (default, after) = rest.split_once(')')?;
         let default = default.trim_start_matches(':').trim();

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_RESPONSES;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::requests::name;
 use crate::{Body, Refusal};
 
@@ -42,25 +39,19 @@ struct Response {
 }
 
 /// `[response.*]`
-pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses {
+pub(super) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> Responses {
     let mut named = BTreeMap::new();
-    let Some(tables) = read::table(root, "response") else {
-        return Responses { named };
-    };
-    for (key, node) in tables.value.iter().take(MAX_RESPONSES) {
-        let Some(table) = node.get_ref().as_table() else {
-            continue;
-        };
-        name(&At::new(&**key.get_ref(), key.span()), "response", out);
+    for (key, table) in root.named_tables("response") {
+        name(&key, "response", out);
         let response = Response {
             named: NamedResponse {
                 refusal: Arc::new(refusal(table, out)),
-                has_status: table.contains_key("status"),
+                has_status: table.has("status"),
             },
-            at: key.span(),
+            at: key.at,
             used: false,
         };
-        named.insert(key.get_ref().to_string(), response);
+        named.insert(key.value.to_owned(), response);
     }
     Responses { named }
 }
@@ -69,10 +60,10 @@ impl Responses {
     /// Returns the response that a limit names.
     pub(super) fn named_in(
         &mut self,
-        table: &DeTable<'_>,
+        table: Table<'_>,
         out: &mut Findings<'_>,
     ) -> Option<NamedResponse> {
-        let text = read::text(table, "response")?;
+        let text = table.text("response")?;
         if let Some(response) = self.named.get_mut(text.value) {
             response.used = true;
             return Some(response.named.clone());
@@ -115,8 +106,8 @@ impl Responses {
     }
 }
 
-fn refusal(table: &DeTable<'_>, out: &mut Findings<'_>) -> Refusal {
-    let detail = read::text(table, "detail");
+fn refusal(table: Table<'_>, out: &mut Findings<'_>) -> Refusal {
+    let detail = table.text("detail");
     if let Some(detail) = &detail {
         sentence(detail, out);
     }
@@ -128,22 +119,19 @@ fn refusal(table: &DeTable<'_>, out: &mut Findings<'_>) -> Refusal {
 }
 
 /// Reads `status`, 400 to 599.
-pub(super) fn status(table: &DeTable<'_>) -> Option<u16> {
-    let status = read::number(table, "status", 599)?;
-    u16::try_from(status.value)
-        .ok()
-        .filter(|status| *status >= 400)
+pub(super) fn status(table: Table<'_>) -> Option<u16> {
+    Some(table.number("status")?.value)
 }
 
-fn body(table: &DeTable<'_>, out: &mut Findings<'_>) -> Body {
-    if read::text(table, "body").is_some_and(|body| body.value == "none") {
+fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {
+    if table.text("body").is_some_and(|body| body.value == "none") {
         return Body::Empty;
     }
-    let Some(table) = read::table(table, "body") else {
+    let Some(table) = table.table("body") else {
         return Body::ProblemJson;
     };
-    let text = read::text(table.value, "text");
-    let kind = read::text(table.value, "type");
+    let text = table.text("text");
+    let kind = table.text("type");
     if let Some(text) = &text {
         sentence(text, out);
     }

@@ -7,16 +7,12 @@
 //!   /search --> api         /login --> login
 //! ```
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_REPLACED;
-use super::limit::Draft;
+use super::limit::{Draft, by_name};
 use super::otherwise::unknown;
-use super::read;
-use super::variants::VariantReader;
 use crate::{KeyShare, MissingKey, Role, RuleMode};
 
 /// A limit that another names, and where it names it.
@@ -26,18 +22,12 @@ struct Named {
 }
 
 /// Reads `replaces` of every limit.
-pub(super) fn replaces(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &mut Findings<'_>) {
-    let names: HashMap<_, usize> = drafts
-        .iter()
-        .enumerate()
-        .map(|(at, draft)| (draft.rule.limit.name.clone(), at))
-        .collect();
+pub(super) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+    let names = by_name(drafts);
     let mut edges: Vec<Vec<Named>> = Vec::new();
     for by in drafts.iter() {
         let mut listed: Vec<Named> = Vec::new();
-        let written = reader.table(by).and_then(|table| table.get("replaces"));
-        let texts = written.map(|node| read::texts_up_to(MAX_REPLACED, node));
-        for text in texts.unwrap_or_default() {
+        for text in by.table.texts("replaces") {
             let Some(&draft) = names.get(text.value) else {
                 unknown(&text, &names, out);
                 continue;
@@ -68,7 +58,7 @@ pub(super) fn replaces(drafts: &mut [Draft], reader: &VariantReader<'_>, out: &m
 }
 
 fn refuse(
-    by: &Draft,
+    by: &Draft<'_>,
     name: &str,
     (at, label): (Range<usize>, &str),
     help: &str,
@@ -80,7 +70,11 @@ fn refuse(
 }
 
 /// Returns why a limit cannot replace another, and what to write instead.
-fn refused(by: &Draft, other: &Draft, is_repeated: bool) -> Option<(&'static str, &'static str)> {
+fn refused(
+    by: &Draft<'_>,
+    other: &Draft<'_>,
+    is_repeated: bool,
+) -> Option<(&'static str, &'static str)> {
     if by.index == other.index {
         return Some(("it is the limit itself", "name another limit"));
     }
@@ -93,7 +87,7 @@ fn refused(by: &Draft, other: &Draft, is_repeated: bool) -> Option<(&'static str
             "name a limit for the same kind of request",
         ));
     }
-    let is_allowance = |draft: &Draft| matches!(draft.rule.role, Role::Allowance);
+    let is_allowance = |draft: &Draft<'_>| matches!(draft.rule.role, Role::Allowance);
     if is_allowance(other) {
         return Some((
             "it is asked by `otherwise` of another limit only",
@@ -142,7 +136,7 @@ fn cyclic(named: &[Vec<Named>]) -> Vec<(usize, &Named)> {
 }
 
 /// Warns of limits that are never asked, because another applies to all of their requests.
-pub(super) fn lints(drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for by in drafts {
         let rule = &by.rule;
         let skips = rule.missing_key == MissingKey::Skip && !rule.key.is_empty();

@@ -3,17 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use toml::de::DeTable;
-
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use super::foreign;
 use super::part_like::part_like;
-use super::policy_files::{PolicyFiles, list_name};
-use super::read::{self, At, SpannedValue};
+use super::policy_files::PolicyFiles;
+use super::read::{At, Table, texts_up_to};
 use super::settings::header_name;
 use super::shape::NameHint;
+use super::value_list::ListName;
 use crate::{
     EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
 };
@@ -55,22 +54,12 @@ pub(super) struct Requests {
     pub(super) same: Vec<(String, Vec<String>)>,
 }
 
-/// Returns the values of a field of `match`.
-fn values<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
-    read::texts_up_to(MAX_MATCH_VALUES, node)
-}
-
 /// Reads `match`; without one, all requests match.
-pub(super) fn requests(
-    table: &DeTable<'_>,
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) -> Requests {
+pub(super) fn requests(table: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Requests {
     let mut all = Requests::default();
-    let Some(written) = read::table(table, "match") else {
+    let Some(written) = table.table("match") else {
         return all;
     };
-    let written = written.value;
     for (name, field) in [
         ("method", Field::Method),
         ("host", Field::Host),
@@ -78,8 +67,8 @@ pub(super) fn requests(
         ("ip", Field::Ip),
         ("domain", Field::Domain),
     ] {
-        if let Some(node) = written.get(name) {
-            all.add((name, field), &values(node), files, out);
+        if written.lists(name) && written.has(name) {
+            all.add((name, field), &written.texts(name), files, out);
         }
     }
     for (group, field) in [
@@ -93,7 +82,8 @@ pub(super) fn requests(
         // Last, so that no token is verified for a request that another field leaves out.
         ("jwt", Field::Claim),
     ] {
-        let Some(names) = read::table(written, group) else {
+        let names = written.lists(group).then(|| written.names(group));
+        let Some(names) = names.flatten() else {
             continue;
         };
         for (name, node) in names.value.iter().take(MAX_NAMES) {
@@ -102,17 +92,18 @@ pub(super) fn requests(
                 continue;
             };
             let path = format!("{group}.{name}");
-            all.add((&path, field(name)), &values(node), files, out);
+            let values = texts_up_to(MAX_MATCH_VALUES, node);
+            all.add((&path, field(name)), &values, files, out);
         }
     }
     // Last, because a look-up is saved where another field does not hold.
     for (name, field) in [("country", Field::Country), ("continent", Field::Continent)] {
-        if let Some(node) = written.get(name) {
-            all.add((name, field), &values(node), files, out);
+        if written.lists(name) && written.has(name) {
+            all.add((name, field), &written.texts(name), files, out);
         }
     }
-    if let Some(node) = written.get("asn") {
-        let numbers = read::numbers_up_to(MAX_MATCH_VALUES, node);
+    if written.lists("asn") && written.has("asn") {
+        let numbers = written.numbers("asn");
         let texts = numbers
             .iter()
             .map(|number| At::new(&*number.value, number.at.clone()));
@@ -152,8 +143,8 @@ impl Requests {
         let mut has_positive = false;
         for text in values {
             has_positive |= !text.value.starts_with('!');
-            if let Some(list) = list_name(text.value) {
-                files.add(list, (name, &field), text, &mut patterns, out);
+            if let Some(list) = ListName::of(text.value) {
+                list.read(files, (name, &field), text, &mut patterns, out);
             } else {
                 match Pattern::parse(&field, text.value) {
                     Ok(pattern) => {
@@ -233,9 +224,8 @@ fn value_error(
 }
 
 /// Reads `key`; `None` if it is missing or a part of it is refused.
-pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
-    let node = table.get("key")?;
-    let written = read::texts(node);
+pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
+    let written = table.texts("key");
     if written.is_empty() {
         return None; // reported: not a list, or an empty one
     }
@@ -259,7 +249,7 @@ pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<Key
     }
     if parts.len() > 1 && parts.contains(&KeyPart::All) {
         let all = written.iter().find(|text| text.value == "all");
-        let at = all.map_or_else(|| node.span(), |all| all.at.clone());
+        let at = all.map_or_else(|| table.place("key"), |all| all.at.clone());
         out.error(
             codes::KEY_PART,
             at,
@@ -286,8 +276,8 @@ pub(super) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPar
 }
 
 /// Reads `missing_key`; `None` if it is not written or cannot be read.
-pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
-    let text = read::text(table, "missing_key")?;
+pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
+    let text = table.text("missing_key")?;
     match text.value {
         "skip" => return Some(MissingKey::Skip),
         "deny" => return Some(MissingKey::Deny),

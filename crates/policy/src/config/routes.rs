@@ -11,21 +11,18 @@
 use std::collections::HashSet;
 
 use ratekeeper_core::Algorithm as _;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_ROUTES;
 use super::gateway::upstream;
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::read;
+use super::read::Table;
 use super::requests::{name, requests};
-use super::variants::VariantReader;
 use crate::{Role, Route, Settings};
 
 /// Fields that exclude `on_limit` beside them.
-const STRANGERS: [&str; 9] = [
+const EXCLUDED: [&str; 9] = [
     "queue",
     "warmup",
     "ban",
@@ -38,18 +35,13 @@ const STRANGERS: [&str; 9] = [
 ];
 
 /// Reads `[[listen.proxy.route]]`.
-pub(super) fn routes(
-    proxy: &DeTable<'_>,
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) -> Vec<Route> {
+pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
     let mut seen = HashSet::new();
     let mut routes = Vec::new();
-    for (_, table) in read::tables(proxy, "route", MAX_ROUTES) {
-        let table = table.value;
-        let named = read::text(table, "name").filter(|text| name(text, "route", out));
+    for (_, table) in proxy.tables("route") {
+        let named = table.text("name").filter(|text| name(text, "route", out));
         let upstream = upstream(table, out);
-        let has_match = table.contains_key("match");
+        let has_match = table.has("match");
         let matcher = has_match.then(|| requests(table, files, out).matcher);
         let (Some(named), Some(upstream)) = (named, upstream) else {
             continue;
@@ -70,12 +62,7 @@ pub(super) fn routes(
 }
 
 /// Reads `on_limit` of every limit.
-pub(super) fn on_limit(
-    drafts: &mut [Draft],
-    reader: &VariantReader<'_>,
-    settings: &Settings,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let proxy = settings.listen.proxy.as_ref();
     let known: Vec<&str> = proxy
         .iter()
@@ -83,10 +70,7 @@ pub(super) fn on_limit(
         .map(|route| &*route.name)
         .collect();
     for draft in drafts {
-        let Some(limit) = reader.table(draft) else {
-            continue;
-        };
-        let Some(text) = read::text(limit, "on_limit") else {
+        let Some(text) = draft.table.text("on_limit") else {
             continue;
         };
         let Some(route) = text.value.strip_prefix("route:") else {
@@ -95,7 +79,7 @@ pub(super) fn on_limit(
                 .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
             continue;
         };
-        let refused = strange(draft, limit).or_else(|| {
+        let refused = strange(draft).or_else(|| {
             let is_known = known.contains(&route);
             (!is_known).then(|| unknown(route, &known, out))
         });
@@ -113,11 +97,9 @@ pub(super) fn on_limit(
 }
 
 /// Returns why a limit cannot divert requests, and what to write instead.
-fn strange(draft: &Draft, limit: &DeTable<'_>) -> Option<(String, String)> {
-    let mut strangers = STRANGERS.iter().filter(|name| limit.contains_key(**name));
-    if let Some(stranger) = strangers.next() {
-        let label = format!("cannot stand beside `{stranger}`");
-        return Some((label, format!("leave out `{stranger}` or `on_limit`")));
+fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
+    if let Some(excluded) = draft.excludes("on_limit", &EXCLUDED) {
+        return Some(excluded);
     }
     if matches!(draft.rule.role, Role::Allowance) {
         let label = "another limit asks it by `otherwise`, and decides what a refusal does";

@@ -164,8 +164,10 @@ fn object<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::fmt::Write as _;
 
+    use super::super::reference::without_default;
     use super::super::shape::FieldSpec;
     use super::*;
     use ratekeeper_core::Time;
@@ -174,7 +176,12 @@ mod tests {
     use crate::geo::tests::mmdb_writer;
 
     /// Other values for fields with an example that equals the default, so that they take effect.
-    const OTHER_VALUES: [(&str, &str); 11] = [
+    const OTHER_VALUES: [(&str, &str); 16] = [
+        ("reveal_keys", "\"raw\""),
+        ("log_denials", "false"),
+        ("metrics", "{ max_limits = 10 }"),
+        ("max_limits", "10"),
+        ("expire", "\"3m\""),
         ("unknown", "\"NO\""),
         ("on_store_error", "\"deny\""),
         ("lease", "\"30s\""),
@@ -212,6 +219,9 @@ mod tests {
         ("save_up", "name", "\"smooth-bursty\""),
     ];
 
+    /// Fields of which the policy keeps whether they are written: their reader has the default.
+    const KEPT: [&str; 3] = ["max_inspected_body", "percent", "state_every"];
+
     /// Limits of every tested policy: the first names no response, the second names one.
     const READY: &str = "[{ name = \"api\", key = [\"header:a\"], limit = \"9/1m\" }, \
          { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
@@ -220,7 +230,8 @@ mod tests {
     const PROXY: &str = "{ proxy = { upstream = \"http://127.0.0.1:3000\", route = \
          [{ name = \"spare\", upstream = \"http://127.0.0.1:4000\" }] } }";
 
-    /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.
+    /// Returns the debug form of a policy, or the codes of its errors. The form leaves out what
+    /// differs between two equal policies: lines, text, and seeds of hash tables.
     fn read(text: &str) -> Result<String, Vec<&'static str>> {
         let files = PolicyFiles::read(text, |name, _| {
             Ok(match name {
@@ -235,11 +246,14 @@ mod tests {
             .map_err(|errors| errors.iter().map(|error| error.code).collect::<Vec<_>>())?
             .policy;
         policy.sha = "".into();
-        let whole = format!("{policy:?}");
-        let parts = whole
-            .split("line: ")
-            .map(|part| part.trim_start_matches(char::is_numeric));
-        Ok(parts.collect())
+        let without = |text: &str, name: &str| -> String {
+            let parts = text.split(name);
+            parts
+                .map(|part| part.trim_start_matches(char::is_numeric))
+                .collect()
+        };
+        let whole = without(&format!("{policy:?}"), " line: ");
+        Ok(without(&whole, "per_hasher_seed: "))
     }
 
     fn as_json(text: &str) -> Value {
@@ -382,21 +396,26 @@ mod tests {
         text.replace("key = [\"ip\"]", key)
     }
 
+    /// Returns a policy with one field of a table, or without it.
+    fn policy_with(place: &Place<'_>, field: &FieldSpec, value: Option<&str>) -> String {
+        let others = least(place.table, Some(field.name));
+        let own = value.map(|value| (field.name, value));
+        let fields: Vec<_> = others.into_iter().chain(own).collect();
+        counted_for(field, &(place.wrap)(&inline(&fields)))
+    }
+
     #[test]
     fn every_field_is_in_the_parser_and_in_the_schema() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         let mut tables = 0;
-        everywhere(|Place { table, wrap }| {
+        everywhere(|place| {
             tables += 1;
-            for field in table.fields {
-                let without = least(table, Some(field.name));
-                let with = |value| [&without[..], &[(field.name, value)]].concat();
-                let text = wrap(&inline(&with(field.example)));
-                let text = counted_for(field, &text);
+            for field in place.table.fields {
+                let text = policy_with(place, field, Some(field.example));
                 assert!(read(&text).is_ok(), "{:?}\n{text}", read(&text));
                 assert!(validator.is_valid(&as_json(&text)), "{text}");
                 if field.need == Need::Required {
-                    let text = wrap(&inline(&without));
+                    let text = policy_with(place, field, None);
                     assert!(read(&text).unwrap_err().contains(&"RK0105"), "{text}");
                     assert!(!validator.is_valid(&as_json(&text)), "{text}");
                 }
@@ -407,27 +426,22 @@ mod tests {
 
     #[test]
     fn every_optional_field_has_an_effect() {
-        everywhere(|Place { table, wrap }| {
-            let optional = table
-                .fields
-                .iter()
-                .filter(|field| field.need == Need::Optional);
-            for field in optional {
-                if ELSEWHERE.contains(&field.name) || table.one_of.contains(&field.name) {
+        everywhere(|place| {
+            for field in place.table.fields {
+                let is_tested = field.need == Need::Optional
+                    && !ELSEWHERE.contains(&field.name)
+                    && !place.table.one_of.contains(&field.name);
+                if !is_tested {
                     continue;
                 }
-                let other = OTHER_VALUES.iter().find(|(name, _)| *name == field.name);
-                let value = other.map_or(field.example, |(_, value)| value);
-                let without = least(table, Some(field.name));
-                let with = [&without[..], &[(field.name, value)]].concat();
-                let (without, with) = (wrap(&inline(&without)), wrap(&inline(&with)));
-                let [without, with] = [without, with].map(|text| counted_for(field, &text));
-                assert_ne!(
-                    read(&without),
-                    read(&with),
-                    "{} is ignored\n{with}",
-                    field.name
-                );
+                let without = read(&policy_with(place, field, None));
+                let others = OTHER_VALUES.iter().filter(|(name, _)| *name == field.name);
+                let mut values = others.map(|(_, value)| *value).chain([field.example]);
+                let has_effect = |value| {
+                    let with = read(&policy_with(place, field, Some(value)));
+                    with.is_ok() && with != without
+                };
+                assert!(values.any(has_effect), "{} is ignored", field.name);
             }
         });
         let algorithm = |text: &str| {
@@ -445,6 +459,55 @@ mod tests {
             plain,
             algorithm("{ name = \"sub-buckets\", edge = \"drop\" }")
         );
+    }
+
+    #[test]
+    fn every_word_of_a_field_has_an_effect_of_its_own() {
+        everywhere(|place| {
+            for field in place.table.fields {
+                let words = field.shape.find(|shape| match shape {
+                    Shape::Word(words) => Some(words.known),
+                    _ => None,
+                });
+                let words = words.filter(|_| !ELSEWHERE.contains(&field.name));
+                let mut read_as = HashMap::new();
+                for word in words.into_iter().flatten() {
+                    let text = policy_with(place, field, Some(&format!("\"{word}\"")));
+                    if let Some(other) = read_as.insert(read(&text).unwrap(), word) {
+                        panic!("\"{word}\" is read as \"{other}\"\n{text}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_default_that_is_a_value_changes_nothing_if_it_is_written() {
+        let mut compared = 0;
+        everywhere(|place| {
+            // `(default: X)` is in words, such as "always".
+            let stated = |field: &&FieldSpec| field.about.contains("(default ");
+            for field in place.table.fields.iter().filter(stated) {
+                let (_, default) = without_default(field.about);
+                let default = default.unwrap();
+                let is_value = toml::from_str::<toml::Table>(&format!("a = {default}")).is_ok();
+                let value = if is_value {
+                    default.to_owned()
+                } else {
+                    format!("\"{default}\"")
+                };
+                let text = policy_with(place, field, Some(&value));
+                let Ok(written) = read(&text) else {
+                    continue; // in words, such as "10 min"
+                };
+                if !KEPT.contains(&field.name) {
+                    let absent = read(&policy_with(place, field, None)).unwrap();
+                    assert_eq!(written, absent, "{}", field.name);
+                    compared += 1;
+                }
+            }
+        });
+        assert!(compared >= 22, "{compared}");
     }
 
     #[test]
@@ -467,23 +530,15 @@ mod tests {
     #[test]
     fn the_schema_has_the_words_of_the_parser() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
-        everywhere(|Place { table, wrap }| {
-            for field in table.fields {
+        everywhere(|place| {
+            for field in place.table.fields {
                 let shapes = match &field.shape {
                     Shape::Either(shapes) => shapes,
                     shape => std::slice::from_ref(shape),
                 };
                 for shape in shapes {
                     let Shape::Word(words) = shape else { continue };
-                    let text = |word: &str| {
-                        let value = format!("\"{word}\"");
-                        let fields = [
-                            &least(table, Some(field.name))[..],
-                            &[(field.name, &*value)],
-                        ]
-                        .concat();
-                        wrap(&inline(&fields))
-                    };
+                    let text = |word: &str| policy_with(place, field, Some(&format!("\"{word}\"")));
                     for word in words.known {
                         let text = text(word);
                         assert!(read(&text).is_ok(), "{text}");

@@ -1,27 +1,26 @@
 //! Scope: the processes that count a limit together, and the name of this one among them.
 
 use ratekeeper_core::LimitScope;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read;
+use super::read::Table;
 use crate::NodeName;
 
 /// Maximum number of characters of the name of a process.
 const MAX_NODE: usize = 40;
 
 /// `scope`
-pub(super) fn scope(table: &DeTable<'_>) -> LimitScope {
-    match read::text(table, "scope").map(|text| text.value) {
+pub(super) fn scope(table: Table<'_>) -> LimitScope {
+    match table.text("scope").map(|text| text.value) {
         Some("node") => LimitScope::Node,
         _ => LimitScope::Cluster, // other words are reported
     }
 }
 
 /// Reads `node` of `[store.redis]`; `Err` if it is reported as wrong.
-pub(super) fn node(table: &DeTable<'_>, out: &mut Findings<'_>) -> Result<Option<NodeName>, ()> {
-    let Some(text) = read::text(table, "node") else {
+pub(super) fn node(table: Table<'_>, out: &mut Findings<'_>) -> Result<Option<NodeName>, ()> {
+    let Some(text) = table.text("node") else {
         return Ok(None);
     };
     if let Some(variable) = text.value.strip_prefix("env:").filter(|it| !it.is_empty()) {

@@ -13,39 +13,37 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use toml::de::DeTable;
-
 use super::diagnostic::Findings;
-use super::read;
+use super::read::At;
 use crate::Secret;
 
 /// Parts of the names of fields that hold a secret.
 const NAMES: [&str; 5] = ["pass", "secret", "token", "authorization", "api-key"];
 
-/// Reads `env:NAME` or `file:PATH`; an error is reported under `code`. The prefix `owner` begins
-/// the name of a variable that could hold the secret.
+/// Reads `env:NAME` or `file:PATH` in the field `name`; an error is reported under `code`. The
+/// prefix `owner` begins the name of a variable that could hold the secret.
 pub(super) fn secret(
-    table: &DeTable<'_>,
+    text: &At<&str>,
     name: &str,
     (code, owner): (&'static str, &str),
     out: &mut Findings<'_>,
-) -> Option<Result<Secret, ()>> {
-    let text = read::text(table, name)?;
+) -> Result<Secret, ()> {
     let place = text.value.split_once(':').filter(|(_, at)| !at.is_empty());
     match place {
         Some(("env", variable)) if !variable.contains(['=', '\0']) => {
-            return Some(Ok(Secret::Env(variable.into())));
+            return Ok(Secret::Env(variable.into()));
         }
-        Some(("file", path)) => return Some(Ok(Secret::File(path.into()))),
+        Some(("file", path)) => return Ok(Secret::File(path.into())),
         _ => {}
     }
     let message = format!("`{name}` must name the source of the secret");
     let label = "expected env:NAME or file:PATH";
     let variable = name.to_ascii_uppercase();
-    out.error(code, text.at, message, label).help(format!(
-        "write for example {name} = \"env:{owner}_{variable}\""
-    ));
-    Some(Err(()))
+    out.error(code, text.at.clone(), message, label)
+        .help(format!(
+            "write for example {name} = \"env:{owner}_{variable}\""
+        ));
+    Err(())
 }
 
 /// Returns `text` with its secrets as stars, of the same length so that positions stay valid.

@@ -7,22 +7,20 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::alert;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{MAX_CONNECTIONS, MAX_HELD, MAX_NEAR_PERCENT, MAX_SHOWN_LIMITS};
 use super::gateway;
 use super::policy_files::PolicyFiles;
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::redis;
 use super::shape::NameHint;
 use super::size::{self, BUDGET};
 use super::telemetry;
 use crate::{
-    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, RevealKeys, Settings, ValueError,
-    network,
+    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
+    ValueError, network,
 };
 
 /// Maximum number of characters of a header name.
@@ -59,8 +57,8 @@ const MISTAKEN_PROXIES: &[NameHint] = &[
 ];
 
 /// `headers`
-pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
-    match read::text(root, "headers").map(|style| style.value) {
+pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
+    match root.text("headers").map(|style| style.value) {
         Some("legacy") => HeaderStyle::Legacy,
         Some("both") => HeaderStyle::Both,
         Some("off") => HeaderStyle::Off,
@@ -69,22 +67,18 @@ pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
 }
 
 /// `[client_ip]`
-pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp {
+pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     let mut client = ClientIp::default();
-    let Some(table) = read::table(root, "client_ip") else {
+    let Some(table) = root.table("client_ip") else {
         return client;
     };
-    let table = table.value;
-    if let Some(list) = table.get("trusted_proxies") {
-        let proxies = read::texts(list)
-            .into_iter()
-            .filter_map(|text| proxy(&text, out));
-        client.trusted_proxies = proxies.collect();
-    }
-    if let Some(header) = read::text(table, "header")
+    let proxies = table.texts("trusted_proxies").into_iter();
+    let proxies = proxies.filter_map(|text| proxy(&text, out));
+    client.trusted_proxies = proxies.collect();
+    if let Some(header) = table.text("header")
         && let Some(name) = header_name(&header, out)
     {
-        if !table.contains_key("trusted_proxies") && !out.has_errors() {
+        if !table.has("trusted_proxies") && !out.has_errors() {
             let message = "`header` of [client_ip] has no effect";
             let label = "no proxy is trusted to set it, so the client is the peer";
             out.warning(codes::PROXY, header.at, message, label)
@@ -92,8 +86,8 @@ pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp 
         }
         client.header = name;
     }
-    if let Some(bits) = read::number(table, "ipv6_prefix", 128) {
-        client.ipv6_prefix = u8::try_from(bits.value).unwrap_or(128);
+    if let Some(bits) = table.number("ipv6_prefix") {
+        client.ipv6_prefix = bits.value;
     }
     client
 }
@@ -141,90 +135,92 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
     None
 }
 
-/// `[listen]`, `[envoy]` and `[store]`
-pub(super) fn process(root: &DeTable<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
-    let mut settings = Settings {
-        timezone: read::text(root, "timezone").map(|name| name.value.to_owned()),
-        overrides: read::text(root, "overrides").map(|path| path.value.to_owned()),
-        ..Settings::default()
+/// Reads the settings of the process: its listeners, store, logs and exports.
+pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
+    let owned = |name| root.text(name).map(|text| text.value.to_owned());
+    let listen = root.table("listen");
+    let listen = listen.map(|listen| read_listen(listen, files, out));
+    let envoy = root.table("envoy");
+    let store = root.table("store");
+    let memory = store.and_then(|store| store.table("memory"));
+    let budget = memory.and_then(|memory| memory.text("budget"));
+    let state = memory.and_then(|memory| memory.text("state"));
+    Settings {
+        timezone: owned("timezone"),
+        overrides: owned("overrides"),
+        listen: listen.unwrap_or_default(),
+        envoy_files: envoy.map(envoy::envoy_files).unwrap_or_default(),
+        envoy: envoy
+            .map(|envoy| envoy::envoy_door(envoy, out))
+            .unwrap_or_default(),
+        memory_budget: budget.and_then(|budget| size::bytes(&budget, &BUDGET, out)),
+        state: state.map(|folder| folder.value.to_owned()),
+        state_every: memory.and_then(|memory| wait(memory, "state_every", SNAPSHOTS, out)),
+        redis: store
+            .and_then(|store| store.table("redis"))
+            .and_then(|redis| redis::redis(redis, out)),
+        alerts: alert::alerts(root, out),
+        reveal_keys: match root.text("reveal_keys").map(|word| word.value) {
+            Some("raw") => RevealKeys::Raw,
+            Some("prefix") => RevealKeys::Prefix,
+            _ => RevealKeys::Hash,
+        },
+        log_denials: match root.flag("log_denials") {
+            Some(false) => LogDenials::Off,
+            _ => LogDenials::Sampled,
+        },
+        log_requests: root.flag("log_requests") == Some(true),
+        otlp: telemetry::otlp(root, out),
+        statsd: telemetry::statsd(root, out),
+        metrics: metrics(root),
+    }
+}
+
+/// `[listen]`
+fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Listen {
+    let hosts = listen.texts("admin_hosts").into_iter();
+    let settings = Listen {
+        http: address(listen, "http", 8080, out),
+        grpc: address(listen, "grpc", 8081, out),
+        admin: address(listen, "admin", 9090, out),
+        admin_hosts: hosts.map(|host| host.value.to_ascii_lowercase()).collect(),
+        admin_writes: match listen.text("admin_writes").map(|word| word.value) {
+            Some("open") => AdminWrites::Open,
+            _ => AdminWrites::Token,
+        },
+        max_held: listen.number("max_held").map(|most| most.value),
+        max_connections: listen.number("max_connections").map(|most| most.value),
+        idle_timeout: wait(listen, "idle_timeout", IDLE_TIMEOUTS, out),
+        head_timeout: wait(listen, "head_timeout", HEADS, out),
+        drain: wait(listen, "drain", DRAINS, out),
+        grace: wait(listen, "grace", GRACES, out),
+        proxy: gateway::proxy(listen, files, out),
     };
-    if let Some(listen) = read::table(root, "listen") {
-        settings.listen = Listen {
-            http: door(listen.value, "http", 8080, out),
-            grpc: door(listen.value, "grpc", 8081, out),
-            admin: door(listen.value, "admin", 9090, out),
-            admin_hosts: listen
-                .value
-                .get("admin_hosts")
-                .map(read::texts)
-                .unwrap_or_default()
-                .iter()
-                .map(|host| host.value.to_ascii_lowercase())
-                .collect(),
-            admin_writes: match read::text(listen.value, "admin_writes") {
-                Some(word) if word.value == "open" => AdminWrites::Open,
-                _ => AdminWrites::Token,
-            },
-            max_held: read::number(listen.value, "max_held", MAX_HELD)
-                .and_then(|most| u32::try_from(most.value).ok()),
-            max_connections: read::number(listen.value, "max_connections", MAX_CONNECTIONS)
-                .and_then(|number| u32::try_from(number.value).ok()),
-            idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
-            head_timeout: wait(listen.value, "head_timeout", HEADS, out),
-            drain: wait(listen.value, "drain", DRAINS, out),
-            grace: wait(listen.value, "grace", GRACES, out),
-            proxy: gateway::proxy(listen.value, files, out),
-        };
-        apart(listen.value, out);
-    }
-    if let Some(envoy) = read::table(root, "envoy") {
-        settings.envoy_files = envoy::envoy_files(envoy.value);
-        settings.envoy = envoy::envoy_door(envoy.value, out);
-    }
-    let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
-    if let Some(memory) = memory {
-        if let Some(budget) = read::text(memory.value, "budget") {
-            settings.memory_budget = size::bytes(&budget, &BUDGET, out);
-        }
-        let folder = read::text(memory.value, "state");
-        settings.state = folder.map(|folder| folder.value.to_owned());
-        settings.state_every = wait(memory.value, "state_every", SNAPSHOTS, out);
-    }
-    let store = read::table(root, "store");
-    let redis = store.and_then(|store| read::table(store.value, "redis"));
-    settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
-    settings.alerts = alert::alerts(root, out);
-    settings.reveal_keys = match read::text(root, "reveal_keys").map(|word| word.value) {
-        Some("raw") => RevealKeys::Raw,
-        Some("prefix") => RevealKeys::Prefix,
-        _ => RevealKeys::Hash,
-    };
-    if read::flag(root, "log_denials") == Some(false) {
-        settings.log_denials = LogDenials::Off;
-    }
-    settings.log_requests = read::flag(root, "log_requests") == Some(true);
-    settings.otlp = telemetry::otlp(root, out);
-    settings.statsd = telemetry::statsd(root, out);
-    let metrics = read::table(root, "metrics").map(|it| it.value);
-    let shown = metrics.and_then(|it| read::number(it, "max_limits", MAX_SHOWN_LIMITS));
-    if let Some(most) = shown.and_then(|most| u32::try_from(most.value).ok()) {
-        settings.metrics.max_limits = most;
-    }
-    let near = metrics.and_then(|it| read::number(it, "near_percent", MAX_NEAR_PERCENT));
-    if let Some(near) = near.and_then(|near| u8::try_from(near.value).ok()) {
-        settings.metrics.near_percent = near;
-    }
+    addresses_differ(listen, out);
     settings
 }
 
+/// `[metrics]`
+fn metrics(root: Table<'_>) -> MetricSettings {
+    let default = MetricSettings::default();
+    let Some(table) = root.table("metrics") else {
+        return default;
+    };
+    let (limits, near) = (table.number("max_limits"), table.number("near_percent"));
+    MetricSettings {
+        max_limits: limits.map_or(default.max_limits, |most| most.value),
+        near_percent: near.map_or(default.near_percent, |percent| percent.value),
+    }
+}
+
 /// Reads an address with a port, or `off`.
-pub(super) fn door(
-    listen: &DeTable<'_>,
+pub(super) fn address(
+    listen: Table<'_>,
     name: &str,
     port: u16,
     out: &mut Findings<'_>,
 ) -> Option<String> {
-    let address = read::text(listen, name)?;
+    let address = listen.text(name)?;
     if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
         return Some(address.value.to_owned());
     }
@@ -241,25 +237,25 @@ pub(super) fn door(
 }
 
 /// Reports two listeners at one address.
-fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
+fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
     let read = |name: &'static str| {
         let text = match name {
-            "proxy" => read::text(read::table(listen, name)?.value, "address")?,
-            name => read::text(listen, name)?,
+            "proxy" => listen.table(name)?.text("address")?,
+            name => listen.text(name)?,
         };
         let address: SocketAddr = text.value.parse().ok()?;
         Some((name, address, text.at))
     };
-    let doors: Vec<_> = ["http", "grpc", "admin", "proxy"]
+    let listeners: Vec<_> = ["http", "grpc", "admin", "proxy"]
         .into_iter()
         .filter_map(read)
         .collect();
-    for (index, (name, address, at)) in doors.iter().enumerate() {
+    for (index, (name, address, at)) in listeners.iter().enumerate() {
         let meets = |other: &SocketAddr| {
             let all = other.ip().is_unspecified() || address.ip().is_unspecified();
             other.port() == address.port() && (all || other.ip() == address.ip())
         };
-        let taken = doors[..index]
+        let taken = listeners[..index]
             .iter()
             .find(|(_, other, _)| address.port() != 0 && meets(other));
         if let Some((first, other, first_at)) = taken {
@@ -280,15 +276,15 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
 
 /// Reads a duration of a table within `range`.
 pub(super) fn wait(
-    listen: &DeTable<'_>,
+    table: Table<'_>,
     name: &str,
     range: RangeInclusive<Nanos>,
     out: &mut Findings<'_>,
 ) -> Option<Nanos> {
-    let text = read::text(listen, name)?;
-    let span = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| range.contains(span)) {
-        return Some(span);
+    let text = table.text(name)?;
+    let duration = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| range.contains(duration)) {
+        return Some(duration);
     }
     let message = format!("\"{}\" is not a valid `{name}`", shown(text.value));
     let (least, most) = range.into_inner();

@@ -1,15 +1,17 @@
 //! Shape: the valid forms of a value of the policy file, as data.
 //!
 //! ```text
-//!            fields.rs: one table of fields
-//!               |                      |
-//!            check.rs              schema.rs
-//!      text against the table    the table as JSON Schema
+//!                    fields/: one table of fields
+//!               |                   |                      |
+//!            check.rs            read.rs               schema.rs
+//!      text against the table    bounds of readers    the table as JSON Schema
 //! ```
 //!
-//! The parser and the schema read the same table, so they cannot disagree about which fields
-//! there are, which of them are required, and what type they have. Checks that a shape cannot
-//! express (that a time zone exists, that an address is one) are made where the value is read.
+//! The parser and the schema read the same table, so they cannot disagree about the fields, about
+//! those that are required, and about their types. A check that a shape cannot express (that a
+//! time zone exists, that an address is one) is made where the value is read.
+
+use std::ops::RangeInclusive;
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
@@ -117,6 +119,67 @@ pub(super) struct Words {
 impl Shape {
     /// Any string.
     pub(super) const TEXT: Self = Self::Text { pattern: None };
+
+    /// Returns a property of the shape, or of the first of several that has it.
+    pub(super) fn find<T>(
+        &'static self,
+        property: impl Fn(&'static Self) -> Option<T>,
+    ) -> Option<T> {
+        match self {
+            Self::Either(shapes) => shapes.iter().find_map(property),
+            shape => property(shape),
+        }
+    }
+
+    /// Returns true if a value may be a string.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(
+            self,
+            Self::Text { .. } | Self::Word(_) | Self::Amount { .. } | Self::Moment
+        )
+    }
+
+    /// Returns true if a value may be a table of names that the writer chooses.
+    pub(super) fn has_names(&self) -> bool {
+        matches!(self, Self::Named { .. } | Self::Map { .. })
+    }
+
+    /// Returns the bounds of a whole number.
+    pub(super) fn bounds(&self) -> Option<RangeInclusive<u64>> {
+        match self {
+            Self::Whole { least, most } | Self::Amount { least, most } => Some(*least..=*most),
+            _ => None,
+        }
+    }
+
+    /// Returns the maximum number of values of a list.
+    pub(super) fn most(&self) -> Option<usize> {
+        match self {
+            Self::List { most }
+            | Self::Texts { most }
+            | Self::Numbers { most }
+            | Self::Values { most, .. }
+            | Self::Tables { most, .. } => Some(*most),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of a table.
+    pub(super) fn table(&self) -> Option<&'static TableSpec> {
+        match self {
+            Self::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of the tables in a list.
+    pub(super) fn tables(&self) -> Option<&'static TableSpec> {
+        match self {
+            Self::Tables { of, .. } => Some(of),
+            Self::Values { of, .. } => of.table(),
+            _ => None,
+        }
+    }
 
     /// Returns the text after "must be".
     pub(super) fn expected(&self) -> String {

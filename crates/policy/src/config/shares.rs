@@ -8,7 +8,7 @@ use super::limit::Draft;
 use crate::{Cost, RuleMode, Settings};
 
 /// Warns of a limit with no share left for one process while the shared store fails.
-pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
     let cost = match rule.cost {

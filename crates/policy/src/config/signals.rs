@@ -11,12 +11,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::extras::{not_percent, percent};
-use super::read::{self, At};
+use super::extras::{MAX_PERCENT, not_percent};
+use super::percent::percentage;
+use super::read::{At, Table};
 use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
 use crate::{ProxySettings, Settings};
 
@@ -40,16 +40,16 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Reads `{ signal = "load", below = "70%" }`. Returns `None` after a finding.
-    pub(super) fn gate(&mut self, table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Gate> {
-        let name = read::text(table, "signal")?;
-        let below = read::text(table, "below")?;
+    pub(super) fn gate(&mut self, table: Table<'_>, out: &mut Findings<'_>) -> Option<Gate> {
+        let name = table.text("signal")?;
+        let below = table.text("below")?;
         let signal = self.signal(&name, out);
         let is_latency = upstream_signal(name.value)
             .is_some_and(|(_, measure)| measure == UpstreamMeasure::Latency);
         let level = if is_latency {
             latency(&below, out)
         } else {
-            let percent = percent(below.value);
+            let percent = percentage(below.value, MAX_PERCENT);
             if percent.is_none() {
                 not_percent(&below, "below", out);
             }
@@ -121,9 +121,9 @@ impl<'p> SignalReader<'p> {
 
 /// Reads a latency, in microseconds.
 fn latency(text: &At<&str>, out: &mut Findings<'_>) -> Option<u32> {
-    let span: Option<Nanos> = text.value.parse().ok();
-    if let Some(span) = span.filter(|span| LATENCIES.contains(span)) {
-        return u32::try_from(span.as_nanos() / 1_000).ok();
+    let duration: Option<Nanos> = text.value.parse().ok();
+    if let Some(duration) = duration.filter(|duration| LATENCIES.contains(duration)) {
+        return u32::try_from(duration.as_nanos() / 1_000).ok();
     }
     let message = format!("\"{}\" is not a valid `below`", shown(text.value));
     let (least, most) = LATENCIES.into_inner();

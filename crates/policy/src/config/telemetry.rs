@@ -8,12 +8,11 @@
 use std::ops::RangeInclusive;
 
 use ratekeeper_core::Nanos;
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::http_url::{UrlField, http_url};
-use super::read::{self, At};
+use super::read::{At, Table};
 use super::secrets::secret;
 use super::settings::{header_name, wait};
 use crate::{OtlpSettings, Secret, StatsdSettings};
@@ -43,10 +42,10 @@ const ENDPOINT: UrlField = UrlField {
 };
 
 /// Reads `[otlp]`.
-pub(super) fn otlp(root: &DeTable<'_>, out: &mut Findings<'_>) -> Option<OtlpSettings> {
-    let table = read::table(root, "otlp")?.value;
-    let endpoint = read::text(table, "endpoint").and_then(|text| endpoint(&text, out));
-    let ca = read::text(table, "ca");
+pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettings> {
+    let table = root.table("otlp")?;
+    let endpoint = table.text("endpoint").and_then(|text| endpoint(&text, out));
+    let ca = table.text("ca");
     if let (Some(url), Some(ca)) = (&endpoint, &ca)
         && url.starts_with("http:")
     {
@@ -57,15 +56,14 @@ pub(super) fn otlp(root: &DeTable<'_>, out: &mut Findings<'_>) -> Option<OtlpSet
     }
     let headers = headers(table, out);
     let interval = wait(table, "interval", INTERVALS, out);
-    let (metrics, events) = (read::flag(table, "metrics"), read::flag(table, "events"));
+    let (metrics, events) = (table.flag("metrics"), table.flag("events"));
     if (metrics, events) == (Some(false), Some(false)) {
-        let node = root.get("otlp").map(toml::Spanned::span);
         let message = "[otlp] sends nothing";
         let label = "`metrics` and `events` are false";
-        out.error(codes::TELEMETRY, node.unwrap_or_default(), message, label)
+        out.error(codes::TELEMETRY, table.at(), message, label)
             .help("leave one of them out, or leave out [otlp]");
     }
-    let name = read::text(table, "service_name");
+    let name = table.text("service_name");
     let name = name.and_then(|name| plain(&name, ("service_name", 1), out));
     Some(OtlpSettings {
         endpoint: endpoint?,
@@ -103,8 +101,8 @@ fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     Some(url.to_owned())
 }
 
-fn headers(table: &DeTable<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
-    let Some(headers) = read::table(table, "headers") else {
+fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
+    let Some(headers) = table.names("headers") else {
         return Vec::new();
     };
     let mut read = Vec::new();
@@ -120,22 +118,21 @@ fn headers(table: &DeTable<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)>
                 .help("leave it out");
             continue;
         }
-        let place = secret(
-            headers.value,
-            written.value,
-            (codes::TELEMETRY, "OTLP"),
-            out,
-        );
-        read.extend(place.and_then(Result::ok).map(|place| (lower, place)));
+        let Some(text) = value.get_ref().as_str() else {
+            continue; // reported: not a string
+        };
+        let text = At::new(text, value.span());
+        let place = secret(&text, written.value, (codes::TELEMETRY, "OTLP"), out);
+        read.extend(place.ok().map(|place| (lower, place)));
     }
     read
 }
 
 /// Reads `[statsd]`.
-pub(super) fn statsd(root: &DeTable<'_>, out: &mut Findings<'_>) -> Option<StatsdSettings> {
-    let table = read::table(root, "statsd")?.value;
-    let address = read::text(table, "address").and_then(|text| address(&text, out));
-    let prefix = read::text(table, "prefix");
+pub(super) fn statsd(root: Table<'_>, out: &mut Findings<'_>) -> Option<StatsdSettings> {
+    let table = root.table("statsd")?;
+    let address = table.text("address").and_then(|text| address(&text, out));
+    let prefix = table.text("prefix");
     let prefix = prefix.and_then(|text| plain(&text, ("prefix", 0), out));
     let interval = wait(table, "interval", INTERVALS, out);
     Some(StatsdSettings {

@@ -1,11 +1,10 @@
 //! Time zone: reads `timezone`, and knows the abbreviations that people write in its place.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
-use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read;
+use super::read::Table;
 use super::shape::NameHint;
 
 /// Abbreviations that are no zones, because their hours depend on the country or the season, and
@@ -42,9 +41,9 @@ pub(super) enum ZoneSpec {
 
 /// Reads `timezone` from the database that is compiled in, so that a policy means the same on
 /// every machine. The cost is that new rules come with a new release.
-pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> ZoneSpec {
-    let Some(name) = read::text(root, "timezone") else {
-        return if root.contains_key("timezone") {
+pub(super) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
+    let Some(name) = root.text("timezone") else {
+        return if root.has("timezone") {
             ZoneSpec::Refused
         } else {
             ZoneSpec::Unset

@@ -24,7 +24,7 @@ const DAY: i64 = Hours::ALL.end;
 
 /// Warns of limits with the same match and key that leave a short gap between their hours, or that
 /// overlap in part. Hours within the hours of another limit are a tighter limit for those.
-pub(super) fn turns(drafts: &[Draft], out: &mut Findings<'_>) {
+pub(super) fn turns(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     let mut groups: HashMap<_, Vec<Turn<'_>>> = HashMap::new();
     let mut always = HashSet::new();
     for draft in drafts

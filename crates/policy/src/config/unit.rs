@@ -15,8 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_LIMITS;
-use super::read::{self, At, SpannedValue, whole};
+use super::read::{SpannedValue, Table, whole};
 use crate::Cost;
 use crate::unit::{Decimal, MAX_DECIMALS, Unit};
 
@@ -59,10 +58,10 @@ const STRAYS: [&str; 6] = [
 ];
 
 /// Returns the unit of a limit, if it has one that can be read.
-pub(super) fn unit(table: &DeTable<'_>) -> Option<Unit> {
-    let unit = read::table(table, "unit")?.value;
-    let decimals = u8::try_from(whole(unit.get("decimals")?)?).ok()?;
-    let name = read::text(unit, "name")?.value;
+pub(super) fn unit(table: Table<'_>) -> Option<Unit> {
+    let unit = table.table("unit")?;
+    let decimals = unit.number("decimals")?.value;
+    let name = unit.text("name")?.value;
     (is_name(name) && decimals <= MAX_DECIMALS).then(|| Unit::new(name, decimals))
 }
 
@@ -104,16 +103,16 @@ pub(super) struct Conversions(Vec<(usize, Vec<Converted>)>);
 
 impl Conversions {
     /// Converts the values of all limits with a unit; reports those that cannot be counted.
-    pub(super) fn of(root: &DeTable<'_>, out: &mut Findings<'_>) -> Self {
+    pub(super) fn of(root: Table<'_>, out: &mut Findings<'_>) -> Self {
         let mut all = Vec::new();
-        for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
-            let Some(unit) = unit(table.value) else {
-                wrong_name(table.value, out);
+        for (index, table) in root.tables("limit") {
+            let Some(unit) = unit(table) else {
+                wrong_name(table, out);
                 continue;
             };
-            beside(table.value, out);
+            beside(table, out);
             let values = QUANTITIES.iter().filter_map(|(field, kind)| {
-                let text = converted(table.value, (field, *kind), &unit, out)?;
+                let text = converted(table, (field, *kind), &unit, out)?;
                 let (field, kind) = (*field, *kind);
                 Some(Converted { field, text, kind })
             });
@@ -168,14 +167,14 @@ impl Converted {
 
 /// Returns a value in the smallest unit; `None` if it is not written, no decimal, or refused.
 fn converted(
-    table: &DeTable<'_>,
+    table: Table<'_>,
     ((field, inner), kind): (&(&str, Option<&str>), ValueKind),
     unit: &Unit,
     out: &mut Findings<'_>,
 ) -> Option<String> {
     let node = match inner {
-        None => table.get(*field)?,
-        Some(inner) => read::table(table, field)?.value.get(*inner)?,
+        None => table.get(field)?,
+        Some(inner) => table.table(field)?.get(inner)?,
     };
     let text = written(node)?;
     let (number, rest) = match kind {
@@ -218,9 +217,9 @@ fn written(node: &SpannedValue<'_>) -> Option<String> {
 }
 
 /// Reports the name of a unit that is none.
-fn wrong_name(table: &DeTable<'_>, out: &mut Findings<'_>) {
-    let unit = read::table(table, "unit");
-    let name = unit.and_then(|unit| read::text(unit.value, "name"));
+fn wrong_name(table: Table<'_>, out: &mut Findings<'_>) {
+    let unit = table.table("unit");
+    let name = unit.and_then(|unit| unit.text("name"));
     let Some(name) = name else {
         return; // reported as missing, or of a wrong type
     };
@@ -233,8 +232,8 @@ fn wrong_name(table: &DeTable<'_>, out: &mut Findings<'_>) {
 }
 
 /// Reports fields that cannot stand beside `unit`, and a missing `cost`.
-fn beside(table: &DeTable<'_>, out: &mut Findings<'_>) {
-    let Some(At { at, .. }) = read::table(table, "unit") else {
+fn beside(table: Table<'_>, out: &mut Findings<'_>) {
+    let Some(unit) = table.table("unit") else {
         return;
     };
     for field in STRAYS {
@@ -242,17 +241,17 @@ fn beside(table: &DeTable<'_>, out: &mut Findings<'_>) {
             let message = format!("`{field}` cannot be combined with `unit`");
             let label = "its numbers are no quantities of a unit";
             out.error(codes::UNIT, stray.span(), message, label)
-                .related(at.clone())
+                .related(unit.at())
                 .help(format!(
                     "leave `{field}` out, or count in the smallest unit without `unit`"
                 ));
         }
     }
-    if !table.contains_key("cost") {
+    if !table.has("cost") {
         let message = "a limit with `unit` has no `cost`";
         out.error(
             codes::UNIT,
-            at,
+            unit.at(),
             message,
             "a request has no amount of this unit",
         )

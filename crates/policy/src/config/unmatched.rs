@@ -14,7 +14,7 @@ use crate::{Facts, Field, KeyPart, Matcher};
 
 /// Warns of an override for a value that `match` of its limit excludes.
 pub(super) fn never_matches(
-    draft: &Draft,
+    draft: &Draft<'_>,
     part: &KeyPart,
     value: &At<&str>,
     out: &mut Findings<'_>,

@@ -21,21 +21,19 @@ use super::codes;
 use super::correction::owing;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
 use super::extras;
-use super::fields::{MAX_AT_ONCE, MAX_LIMITS, MAX_VARIANTS, QUANTITIES};
+use super::fields::{MAX_AT_ONCE, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
 use super::near::nearest;
 use super::numbers::{Written, built, is_unlimited};
 use super::priority::leaves_room;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
-use super::read::{self, At, SpannedValue};
+use super::read::{At, SpannedValue, Table};
 use super::time_zone::ZoneSpec;
 use crate::{Allowance, Cost, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
 pub(super) struct VariantReader<'a> {
-    /// The limits of the file, by index.
-    tables: Vec<Option<&'a DeTable<'a>>>,
     zone: &'a ZoneSpec,
     origin: Origin,
     /// By limit and name.
@@ -54,14 +52,8 @@ pub(super) struct SetText<'a> {
 }
 
 impl<'a> VariantReader<'a> {
-    pub(super) fn new(root: &'a DeTable<'a>, shared: &'a FileContext<'_>) -> Self {
-        let mut tables = Vec::new();
-        for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
-            tables.resize(index, None);
-            tables.push(Some(table.value));
-        }
+    pub(super) fn new(shared: &'a FileContext<'_>) -> Self {
         Self {
-            tables,
             zone: &shared.zone,
             origin: shared.origin,
             known: HashMap::new(),
@@ -69,15 +61,10 @@ impl<'a> VariantReader<'a> {
         }
     }
 
-    /// Returns the table of a limit.
-    pub(super) fn table(&self, draft: &Draft) -> Option<&'a DeTable<'a>> {
-        self.tables.get(draft.index).copied().flatten()
-    }
-
     /// Returns the allowance for numbers of a limit; `None` if they are reported as wrong.
     pub(super) fn allowance(
         &mut self,
-        draft: &mut Draft,
+        draft: &mut Draft<'_>,
         set: SetText<'_>,
         at: &Range<usize>,
         out: &mut Findings<'_>,
@@ -122,7 +109,7 @@ impl<'a> VariantReader<'a> {
     /// Compiles numbers. Errors stand at the numbers, wherever the rest of the limit is.
     pub(super) fn quantity(
         &self,
-        draft: &Draft,
+        draft: &Draft<'_>,
         set: SetText<'_>,
         at: &Range<usize>,
         out: &mut Findings<'_>,
@@ -132,10 +119,10 @@ impl<'a> VariantReader<'a> {
             origin: self.origin,
             denials: draft.denials,
         };
-        let table = self.table(draft)?;
+        let table = draft.table;
         let mut findings = Findings::new("");
         let quantity = written_with(table, set.text, &mut findings)
-            .and_then(|table| quantity(&table, around, &mut findings));
+            .and_then(|written| quantity(table.with(&written), around, &mut findings));
         let errors = findings.finish().into_iter();
         let error = errors
             .into_iter()
@@ -224,7 +211,8 @@ fn later_days(
     each.collect()
 }
 
-fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
+/// Returns a variant of a limit.
+pub(super) fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant {
     Variant {
         limit: Limit {
             name: name.into(),
@@ -269,21 +257,17 @@ fn in_field(field: &str, help: &str) -> String {
 }
 
 /// Returns the table of a limit with other numbers; `None` if their form is reported as wrong.
-fn written_with<'s>(
-    limit: &DeTable<'s>,
-    set: &'s str,
-    out: &mut Findings<'_>,
-) -> Option<DeTable<'s>> {
-    if limit.contains_key("unit") {
+fn written_with<'s>(limit: Table<'s>, set: &'s str, out: &mut Findings<'_>) -> Option<DeTable<'s>> {
+    if limit.has("unit") {
         let message = "a limit with a `unit` has the same numbers for every key";
         out.error(codes::UNIT, 0..0, message, "stands for other numbers")
             .help("write a second limit for this key, with `match` and the other numbers");
         return None;
     }
-    let mut written = limit.clone();
-    let field = QUANTITIES.iter().find(|name| limit.contains_key(**name))?;
-    let node = written.get_mut(*field)?;
-    match *field {
+    let mut written = limit.written().clone();
+    let field = limit.first_of(QUANTITIES)?;
+    let node = written.get_mut(field)?;
+    match field {
         "bucket" => {
             let text = At::new(set, 0..0);
             built(set.parse::<Quota>(), &text, Written::Refill, out)?;

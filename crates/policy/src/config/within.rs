@@ -8,9 +8,9 @@ use super::limit::Draft;
 use super::lints::{MAX_COMPARED, admits_less, alike, counts_less, report};
 
 /// Finds limits on some requests that one on every request, with the same key, makes needless.
-pub(super) fn never_refuse(drafts: &[Draft], out: &mut Findings<'_>) {
-    let of_requests = |draft: &&Draft| !draft.rule.is_for_descriptors();
-    let (wide, narrow): (Vec<&Draft>, Vec<&Draft>) = drafts
+pub(super) fn never_refuse(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    let of_requests = |draft: &&Draft<'_>| !draft.rule.is_for_descriptors();
+    let (wide, narrow): (Vec<&Draft<'_>>, Vec<&Draft<'_>>) = drafts
         .iter()
         .filter(of_requests)
         .partition(|draft| draft.same.is_empty());
@@ -28,7 +28,7 @@ pub(super) fn never_refuse(drafts: &[Draft], out: &mut Findings<'_>) {
 
 /// Returns true if `strict` refuses every request that `loose` would refuse, although it is charged
 /// for other requests as well: one more charge never lets a refused request pass.
-fn covers_within(strict: &Draft, loose: &Draft) -> bool {
+fn covers_within(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let is_less = counts_less(strict, loose) || admits_less(strict, loose);
     alike(strict, loose) && strict.denials == Denials::Free && is_less
 }

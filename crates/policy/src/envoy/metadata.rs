@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::read::not_a_name;
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
-use crate::config::{Findings, codes};
+use crate::config::Findings;
 
 /// Returns the table as JSON; keys that are no scalars are reported and left out.
 pub(super) fn metadata(node: &YamlNode, out: &mut Findings<'_>) -> Map<String, Value> {
@@ -13,14 +14,7 @@ pub(super) fn metadata(node: &YamlNode, out: &mut Findings<'_>) -> Map<String, V
     let mut map = Map::new();
     for (key, value) in fields {
         let (Content::Plain(name) | Content::Quoted(name)) = &key.content else {
-            let message = format!("the name of a field must be a string, not {}", key.kind());
-            out.error(
-                codes::ENVOY_KEY_TYPE,
-                key.at.clone(),
-                message,
-                "expected a string",
-            )
-            .help("write the value after its field, as in value: \"5\"");
+            not_a_name(key, key.kind(), out);
             continue;
         };
         map.insert(name.clone(), json(value, out));

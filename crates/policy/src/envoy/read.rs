@@ -312,15 +312,16 @@ fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> 
         Content::Quoted(text) => return Some(text),
         _ => key.kind(),
     };
-    let message = format!("the name of a field must be a string, not {kind}");
-    out.error(
-        codes::ENVOY_KEY_TYPE,
-        key.at.clone(),
-        message,
-        "expected a string",
-    )
-    .help("write the value after its field, as in value: \"5\"");
+    not_a_name(key, kind, out);
     None
+}
+
+/// Reports the name of a field that is none.
+pub(super) fn not_a_name(key: &YamlNode, kind: &str, out: &mut Findings<'_>) {
+    let message = format!("the name of a field must be a string, not {kind}");
+    let label = "expected a string";
+    out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, label)
+        .help("write the value after its field, as in value: \"5\"");
 }
 
 /// Reports an unknown field; returns the one that was probably meant.

@@ -16,14 +16,9 @@ pub struct Charges {
     /// One for each rule that applies; two for a request with two credentials under `api_key`. The
     /// alternatives of an entry come behind it, its condition or headroom before it.
     pub entries: SmallVec<[Entry; 4]>,
-    /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
-    /// shadow mode.
-    pub missing: SmallVec<[u32; 2]>,
-    /// Rules with zero permits in place of their numbers, by the caller, a plan or an override:
-    /// they deny.
-    pub barred: Vec<Barred>,
-    /// Rules that would apply, if the request were not exempt from them.
-    pub exempt: SmallVec<[u32; 4]>,
+    /// Rules that match and are not charged, because they deny without being asked, or because
+    /// the request is exempt from them.
+    pub uncharged: SmallVec<[Uncharged; 4]>,
     /// Limits with the numbers of the caller in place of their own. They have the ids of their
     /// rules until the keeper assigns them their own.
     pub replaced: Vec<(Limit, Numbers)>,
@@ -75,9 +70,7 @@ impl Deref for KeyBytes {
 #[derive(Clone, Copy, Debug, Default)]
 struct ChargeStart {
     entries: usize,
-    missing: usize,
-    barred: usize,
-    exempt: usize,
+    uncharged: usize,
 }
 
 /// One charge.
@@ -101,15 +94,49 @@ pub struct Entry {
     pub mode: Mode,
 }
 
-/// A rule that denies without being asked, because it allows nothing.
+/// A rule that matches a request and is not charged.
 #[derive(Clone, Copy, Debug)]
-pub struct Barred {
+pub struct Uncharged {
     /// Index of the rule in the policy.
     pub rule: u32,
-    /// Its numbers: zero permits.
-    pub numbers: Numbers,
-    /// The effect of the denial.
-    pub mode: Mode,
+    /// Why it is not charged.
+    pub reason: NoCharge,
+}
+
+/// Why a rule that matches a request is not charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoCharge {
+    /// The request is exempt from it.
+    Exempt,
+    /// A key part is missing (`missing_key = "deny"`), or the body states two values. The mode is
+    /// the effect of the denial.
+    MissingKey(Mode),
+    /// It allows the key nothing: the caller, a plan or an override puts zero permits in place of
+    /// its numbers.
+    Barred {
+        /// Period of the zero permits.
+        per: Nanos,
+        /// The effect of the denial.
+        mode: Mode,
+    },
+}
+
+impl NoCharge {
+    /// Returns the effect of the denial; `None` for an exemption.
+    pub fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Exempt => None,
+            Self::MissingKey(mode) | Self::Barred { mode, .. } => Some(mode),
+        }
+    }
+
+    /// Returns the zero permits of a rule that allows nothing.
+    pub fn numbers(self) -> Option<Numbers> {
+        match self {
+            Self::Barred { per, .. } => Some(Numbers::none(per)),
+            Self::Exempt | Self::MissingKey(_) => None,
+        }
+    }
 }
 
 impl Entry {
@@ -132,9 +159,7 @@ impl Entry {
 impl Charges {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
-        self.missing.clear();
-        self.barred.clear();
-        self.exempt.clear();
+        self.uncharged.clear();
         self.replaced.clear();
         self.country = None;
         self.bytes.truncate(0);
@@ -146,9 +171,7 @@ impl Charges {
         self.set_aside.clear();
         self.start = ChargeStart {
             entries: self.entries.len(),
-            missing: self.missing.len(),
-            barred: self.barred.len(),
-            exempt: self.exempt.len(),
+            uncharged: self.uncharged.len(),
         };
     }
 
@@ -176,34 +199,45 @@ impl Charges {
             .map_or(&rule.limit, |variant| &variant.limit)
     }
 
+    /// Adds a rule that matches and is not charged.
+    pub(super) fn add_uncharged(&mut self, rule: u32, reason: NoCharge) {
+        self.uncharged.push(Uncharged { rule, reason });
+    }
+
+    /// Adds a rule that denies because a key part is missing.
+    pub(super) fn add_missing(&mut self, index: u32, rule: &Rule) {
+        let mode = rule.mode_of(None).unwrap_or(Mode::Shadow);
+        self.add_uncharged(index, NoCharge::MissingKey(mode));
+    }
+
+    /// Adds a limit with the numbers of the caller, and returns its index.
+    pub(super) fn add_replaced(&mut self, limit: Limit, numbers: Numbers) -> u32 {
+        self.replaced.push((limit, numbers));
+        u32::try_from(self.replaced.len() - 1).unwrap_or(u32::MAX)
+    }
+
     /// Adds a rule that allows the key of a request nothing. It comes once for two such keys of
     /// one request, and enforced if it is for one of them.
-    pub(super) fn bar(&mut self, rule: u32, of: &Rule, mode: Mode) {
-        let of_this_request = self.barred.get_mut(self.start.barred..);
-        match of_this_request.and_then(|barred| barred.last_mut()) {
-            Some(before) if before.rule == rule => {
-                if mode == Mode::Enforce {
-                    before.mode = mode;
-                }
+    pub(super) fn bar(&mut self, index: u32, rule: &Rule, mode: Mode) {
+        let of_this_request = self.uncharged.get_mut(self.start.uncharged..);
+        let last = of_this_request.and_then(|uncharged| uncharged.last_mut());
+        if let Some(last) = last.filter(|last| last.rule == index)
+            && let NoCharge::Barred { mode: before, .. } = &mut last.reason
+        {
+            if mode == Mode::Enforce {
+                *before = mode;
             }
-            _ => {
-                let numbers = Numbers::none(of.window.unwrap_or(Nanos::SECOND));
-                self.barred.push(Barred {
-                    rule,
-                    numbers,
-                    mode,
-                });
-            }
+            return;
         }
+        let per = rule.window.unwrap_or(Nanos::SECOND);
+        self.add_uncharged(index, NoCharge::Barred { per, mode });
     }
 
     /// Removes the charges of this request by rules that others replace, with their alternatives.
     pub(super) fn remove_set_aside(&mut self) {
         let Self {
             entries,
-            missing,
-            barred,
-            exempt,
+            uncharged,
             set_aside,
             start,
             ..
@@ -222,12 +256,14 @@ impl Charges {
             kept = if entry.is_alternative() { kept } else { keeps };
             kept
         });
-        let mut keeps = keeper(start.missing);
-        missing.retain(|rule| keeps(*rule));
-        let mut keeps = keeper(start.barred);
-        barred.retain(|barred| keeps(barred.rule));
-        let mut keeps = keeper(start.exempt);
-        exempt.retain(|rule| keeps(*rule));
+        let mut keeps = keeper(start.uncharged);
+        uncharged.retain(|uncharged| keeps(uncharged.rule));
+    }
+
+    /// Returns the rules that deny because a key part is missing, including those in shadow mode.
+    pub fn missing(&self) -> impl Iterator<Item = u32> {
+        let missing = |it: &&Uncharged| matches!(it.reason, NoCharge::MissingKey(_));
+        self.uncharged.iter().filter(missing).map(|it| it.rule)
     }
 
     /// Returns true if another rule replaces this one for the request added last.

@@ -14,43 +14,43 @@ use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 
 impl Policy {
-    /// Adds the condition or the headroom of an entry of the rule `of`, if it has one. Returns
+    /// Adds the condition or the headroom of an entry of a rule, if it has one. Returns
     /// [`KeySubject::Skip`] or [`KeySubject::Deny`] if the request has no value to count, and is
     /// not charged for that reason.
     pub(super) fn add_condition<'p>(
         &'p self,
-        (of, entry): (&'p Rule, &Entry),
+        (rule, entry): (&'p Rule, &Entry),
         credential: Credential,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) -> KeySubject {
-        if let Some(priority) = of.priority.as_deref()
+        if let Some(priority) = rule.priority.as_deref()
             && entry.cost > Permits::ZERO
             && !priority.holds(keys.request())
         {
-            let capacity = out.limit(entry, of).algorithm.capacity();
+            let capacity = out.limit(entry, rule).algorithm.capacity();
             out.entries.push(Entry {
                 cost: priority.headroom(capacity),
                 mode: Mode::Headroom,
                 ..entry.clone()
             });
         }
-        let Some(index) = of.distinct else {
+        let Some(index) = rule.distinct else {
             return KeySubject::Known;
         };
         let Some(seen) = self.rules.get(index as usize) else {
             return KeySubject::Known;
         };
         let start = out.bytes.end();
-        if of.key.is_empty() {
+        if rule.key.is_empty() {
             // The first part chooses the slot on a cluster: that of the limit, which is its name.
-            KeyBuilder::new(&mut out.bytes).part(of.limit.name.as_bytes());
+            KeyBuilder::new(&mut out.bytes).part(rule.limit.name.as_bytes());
         }
         match keys.write(seen, credential, &mut out.bytes) {
             KeySubject::Skip => return KeySubject::Skip,
             KeySubject::Deny => {
                 if matches!(credential, Credential::First) {
-                    out.missing.push(entry.rule); // the second key lacks the same value
+                    out.add_missing(entry.rule, rule); // the second key lacks the same value
                 }
                 return KeySubject::Deny;
             }

@@ -1,6 +1,6 @@
 //! Fields of `active`: the times at which a limit applies.
 
-use super::{TIMEZONE, optional, pattern};
+use super::{TIMEZONE, optional, pattern, texts};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 const HOURS: &str = "^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$";
@@ -16,7 +16,7 @@ pub(super) static ACTIVE: TableSpec = TableSpec {
         ),
         optional(
             "days",
-            Shape::Texts { most: 7 },
+            texts(7),
             "[\"mon-fri\"]",
             "Days of the week: mon to sun, or a range; hours over midnight belong to the day on \
              which they begin.",

@@ -1,6 +1,6 @@
 //! Fields of `alert`, and of `[alerts]`: when a key is reported, and where.
 
-use super::{SECRET, SPAN, optional, pattern, required};
+use super::{DURATION, SECRET, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 const PERCENT: &str = "^[1-9][0-9]?%$";
@@ -16,7 +16,7 @@ pub(super) static ALERT: TableSpec = TableSpec {
         ),
         required(
             "for",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"2m\"",
             "Time for which a key is above, without a break, before its alert starts: 1s to 24h.",
         ),

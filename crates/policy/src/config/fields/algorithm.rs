@@ -3,7 +3,8 @@
 use ratekeeper_core::Quota;
 
 use super::{
-    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required,
+    DURATION, MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, optional, pattern, required,
+    whole,
 };
 use crate::config::shape::{Shape, TableSpec, Words};
 
@@ -77,7 +78,7 @@ pub(super) static QUEUE: TableSpec = TableSpec {
         ),
         optional(
             "max_wait",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"2s\"",
             "Maximum wait of a request; a request that would wait longer is refused.",
         ),
@@ -111,16 +112,13 @@ pub(super) static WARMUP: TableSpec = TableSpec {
     fields: &[
         required(
             "period",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"10s\"",
             "Time from cold to warm, if requests keep coming.",
         ),
         optional(
             "cold_factor",
-            Shape::Whole {
-                least: 1,
-                most: MAX_COLD_FACTOR,
-            },
+            whole(1, MAX_COLD_FACTOR),
             "3",
             "Ratio of the time between two permits when cold to that when warm.",
         ),
@@ -140,10 +138,7 @@ pub(super) static BALANCE: TableSpec = TableSpec {
     fields: &[
         optional(
             "start",
-            Shape::Whole {
-                least: 0,
-                most: Quota::MAX_PERMITS,
-            },
+            whole(0, Quota::MAX_PERMITS),
             "100",
             "Credits of a key that was never seen (default 0).",
         ),
@@ -174,16 +169,13 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
     fields: &[
         required(
             "max",
-            Shape::Whole {
-                least: 1,
-                most: MAX_AT_ONCE,
-            },
+            whole(1, MAX_AT_ONCE),
             "50",
             "Maximum number of permits on loan at once.",
         ),
         optional(
             "lease",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"60s\"",
             "Time after which the permit of a crashed holder comes back (default 60s).",
         ),
@@ -296,10 +288,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
         ),
         optional(
             "count",
-            Shape::Whole {
-                least: 1,
-                most: MAX_SUB_BUCKETS,
-            },
+            whole(1, MAX_SUB_BUCKETS),
             "6",
             "For sub-buckets: their number.",
         ),
@@ -314,13 +303,13 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
         ),
         optional(
             "min_gap",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"200ms\"",
             "For a sliding window log: minimum time between two requests.",
         ),
         optional(
             "save_up",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"1s\"",
             "For smooth-bursty: time for which permits are saved up (default: the limit's period).",
         ),

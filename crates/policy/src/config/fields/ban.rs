@@ -1,6 +1,6 @@
 //! Fields of `ban`: when a limit bans a key, and for how long.
 
-use super::{MAX_GROWTH, SPAN, optional, pattern, required};
+use super::{DURATION, MAX_GROWTH, optional, pattern, required, whole};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 pub(super) const BAN: FieldSpec = optional(
@@ -15,21 +15,23 @@ static TABLE: TableSpec = TableSpec {
     fields: &[
         required(
             "after",
-            Shape::Whole {
-                least: 1,
-                most: ratekeeper_core::MAX_STRIKES as u64,
-            },
+            whole(1, ratekeeper_core::MAX_STRIKES as u64),
             "3",
             "Number of refusals by this limit that begin a ban.",
         ),
         required(
             "within",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"24h\"",
             "Time within which the refusals count; also how long after its end a ban makes the next \
              one longer.",
         ),
-        required("for", pattern(SPAN), "\"1h\"", "Length of the first ban."),
+        required(
+            "for",
+            pattern(DURATION),
+            "\"1h\"",
+            "Length of the first ban.",
+        ),
         optional(
             "grow",
             Shape::Factor { most: MAX_GROWTH },
@@ -38,7 +40,7 @@ static TABLE: TableSpec = TableSpec {
         ),
         optional(
             "max",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"24h\"",
             "Maximum length of a ban; needed with `grow`.",
         ),

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Quota;
 
-use super::{QUOTA, optional, pattern, required};
+use super::{QUOTA, optional, pattern, required, texts, whole};
 use crate::chain::MAX_OTHERWISE;
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
@@ -26,9 +26,7 @@ pub(super) const ELASTIC: FieldSpec = optional(
 
 pub(super) const OTHERWISE: FieldSpec = optional(
     "otherwise",
-    Shape::Texts {
-        most: MAX_OTHERWISE,
-    },
+    texts(MAX_OTHERWISE),
     "\"named\"",
     "Names of the limits that are asked, in order, when this one denies; they are asked by no other \
      request.",
@@ -38,13 +36,7 @@ static SOFT_TABLE: TableSpec = TableSpec {
     what: "`soft`",
     fields: &[required(
         "extra",
-        Shape::Either(&[
-            pattern(PERCENT),
-            Shape::Whole {
-                least: 1,
-                most: Quota::MAX_PERMITS,
-            },
-        ]),
+        Shape::Either(&[pattern(PERCENT), whole(1, Quota::MAX_PERMITS)]),
         "\"10%\"",
         "Requests over the limit in the same period: a percentage of it, rounded down, or a number.",
     )],

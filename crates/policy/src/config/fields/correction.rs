@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Quota;
 
-use super::{AMOUNT_SOURCE, SPAN, optional, pattern, required};
+use super::{AMOUNT_SOURCE, DURATION, optional, pattern, required, whole};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -32,16 +32,13 @@ pub(super) const RESET_ON: FieldSpec = optional(
 );
 pub(super) const REPORT_WITHIN: FieldSpec = optional(
     "report_within",
-    pattern(SPAN),
+    pattern(DURATION),
     "\"10m\"",
     "Time within which POST /v1/report corrects a charge, at most 24h (default 2m); without a \
      report the charge stays.",
 );
 
-const AMOUNT: Shape = Shape::Whole {
-    least: 1,
-    most: Quota::MAX_PERMITS,
-};
+const AMOUNT: Shape = whole(1, Quota::MAX_PERMITS);
 /// `reserve`: a number, an attribute, or a value of the body.
 const AMOUNTS: &[Shape] = &[AMOUNT, pattern(AMOUNT_SOURCE)];
 /// `cost`: the same, or a table.
@@ -68,7 +65,7 @@ static ESTIMATE: TableSpec = TableSpec {
         ),
         optional(
             "expire",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"2m\"",
             "The same as `report_within`, which may stand beside `cost` in its place.",
         ),
@@ -117,13 +114,7 @@ const OUTCOMES: FieldSpec = optional(
 );
 
 /// `status`: a number, or a class.
-const STATUSES: &[Shape] = &[
-    Shape::Whole {
-        least: 100,
-        most: 599,
-    },
-    pattern(STATUS_CLASS),
-];
+const STATUSES: &[Shape] = &[whole(100, 599), pattern(STATUS_CLASS)];
 const WORD: Shape = pattern(OUTCOME);
 
 const RESULT_HINTS: &[crate::config::shape::NameHint] = hints! {

@@ -1,26 +1,27 @@
 //! Fields of the proxy listener.
 
-use super::{BYTES, MAX_MATCH_VALUES, MAX_VALUES, NAME, SPAN, optional, pattern, required};
+use super::{
+    BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, list, optional, pattern, required, texts,
+    whole,
+};
 use crate::config::shape::{Shape, TableSpec};
 
 /// Maximum number of addresses of an upstream.
-pub(in crate::config) const MAX_UPSTREAMS: usize = 32;
+const MAX_UPSTREAMS: usize = 32;
 
 /// Maximum number of certificates of the listener.
-pub(in crate::config) const MAX_CERTIFICATES: usize = 16;
+const MAX_CERTIFICATES: usize = 16;
 
 /// Maximum number of routes: each may be compared with a request.
-pub(in crate::config) const MAX_ROUTES: usize = 64;
+const MAX_ROUTES: usize = 64;
 
 /// Maximum number of protocols that a connection may switch to.
-pub(in crate::config) const MAX_UPGRADES: usize = 8;
+const MAX_UPGRADES: usize = 8;
 
 /// Highest bound of `adaptive_concurrency`.
-pub(in crate::config) const MAX_ADAPTIVE: u64 = 1_000_000;
+const MAX_ADAPTIVE: u64 = 1_000_000;
 
-const WAIT: Shape = Shape::Text {
-    pattern: Some(SPAN),
-};
+const WAIT: Shape = pattern(DURATION);
 
 pub(super) static PROXY: TableSpec = TableSpec {
     what: "`[listen.proxy]`",
@@ -34,9 +35,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
         ),
         required(
             "upstream",
-            Shape::Texts {
-                most: MAX_UPSTREAMS,
-            },
+            texts(MAX_UPSTREAMS),
             "\"http://127.0.0.1:3000\"",
             "Receiver of the requests: http://HOST:PORT, https:// for TLS, h2c:// for HTTP/2 \
              without TLS; or a list of such, used in turn.",
@@ -71,7 +70,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
         ),
         optional(
             "cors",
-            Shape::List { most: MAX_VALUES },
+            list(MAX_VALUES),
             "[\"https://app.example.com\"]",
             "Origins of web pages that may read refusals; compared one by one.",
         ),
@@ -95,7 +94,7 @@ pub(super) static PROXY: TableSpec = TableSpec {
         ),
         optional(
             "upgrades",
-            Shape::List { most: MAX_UPGRADES },
+            list(MAX_UPGRADES),
             "[\"websocket\"]",
             "Protocols that a connection may switch to, as `Upgrade` names them (default: WebSocket \
              alone).",
@@ -189,22 +188,11 @@ static ADAPTIVE: TableSpec = TableSpec {
     fields: &[
         required(
             "min",
-            Shape::Whole {
-                least: 1,
-                most: MAX_ADAPTIVE,
-            },
+            whole(1, MAX_ADAPTIVE),
             "10",
             "Lower bound, from which the number begins.",
         ),
-        required(
-            "max",
-            Shape::Whole {
-                least: 1,
-                most: MAX_ADAPTIVE,
-            },
-            "500",
-            "Upper bound.",
-        ),
+        required("max", whole(1, MAX_ADAPTIVE), "500", "Upper bound."),
     ],
     hints: hints! {
         "least" => "write min = 10",
@@ -231,9 +219,7 @@ static ROUTE: TableSpec = TableSpec {
         ),
         required(
             "upstream",
-            Shape::Texts {
-                most: MAX_UPSTREAMS,
-            },
+            texts(MAX_UPSTREAMS),
             "\"http://127.0.0.1:4000\"",
             "Receiver of the requests, written like `upstream` of [listen.proxy].",
         ),
@@ -255,25 +241,19 @@ static ROUTE_MATCH: TableSpec = TableSpec {
     fields: &[
         optional(
             "method",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"GET\"",
             "Request method.",
         ),
         optional(
             "host",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"img.example.com\"",
             "Host, without port.",
         ),
         optional(
             "path",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"/img/**\"",
             "Path, written as in `match` of a limit.",
         ),

@@ -1,6 +1,6 @@
 //! Fields of `[jwt]`: the tokens that are valid.
 
-use super::{MAX_ALGORITHMS, optional, pattern, required};
+use super::{MAX_ALGORITHMS, list, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 pub(super) static JWT: TableSpec = TableSpec {
@@ -15,9 +15,7 @@ pub(super) static JWT: TableSpec = TableSpec {
         ),
         required(
             "algorithms",
-            Shape::List {
-                most: MAX_ALGORITHMS,
-            },
+            list(MAX_ALGORITHMS),
             "[\"ES256\"]",
             "Algorithms of valid signatures: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, \
              EdDSA, or HS256, HS384, HS512 with a shared secret.",

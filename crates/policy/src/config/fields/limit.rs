@@ -13,8 +13,8 @@ use super::requests::MATCH;
 use super::rollout::{CANDIDATE, PERCENT};
 use super::unit::UNIT;
 use super::{
-    ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
-    pattern, required,
+    ANCHOR, DURATION, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, STATUS, TIMEZONE, list,
+    optional, pattern, required, whole,
 };
 use crate::config::shape::{FieldSpec, NameHint, Shape, TableSpec, Words};
 
@@ -136,7 +136,7 @@ const BUCKET_FIELD: FieldSpec = optional(
 );
 const SPACING_FIELD: FieldSpec = optional(
     "spacing",
-    pattern(SPAN),
+    pattern(DURATION),
     "\"200ms\"",
     "Minimum time between two requests.",
 );
@@ -180,19 +180,9 @@ const ANCHOR_FIELD: FieldSpec = optional(
      mon to sun; for a year a date.",
 );
 /// `anchor`: a day of the month, a word or an attribute, or a date.
-const ANCHORS: &[Shape] = &[
-    Shape::Whole { least: 1, most: 31 },
-    pattern(ANCHOR),
-    Shape::Moment,
-];
+const ANCHORS: &[Shape] = &[whole(1, 31), pattern(ANCHOR), Shape::Moment];
 /// `concurrency`: a number, or a table.
-const CONCURRENCIES: &[Shape] = &[
-    Shape::Whole {
-        least: 1,
-        most: MAX_AT_ONCE,
-    },
-    Shape::Table(&CONCURRENCY),
-];
+const CONCURRENCIES: &[Shape] = &[whole(1, MAX_AT_ONCE), Shape::Table(&CONCURRENCY)];
 /// `algorithm`: a word, or a table.
 const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
@@ -200,7 +190,7 @@ pub(in crate::config) const QUANTITIES: &[&str] =
     &["limit", "bucket", "spacing", "concurrency", "balance"];
 
 /// One `[[limit]]`.
-pub(super) static LIMIT: TableSpec = TableSpec {
+pub(in crate::config) static LIMIT: TableSpec = TableSpec {
     what: "a limit",
     fields: &[
         required(
@@ -217,9 +207,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         ),
         required(
             "key",
-            Shape::List {
-                most: MAX_KEY_PARTS,
-            },
+            list(MAX_KEY_PARTS),
             "[\"ip\"]",
             "Parts of the key: one counter for each combination of their values.",
         ),

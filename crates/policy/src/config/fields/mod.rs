@@ -36,18 +36,13 @@ mod unit;
 
 use self::alert::ALERTS;
 use self::gateway::PROXY;
-pub(super) use self::gateway::{
-    MAX_ADAPTIVE, MAX_CERTIFICATES, MAX_ROUTES, MAX_UPGRADES, MAX_UPSTREAMS,
-};
 use self::geo::GEO;
 use self::jwt::JWT;
-use self::limit::{DEFAULTS, LIMIT};
-pub(in crate::config) use self::limit::{QUANTITIES, QUANTITY};
+use self::limit::DEFAULTS;
+pub(in crate::config) use self::limit::{LIMIT, QUANTITIES, QUANTITY};
 pub(in crate::config) use self::plan::OVERRIDES;
 use self::plan::{OVERRIDE_TABLES, PLAN};
-pub(in crate::config) use self::precedence::MAX_REPLACED;
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
-pub(super) use self::process::{MAX_HELD, MAX_NEAR_PERCENT, MAX_SHOWN_LIMITS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
@@ -55,7 +50,7 @@ use self::store::STORE;
 use self::telemetry::{OTLP, STATSD};
 
 /// Maximum number of limits of one policy.
-pub(in crate::config) const MAX_LIMITS: usize = 100_000;
+const MAX_LIMITS: usize = 100_000;
 /// Maximum number of overrides in the policy, and of those in the file that it names.
 pub(in crate::config) const MAX_OVERRIDES: usize = 100_000;
 /// Maximum number of overrides with a pattern of one limit: they are compared one by one.
@@ -68,17 +63,17 @@ pub(in crate::config) const MAX_PLANS: usize = 50;
 /// Maximum number of keys with a plan in `from` of `[plan]`.
 pub(in crate::config) const MAX_PLAN_KEYS: usize = 100_000;
 /// Maximum number of exemptions of one policy: each is checked per request and limit it names.
-pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
+const MAX_EXEMPTIONS: usize = 100;
 /// Maximum number of nodes that `url` of `[store.redis]` names.
 pub(in crate::config) const MAX_SEEDS: usize = 64;
 /// Maximum number of names and patterns in `limits` of one exemption.
-pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
+const MAX_EXEMPT_LIMITS: usize = 100;
 /// Maximum number of responses of one policy.
-pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
+const MAX_RESPONSES: usize = 1_000;
 /// Largest `max_connections` of `[listen]`.
-pub(in crate::config) const MAX_CONNECTIONS: u64 = 1_000_000;
+const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Maximum number of values of a list that is not indexed, because servers have a few of them.
-pub(in crate::config) const MAX_VALUES: usize = 1_000;
+const MAX_VALUES: usize = 1_000;
 /// Maximum number of values of a field of `match`: they are indexed, so only memory grows.
 pub(in crate::config) const MAX_MATCH_VALUES: usize = 100_000;
 /// Maximum number of parts of a key.
@@ -90,29 +85,26 @@ pub(in crate::config) const MAX_NAME: usize = 40;
 /// Maximum number of permits on loan at once: core keeps a lease for each.
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
 /// Largest ratio of the price of a cold permit to that of a warm one.
-pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
+const MAX_COLD_FACTOR: u64 = 1_000;
 /// Largest factor by which a ban is longer than the last one.
 pub(in crate::config) const MAX_GROWTH: u64 = 100;
 /// Maximum number of algorithms of tokens: all that there are.
-pub(in crate::config) const MAX_ALGORITHMS: usize = 12;
+const MAX_ALGORITHMS: usize = 12;
 /// Maximum number of sub-buckets of a window.
-pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
+const MAX_SUB_BUCKETS: u64 = 60;
 
 const NAME: &str = "^[a-z0-9-]{1,40}$";
 const QUOTA: &str = "^[0-9]+([.][0-9]+)?/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
 const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
-pub(in crate::config) const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
+pub(in crate::config) const DURATION: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const SECRET: &str = "^(env|file):.+$";
 const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
 const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
 const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
-const STATUS: Shape = Shape::Whole {
-    least: 400,
-    most: 599,
-};
+const STATUS: Shape = whole(400, 599);
 
 const fn required(
     name: &'static str,
@@ -150,6 +142,22 @@ const fn pattern(pattern: &'static str) -> Shape {
     }
 }
 
+const fn whole(least: u64, most: u64) -> Shape {
+    Shape::Whole { least, most }
+}
+
+const fn texts(most: usize) -> Shape {
+    Shape::Texts { most }
+}
+
+const fn list(most: usize) -> Shape {
+    Shape::List { most }
+}
+
+const fn named(most: usize) -> Shape {
+    Shape::Named { most }
+}
+
 const TIMEZONE: FieldSpec = optional(
     "timezone",
     Shape::TEXT,
@@ -181,12 +189,7 @@ pub(in crate::config) fn owner(name: &str) -> Option<(&'static str, &'static Fie
 pub(in crate::config) static POLICY: TableSpec = TableSpec {
     what: "the policy",
     fields: &[
-        required(
-            "version",
-            Shape::Whole { least: 1, most: 1 },
-            "1",
-            "Version of the language.",
-        ),
+        required("version", whole(1, 1), "1", "Version of the language."),
         TIMEZONE,
         optional(
             "headers",

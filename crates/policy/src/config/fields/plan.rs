@@ -2,18 +2,12 @@
 
 use super::{
     MAX_AT_ONCE, MAX_KEY_PARTS, MAX_OVERRIDES, MAX_PLAN_KEYS, MAX_PLANS, NAME, optional, pattern,
-    required,
+    required, whole,
 };
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 
 /// Numbers of a plan or an override, in the form of the limit's own.
-const NUMBERS: Shape = Shape::Either(&[
-    Shape::TEXT,
-    Shape::Whole {
-        least: 1,
-        most: MAX_AT_ONCE,
-    },
-]);
+const NUMBERS: Shape = Shape::Either(&[Shape::TEXT, whole(1, MAX_AT_ONCE)]);
 
 pub(super) const PLANS: FieldSpec = optional(
     "plans",

@@ -1,17 +1,17 @@
 //! Fields for the requests and the processes that a limit is asked about.
 
-use super::{optional, pattern};
+use super::{optional, pattern, texts};
 use crate::config::shape::{FieldSpec, Shape, Words};
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
-pub(in crate::config) const MAX_REPLACED: usize = 16;
+const MAX_REPLACED: usize = 16;
 
 /// `on_limit`
 const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";
 
 pub(super) const REPLACES: FieldSpec = optional(
     "replaces",
-    Shape::Texts { most: MAX_REPLACED },
+    texts(MAX_REPLACED),
     "\"api\"",
     "Names of the limits that are not asked about the requests to which this one applies.",
 );

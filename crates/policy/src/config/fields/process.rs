@@ -1,7 +1,7 @@
 //! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
 use super::gateway::PROXY;
-use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
+use super::{DURATION, MAX_CONNECTIONS, MAX_VALUES, list, optional, pattern, required, whole};
 use crate::config::shape::{Shape, TableSpec, Words};
 
 pub(super) const HEADERS: Words = Words {
@@ -25,11 +25,11 @@ pub(super) const REVEAL_KEYS: Words = Words {
 };
 
 /// Maximum number of answers held back at a time: as many as there are connections.
-pub(in crate::config) const MAX_HELD: u64 = 10_000;
+const MAX_HELD: u64 = 10_000;
 /// Largest `near_percent` of `[metrics]`: nothing is above the whole limit.
-pub(in crate::config) const MAX_NEAR_PERCENT: u64 = 99;
+const MAX_NEAR_PERCENT: u64 = 99;
 /// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
-pub(in crate::config) const MAX_SHOWN_LIMITS: u64 = 100_000;
+const MAX_SHOWN_LIMITS: u64 = 100_000;
 
 const ADMIN_WRITES: Words = Words {
     known: &["token", "open"],
@@ -44,7 +44,7 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
     fields: &[
         optional(
             "trusted_proxies",
-            Shape::List { most: MAX_VALUES },
+            list(MAX_VALUES),
             "[\"10.0.0.0/8\", \"fd00::/8\"]",
             "Proxies with a trusted forwarding header; they are compared one by one, so name blocks of \
              many.",
@@ -57,10 +57,7 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
         ),
         optional(
             "ipv6_prefix",
-            Shape::Whole {
-                least: 1,
-                most: 128,
-            },
+            whole(1, 128),
             "64",
             "Bits of an IPv6 address that identify one client.",
         ),
@@ -109,63 +106,49 @@ pub(super) static LISTEN: TableSpec = TableSpec {
         ),
         optional(
             "admin_hosts",
-            Shape::List { most: MAX_VALUES },
+            list(MAX_VALUES),
             "[\"metrics.internal\"]",
             "Names that an admin call without a token may have in `Host`, besides those of \
              loopback; compared one by one.",
         ),
         optional(
             "max_held",
-            Shape::Whole {
-                least: 1,
-                most: MAX_HELD,
-            },
+            whole(1, MAX_HELD),
             "1000",
             "Maximum number of answers that the HTTP listener holds back at a time, until the \
              moment that a `queue` grants; further requests are refused.",
         ),
         optional(
             "max_connections",
-            Shape::Whole {
-                least: 1,
-                most: MAX_CONNECTIONS,
-            },
+            whole(1, MAX_CONNECTIONS),
             "10_000",
             "Maximum number of connections of the http, proxy and grpc listeners together; when all are \
              taken, the client with the most connections loses one to a new connection.",
         ),
         optional(
             "idle_timeout",
-            Shape::Text {
-                pattern: Some(SPAN),
-            },
+            pattern(DURATION),
             "\"75s\"",
             "Maximum time of a connection without a request (default 75 s at the http and proxy \
              listeners, 5 min at the grpc listener).",
         ),
         optional(
             "head_timeout",
-            Shape::Text {
-                pattern: Some(SPAN),
-            },
+            pattern(DURATION),
             "\"10s\"",
             "Maximum time of the head of a request, and of a new connection without one (default \
              10 s; connections are looked at every 5 s).",
         ),
         optional(
             "drain",
-            Shape::Text {
-                pattern: Some(SPAN),
-            },
+            pattern(DURATION),
             "\"500ms\"",
             "Time for which listeners still accept and answer requests after the stop, so that \
              callers notice it.",
         ),
         optional(
             "grace",
-            Shape::Text {
-                pattern: Some(SPAN),
-            },
+            pattern(DURATION),
             "\"10s\"",
             "Time that requests in flight have after `drain` before they are aborted (default 10 s, \
              with the proxy listener 30 s).",
@@ -197,20 +180,14 @@ pub(super) static METRICS: TableSpec = TableSpec {
     fields: &[
         optional(
             "max_limits",
-            Shape::Whole {
-                least: 1,
-                most: MAX_SHOWN_LIMITS,
-            },
+            whole(1, MAX_SHOWN_LIMITS),
             "1000",
             "Maximum number of limits with series of their own; further limits are counted \
              together, as `(other)`.",
         ),
         optional(
             "near_percent",
-            Shape::Whole {
-                least: 1,
-                most: MAX_NEAR_PERCENT,
-            },
+            whole(1, MAX_NEAR_PERCENT),
             "90",
             "Percentage of a limit above which an allowed request counts as near it (default 80).",
         ),

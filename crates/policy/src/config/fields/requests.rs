@@ -1,6 +1,8 @@
 //! Fields that select requests: `match`, and `[[exempt]]`.
 
-use super::{MAX_EXEMPT_LIMITS, MAX_MATCH_VALUES, MAX_NAMES, optional, required};
+use super::{
+    MAX_EXEMPT_LIMITS, MAX_MATCH_VALUES, MAX_NAMES, list, named, optional, required, texts,
+};
 use crate::config::shape::{Shape, TableSpec};
 
 pub(in crate::config) static MATCH: TableSpec = TableSpec {
@@ -8,67 +10,50 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
     fields: &[
         optional(
             "method",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"POST\"",
             "Request method.",
         ),
         optional(
             "host",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"api.example.com\"",
             "Host, without port.",
         ),
         optional(
             "path",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"/users/{id}\"",
             "Path: * is one segment, ** any number, {name} one segment with a name.",
         ),
         optional(
             "query",
-            Shape::Named { most: MAX_NAMES },
+            named(MAX_NAMES),
             "{ page = \"1\" }",
             "Parameters of the query string.",
         ),
         optional(
             "header",
-            Shape::Named { most: MAX_NAMES },
+            named(MAX_NAMES),
             "{ x-tier = \"free\" }",
             "Request headers.",
         ),
-        optional(
-            "cookie",
-            Shape::Named { most: MAX_NAMES },
-            "{ beta = \"yes\" }",
-            "Cookies.",
-        ),
+        optional("cookie", named(MAX_NAMES), "{ beta = \"yes\" }", "Cookies."),
         optional(
             "ip",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"192.0.2.0/24\"",
             "Client addresses, as blocks.",
         ),
         optional(
             "country",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"NO\"",
             "Countries of clients, by [geo]: two letters of ISO 3166-1, or ZZ for unknown.",
         ),
         optional(
             "continent",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"EU\"",
             "Continents of clients, by [geo]: AF, AN, AS, EU, NA, OC, SA, or ZZ for unknown.",
         ),
@@ -83,27 +68,25 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
         ),
         optional(
             "attr",
-            Shape::Named { most: MAX_NAMES },
+            named(MAX_NAMES),
             "{ risky = \"true\" }",
             "Attributes that the application sends.",
         ),
         optional(
             "jwt",
-            Shape::Named { most: MAX_NAMES },
+            named(MAX_NAMES),
             "{ plan = \"pro\" }",
             "Claims of the verified token.",
         ),
         optional(
             "domain",
-            Shape::Texts {
-                most: MAX_MATCH_VALUES,
-            },
+            texts(MAX_MATCH_VALUES),
             "\"edge\"",
             "Domain of a descriptor.",
         ),
         optional(
             "descriptor",
-            Shape::Named { most: MAX_NAMES },
+            named(MAX_NAMES),
             "{ user = \"*\" }",
             "Entries of a descriptor: exactly these, and those of the key.",
         ),
@@ -141,9 +124,7 @@ pub(super) static EXEMPT: TableSpec = TableSpec {
     fields: &[
         required(
             "limits",
-            Shape::List {
-                most: MAX_EXEMPT_LIMITS,
-            },
+            list(MAX_EXEMPT_LIMITS),
             "[\"*\"]",
             "Names of limits, with * for any characters.",
         ),

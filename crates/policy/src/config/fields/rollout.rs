@@ -1,14 +1,11 @@
 //! Fields for a limit or a number that is tried before it is enforced.
 
-use super::optional;
+use super::{optional, whole};
 use crate::config::shape::{FieldSpec, Shape};
 
 pub(super) const PERCENT: FieldSpec = optional(
     "percent",
-    Shape::Whole {
-        least: 0,
-        most: 100,
-    },
+    whole(0, 100),
     "10",
     "Percentage of the keys for which the limit is enforced; for the others it decides and counts \
      (default 100). A larger percentage enforces it for the keys of a smaller one as well.",

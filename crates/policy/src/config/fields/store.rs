@@ -1,6 +1,8 @@
 //! Fields of the store: where the counters are.
 
-use super::{BYTES, MAX_SEEDS, PREFIX, SECRET, SPAN, optional, pattern, required};
+use super::{
+    BYTES, DURATION, MAX_SEEDS, PREFIX, SECRET, optional, pattern, required, texts, whole,
+};
 use crate::config::shape::{Shape, TableSpec};
 
 pub(super) static STORE: TableSpec = TableSpec {
@@ -33,7 +35,7 @@ static REDIS: TableSpec = TableSpec {
     fields: &[
         required(
             "url",
-            Shape::Texts { most: MAX_SEEDS },
+            texts(MAX_SEEDS),
             "\"redis://127.0.0.1:6379\"",
             "The server, as in \"redis://10.0.0.7:6379\", \"rediss://10.0.0.7:6379\" for TLS, or \
              \"unix:///run/redis.sock\"; or a list: nodes of a cluster, or sentinels.",
@@ -72,10 +74,7 @@ static REDIS: TableSpec = TableSpec {
         ),
         optional(
             "database",
-            Shape::Whole {
-                least: 0,
-                most: 65_535,
-            },
+            whole(0, 65_535),
             "2",
             "Number of the database (default 0).",
         ),
@@ -87,7 +86,7 @@ static REDIS: TableSpec = TableSpec {
         ),
         optional(
             "deadline",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"20ms\"",
             "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
              on_store_error decides, and a charge that the store makes nevertheless stays: give \
@@ -95,10 +94,7 @@ static REDIS: TableSpec = TableSpec {
         ),
         optional(
             "nodes",
-            Shape::Whole {
-                least: 1,
-                most: 10_000,
-            },
+            whole(1, 10_000),
             "3",
             "Number of processes that share the store: while it fails, each applies its share of a \
              limit (default 1).",
@@ -219,7 +215,7 @@ static MEMORY: TableSpec = TableSpec {
         ),
         optional(
             "state_every",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"60s\"",
             "Time between two snapshots of the counters, from 1s to 1h (default 60s): a crash \
              forgives the charges since the last one.",

@@ -1,6 +1,6 @@
 //! Fields of `[otlp]` and `[statsd]`: servers that receive metrics and events.
 
-use super::{MAX_NAMES, SECRET, SPAN, optional, pattern, required};
+use super::{DURATION, MAX_NAMES, SECRET, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 const SERVICE_NAME: &str = "^[A-Za-z0-9._-]{1,100}$";
@@ -35,7 +35,7 @@ pub(super) static OTLP: TableSpec = TableSpec {
         ),
         optional(
             "interval",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"30s\"",
             "Time between two messages with metrics, from 1s to 1h (default 15s).",
         ),
@@ -89,7 +89,7 @@ pub(super) static STATSD: TableSpec = TableSpec {
         ),
         optional(
             "interval",
-            pattern(SPAN),
+            pattern(DURATION),
             "\"5s\"",
             "Time between two messages, from 1s to 1h (default 10s).",
         ),

@@ -1,6 +1,6 @@
-//! Fields of `unit`: what the permits of a limit stand for.
+//! Fields of `unit`: the unit of the permits of a limit.
 
-use super::{UNIT_NAME, optional, pattern, required};
+use super::{UNIT_NAME, optional, pattern, required, whole};
 use crate::config::shape::{FieldSpec, Shape, TableSpec};
 use crate::unit::MAX_DECIMALS;
 
@@ -22,10 +22,7 @@ static TABLE: TableSpec = TableSpec {
         ),
         required(
             "decimals",
-            Shape::Whole {
-                least: 0,
-                most: MAX_DECIMALS as u64,
-            },
+            whole(0, MAX_DECIMALS as u64),
             "2",
             "Number of decimals: permits are counted in the smallest part.",
         ),

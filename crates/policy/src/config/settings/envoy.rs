@@ -1,25 +1,24 @@
 //! `[envoy]`: the configuration files of the Go service, and how the gRPC listener answers.
 
 use ratekeeper_core::Outage;
-use toml::de::DeTable;
 
 use super::header_name;
 use crate::config::diagnostic::Findings;
-use crate::config::read;
+use crate::config::read::Table;
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
 
 /// Reads the configuration files of `[envoy]`.
-pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
-    let flag = |name| read::flag(envoy, name).unwrap_or_default();
+pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
+    let flag = |name| envoy.flag(name).unwrap_or_default();
     EnvoyFiles {
-        config: read::text(envoy, "config").map(|path| path.value.into()),
+        config: envoy.text("config").map(|path| path.value.into()),
         settings: envoy::EnvoySettings {
             merge_domains: flag("merge_domains"),
             stop_increment: flag("stop_increment"),
             shadow_mode: flag("shadow_mode"),
             quota_mode: flag("quota_mode"),
             dynamic_metadata: flag("dynamic_metadata"),
-            outage: match read::text(envoy, "on_store_error").map(|word| word.value) {
+            outage: match envoy.text("on_store_error").map(|word| word.value) {
                 Some("allow") => Outage::Allow,
                 Some("deny") => Outage::Deny,
                 Some("error") => Outage::Error,
@@ -30,10 +29,10 @@ pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
 }
 
 /// Reads the listener settings of `[envoy]`.
-pub(super) fn envoy_door(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
-    let word = |name| read::text(envoy, name).map(|word| word.value);
-    let tls = read::table(envoy, "tls").and_then(|tls| {
-        let path = |name| read::text(tls.value, name).map(|path| path.value.into());
+pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
+    let word = |name| envoy.text(name).map(|word| word.value);
+    let tls = envoy.table("tls").and_then(|tls| {
+        let path = |name| tls.text(name).map(|path| path.value.into());
         Some(Tls {
             certificate: path("certificate")?,
             key: path("key")?,
@@ -51,15 +50,15 @@ pub(super) fn envoy_door(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyDo
             Some("limit") => EnvoyBody::Limit,
             _ => EnvoyBody::Off,
         },
-        metadata: read::flag(envoy, "metadata").unwrap_or_default(),
+        metadata: envoy.flag("metadata").unwrap_or_default(),
         tls,
     }
 }
 
 /// `[envoy.header_names]`
-fn header_names(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
+fn header_names(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
     let mut names = EnvoyHeaderNames::default();
-    let Some(table) = read::table(envoy, "header_names") else {
+    let Some(table) = envoy.table("header_names") else {
         return names;
     };
     for (field, name) in [
@@ -67,7 +66,7 @@ fn header_names(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames
         ("remaining", &mut names.remaining),
         ("reset", &mut names.reset),
     ] {
-        let written = read::text(table.value, field);
+        let written = table.text(field);
         if let Some(written) = written.and_then(|text| header_name(&text, out)) {
             *name = written;
         }
