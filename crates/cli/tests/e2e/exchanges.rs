@@ -194,17 +194,24 @@ fn is_shown(answered: &Value, shown: &Value, varying: &mut Varying) -> bool {
     }
 }
 
+/// Returns the pages of the guide, each with its name.
+fn guide() -> impl Iterator<Item = (String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let entries = fs::read_dir(folder).expect("the guide is there");
+    let files = entries.map(|entry| entry.expect("the guide can be read"));
+    let pages = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));
+    pages.map(|file| {
+        let page = fs::read_to_string(file.path()).expect("a page can be read");
+        (file.file_name().to_string_lossy().into_owned(), page)
+    })
+}
+
 #[test]
 fn every_exchange_of_the_guide_is_answered_as_shown() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
     let home = tempfile::tempdir().expect("the system has a temporary directory");
     let redis = Redis::start(home.path());
     let mut count = 0;
-    for entry in fs::read_dir(folder).expect("the guide is there") {
-        let path = entry.expect("the guide can be read").path();
-        let Ok(page) = fs::read_to_string(&path) else {
-            continue; // the folder of pictures
-        };
+    for (name, page) in guide() {
         let mut policy = String::new();
         let sections = page.split("\n## ");
         for section in sections.flat_map(|section| section.split("\n### ")) {
@@ -218,7 +225,7 @@ fn every_exchange_of_the_guide_is_answered_as_shown() {
                 continue;
             }
             let title = section.lines().next().unwrap_or_default();
-            let place = format!("{}: {title}", path.display());
+            let place = format!("{name}: {title}");
             let text = match &redis {
                 Some(redis) => policy.replace(REDIS, &redis.url()),
                 None if policy.contains(REDIS) => continue, // its absence is printed
@@ -237,5 +244,24 @@ fn every_exchange_of_the_guide_is_answered_as_shown() {
             count += exchanges.len();
         }
     }
-    assert!(count >= 20, "the guide lost its exchanges: {count}");
+    assert!(count >= 25, "the guide lost its exchanges: {count}");
+}
+
+/// Pages that show JSON which is no answer, each read by a test of its own: the message of an alert,
+/// a line of the log.
+const OTHER_JSON: [&str; 2] = ["alerts.md", "events.md"];
+
+#[test]
+fn every_json_of_the_guide_is_read_by_a_test() {
+    for (name, page) in guide() {
+        let fenced = page.split("```").skip(1).step_by(2);
+        let unread = fenced.filter(|block| !block.starts_with("http\n"));
+        let unread = unread.filter(|block| block.lines().any(|line| line.starts_with("{\"")));
+        let is_read = OTHER_JSON.contains(&&*name);
+        assert_eq!(
+            unread.count(),
+            usize::from(is_read),
+            "{name}: write blocks of `http`"
+        );
+    }
 }
