@@ -158,6 +158,9 @@ redis.md
     server/src/store_secrets.rs: LOOK: Duration = Duration::from_secs(5);
   every second while there are requests
     store/src/redis/sentinel.rs: LOOK: Duration = Duration::from_secs(1);
+  every request is answered within 2 s, and besides
+    cli/tests/e2e/sentinel.rs: LONGEST: Duration = Duration::from_secs(2);
+    cli/tests/e2e/sentinel.rs: WHOLE: usize = 1_000;
   does not answer within 2 s
     cli/src/doctor/mod.rs: PATIENCE: Duration = Duration::from_secs(2);
   one is 2 s behind
@@ -202,7 +205,7 @@ redis.md
     store/src/redis/hints.rs: PLACES: usize = 65_536;
   at most four seconds after
     core/src/stored_form.rs: EXPIRY_STEP_MICROS: u64 = 4_000_000;
-  more than 1,600 times a second
+  its calls are sent 0.6 ms apart
     store/src/redis/pace.rs: GAP: Duration = Duration::from_micros(600);
 who.md
   12 MiB in all
