@@ -65,6 +65,8 @@ running.md
   at the gRPC listener within 30 s
     server/src/grpc/connection.rs: FIRST_CALL_TICKS: u32 = 6;
     server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
+  without a request for 10 s frees its buffers
+    server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
   its body within 10 s
     server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
   at most 64 MiB for all connections together
@@ -199,6 +201,11 @@ redis.md
     store/src/redis/lanes.rs: MAX_TOGETHER: usize = 128;
   128 servers at most
     server/src/metrics/shared_store.rs: MAX_SERVERS: usize = 128;
+  Alert above 0.5
+    server/src/metrics/monitoring/alerts.rs: "abs({STORE_CLOCK_OFFSET}) > 0.5"
+  p99 above half of the `deadline` | median above the `deadline`
+    cli/src/doctor/measure.rs: if decision.median > deadline {
+    cli/src/doctor/measure.rs: decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2)
   measured every 10 s
     server/src/store.rs: COMPARE: Duration = Duration::from_secs(10);
   the usage of 65,536 keys
