@@ -8,8 +8,6 @@
 //!
 //! Numbers that are computed or measured are compared by tests of their crates.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::fs;
 use std::path::Path;
 
