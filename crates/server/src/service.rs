@@ -174,7 +174,7 @@ impl Service {
             #[cfg(feature = "proxy")]
             proxy,
             #[cfg(feature = "grpc")]
-            envoy: GrpcDoor::new(Arc::clone(&shared), certificates),
+            grpc: GrpcDoor::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
             exports,
@@ -280,7 +280,7 @@ struct Open<C: Clock + 'static> {
     #[cfg(feature = "proxy")]
     proxy: Option<ProxyDoor<C>>,
     #[cfg(feature = "grpc")]
-    envoy: GrpcDoor<C>,
+    grpc: GrpcDoor<C>,
 }
 
 impl<C: Timer + 'static> Open<C> {
@@ -288,7 +288,7 @@ impl<C: Timer + 'static> Open<C> {
     fn tls(&self) -> Vec<Arc<ListenerTls>> {
         let mut tls = Vec::new();
         #[cfg(feature = "grpc")]
-        tls.extend(self.envoy.listener_tls());
+        tls.extend(self.grpc.listener_tls());
         #[cfg(feature = "proxy")]
         tls.extend(self.proxy.as_ref().and_then(ProxyDoor::listener_tls));
         tls
