@@ -111,7 +111,7 @@ fn the_keys_of_the_default_budget_are_those_of_the_guide() {
             .next()
             .unwrap(),
     ];
-    for (row, millions) in [0, 6].into_iter().zip(millions) {
+    for (row, millions) in [3, 6].into_iter().zip(millions) {
         let (_, _, (least, most)) = table()[row];
         let keys = |bytes: usize| ((256 << 20) / 16 * 15 / bytes + 500_000) / 1_000_000;
         assert_eq!((keys(most), keys(least)), range(millions), "{millions}");
