@@ -6,20 +6,15 @@ use std::process::Command;
 
 use governor::RateLimiter;
 use governor::clock::FakeRelativeClock;
-use ratekeeper_core::{AnyAlgorithm, Gcra, Limit, Nanos, Quota, QuotaReset, Time, Window};
-use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::compare::{self, Side};
 use crate::direct::governor_allows;
-use crate::keyed::{STRING, decide, filled, limit_by, name, number};
+use crate::keyed::{STRING, filled, name, number};
 use crate::machine::resident_bytes;
 use crate::{Effort, report};
 
 /// Argument that starts this program as such a process; the store and the number of keys follow.
 pub(crate) const CHILD: &str = "--bytes-of";
-
-/// Number of keys in the tables that are counted while they grow from half of it.
-const MOST_COUNTED: usize = 1_000_000;
 
 /// Bytes of a v4 address as a part of a request: its length, then its bytes.
 const ADDRESS: usize = 5;
@@ -67,59 +62,6 @@ pub(crate) fn run(effort: Effort) {
         };
         report::line(&format!("{store:<30}{}{counted:>10}", row.concat()));
     }
-}
-
-/// Prints the bytes of a key with its state, as the store counts them, by the algorithm and the
-/// length of the key: the least and the most, while a table grows to [`MOST_COUNTED`] keys.
-pub(crate) fn by_algorithm() {
-    report::line("\nbytes for each key, counted, least and most while a table grows");
-    let quota: Quota = "100/1h".parse().expect("a quota");
-    let limits: [(&str, AnyAlgorithm); 4] = [
-        (
-            "token bucket",
-            Gcra::token_bucket(quota).expect("a quota").into(),
-        ),
-        (
-            "quota reset",
-            QuotaReset::new(quota).expect("a quota").into(),
-        ),
-        (
-            "fixed window",
-            Window::fixed(quota, Nanos::ZERO).expect("a quota").into(),
-        ),
-        (
-            "two windows",
-            Window::two_window(quota, Nanos::ZERO)
-                .expect("a quota")
-                .into(),
-        ),
-    ];
-    for (name, algorithm) in limits {
-        let limit = limit_by(algorithm);
-        let ranges = [8, 15, 30].map(|length| {
-            let (least, most) = counted(&limit, length);
-            format!("{length} bytes: {least:.1} to {most:.1}")
-        });
-        report::line(&format!("{name:<14} {}", ranges.join("   ")));
-    }
-}
-
-/// Returns the least and the most counted bytes of a key of this length.
-fn counted(limit: &Limit, length: usize) -> (f64, f64) {
-    let store = MemoryStore::new(MemoryConfig {
-        budget_bytes: 1 << 30,
-    });
-    let (mut least, mut most) = (f64::INFINITY, 0_f64);
-    for index in 0..MOST_COUNTED {
-        let mut key = [0; 30];
-        key[..8].copy_from_slice(&number(index).to_le_bytes());
-        decide(&store, limit, &key[..length], Time::ZERO);
-        if index >= MOST_COUNTED / 2 && index % 1_000 == 0 {
-            let bytes = store.usage().bytes as f64 / (index + 1) as f64;
-            (least, most) = (least.min(bytes), most.max(bytes));
-        }
-    }
-    (least, most)
 }
 
 /// Notes the smallest and the largest number of keys for the comparison.

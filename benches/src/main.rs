@@ -13,7 +13,6 @@
 //! with `-- redis [--quick] [--server PATH]`, what shared limits cost a Redis server, or a
 //! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
 //! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
-//! `-- bytes`, the bytes of a key by the algorithm of its limit: see [`bytes`]; with
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
 //! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
 //! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
@@ -119,10 +118,6 @@ fn main() {
     if args.iter().any(|arg| arg == "library") {
         library::run(effort);
         bytes::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "bytes") {
-        bytes::by_algorithm();
         return;
     }
     if args.iter().any(|arg| arg == "tower") {

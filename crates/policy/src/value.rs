@@ -302,6 +302,23 @@ mod tests {
     }
 
     #[test]
+    fn addresses_take_the_bytes_of_the_guide() {
+        let guide = include_str!("../../../docs/guide/memory.md");
+        let guide: Vec<&str> = guide.split_whitespace().collect();
+        let bytes = |ip: &str| {
+            let mut out = KeyBytes::default();
+            write_ip(ip.parse().unwrap(), Prefix { v4: 32, v6: 64 }, &mut out);
+            out.len()
+        };
+        let (least, most) = (bytes("1.1.1.1"), bytes("255.255.255.255"));
+        let longest = bytes("2001:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+        let shown = format!(
+            "An IPv4 address takes {least} to {most} bytes, an IPv6 prefix of 64 bits at most {longest}."
+        );
+        assert!(guide.join(" ").contains(&shown), "{shown}");
+    }
+
+    #[test]
     fn a_stand_in_for_a_missing_value_is_marked() {
         assert_eq!(part(|out| write_missing(None, out)), "~");
         let ip = KeyPart::Ip { bits: None };

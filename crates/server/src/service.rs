@@ -24,7 +24,7 @@ use crate::admin::Streams;
 use crate::capacity::Capacity;
 use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
-use crate::doors::envoy::{self, RateLimitService};
+use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyDoor;
@@ -122,7 +122,7 @@ impl Service {
         let budget_bytes = bytes;
         let memory = MemoryConfig { budget_bytes };
         #[cfg(feature = "grpc")]
-        let certificates = envoy::certificates(config, &loaded.policy)?;
+        let certificates = grpc::certificates(config, &loaded.policy)?;
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind()?;
@@ -174,7 +174,7 @@ impl Service {
             #[cfg(feature = "proxy")]
             proxy,
             #[cfg(feature = "grpc")]
-            envoy: RateLimitService::new(Arc::clone(&shared), certificates),
+            grpc: GrpcDoor::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
             exports,
@@ -280,7 +280,7 @@ struct Open<C: Clock + 'static> {
     #[cfg(feature = "proxy")]
     proxy: Option<ProxyDoor<C>>,
     #[cfg(feature = "grpc")]
-    envoy: RateLimitService<C>,
+    grpc: GrpcDoor<C>,
 }
 
 impl<C: Timer + 'static> Open<C> {
@@ -288,7 +288,7 @@ impl<C: Timer + 'static> Open<C> {
     fn tls(&self) -> Vec<Arc<ListenerTls>> {
         let mut tls = Vec::new();
         #[cfg(feature = "grpc")]
-        tls.extend(self.envoy.listener_tls());
+        tls.extend(self.grpc.listener_tls());
         #[cfg(feature = "proxy")]
         tls.extend(self.proxy.as_ref().and_then(ProxyDoor::listener_tls));
         tls

@@ -291,6 +291,28 @@ fn a_smaller_store_forgives_no_more_than_a_full_one() {
 }
 
 /// Other bytes are an error or a state, never a panic.
+/// The bytes in the file of a key under a token bucket.
+#[test]
+fn a_key_takes_the_bytes_of_the_guide() {
+    const KEYS: u32 = 100_000;
+    let guide = include_str!("../../../docs/guide/memory.md");
+    let limit = limit(0, bucket("100/1h"));
+    let store = store();
+    for number in 0..KEYS {
+        let [a, b, c, d] = number.to_be_bytes();
+        assert!(spend(&store, &limit, &[4, a, b, c, d], 1).verdict.allows());
+    }
+    let bytes = saved(&store, std::slice::from_ref(&limit), THEN).len();
+    // Rounded, because the file has a head, and each part of it too.
+    let each = (bytes + KEYS as usize / 2) / KEYS as usize - 5;
+    let shown = format!("In the file a key under a token bucket takes {each} bytes and its own.");
+    let guide: Vec<&str> = guide.split_whitespace().collect();
+    assert!(
+        guide.join(" ").contains(&shown),
+        "{shown}: not in the guide"
+    );
+}
+
 #[test]
 fn damage_is_no_panic() {
     let algorithms = algorithms().into_iter();

@@ -1,6 +1,7 @@
 //! Alerts of `ratekeeper run`: clients in parallel, and a receiver that goes away and comes back.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::discriminant;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +14,12 @@ use crate::harness::clock;
 use crate::harness::ports::free_port;
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::Visitor;
+use crate::recipes::blocks;
 
 /// Long enough for six attempts of a message.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const GUIDE: &str = include_str!("../../../../docs/guide/alerts.md");
 
 const LIMIT: &str = r#"
 [[limit]]
@@ -89,6 +93,20 @@ fn take(mut stream: TcpStream) -> Option<Value> {
     serde_json::from_slice(&body).ok()
 }
 
+/// Returns true if both have the same fields, of the same types.
+fn is_like(value: &Value, shown: &Value) -> bool {
+    match (value, shown) {
+        (Value::Object(value), Value::Object(shown)) => {
+            value.keys().eq(shown.keys())
+                && value
+                    .values()
+                    .zip(shown.values())
+                    .all(|(value, shown)| is_like(value, shown))
+        }
+        _ => discriminant(value) == discriminant(shown),
+    }
+}
+
 #[test]
 fn eight_clients_start_and_end_one_alert_and_a_lost_receiver_learns_of_it() {
     let desk = tempfile::tempdir().expect("a directory of its own");
@@ -136,6 +154,10 @@ fn eight_clients_start_and_end_one_alert_and_a_lost_receiver_learns_of_it() {
     assert_eq!(of(&both[0]).0, "alert.started");
     assert_eq!(of(&both[1]), ("alert.ended".into(), of(&both[0]).1));
     assert_eq!(both.len(), 2);
+    let shown = blocks(GUIDE, "text").find_map(|block| block.split_once("\n\n"));
+    let (_, shown) = shown.expect("the guide shows a message");
+    let shown: Value = serde_json::from_str(shown).expect("its body is JSON");
+    assert!(is_like(&both[0], &shown), "{} is not like {shown}", both[0]);
     let total = service.metric("ratekeeper_alerts_total{limit=\"per-path\"}");
     assert!((total - 1.0).abs() < f64::EPSILON, "{total}");
     service.process.log_with("alert started: limit `per-path`");

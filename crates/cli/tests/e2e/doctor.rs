@@ -11,6 +11,7 @@ use crate::harness::ports::free_port;
 use crate::harness::redis::{Make, Redis, cluster, cluster_of};
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::{Caller, Visitor};
+use crate::recipes::blocks;
 
 const END_WITHIN: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "correct-horse";
@@ -116,6 +117,40 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
     }
     assert!(document["checks"][4]["offset_ms"].is_number(), "{document}");
     assert_eq!(redis.query(&["dbsize"]), "0");
+}
+
+#[test]
+fn the_guide_shows_what_is_printed_for_a_server_that_keeps_nothing() {
+    let guide = include_str!("../../../../docs/guide/redis.md");
+    let shown = blocks(guide, "text").find(|block| block.starts_with("ok "));
+    let dir = desk();
+    let options = &["--maxmemory", "100mb"];
+    let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
+        return;
+    };
+    let (text, _) = run(dir.path(), &["--store", &redis.url()]);
+    let (text, shown) = (steady(&text), steady(shown.expect("the guide shows it")));
+    assert!(text.starts_with(&shown), "{text}\nis not\n{shown}");
+}
+
+/// Returns the text with `N` for each number, and one word for each unit and direction of time.
+fn steady(text: &str) -> String {
+    let mut steady = String::new();
+    for letter in text.chars() {
+        let is_part = letter == '.' && steady.ends_with('N');
+        match letter {
+            letter if letter.is_ascii_digit() && !steady.ends_with('N') => steady.push('N'),
+            letter if letter.is_ascii_digit() || is_part => {}
+            letter => steady.push(letter),
+        }
+    }
+    let steady = steady.replace("ahead of", "behind");
+    [" us", " ns", " s"].iter().fold(steady, |text, unit| {
+        let ends = [" ", ",", ")", ";", "\n"];
+        ends.iter().fold(text, |text, end| {
+            text.replace(&format!("N{unit}{end}"), &format!("N ms{end}"))
+        })
+    })
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod dashboard;
 mod doctor;
 mod envoy;
 mod every_proxy;
+mod exchanges;
 mod ext_authz;
 mod faults;
 mod founding;

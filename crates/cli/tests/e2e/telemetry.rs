@@ -16,7 +16,9 @@ use crate::harness::ports::free_port;
 use crate::harness::process::{self, Process};
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
+use crate::recipes::blocks;
 
+const EVENTS: &str = include_str!("../../../../docs/guide/events.md");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LIMIT: &str = r#"
@@ -383,9 +385,13 @@ fn schema() -> (
     BTreeMap<String, String>,
     BTreeMap<String, BTreeMap<String, bool>>,
 ) {
-    let page = include_str!("../../../../docs/guide/events.md");
     let rows = |head: &str| {
-        let table = page.split_once(head).expect("the table").1.lines().skip(2);
+        let table = EVENTS
+            .split_once(head)
+            .expect("the table")
+            .1
+            .lines()
+            .skip(2);
         let rows = table.take_while(|line| line.starts_with('|'));
         rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>())
     };
@@ -483,6 +489,15 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     let failed = || has(&service.process.log(), "store.fallback").then_some(());
     clock::poll("the failure of the store", PATIENCE, failed).expect("it is logged");
     check_log(&service.process.log());
+}
+
+#[test]
+fn the_line_that_the_page_shows_has_its_fields_and_types() {
+    let lines: Vec<_> = blocks(EVENTS, "json")
+        .map(|line| line.replace('\n', ""))
+        .collect();
+    assert_eq!(lines.len(), 1);
+    check_log(&lines[0]);
 }
 
 /// Compares each line of a log with the page.

@@ -1,5 +1,9 @@
 //! Help pages: snapshots of the whole text, because they are the manual.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
 use crate::desk::Desk;
 
 #[test]
@@ -28,6 +32,52 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
         );
         insta::assert_snapshot!(format!("help_{verb}"), page);
     }
+}
+
+/// Every command that the guide and the README write has a verb and options that exist.
+#[test]
+fn commands_of_the_guide_have_verbs_and_options_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = fs::read_dir(root.join("docs/guide")).expect("the guide is there");
+    let guide = guide.map(|entry| entry.expect("it can be read").path());
+    let pages = guide.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let desk = Desk::new();
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut options = 0;
+    for path in pages.chain([root.join("README.md")]) {
+        let page = fs::read_to_string(&path).expect("it can be read");
+        // Spans and blocks of code are at every other place between backticks.
+        let code = page.split('`').skip(1).step_by(2);
+        for command in code.flat_map(str::lines) {
+            let command = command.split(" #").next().unwrap_or_default();
+            let command = command.trim_start().trim_start_matches("$ ");
+            let Some(words) = command.strip_prefix("ratekeeper ") else {
+                continue;
+            };
+            let mut words = words.split_whitespace();
+            let verb = words.next().unwrap_or_default();
+            if !verb.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+                continue; // options of the command itself, or `VERB`
+            }
+            let help = helps.entry(verb.to_owned()).or_insert_with(|| {
+                let output = desk.run(&[verb, "--help"]);
+                assert!(output.status.success(), "{}: {command}", path.display());
+                String::from_utf8(output.stdout).expect("text")
+            });
+            for option in words.filter(|word| word.starts_with("--")) {
+                let name = option.split('=').next().unwrap_or_default();
+                let mut known =
+                    help.split(|letter: char| !(letter.is_alphanumeric() || letter == '-'));
+                assert!(
+                    known.any(|known| known == name),
+                    "{}: {command}",
+                    path.display()
+                );
+                options += 1;
+            }
+        }
+    }
+    assert!(helps.len() >= 12 && options >= 40, "{helps:?}: {options}");
 }
 
 #[test]

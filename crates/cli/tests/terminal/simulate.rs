@@ -263,6 +263,38 @@ fn the_guide_shows_the_output_of_its_commands() {
     assert_eq!(examples, 2);
 }
 
+/// The commands of another page print what the page states.
+#[test]
+fn the_guide_to_compliant_clients_states_what_its_commands_print() {
+    let guide = include_str!("../../../../docs/guide/compliant-clients.md");
+    let policy = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"100/1m\"\n";
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    let explained = String::from_utf8(desk.run(&["explain"]).stdout).expect("text");
+    let (_, shown) = guide
+        .split_once("$ ratekeeper explain\n")
+        .expect("it is shown");
+    let shown = shown.split("```").next().unwrap_or_default();
+    assert!(explained.contains(shown), "{explained}");
+    let commands = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ ratekeeper simulate "));
+    let thousands = |number: u64| format!("{},{:03}", number / 1_000, number % 1_000);
+    let results: Vec<[String; 2]> = commands
+        .map(|command| {
+            let options: Vec<&str> = command.split(' ').collect();
+            let run = desk.run(&[&["simulate", "--json"], &options[..]].concat());
+            let report: serde_json::Value = serde_json::from_slice(&run.stdout).expect("a report");
+            ["admitted", "offered"]
+                .map(|field| thousands(report["limits"][0][field].as_u64().expect("a number")))
+        })
+        .collect();
+    let [[first, of], [second, _]] = &results[..] else {
+        panic!("two commands: {results:?}");
+    };
+    let sentence = format!("The first admits {first} of {of}, the second {second}.");
+    assert!(guide.contains(&sentence), "{sentence}");
+}
+
 #[test]
 fn events_of_any_year_are_answered_alike() {
     // 1970, 2017, 2090: three at once, one when a third of a second has passed, two at the next.

@@ -97,7 +97,7 @@ async fn answer<C: Clock + 'static>(
             post(&request)?;
             let body =
                 body::read(request, ratekeeper_wire::MAX_REQUEST_BYTES, &shared.bodies).await?;
-            Ok(super::envoy::json::serve(shared, body).await)
+            Ok(super::grpc::envoy::json::serve(shared, body).await)
         }
         "/healthcheck" => Ok(healthcheck(shared.ready())),
         "/v1/reset" | "/v1/refund" => write(shared, caller, request).await,

@@ -5,9 +5,9 @@ pub(crate) mod answer;
 mod auth;
 pub(crate) mod body;
 mod check;
-#[cfg(feature = "grpc")]
-pub(crate) mod envoy;
 mod facts;
+#[cfg(feature = "grpc")]
+pub(crate) mod grpc;
 pub(crate) mod hold;
 mod http;
 mod permits;

@@ -61,7 +61,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         #[cfg(feature = "grpc")]
         let grpc = {
             let grpc = opening(Door::Grpc, &callers);
-            grpc.start(doors.grpc, self.open.envoy, &workers, &closes)
+            grpc.start(doors.grpc, self.open.grpc, &workers, &closes)
         };
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let admin = opening(Door::Admin, &operators);

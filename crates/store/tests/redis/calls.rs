@@ -124,8 +124,9 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
 /// The growth of `used_memory` by an address, in the name of a limit of eight letters, the tables
 /// of the server included.
 #[test]
-fn a_gcra_key_takes_few_bytes() {
+fn a_gcra_key_takes_the_bytes_of_the_guide() {
     const KEYS: u32 = 32_000;
+    let guide = include_str!("../../../../docs/guide/redis.md").to_lowercase();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
@@ -150,9 +151,13 @@ fn a_gcra_key_takes_few_bytes() {
         fill(100, KEYS);
         let each = (used_memory(&mut connection) - before).div_ceil(u64::from(KEYS));
         println!("{}: {each} bytes per gcra key", program.name);
-        if program.name == "redis 7.0" {
-            assert!(each <= 133, "{each} bytes");
-        }
+        // In tens, because the server's buffers are counted too.
+        let each = (each + 5) / 10 * 10;
+        let shown = format!("{each} on {}", program.name);
+        assert!(
+            guide.contains(&shown.to_lowercase()),
+            "{shown}: not in the guide"
+        );
     }
 }
 

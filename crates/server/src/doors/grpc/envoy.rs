@@ -1,4 +1,4 @@
-//! Rls: turns a call of Envoy into facts, and the decisions of the limits into its answer.
+//! Envoy: turns a call of Envoy into facts, and the decisions of the limits into its answer.
 //!
 //! ```text
 //!   descriptor --> facts, act --\                      /--> status: its tightest limit
@@ -13,6 +13,11 @@
 //! are whole seconds, rounded up, because Envoy cuts fractions off, and a client that reads 0
 //! would try again at once.
 
+mod answer;
+mod configured;
+mod fields;
+pub(crate) mod json;
+
 use bytes::Bytes;
 use ratekeeper::{Act, Asked, Clock};
 use ratekeeper_core::{Nanos, Permits};
@@ -24,7 +29,6 @@ use ratekeeper_wire::{
 use smallvec::SmallVec;
 
 use super::refusal::{store_down, unread, wrong};
-use super::{answer, configured};
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
 use crate::doors::permits::new_nonce;
@@ -41,7 +45,7 @@ pub(super) async fn should_rate_limit<C: Clock>(
 }
 
 /// Decides a call, however it came.
-pub(super) async fn decide<C: Clock>(
+async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, GrpcStatus> {

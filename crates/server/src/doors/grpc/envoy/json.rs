@@ -22,7 +22,7 @@ use ratekeeper_wire::{
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::rls;
+use super::decide;
 use crate::context::ServiceContext;
 use crate::doors::json;
 use crate::listener::Reply;
@@ -32,7 +32,7 @@ use crate::metrics::{Protocol, RequestResult};
 pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> Response<Reply> {
     let answered = match read(&body) {
         Ok(request) => {
-            let decided = rls::decide(shared, &request).await;
+            let decided = decide(shared, &request).await;
             decided.map_err(|status| status.message)
         }
         Err(why) => Err(why),

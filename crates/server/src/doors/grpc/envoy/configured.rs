@@ -18,8 +18,8 @@ use serde_json::Map;
 
 use super::answer::code;
 use super::fields;
-use super::refusal::{store_down, wrong};
 use crate::context::ServiceContext;
+use crate::doors::grpc::refusal::{store_down, wrong};
 use crate::grpc;
 
 /// Maximum depth of values in a rule's metadata; deeper values are left out.

@@ -1,23 +1,20 @@
 //! The grpc door: Envoy's rate limit service, the check API, health, reflection.
 //!
 //! ```text
-//!   /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit --> rls --> Keeper
+//!   /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit --> envoy --> Keeper
 //!   /ratekeeper.v1.RateLimiter/Check, Report                     --> rate_limiter --> Keeper
 //!   /grpc.health.v1.Health/Check, List, Watch                    --> ready?
 //!   /grpc.reflection.v1.ServerReflection/ServerReflectionInfo    --> descriptors
 //! ```
 //!
 //! With `[envoy.tls]` the same over TLS, and certificates are read again when they change.
+//! HTTP/2 and the frames of gRPC are in `crate::grpc`.
 
-mod answer;
-mod configured;
-mod fields;
+pub(super) mod envoy;
 mod health;
-pub(super) mod json;
 mod rate_limiter;
 mod reflection;
 mod refusal;
-mod rls;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,9 +33,9 @@ use crate::tls::ListenerTls;
 use crate::watched::Watched;
 use crate::{Config, Door, StartError, listener};
 
-/// Envoy's rate limit service.
+/// The services of the grpc door.
 #[derive(Debug)]
-pub(crate) struct RateLimitService<C> {
+pub(crate) struct GrpcDoor<C> {
     shared: Arc<ServiceContext<C>>,
     tls: Option<Arc<ListenerTls>>,
 }
@@ -57,7 +54,7 @@ pub(crate) fn certificates(
     Ok(Some(tls.map_err(StartError::Certificates)?))
 }
 
-impl<C: Clock + 'static> RateLimitService<C> {
+impl<C: Clock + 'static> GrpcDoor<C> {
     pub(crate) fn new(shared: Arc<ServiceContext<C>>, tls: Option<Arc<ListenerTls>>) -> Self {
         Self { shared, tls }
     }
@@ -68,7 +65,7 @@ impl<C: Clock + 'static> RateLimitService<C> {
     }
 }
 
-impl<C: Clock + 'static> listener::ServeConnection for RateLimitService<C> {
+impl<C: Clock + 'static> listener::ServeConnection for GrpcDoor<C> {
     async fn serve(self: Arc<Self>, visit: Visit) {
         let Visit {
             pulse, spans, stop, ..
@@ -107,7 +104,7 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
         let shared = &*self.shared;
         let code = match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
-                let serve = |message| rls::should_rate_limit(shared, message);
+                let serve = |message| envoy::should_rate_limit(shared, message);
                 call.unary(serve).await
             }
             "/ratekeeper.v1.RateLimiter/Check" => {

