@@ -72,6 +72,7 @@ fn every_error_is_named() {
         (b"{\"attributes\":{\"a\":[1]}}", "RK0503"),
         (b"{\"attributes\":{\"a\":{}}}", "RK0503"),
         (b"{\"attributes\":{\"a\":1,\"a\":2}}", "RK0503"),
+        (b"{\"attributes\":{\"a\":18446744073709551616}}", "RK0503"),
         (many_attributes.as_bytes(), "RK0503"),
         (many_headers.as_bytes(), "RK0503"),
         (b"{\"limits\":\"login\"}", "RK0503"),
