@@ -196,11 +196,10 @@ fn answers_that_are_not_read_have_a_budget() {
         let body = format!("{{\"checks\":[{}{{}}]}}", "{},".repeat(checks - 1));
         Client::new(http).post("/v1/check/batch", &body)
     };
-    let start = Instant::now();
-    while batch(1000).status != 503 {
-        assert!(start.elapsed() < PATIENCE);
-    }
-    assert_eq!(batch(1000).json()["code"], "RK0521");
+    // The last of the silent ones may not be decided yet.
+    let mut batches = (0..100).map(|_| batch(1000));
+    let refused = batches.find(|answer| answer.status == 503).unwrap();
+    assert_eq!(refused.json()["code"], "RK0521");
     assert_eq!(Client::new(http).post("/v1/check", "{}").status, 200);
     drop(silent);
     until(&mut admin, held, 0..=0);
