@@ -40,11 +40,13 @@ pub enum Malformed {
     Connection(String),
 }
 
-/// Refuses requests that an upstream might understand in another way.
+/// Refuses requests that an upstream might understand in another way, and removes the fields that
+/// `Connection` names, so that limits and routes see no field that the upstream does not see.
+/// Otherwise a client could be counted by a made-up key that the application never refuses.
 ///
 /// # Errors
 /// [`Malformed`], to be answered with 400 (405 for `CONNECT`), and the connection closed.
-pub fn examine(parts: &Parts) -> Result<(), Malformed> {
+pub fn examine(parts: &mut Parts) -> Result<(), Malformed> {
     if parts.method == Method::CONNECT {
         return Err(Malformed::Connect);
     }
@@ -77,10 +79,11 @@ pub fn examine(parts: &Parts) -> Result<(), Malformed> {
     {
         return Err(Malformed::TransferEncoding);
     }
-    match hop::wrong_connection(&parts.headers) {
-        Some(name) => Err(Malformed::Connection(name)),
-        None => Ok(()),
+    if let Some(name) = hop::wrong_connection(&parts.headers) {
+        return Err(Malformed::Connection(name));
     }
+    hop::remove_named(&mut parts.headers);
+    Ok(())
 }
 
 /// Returns true for characters of a host and a port; a login in front of them is refused.
@@ -101,8 +104,8 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        examine(&parts)
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        examine(&mut parts)
     }
 
     #[test]
@@ -162,10 +165,10 @@ mod tests {
         }
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = Method::CONNECT;
-        assert_eq!(examine(&parts), Err(Malformed::Connect));
+        assert_eq!(examine(&mut parts), Err(Malformed::Connect));
         parts.method = Method::OPTIONS;
         parts.uri = http::Uri::from_static("*");
         parts.version = Version::HTTP_10;
-        assert_eq!(examine(&parts), Ok(()));
+        assert_eq!(examine(&mut parts), Ok(()));
     }
 }

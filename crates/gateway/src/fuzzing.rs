@@ -48,11 +48,12 @@ const WRITTEN: [&str; 12] = [
 /// # Panics
 /// If the upstream would see a field that it must not see, or miss one; likewise the client.
 pub fn check_head(bytes: &[u8]) {
-    let Some((parts, trust)) = head(bytes) else {
+    let Some((mut parts, trust)) = head(bytes) else {
         return; // no parser of HTTP returns such a head
     };
     check_response(&parts.headers);
-    if examine(&parts).is_err() {
+    let came = parts.clone();
+    if examine(&mut parts).is_err() {
         return;
     }
     let client = Client {
@@ -72,7 +73,7 @@ pub fn check_head(bytes: &[u8]) {
         let headers = request.headers();
         check_connection(&form, headers);
         check_fields_about_the_client(trust, headers);
-        check_other_fields(&parts, headers);
+        check_other_fields(&came, headers);
         let hosts = headers.get_all(HOST).iter().count();
         if form == Form::Http1 {
             let path = request.uri().path();
@@ -254,8 +255,9 @@ mod tests {
     #[test]
     fn the_corpus_of_the_fuzzer_holds() {
         let files = corpus();
-        let accepted = files.iter().filter_map(|bytes| head(bytes));
-        let accepted = accepted.filter(|(parts, _)| examine(parts).is_ok()).count();
+        let heads = files.iter().filter_map(|bytes| head(bytes));
+        let accepted = heads.filter_map(|(mut parts, _)| examine(&mut parts).ok());
+        let accepted = accepted.count();
         assert!(accepted >= 6 && accepted < files.len(), "{accepted}");
         for bytes in files {
             check_head(&bytes);

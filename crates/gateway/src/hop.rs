@@ -60,7 +60,18 @@ pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
     wrong.map(str::to_owned)
 }
 
-/// Removes the fields of a connection; those that the next one needs too are returned, if an
+/// Removes the fields that `Connection` names, except for those that concern every connection.
+pub(crate) fn remove_named(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+        .filter_map(|name| name.parse().ok())
+        .filter(|name| !KEPT.contains(name) && !OF_A_CONNECTION.contains(name))
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+/// Removes the fields of every connection; those that the next one needs too are returned, if an
 /// upgrade is to one of these protocols.
 pub(crate) fn remove(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
     let mut hop = Hop::default();
@@ -69,22 +80,15 @@ pub(crate) fn remove(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
     if found.contains(&header::TE) {
         hop.trailers = tokens(headers, &header::TE).any(|token| is(token, "trailers"));
     }
-    if found.contains(&header::CONNECTION) {
-        if tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade")) {
-            let allowed = |offer: &str| {
-                let is_offered =
-                    |it: &&HeaderValue| it.as_bytes().eq_ignore_ascii_case(offer.as_bytes());
-                upgrades.iter().find(is_offered).cloned()
-            };
-            hop.upgrade = tokens(headers, &header::UPGRADE).find_map(allowed);
-        }
-        let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
-            .filter_map(|name| name.parse().ok())
-            .filter(|name| !KEPT.contains(name))
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
+    if found.contains(&header::CONNECTION)
+        && tokens(headers, &header::CONNECTION).any(|token| is(token, "upgrade"))
+    {
+        let allowed = |offer: &str| {
+            let is_offered =
+                |it: &&HeaderValue| it.as_bytes().eq_ignore_ascii_case(offer.as_bytes());
+            upgrades.iter().find(is_offered).cloned()
+        };
+        hop.upgrade = tokens(headers, &header::UPGRADE).find_map(allowed);
     }
     for name in found {
         headers.remove(name);
@@ -213,6 +217,7 @@ mod tests {
         for (before, after) in rows {
             let mut headers = map(before);
             let allowed = ["websocket", "Echo/1"].map(HeaderValue::from_static);
+            remove_named(&mut headers);
             let hop = remove(&mut headers, &allowed);
             put(&hop, &mut headers);
             assert_eq!(headers, map(after), "{before:?}");
@@ -225,6 +230,7 @@ mod tests {
         let value = HeaderValue::from_bytes(b"\xe9, X-A, \xe9, host").unwrap();
         headers.insert(header::CONNECTION, value);
         assert_eq!(wrong_connection(&headers).as_deref(), Some("host"));
+        remove_named(&mut headers);
         remove(&mut headers, &[]);
         assert!(headers.is_empty(), "{headers:?}");
     }

@@ -154,6 +154,7 @@ fn head(status: StatusCode, fields: &[httparse::Header<'_>]) -> Option<Vec<u8>> 
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
         headers.append(name, HeaderValue::from_bytes(field.value).ok()?);
     }
+    hop::remove_named(&mut headers);
     hop::remove(&mut headers, &[]);
     headers.remove(CONTENT_LENGTH); // it has no body (RFC 9110, section 8.6)
     let reason = status.canonical_reason().unwrap_or_default();

@@ -125,6 +125,7 @@ pub(crate) fn prepare_response(headers: &mut HeaderMap, upgrades: &[HeaderValue]
         // The coding has decided where the body ends (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
+    hop::remove_named(headers);
     hop::remove(headers, upgrades)
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::connection::Stream;
-use crate::forwarded;
+use crate::{forwarded, hop};
 
 /// The body of a request on its way; `None` for a request without one.
 pub(crate) struct UploadBody(Option<(ClientBody, Arc<Upload>)>);
@@ -121,6 +121,7 @@ impl Body for UploadBody {
             && let Some(trailers) = frame.trailers_mut()
         {
             forwarded::remove_invented(upload.address_field.as_ref(), trailers);
+            hop::remove(trailers, &[]);
         }
         upload.moved.store(true, Ordering::Relaxed);
         upload.set(match &frame {

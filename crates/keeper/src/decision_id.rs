@@ -1,17 +1,20 @@
 //! Decision id: the charges of a request that a report may correct, as a text.
 //!
 //! ```text
-//!   base64url:  | 1 | nonce 16 | time 4 | flags 1, length 1, limit, cost 4 or 8, length 2, key | ...
-//!                                       '-------------- one for each charge ------------------'
+//!   base64url:  | 2 | time 4 | flags 1, proof 16, length 1, limit, cost 4 or 8, length 2, key | ...
+//!                            '------------------- one for each charge ----------------------'
 //! ```
 //!
 //! The text contains all that is needed to correct the charges, so any node that shares the store
 //! can do it, and a restart loses nothing. It cannot be forged: the store keeps a record under its
 //! hash, which was made together with the charges, and an id without a record corrects nothing.
 //!
-//! The flag `WIDE` marks a cost of 8 bytes. The flag `MADE` is missing if a limit in shadow mode
-//! denied the charge, which was then not made; it is not part of the hash, because it is only known
-//! after the decision. The id holds the keys, readable by its holder.
+//! The flag `WIDE` marks a cost of 8 bytes. The flag `MADE` is missing if the charge was not made,
+//! because a limit in shadow mode denied it, or another one of a chain was made. That is only known
+//! after the decision, so the record cannot contain it. The proof does: a random secret of a charge
+//! that was made, and the hash of this secret otherwise. The record has the hash in either case, so
+//! the holder of an id cannot have a charge given back that was not made. The id holds the keys,
+//! readable by its holder.
 //!
 //! * Source of the encoding: as of [`Permit`](crate::Permit).
 
@@ -25,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 use crate::permit::{decoded, encoded, is_whole};
 
 /// Version of the layout.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const MADE: u8 = 1;
 const WIDE: u8 = 2;
 /// Maximum number of bytes. Charges of further limits are left out, so they stay.
@@ -63,7 +66,6 @@ const MAX_CHARS: usize = MAX_BYTES / 3 * 4;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecisionId {
-    nonce: LeaseId,
     within: Nanos,
     pub(crate) charges: Vec<MadeCharge>,
 }
@@ -75,9 +77,13 @@ pub(crate) struct MadeCharge {
     pub(crate) limit: Box<str>,
     pub(crate) key: Box<[u8]>,
     pub(crate) cost: Permits,
-    /// False if the limit denied it in shadow mode.
+    /// False if the limit denied it in shadow mode, or if another charge of its chain was made.
     pub(crate) is_made: bool,
+    proof: Proof,
 }
+
+/// The secret of a charge that was made, or the hash of the secret of one that was not.
+type Proof = [u8; 16];
 
 /// The error for a text that is not the id of a decision.
 ///
@@ -107,14 +113,16 @@ impl DecisionId {
     ) -> Option<(Self, &'p Correction)> {
         let mut made = corrected(policy, charges).peekable();
         made.peek()?;
+        let nonce = nonce()?;
         let mut id = Self {
-            nonce: nonce()?,
             within: Nanos::ZERO,
             charges: Vec::new(),
         };
         let mut shortest: Option<&Correction> = None;
-        let mut bytes = id.bytes(true).len();
-        for (_, charge, correction) in made {
+        let mut bytes = id.bytes(MadeCharge::mark).len();
+        for (index, mut charge, correction) in made {
+            let index = u64::try_from(index).unwrap_or(u64::MAX); // a list is far shorter
+            charge.proof = hash(&[nonce.as_bytes(), &index.to_le_bytes()]);
             bytes += charge.length();
             if bytes > MAX_BYTES {
                 break;
@@ -141,14 +149,14 @@ impl DecisionId {
 
     /// Appends the key of its record.
     pub(crate) fn put_record_key(&self, key: &mut Vec<u8>) {
-        let hash = Sha256::digest(self.bytes(false));
-        KeyBuilder::new(key).part(&hash[..16]);
+        let bytes = self.bytes(|charge| (0, charge.hashed_proof()));
+        KeyBuilder::new(key).part(&hash(&[&bytes]));
     }
 
-    fn bytes(&self, with_made: bool) -> Vec<u8> {
+    /// Returns the layout, with these flags and proofs.
+    fn bytes(&self, mark: impl Fn(&MadeCharge) -> (u8, Proof)) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
         bytes.push(VERSION);
-        bytes.extend_from_slice(self.nonce.as_bytes());
         let millis = u32::try_from(self.within.as_millis_ceil()).unwrap_or(u32::MAX);
         bytes.extend_from_slice(&millis.to_le_bytes());
         for charge in &self.charges {
@@ -157,8 +165,9 @@ impl DecisionId {
                 Ok(_) => (&cost[..4], 0),
                 Err(_) => (&cost[..], WIDE),
             };
-            let made = if charge.is_made && with_made { MADE } else { 0 };
+            let (made, proof) = mark(charge);
             bytes.push(made | wide);
+            bytes.extend_from_slice(&proof);
             // The name of a variant and a key are far shorter.
             bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(charge.limit.as_bytes());
@@ -174,7 +183,6 @@ impl DecisionId {
         let (&[VERSION], rest) = bytes.split_first_chunk()? else {
             return None;
         };
-        let (nonce, rest) = rest.split_first_chunk::<16>()?;
         let (millis, mut rest) = rest.split_first_chunk::<4>()?;
         let mut charges = Vec::new();
         while !rest.is_empty() {
@@ -183,7 +191,6 @@ impl DecisionId {
             charges.push(charge);
         }
         Some(Self {
-            nonce: LeaseId::from_bytes(*nonce),
             within: Nanos::from_millis(u32::from_le_bytes(*millis).into()),
             charges,
         })
@@ -204,6 +211,7 @@ pub(crate) fn corrected<'a>(
             key: charges.key(entry).as_bytes().into(),
             cost: entry.cost,
             is_made: true,
+            proof: Proof::default(),
         };
         Some((index, charge, correction))
     })
@@ -223,7 +231,38 @@ pub(crate) fn corrected_entries<'a>(
     })
 }
 
+/// Returns the first 128 bits of the SHA-256 of some texts.
+fn hash(texts: &[&[u8]]) -> Proof {
+    let mut sum = Sha256::new();
+    for text in texts {
+        sum.update(text);
+    }
+    let mut half = Proof::default();
+    half.copy_from_slice(&sum.finalize()[..16]);
+    half
+}
+
 impl MadeCharge {
+    /// Notes that it was not made, which its holder cannot undo.
+    pub(crate) fn unmake(&mut self) {
+        self.proof = self.hashed_proof();
+        self.is_made = false;
+    }
+
+    /// Returns the hash of its secret, made or not.
+    fn hashed_proof(&self) -> Proof {
+        if self.is_made {
+            hash(&[&self.proof])
+        } else {
+            self.proof
+        }
+    }
+
+    /// Returns the flag and the proof that its holder sees.
+    fn mark(&self) -> (u8, Proof) {
+        (if self.is_made { MADE } else { 0 }, self.proof)
+    }
+
     /// Returns the name of the limit in the policy, without that of a variant.
     pub(crate) fn rule(&self) -> &str {
         self.limit.split('=').next().unwrap_or_default()
@@ -236,11 +275,12 @@ impl MadeCharge {
     /// Returns its number of bytes.
     fn length(&self) -> usize {
         let cost = u32::try_from(self.cost.get()).map_or(8, |_| 4);
-        1 + 1 + self.limit.len() + cost + 2 + self.key.len()
+        1 + self.proof.len() + 1 + self.limit.len() + cost + 2 + self.key.len()
     }
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, rest) = bytes.split_first()?;
+        let (&proof, rest) = rest.split_first_chunk()?;
         let (&length, rest) = rest.split_first()?;
         let (limit, rest) = rest.split_at_checked(length.into())?;
         let (cost, rest) = match flags & WIDE {
@@ -259,6 +299,7 @@ impl MadeCharge {
             key: key.into(),
             cost: Permits::new(cost),
             is_made: flags & MADE > 0,
+            proof,
         };
         Some((charge, rest))
     }
@@ -266,7 +307,7 @@ impl MadeCharge {
 
 impl fmt::Display for DecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&encoded(&self.bytes(true)))
+        f.write_str(&encoded(&self.bytes(MadeCharge::mark)))
     }
 }
 
@@ -294,10 +335,10 @@ mod tests {
                 key: key.into(),
                 cost: Permits::new(cost),
                 is_made: cost != 9,
+                proof: [0xfb; 16],
             }
         });
         DecisionId {
-            nonce: LeaseId::from_bytes([0xfb; 16]),
             within: Nanos::from_secs(120),
             charges: charges.collect(),
         }
@@ -331,29 +372,29 @@ mod tests {
 
     #[test]
     fn texts_that_are_not_ids_are_refused() {
-        let header = |version: u8| [&[version][..], &[1; 20]].concat();
-        let with = |tail: &[u8]| encoded(&[&header(1)[..], tail].concat());
+        let header = |version: u8| [&[version][..], &[1; 4]].concat();
+        let with =
+            |flags: u8, tail: &[u8]| encoded(&[&header(2)[..], &[flags], &[7; 16], tail].concat());
         for text in [
             String::new(),
             "A".into(),
             "\u{e9}".into(),
             "x".repeat(MAX_CHARS + 1),
             "A".repeat(1 << 20),
-            encoded(&header(2)),
-            encoded(&header(1)[..20]),
-            with(b"\x02\x01a\0\0\0\0\0\0"),
-            with(b"\x01\x00\0\0\0\0\0\0"),
-            with(b"\x01\x02a"),
-            with(b"\x01\x01\xff\0\0\0\0\0\0"),
-            with(b"\x01\x01a\0\0\0\0\xff\xff"),
-            with(b"\x01\x01a\0\0\0\0\x02\0\x05x"), // a key cut short
+            encoded(&header(1)),
+            encoded(&header(2)[..4]),
+            with(2, b"\x01a\0\0\0\0\0\0"),
+            with(1, b"\x00\0\0\0\0\0\0"),
+            with(1, b"\x02a"),
+            with(1, b"\x01\xff\0\0\0\0\0\0"),
+            with(1, b"\x01a\0\0\0\0\xff\xff"),
+            with(1, b"\x01a\0\0\0\0\x02\0\x05x"), // a key cut short
         ] {
             assert_eq!(text.parse::<DecisionId>(), Err(NoDecisionId), "{text}");
         }
-        assert!(with(b"\x01\x01a\0\0\0\0\0\0").parse::<DecisionId>().is_ok());
+        assert!(with(1, b"\x01a\0\0\0\0\0\0").parse::<DecisionId>().is_ok());
     }
 
-    /// All but the mark of charges that were not made.
     #[test]
     fn a_change_of_any_part_has_another_record() {
         let key = |id: &DecisionId| {
@@ -362,15 +403,17 @@ mod tests {
             key
         };
         let whole = id(&[("a", 1, b"k"), ("b", 2, b"l")]);
+        let with_proof = |proof| {
+            let mut id = whole.clone();
+            id.charges[1].proof = proof;
+            id
+        };
         for other in [
             id(&[("a", 1, b"k")]),
             id(&[("a", 1, b"k"), ("b", 3, b"l")]),
             id(&[("a", 1, b"k"), ("b", 2, b"m")]),
             id(&[("a", 1, b"k"), ("c", 2, b"l")]),
-            DecisionId {
-                nonce: LeaseId::from_bytes([1; 16]),
-                ..whole.clone()
-            },
+            with_proof([1; 16]),
             DecisionId {
                 within: Nanos::from_secs(121),
                 ..whole.clone()
@@ -379,7 +422,9 @@ mod tests {
             assert_ne!(key(&other), key(&whole), "{other:?}");
         }
         let mut shadow = whole.clone();
-        shadow.charges[0].is_made = false;
-        assert_eq!(key(&shadow), key(&whole));
+        shadow.charges[0].unmake();
+        assert_eq!(key(&shadow), key(&whole), "the decision is known later");
+        shadow.charges[0].is_made = true;
+        assert_ne!(key(&shadow), key(&whole), "its holder cannot make a charge");
     }
 }

@@ -82,7 +82,9 @@ impl Answer {
     /// Returns the id with the charges that were made.
     pub(crate) fn opened(&self, mut id: DecisionId) -> DecisionId {
         for (charge, decided) in id.charges.iter_mut().zip(self.corrected_charges()) {
-            charge.is_made = decided.is_made;
+            if !decided.is_made {
+                charge.unmake();
+            }
         }
         id
     }

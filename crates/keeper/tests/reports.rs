@@ -329,6 +329,23 @@ fn a_charge_that_a_limit_in_shadow_mode_denied_is_not_given_back() {
 }
 
 #[test]
+fn an_id_cannot_have_a_charge_given_back_that_was_not_made() {
+    let keeper = keeper(&LOGINS.replace("key  ", "mode = \"shadow\"\nkey  "));
+    let answers: Vec<_> = (0..4).map(|_| login(&keeper, "ann")).collect();
+    let denied = answers[3].decision().unwrap();
+    // The flags of the charge are the byte behind the version and the time.
+    let mut changed = denied.to_string();
+    assert_eq!(&changed[7..8], "A");
+    changed.replace_range(7..8, "B");
+    let changed: DecisionId = changed.parse().unwrap();
+    let report = |id| at_once(keeper.report(id, &status(404))).unwrap();
+    assert_eq!(report(&changed), Reported::NotOpen);
+    assert_eq!(left(&keeper, "ann"), [0]);
+    assert_eq!(report(denied), Reported::Corrected);
+    assert_eq!(left(&keeper, "ann"), [0]);
+}
+
+#[test]
 fn a_reload_keeps_open_decisions_and_follows_the_new_rules() {
     let keeper = keeper(LOGINS);
     let [first, second, third] = ["ann", "bob", "cat"].map(|user| login(&keeper, user));

@@ -1,5 +1,5 @@
 //! Body budget: bytes of requests that are held back, of all connections together; and a second one
-//! of responses, copied to find their costs.
+//! of responses: those copied to find their costs, and answers to batches until they are sent.
 //!
 //! A body that came with its head is decided at once. A body that has to be waited for is
 //! held, and thousands of clients can cause that at once: beyond the budget a request

@@ -58,7 +58,8 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) hold: HoldQueue,
     pub(crate) sink: Sink,
     pub(crate) bodies: Arc<BodyBudget>,
-    /// Responses that may state a cost. A client that reads slowly takes nothing from requests.
+    /// Responses that may state a cost, and answers to batches. A client that reads slowly takes
+    /// nothing from requests.
     pub(crate) responses: Arc<BodyBudget>,
     /// Reads the policy file.
     pub(crate) reader: FileReader,

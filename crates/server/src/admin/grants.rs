@@ -1,5 +1,7 @@
 //! Grants: credits added to the balance of a key.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::Response;
 use ratekeeper::Clock;
@@ -7,6 +9,7 @@ use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits, Quota}
 use ratekeeper_policy::{KeyPart, Rule};
 use ratekeeper_store::{Store, StoreError};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::keys::{find, key_in_words, key_of};
@@ -28,6 +31,7 @@ const MAX_ID_BYTES: usize = 200;
 struct GrantBody {
     limit: String,
     /// The parts of the key, by their names in the policy; `user` is short for `attr:user`.
+    #[serde(deserialize_with = "named_once")]
     key: Map<String, Value>,
     /// A whole number; of a limit with a unit, a decimal number in quotes.
     permits: Value,
@@ -169,4 +173,48 @@ fn values(rule: &Rule, key: &Map<String, Value>) -> Result<Vec<String>, Problem>
         return Err(wrong(&detail));
     }
     Ok(values)
+}
+
+/// Reads an object; a name that comes twice is refused, because its writer may mean either value.
+fn named_once<'a, D: Deserializer<'a>>(json: D) -> Result<Map<String, Value>, D::Error> {
+    json.deserialize_map(NamedOnce)
+}
+
+struct NamedOnce;
+
+impl<'a> Visitor<'a> for NamedOnce {
+    type Value = Map<String, Value>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut object = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if object.contains_key(&name) {
+                let name = shown(&name);
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            object.insert(name, map.next_value()?);
+        }
+        Ok(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_key_is_named_once() {
+        let body = |key: &str| {
+            let body = format!(r#"{{"limit": "a", "key": {{{key}}}, "permits": 1, "id": "x"}}"#);
+            read::<GrantBody>(body.as_bytes()).map(|body| body.key.len())
+        };
+        assert_eq!(body(r#""user": "ann", "team": "a""#).ok(), Some(2));
+        let twice = body(r#""user": "ann", "user": "bob""#).unwrap_err();
+        assert!(
+            twice.to_string().contains("`key`: duplicate field `user`"),
+            "{twice}"
+        );
+    }
 }

@@ -96,6 +96,6 @@ pub(super) fn broken() -> Problem {
 }
 
 pub(super) fn too_busy() -> Problem {
-    let detail = format!("all requests together already hold {MAX_HELD_BYTES} bytes");
+    let detail = format!("unfinished requests and unread answers hold {MAX_HELD_BYTES} bytes");
     Problem::new(TOO_BUSY, detail)
 }

@@ -11,6 +11,7 @@ use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
 use super::answer::{push_check, push_limits_after, push_number};
+use super::body::too_busy;
 use super::permits::new_nonce;
 use super::problem::{
     NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
@@ -145,15 +146,20 @@ pub(super) async fn batch<C: Clock>(
         known(&policy, check)?;
     }
     let mut text = b"{\"results\":[".to_vec();
+    // A small batch may have a large answer, which a client of HTTP/2 may leave here for ever.
+    let mut held = shared.responses.hold();
     for (index, check) in checks.iter().enumerate() {
         if index > 0 {
             text.push(b',');
         }
         let answer = decide(shared, Protocol::Http, check, trace).await?;
         push_check(&mut text, &answer);
+        if !held.resize(text.len()) {
+            return Err(too_busy());
+        }
     }
     text.extend_from_slice(b"]}");
-    Ok(json(StatusCode::OK, text))
+    Ok(json(StatusCode::OK, held.keep(text.into())))
 }
 
 /// `POST /v1/reset`: forgets the state of the limits and keys a request would meet.

@@ -114,7 +114,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
         let (mut parts, body) = request.into_parts();
-        if let Err(malformed) = examine(&parts) {
+        if let Err(malformed) = examine(&mut parts) {
             let metrics = &self.shared.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Error);
             return closing(&malformed, parts.version);

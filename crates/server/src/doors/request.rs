@@ -229,14 +229,23 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem>
 
 /// Returns the parser's message; one that quotes a long value is cut, its position kept.
 fn message(error: &serde_json::Error) -> String {
+    let (whole, cut) = (error.to_string(), bounded(error));
+    if cut == whole {
+        return whole;
+    }
+    let (line, column) = (error.line(), error.column());
+    format!("{cut} at line {line} column {column}")
+}
+
+/// Returns the message of an error; one that quotes a long value is cut.
+pub(super) fn bounded(error: &impl ToString) -> String {
     /// Maximum length of a message that is passed on whole.
     const MAX_MESSAGE: usize = 300;
     let whole = error.to_string();
     if whole.len() <= MAX_MESSAGE {
         return whole;
     }
-    let (line, column) = (error.line(), error.column());
-    format!("{} at line {line} column {column}", shown(&whole))
+    shown(&whole)
 }
 
 /// Names the field at which reading the body failed with `message`.

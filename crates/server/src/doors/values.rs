@@ -18,6 +18,9 @@ use crate::listener::MAX_HEADERS;
 
 /// Maximum number of attributes of one check.
 const MAX_ATTRIBUTES: usize = 100;
+/// Whole numbers up to here are exact as floating-point numbers: 2^53. Larger ones of up to 64 bits
+/// are read as integers.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A string, borrowed from the body unless it holds an escape; serde does not borrow a `Cow` in
 /// an `Option` or a list.
@@ -369,7 +372,12 @@ impl<'a> Visitor<'a> for Scalar {
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
         self.visit_string(value.to_string())
     }
+    /// Refuses numbers that were rounded to others: their keys would share a counter.
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        if value.abs() > EXACT {
+            let expected = "a number of at most 64 bits, or a string";
+            return Err(E::invalid_value(Unexpected::Float(value), &expected));
+        }
         self.visit_string(value.to_string())
     }
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {

@@ -357,9 +357,11 @@ fn of_entries(keys: &[&str]) -> CheckRequest {
 fn checks_have_the_bounds_and_the_errors_of_http() {
     let fixtures = [POLICY; 2].map(Fixture::new);
     let long = "n".repeat(200);
-    let localhost = Request {
-        ip: "localhost".into(),
-        ..Request::default()
+    let of_ip = |ip: &str| {
+        of_request(Request {
+            ip: ip.into(),
+            ..Request::default()
+        })
     };
     let mut both = of_entries(&["k"]);
     both.attributes = many(1);
@@ -405,9 +407,14 @@ fn checks_have_the_bounds_and_the_errors_of_http() {
                  0 to 9007199254740991",
             ),
             (
-                of_request(localhost),
+                of_ip("localhost"),
                 "`request.ip`: invalid value: string \"localhost\", expected an IP address such \
                  as \"192.0.2.1\"",
+            ),
+            // Cut, because clients drop a long `grpc-message`.
+            (
+                of_ip(&"n".repeat(60_000)),
+                &*format!("`request.ip`: invalid value: string \"{}...", &long[..57]),
             ),
             (
                 of_limits("login", 1),

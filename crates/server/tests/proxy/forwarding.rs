@@ -58,8 +58,9 @@ fn fields_about_the_client_come_from_trusted_proxies_only() {
         "POST / HTTP/1.1\r\nhost: a\r\nx_forwarded_for: 10.0.0.1\r\nx-forwarded-prefix: /x\r\n\
          X_Ratekeeper-Shadow: x\r\nCF-Connecting-IP: 10.0.0.1\r\ncf_connecting_ip: 10.0.0.1\r\n\
          transfer-encoding: chunked\r\nx-kept: 1\r\n\
-         trailer: x-forwarded-for, cf-connecting-ip, x_ratekeeper_shadow, x-sum\r\n\r\n0\r\nx-forwarded-for: 10.0.0.1\r\n\
-         cf-connecting-ip: 10.0.0.1\r\nx_ratekeeper_shadow: x\r\nx-sum: 1\r\n\r\n",
+         trailer: x-forwarded-for, cf-connecting-ip, x_ratekeeper_shadow, connection, x-sum\r\n\r\n\
+         0\r\nx-forwarded-for: 10.0.0.1\r\ncf-connecting-ip: 10.0.0.1\r\nx_ratekeeper_shadow: x\r\n\
+         connection: close\r\nx-sum: 1\r\n\r\n",
     );
     let seen = upstream.seen();
     for (name, value) in [

@@ -74,6 +74,25 @@ fn a_refusal_has_the_form_that_its_client_reads() {
 }
 
 #[test]
+fn a_limit_counts_no_field_that_connection_names() {
+    let upstream = Upstream::hello();
+    let limits = "[[limit]]\nname = \"key\"\nkey = [\"header:x-api-key\"]\n\
+                  missing_key = \"use:ip\"\nlimit = \"2/1h\"\n";
+    let proxy = Proxy::start(&[upstream.address], "", limits);
+    let statuses: Vec<u16> = (0..4)
+        .map(|made_up| {
+            let request = format!(
+                "GET / HTTP/1.1\r\nhost: a\r\nx-api-key: {made_up}\r\n\
+                 connection: close, X-Api-Key\r\n\r\n"
+            );
+            proxy.client().ask(&request).status()
+        })
+        .collect();
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    assert_eq!(upstream.seen().one("x-api-key"), None);
+}
+
+#[test]
 fn the_body_of_a_refused_request_is_not_read() {
     const HUGE: usize = 256 << 20;
     let upstream = Upstream::hello();

@@ -162,7 +162,8 @@ fn a_response_is_streamed_while_it_is_read() {
         Next::Close
     });
     let proxy = Proxy::start(&[upstream.address], "", TOKENS);
-    let request = "GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\nconnection: close\r\n\r\n";
+    let request = "GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\n\
+                   connection: close, accept-encoding\r\n\r\n";
     let mut client = proxy.client();
     client.send(request);
     let mut line = String::new();

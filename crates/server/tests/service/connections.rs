@@ -147,6 +147,65 @@ fn bodies_that_are_held_have_a_budget() {
     until(&mut admin, held, 0..=0);
 }
 
+/// Returns a connection of HTTP/2 that asks for batches of 3 KB, and never takes an answer of them.
+fn reads_nothing(http: SocketAddr, batches: u32) -> Client {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        [&head, payload].concat()
+    };
+    let target = "/v1/check/batch";
+    let length = u8::try_from(target.len()).unwrap();
+    // POST, http, and the literals of the target and the authority.
+    let fields = [
+        b"\x83\x86\x04",
+        &[length][..],
+        target.as_bytes(),
+        b"\x01\x01a",
+    ]
+    .concat();
+    let body = format!("{{\"checks\":[{}{{}}]}}", "{},".repeat(999));
+    let mut client = Client::new(http);
+    let stream = client.stream.get_mut();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .unwrap();
+    let no_window = frame(4, 0, 0, b"\0\x04\0\0\0\0");
+    stream.write_all(&no_window).unwrap();
+    for batch in 0..batches {
+        let id = 2 * batch + 1;
+        let request = [frame(1, 4, id, &fields), frame(0, 1, id, body.as_bytes())].concat();
+        stream.write_all(&request).unwrap();
+    }
+    client
+}
+
+#[test]
+fn answers_that_are_not_read_have_a_budget() {
+    let limits = (0..10).map(|number| {
+        format!("[[limit]]\nname = \"l{number}\"\nkey = [\"all\"]\nlimit = \"1000000/1h\"\n")
+    });
+    let fixture = Fixture::new(&format!("version = 1\n{}", limits.collect::<String>()));
+    let http = fixture.service.address(Door::Http).unwrap();
+    let mut admin = fixture.admin();
+    let held = "ratekeeper_held_body_bytes";
+    // Their answers have 150 MB.
+    let silent: Vec<Client> = (0..5).map(|_| reads_nothing(http, 20)).collect();
+    until(&mut admin, held, 60 << 20..=64 << 20);
+    let batch = |checks: usize| {
+        let body = format!("{{\"checks\":[{}{{}}]}}", "{},".repeat(checks - 1));
+        Client::new(http).post("/v1/check/batch", &body)
+    };
+    // The last of the silent ones may not be decided yet.
+    let mut batches = (0..100).map(|_| batch(1000));
+    let refused = batches.find(|answer| answer.status == 503).unwrap();
+    assert_eq!(refused.json()["code"], "RK0521");
+    assert_eq!(Client::new(http).post("/v1/check", "{}").status, 200);
+    drop(silent);
+    until(&mut admin, held, 0..=0);
+    assert_eq!(batch(1000).status, 200);
+}
+
 /// Takes as long as it shows: a connection sleeps after two looks, 5 s apart.
 #[test]
 fn a_connection_is_answered_after_an_idle_time() {

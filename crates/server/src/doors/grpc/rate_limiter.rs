@@ -122,9 +122,13 @@ fn reported(message: &ReportRequest) -> Result<ReportBody<'_>, Problem> {
     })
 }
 
-/// Names the field at which reading a message failed.
+/// Names the field at which reading a message failed. Long values are not quoted, because clients
+/// drop an answer whose `grpc-message` is longer than their bound of header fields.
 fn at<T>(field: &str, read: Result<T, Error>) -> Result<T, Problem> {
-    read.map_err(|error| Problem::new(WRONG_VALUE, format!("`{field}`: {error}")))
+    read.map_err(|error| {
+        let detail = format!("`{field}`: {}", request::bounded(&error));
+        Problem::new(WRONG_VALUE, detail)
+    })
 }
 
 fn response(answer: &Answer) -> CheckResponse {
