@@ -171,7 +171,7 @@ fn is_shown(answered: &Value, shown: &Value, varying: &mut Varying) -> bool {
     match (answered, shown) {
         (Value::String(answered), Value::String(shown)) if shown.ends_with(MORE) => {
             varying.insert(shown.clone(), answered.clone());
-            true
+            !answered.is_empty()
         }
         (Value::Array(answered), Value::Array(shown)) => {
             let (shown, is_all) = match shown.split_last() {
