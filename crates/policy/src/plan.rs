@@ -39,6 +39,14 @@ pub(crate) enum PlanSource {
 }
 
 impl Plans {
+    /// Returns the name of the header field that states plans, if one does.
+    pub(crate) fn header_name(&self) -> Option<&str> {
+        match &self.from {
+            PlanSource::Header(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Returns the index of the request's plan; that of the default if it has none, or one that
     /// no limit names.
     pub(crate) fn of(&self, ask: &KeyAsk<'_, '_>) -> usize {

@@ -63,6 +63,19 @@ impl Policy {
         self.with_claims(facts, wall, |facts| self.add_verified(facts, wall, out));
     }
 
+    /// Returns true for the name of a header field, in lower case, that is that of a field which
+    /// limits or plans read, but for `_` in place of `-`. CGI, WSGI and Rack make one name of both,
+    /// so that such an application would read the field that no limit has read.
+    pub fn has_lookalike(&self, name: &str) -> bool {
+        if !name.contains('_') {
+            return false;
+        }
+        let read = name.replace('_', "-");
+        let by_plans = self.plans.as_ref().and_then(Plans::header_name);
+        let by_tokens = self.tokens.as_ref().map(|tokens| tokens.header());
+        self.rules.reads_header(&read) || by_plans == Some(&*read) || by_tokens == Some(&*read)
+    }
+
     /// Calls `decide` with the facts and the claims of their token. Without `[jwt]`, or if the
     /// caller has verified the token, the facts are as they were. The token is verified when the
     /// first claim is asked for.

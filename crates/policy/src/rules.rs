@@ -13,7 +13,7 @@ use crate::descriptor_index::DescriptorIndex;
 use crate::request::RequestFacts;
 use crate::request_index::{CandidateLists, RequestIndex};
 use crate::signal::Gate;
-use crate::{BodyField, Descriptor, Role, Rule, RuleMode};
+use crate::{BodyField, Descriptor, Field, KeyPart, MissingKey, Role, Rule, RuleMode};
 
 /// The rules of a policy, read as a slice. Only values that the indexes do not use can change
 /// afterwards: the numbers of the limits, and enforce to shadow.
@@ -24,6 +24,8 @@ pub struct Rules {
     descriptors: DescriptorIndex,
     are_corrected: bool,
     body_fields: Vec<BodyField>,
+    /// Sorted.
+    header_names: Vec<Box<str>>,
 }
 
 impl Rules {
@@ -46,6 +48,7 @@ impl Rules {
             descriptors,
             are_corrected: rules.iter().any(|rule| rule.correction.is_some()),
             body_fields: body_fields(&rules),
+            header_names: header_names(&rules),
             all: rules,
         }
     }
@@ -58,6 +61,14 @@ impl Rules {
     /// Returns the fields of bodies that its keys and costs need, each once.
     pub fn body_fields(&self) -> &[BodyField] {
         &self.body_fields
+    }
+
+    /// Returns true if a rule reads the header field of this name.
+    pub(crate) fn reads_header(&self, name: &str) -> bool {
+        let found = self
+            .header_names
+            .binary_search_by(|known| (**known).cmp(name));
+        found.is_ok()
     }
 
     /// Returns true if a rule, or one that is asked beside it, needs the body of its requests.
@@ -130,6 +141,34 @@ fn body_fields(rules: &[Rule]) -> Vec<BodyField> {
         }
     }
     fields
+}
+
+/// Returns the names of the header fields that rules read, sorted.
+fn header_names(rules: &[Rule]) -> Vec<Box<str>> {
+    let names = rules.iter().flat_map(names_of);
+    let mut names: Vec<Box<str>> = names.map(Into::into).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns the names of the header fields that the `match` and the keys of a rule read.
+fn names_of(rule: &Rule) -> impl Iterator<Item = &str> {
+    let stand_in = match &rule.missing_key {
+        MissingKey::Use(part) => Some(part),
+        _ => None,
+    };
+    let parts = rule.key.iter().chain(stand_in);
+    let parts = parts.filter_map(|part| match part {
+        KeyPart::Header(name) => Some(&**name),
+        KeyPart::ApiKey => Some("x-api-key"),
+        _ => None,
+    });
+    let fields = rule.matcher.fields.iter();
+    parts.chain(fields.filter_map(|(field, _)| match field {
+        Field::Header(name) => Some(&**name),
+        _ => None,
+    }))
 }
 
 /// Merges sorted lists; an index in several of them comes once.

@@ -23,7 +23,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header,
+};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, InspectedBody, MAX_INSPECTED_BODY, RequestGuard};
@@ -119,6 +121,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             metrics.request(Protocol::Proxy, RequestResult::Error);
             return closing(&malformed, parts.version);
         }
+        self.remove_lookalikes(&mut parts.headers);
         let client = self.client(caller);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
@@ -185,6 +188,18 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
 }
 
 impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Removes fields that the application may take for those that limits read.
+    fn remove_lookalikes(&self, headers: &mut HeaderMap) {
+        let policy = self.shared.keeper.look_at_policy();
+        let names = headers
+            .keys()
+            .filter(|name| policy.has_lookalike(name.as_str()));
+        let names: Vec<HeaderName> = names.cloned().collect(); // hardly any request has one
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
     /// Asks the limits about a request, and waits in their queues. A refusal is an error.
     async fn admit(
         &self,

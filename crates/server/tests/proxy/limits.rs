@@ -93,6 +93,29 @@ fn a_limit_counts_no_field_that_connection_names() {
 }
 
 #[test]
+fn an_application_reads_no_field_for_one_that_a_limit_reads() {
+    let upstream = Upstream::hello();
+    let limits = "[plan]\nfrom = \"header:x-plan\"\ndefault = \"free\"\n\
+                  [[limit]]\nname = \"key\"\nkey = [\"header:x-api-key\"]\n\
+                  match = { header.x-app = \"!web\" }\nmissing_key = \"skip\"\n\
+                  limit = \"2/1h\"\nplans = { pro = \"9/1h\" }\n";
+    let proxy = Proxy::start(&[upstream.address], "", limits);
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nX_Api_Key: 1\r\nx-api_key: 2\r\nx_app: web\r\n\
+                   x_plan: pro\r\nx_other: kept\r\n\r\n";
+    assert_eq!(proxy.client().ask(request).status(), 200);
+    let seen = upstream.seen();
+    for (name, value) in [
+        ("x_api_key", None),
+        ("x-api_key", None),
+        ("x_app", None),
+        ("x_plan", None),
+        ("x_other", Some("kept")),
+    ] {
+        assert_eq!(seen.one(name), value, "{name}");
+    }
+}
+
+#[test]
 fn the_body_of_a_refused_request_is_not_read() {
     const HUGE: usize = 256 << 20;
     let upstream = Upstream::hello();
