@@ -108,11 +108,11 @@ impl<'a> Table<'a> {
         self.get(name).map_or(0..0, Spanned::span)
     }
 
-    /// Returns a field that is written, with what its shape, or one of several, is found to be.
+    /// Returns a field that is written, with a property of its shape.
     fn find<T>(
         self,
         name: &str,
-        wanted: impl Fn(&'static Shape) -> Option<T>,
+        property: impl Fn(&'static Shape) -> Option<T>,
     ) -> Option<(&'a SpannedValue<'a>, T)> {
         if !cfg!(debug_assertions) && !self.written.contains_key(name) {
             return None; // most fields are not written, and need no search for their shape
@@ -120,7 +120,7 @@ impl<'a> Table<'a> {
         let found = self
             .spec
             .field(name)
-            .and_then(|field| field.shape.find(wanted));
+            .and_then(|field| field.shape.find(property));
         debug_assert!(
             found.is_some(),
             "`{name}` of {} is read as another type than that of its field",
