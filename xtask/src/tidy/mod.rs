@@ -11,6 +11,7 @@ use std::path::Path;
 
 mod files;
 mod links;
+mod merges;
 mod rust;
 
 pub(crate) use files::SourceFile;
@@ -54,6 +55,7 @@ const RULES: &[Rule] = &[
     rust::ascii,
     links::relative_links,
     links::indexed_pages,
+    merges::finished_merges,
 ];
 
 /// Checks the repository at `root`, prints the findings.
