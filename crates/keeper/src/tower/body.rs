@@ -88,11 +88,19 @@ impl<B> LimitedBody<B> {
     /// Returns the body of the service; `None` for a refusal.
     #[cfg(feature = "actix")]
     pub(super) fn inner(&self) -> Option<&B> {
+        self.content().ok()
+    }
+
+    /// Returns the body of the service.
+    ///
+    /// # Errors
+    /// The text of a refusal.
+    fn content(&self) -> Result<&B, &[u8]> {
         match &self.content {
-            Content::Free { body } => Some(body),
+            Content::Free { body } => Ok(body),
             Content::Other { other } => match &**other {
-                Other::Held { body, .. } => Some(body),
-                Other::Refusal { .. } => None,
+                Other::Held { body, .. } => Ok(body),
+                Other::Refusal { bytes } => Err(bytes),
             },
         }
     }
@@ -173,32 +181,25 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Free { body } => body.is_end_stream(),
-            Content::Other { other } => other.is_end_stream(),
-        }
+        self.content()
+            .map_or_else(<[u8]>::is_empty, B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Free { body } => body.size_hint(),
-            Content::Other { other } => other.size_hint(),
-        }
+        let of_refusal = |bytes: &[u8]| SizeHint::with_exact(bytes.len() as u64);
+        self.content().map_or_else(of_refusal, B::size_hint)
     }
 }
 
-impl<B> Body for Other<B>
+/// What a body yields: a frame or an error, or `None` at its end.
+type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+
+impl<B> Other<B>
 where
     B: Body,
     B::Data: From<Vec<u8>>,
 {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NextFrame<B>> {
         let (mut body, hold, costs) = match self.project() {
             OtherProjected::Held { body, hold, costs } => (body, hold, costs),
             OtherProjected::Refusal { bytes } if bytes.is_empty() => return Poll::Ready(None),
@@ -225,20 +226,6 @@ where
             drop(hold.take());
         }
         Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Held { body, .. } => body.is_end_stream(),
-            Self::Refusal { bytes } => bytes.is_empty(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Held { body, .. } => body.size_hint(),
-            Self::Refusal { bytes } => SizeHint::with_exact(bytes.len() as u64),
-        }
     }
 }
 
