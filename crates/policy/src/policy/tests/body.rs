@@ -47,7 +47,7 @@ fn limits_count_by_values_of_the_body() {
         let mut charges = Charges::default();
         policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         match &charges.entries[..] {
-            [] if charges.uncharged.is_empty() => String::new(),
+            [] if charges.missing().next().is_none() => String::new(),
             [] => "-".to_owned(),
             [entry] => {
                 let key: Vec<_> = charges.key(entry).display_parts().collect();
