@@ -197,7 +197,7 @@ fn governors<'a>() -> [Contender<'a>; 5] {
     ]
 }
 
-/// What is compared: the row, ours, and the peer's.
+/// Pairs of contenders to compare: the name of the row, our contender, and that of the peer.
 const BESIDE: [(&str, &str, &str); 7] = [
     (
         "one limit, no fields",

@@ -232,7 +232,7 @@ fn every_exchange_of_the_guide_is_answered_as_shown() {
             let place = format!("{name}: {title}");
             let text = match &redis {
                 Some(redis) => policy.replace(REDIS, &redis.url()),
-                None if policy.contains(REDIS) => continue, // its absence is printed
+                None if policy.contains(REDIS) => continue, // the harness prints that Redis is absent
                 None => policy.clone(),
             };
             let head = if text.contains("version = 1") {

@@ -57,7 +57,7 @@ impl Life<'_> {
         self.start + spans.fold(Nanos::ZERO, |sum, span| sum + span) < Time::MAX
     }
 
-    /// Replays the life under each of `limits`: none if the quota is out of their bounds.
+    /// Replays the life under each of `limits`. The list is empty if the quota exceeds their bounds.
     fn check<A: Refund + Debug>(self, limits: impl IntoIterator<Item = A>) {
         self.check_with(limits, &Refunds::exact());
     }
