@@ -1,4 +1,6 @@
 //! Limit: a name and the algorithm chosen for it at run time.
+//!
+//! The name is the identity of its counters, across reloads, restarts and processes.
 
 use alloc::sync::Arc;
 

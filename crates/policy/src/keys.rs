@@ -1,5 +1,8 @@
 //! Keys: writes the keys of one request, rule after rule, into one buffer.
 //!
+//! A key is the values of its parts, each after its length, so that no two lists of values have
+//! the same bytes.
+//!
 //! Values that take work (a hash, an IPv6 address) are computed once per request: a later key
 //! copies the bytes of an earlier one. So a long path costs one hash regardless of the number of
 //! rules that count by it.

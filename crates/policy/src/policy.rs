@@ -1,4 +1,6 @@
-//! Policy: the rules of one file, and the selection of those that a request must pass.
+//! Policy: the rules of one file, and the selection of the rules that a request must pass.
+//!
+//! A policy is immutable. A reload replaces it whole.
 
 mod charges;
 mod conditions;

@@ -1,4 +1,4 @@
-//! Notices: the codes of those that the service gives while it runs, and their explanations.
+//! Notices: what the codes of notices mean, which a running service writes into its log.
 
 /// Explains each notice, and what to do.
 const PAGES: &str = include_str!("notices.md");
