@@ -9,7 +9,7 @@
 //!
 //! The page reads the stream with the token in a header, if there is one. It needs no access of its
 //! own, because it holds nothing; every number comes from a call that needs it
-//! ([ADR 0068](../../../../docs/adr/0068-the-dashboard-listens.md)).
+//! ([ADR 0068](../../../../docs/adr/0068-the-dashboard-reads-an-event-stream.md)).
 
 mod state;
 mod stream;
