@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A ban is part of the state of its key, and nothing but that state decides ([ADR
-//! 0071](../../../docs/adr/0071-standing-bans-are-those-that-began-here.md)). This list is for the
+//! 0027](../../../docs/adr/0027-a-ban-is-part-of-its-limit.md)). This list is for the
 //! metrics and the log. Only a decision that begins a ban comes here.
 //!
 //! * [`MAX_BANS`] of all limits are listed; a further one is neither counted nor reported at its end.

@@ -1,4 +1,4 @@
-//! Rules about Markdown: the targets of relative links exist, and an index names every page.
+//! Rules about references: relative links and named decisions exist, an index names every page.
 
 use std::collections::HashSet;
 
@@ -21,6 +21,9 @@ pub(super) fn relative_links(files: &[SourceFile], out: &mut Vec<Finding>) {
         }
     }
 }
+
+/// The words before the number of a decision, in two halves so that this file has none.
+const DECISIONS: [&str; 2] = [concat!("AD", "R "), concat!("docs/", "adr/")];
 
 /// Folders with an index, a README that links to each page beside it.
 const INDEXED: [&str; 2] = ["docs/adr/", "docs/guide/"];
@@ -47,6 +50,29 @@ pub(super) fn indexed_pages(files: &[SourceFile], out: &mut Vec<Finding>) {
                 rule: "index",
                 message: format!("{} does not link to this page", index.path),
             });
+        }
+    }
+}
+
+/// A decision that is named by its number, in prose or in a comment, has a page in docs/adr.
+pub(super) fn named_decisions(files: &[SourceFile], out: &mut Vec<Finding>) {
+    let is_page = |number: &str| {
+        let page = format!("docs/adr/{number}-");
+        files.iter().any(|file| file.path.starts_with(&page))
+    };
+    for file in files {
+        for (line, text) in file.lines() {
+            let places = DECISIONS.iter().flat_map(|words| text.split(words).skip(1));
+            let numbers = places.filter_map(|rest| rest.get(..4));
+            let numbers = numbers.filter(|four| four.bytes().all(|digit| digit.is_ascii_digit()));
+            for number in numbers.filter(|number| !is_page(number)) {
+                out.push(Finding {
+                    path: file.path.clone(),
+                    line,
+                    rule: "decision",
+                    message: format!("docs/adr has no decision {number}"),
+                });
+            }
         }
     }
 }
@@ -194,6 +220,24 @@ mod tests {
         assert_eq!(
             findings,
             ["docs/a.md:2: link: broken link `b.md`: there is no docs/b.md"]
+        );
+    }
+
+    #[test]
+    fn a_decision_that_is_named_exists() {
+        let named = |text: &str| {
+            let text = text.replace('#', DECISIONS[0]).replace('@', DECISIONS[1]);
+            let files = [("crates/a/src/a.rs", &*text), ("docs/adr/0001-one.md", "")];
+            found(named_decisions, &files)
+        };
+        assert_eq!(named("//! See [#0001](x), an # of 2026, #12.\n").len(), 0);
+        assert_eq!(
+            named("//! One.\n// #0001 and #0002\n"),
+            ["crates/a/src/a.rs:2: decision: docs/adr has no decision 0002"]
+        );
+        assert_eq!(
+            named("[x](../@0001-one.md) [x](../@0003-three.md)").len(),
+            1
         );
     }
 

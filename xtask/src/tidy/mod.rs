@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     rust::ascii,
     links::relative_links,
     links::indexed_pages,
+    links::named_decisions,
     merges::finished_merges,
 ];
 
