@@ -142,7 +142,7 @@ redis.md
     cli/tests/e2e/store.rs: PROCESSES: usize = 4;
     cli/tests/e2e/store.rs: CONNECTIONS: usize = 16;
   Six processes that share a limit
-    keeper/tests/servers/limits.rs: PROCESSES: usize = 6;
+    keeper/tests/tower/servers/limits.rs: PROCESSES: usize = 6;
   (about a year for `token_bucket`)
     core/src/algorithms/gcra.rs: HORIZON_TICKS: u64 = 1 << 61;
   Redis 6.2 or newer

@@ -26,7 +26,7 @@
 //! The reason is the same for all. A request is refused at `t` because of the permits admitted in
 //! the span that the algorithm looks back on from `t`; in this span the client sent no more than
 //! its limit. So each refusal lies in a span with a known served share, and such spans cover all
-//! refusals without overlapping. `tests/least_served.rs` searches for worse.
+//! refusals without overlapping. `tests/algorithms/least_served.rs` searches for worse.
 
 use crate::{Algorithm, Denials, Nanos, Permits, Quota, Time};
 

@@ -6,9 +6,9 @@
 //! always asks. No algorithm rounds in the caller's favour, with two exceptions: Guava's two agree
 //! with Guava to the microsecond, and the weighted edge does not count a part of a permit.
 //!
-//! `tests/table.rs` checks the numbers, and `tests/worst_case.rs` the worst cases, by exhaustive
-//! search. The exponential counter is compared with a token bucket, and post-paid limits are tested
-//! at random. The guide shows the same table.
+//! In `tests/algorithms`, `table.rs` checks the numbers, and `worst_case.rs` the worst cases, by
+//! exhaustive search. The exponential counter is compared with a token bucket, and post-paid limits
+//! are tested at random. The guide shows the same table.
 //!
 //! ```text
 //!   algorithm    | constructor             | bytes  | in one P  | in the long run

@@ -1,8 +1,9 @@
 //! The layer around a service of our own, in virtual time: requests that pass, that are refused,
-//! or that wait, and permits that are given back.
+//! or that wait, and permits that are given back; and the layer in real servers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod adaptive;
+mod allocations;
 mod bodies;
 mod holds;
 mod keys;
@@ -11,6 +12,7 @@ mod policies;
 mod readiness;
 mod refusals;
 mod reports;
+mod servers;
 mod stage;
 mod stores;
 mod together;

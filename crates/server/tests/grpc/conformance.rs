@@ -79,7 +79,8 @@ enum Wire {
 }
 
 fn cases() -> Vec<(String, Value)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../keeper/tests/envoy-rls");
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../keeper/tests/policies/envoy-rls");
     let entries = fs::read_dir(directory).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -1,0 +1,14 @@
+//! The algorithms beside references, searches, recorded traces and the tables of the guide.
+
+mod any_state;
+mod exact;
+mod least_served;
+mod quota_text;
+mod reference;
+mod reference_cores;
+mod seed_traps;
+mod seeds;
+mod stored_form;
+mod table;
+mod traces;
+mod worst_case;

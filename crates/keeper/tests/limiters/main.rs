@@ -1,0 +1,16 @@
+//! Limits in a program: one limiter, one for each key, their clocks, and first programs.
+
+mod any_clock;
+mod configured;
+mod costs;
+mod defects;
+mod first_programs;
+mod guava;
+mod keyed;
+mod light;
+mod limiter;
+mod model;
+mod owned;
+mod tasks;
+mod tokio_clock;
+mod tokio_timer;

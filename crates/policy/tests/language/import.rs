@@ -1,0 +1,185 @@
+//! Configurations of proxies: any text yields a policy that the language accepts, or findings.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use ratekeeper_policy::config::{Context, parse};
+use ratekeeper_policy::import::{Imported, TraefikFormat, kong, nginx, traefik};
+
+/// Words of the three languages, and characters that break them.
+const WORDS: &[&str] = &[
+    " ",
+    "\n",
+    ";",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "- ",
+    "'",
+    "\"",
+    "`",
+    "\\",
+    "#",
+    "$",
+    "=",
+    "(",
+    ")",
+    "&&",
+    "||",
+    "~",
+    "*",
+    "\u{0}",
+    "\u{1b}",
+    "\u{e9}",
+    "http",
+    "server ",
+    "location ",
+    "/api ",
+    "= /login ",
+    "limit_req ",
+    "limit_req_zone ",
+    "limit_conn ",
+    "limit_conn_zone ",
+    "zone=a:1m ",
+    "rate=1r/s ",
+    "burst=5 ",
+    "nodelay ",
+    "$binary_remote_addr ",
+    "$http_x ",
+    "server_name a.example ",
+    "services: ",
+    "routes: ",
+    "plugins: ",
+    "name: rate-limiting",
+    "config: ",
+    "minute: 5",
+    "limit_by: ip",
+    "paths: [/a]",
+    "hosts: [b.example]",
+    "http: ",
+    "routers: ",
+    "middlewares: ",
+    "rateLimit: ",
+    "average: 5",
+    "burst: 99999999999",
+    "rule: Host(`a`)",
+    "4294967295",
+    "0",
+    "-1",
+];
+
+/// A file of each language that has everything.
+const FILES: &[&str] = &[
+    "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;\nlimit_conn_zone $arg_b zone=c:1m;\n\
+     server { server_name a.example; location /x { limit_req zone=a burst=5; limit_conn c 4; } }\n\
+     server { server_name .b.example; limit_req zone=a; location = /y { limit_req zone=a delay=1; } }",
+    "services:\n- name: s\n  routes:\n  - { name: r, paths: [/a], plugins: [{ name: rate-limiting, \
+     config: { minute: 5, hour: 7 } }] }\n  - { name: q, hosts: [h], paths: [/a/b] }\n",
+    "http:\n  routers:\n    r: { rule: 'Host(`a`) && PathPrefix(`/b`)', middlewares: [m] }\n  \
+     middlewares:\n    m: { rateLimit: { average: 5, burst: 3 } }\n",
+];
+
+fn check(text: &str) {
+    let results = [
+        nginx(text),
+        kong(text),
+        traefik(text, TraefikFormat::Yaml),
+        traefik(text, TraefikFormat::Toml),
+    ];
+    for imported in results {
+        match imported {
+            Ok(imported) => accepted(&imported),
+            Err(findings) => assert!(!findings.is_empty(), "{text}"),
+        }
+    }
+}
+
+/// Asserts that the language accepts the policy; a policy must have a limit.
+fn accepted(imported: &Imported) {
+    if imported.limits > 0 {
+        let refused = parse(&imported.text, Context::default()).err();
+        assert!(refused.is_none(), "{refused:?}\n{}", imported.text);
+    }
+    for line in &imported.unsupported {
+        assert!(imported.text.contains(&format!("# UNSUPPORTED {line}")));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_imported_or_refused(words in vec(select(WORDS), 0..60)) {
+        check(&words.concat());
+    }
+
+    #[test]
+    fn files_with_a_mistake_are_imported_or_refused(
+        file in select(FILES),
+        at in any::<prop::sample::Index>(),
+        cut in 0_usize..20,
+        words in vec(select(WORDS), 0..4),
+    ) {
+        let at = at.index(file.len());
+        let end = (at + cut).min(file.len());
+        prop_assume!(file.is_char_boundary(at) && file.is_char_boundary(end));
+        check(&[&file[..at], &words.concat(), &file[end..]].concat());
+    }
+}
+
+#[test]
+fn large_files_are_imported_or_refused() {
+    let filled = |unit: &str| unit.repeat((1 << 20) / unit.len());
+    for unit in [
+        "{",
+        "a {",
+        "a;",
+        "'",
+        "$",
+        "location /a {}",
+        "server {}",
+        "[",
+        "- ",
+        "\\",
+    ] {
+        check(&filled(unit));
+    }
+    let location = |number| format!("location /{number} {{ limit_req zone=a burst={number}; }}");
+    let locations = (0..2_000).map(location).collect::<Vec<_>>().concat();
+    let zone = "limit_req_zone $uri zone=a:1m rate=1r/s;";
+    check(&format!("{zone} server {{ {locations} }}"));
+    let deep = "location /a { ".repeat(10_000);
+    check(&format!("{zone} server {{ {deep}"));
+}
+
+/// Returns the first block of a guide in a language.
+fn block<'t>(guide: &'t str, language: &str) -> &'t str {
+    let (_, rest) = guide
+        .split_once(&format!("```{language}\n"))
+        .expect("the guide has the block");
+    rest.split("```").next().unwrap_or_default()
+}
+
+#[test]
+fn guides_show_the_imported_limits() {
+    let from_nginx = include_str!("../../../../docs/guide/from-nginx.md");
+    let from_kong = include_str!("../../../../docs/guide/from-kong.md");
+    let from_traefik = include_str!("../../../../docs/guide/from-traefik.md");
+    for (guide, imported) in [
+        (from_nginx, nginx(block(from_nginx, "nginx"))),
+        (from_kong, kong(block(from_kong, "yaml"))),
+        (
+            from_traefik,
+            traefik(block(from_traefik, "yaml"), TraefikFormat::Yaml),
+        ),
+    ] {
+        let imported = imported.expect("the guide shows a right file");
+        let (_, body) = imported
+            .text
+            .split_once("version = 1\n")
+            .expect("it has a version");
+        assert_eq!(block(guide, "toml").trim(), body.trim());
+        assert_eq!(imported.unsupported, Vec::<String>::new());
+    }
+}

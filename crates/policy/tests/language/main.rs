@@ -1,0 +1,15 @@
+//! The policy language: texts that are right, broken, foreign or hostile, and the guide about them.
+
+mod broken;
+mod descriptors;
+mod envoy_hostile;
+mod examples;
+mod good;
+mod guide;
+mod import;
+mod lists;
+mod mistakes;
+mod overrides;
+mod reference;
+mod robust;
+mod schema;
