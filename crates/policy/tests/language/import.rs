@@ -163,11 +163,11 @@ fn block<'t>(guide: &'t str, language: &str) -> &'t str {
 
 #[test]
 fn guides_show_the_imported_limits() {
-    let from_nginx = include_str!("../../../../docs/guide/from-nginx.md");
+    let from_another = include_str!("../../../../docs/guide/from-another-limiter.md");
     let from_kong = include_str!("../../../../docs/guide/from-kong.md");
     let from_traefik = include_str!("../../../../docs/guide/from-traefik.md");
     for (guide, imported) in [
-        (from_nginx, nginx(block(from_nginx, "nginx"))),
+        (from_another, nginx(block(from_another, "nginx"))),
         (from_kong, kong(block(from_kong, "yaml"))),
         (
             from_traefik,
