@@ -4,10 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
-use ratekeeper_policy::envoy::import::{limitador, ratelimit};
-use ratekeeper_policy::envoy::{self, File};
 use ratekeeper_policy::import::{Imported, TraefikFormat, kong, nginx, traefik};
 use ratekeeper_server::{EnvoyFile, read_envoy_files};
 
@@ -21,12 +18,9 @@ pub(crate) struct Import {
     /// The other service
     #[arg(long, value_enum, value_name = "SERVICE")]
     from: From,
-    /// Configuration of the other service; several, or a directory, for envoy-ratelimit only
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Let several files of envoy-ratelimit describe one domain
-    #[arg(long)]
-    merge_domains: bool,
+    /// Configuration of the other service
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// File to write, which must not exist yet [default: standard output]
     #[arg(long, short, value_name = "POLICY")]
     output: Option<PathBuf>,
@@ -34,24 +28,18 @@ pub(crate) struct Import {
 
 const HELP: &str = "\
 Examples:
-  ratekeeper import --from envoy-ratelimit config/*.yaml > ratekeeper.toml
-  ratekeeper import --from limitador limits.yaml -o ratekeeper.toml
   nginx -T > nginx.txt; ratekeeper import --from nginx nginx.txt > ratekeeper.toml
   ratekeeper import --from kong kong.yaml > ratekeeper.toml
   ratekeeper import --from traefik dynamic.toml > ratekeeper.toml
 
 Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
-`ratekeeper run --envoy-config` runs the files of envoy-ratelimit unchanged.
+`ratekeeper run --envoy-config` runs the files of Envoy's rate limit service unchanged.
 
 Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in a file.";
 
 /// Services whose limits are understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum From {
-    /// The Go service of the Envoy project
-    EnvoyRatelimit,
-    /// Kuadrant's rate limiter
-    Limitador,
     /// `limit_req` and `limit_conn`
     Nginx,
     /// The plugin `rate-limiting` of a declarative configuration
@@ -62,24 +50,14 @@ enum From {
 
 impl Import {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        if self.from != From::EnvoyRatelimit {
-            if self.merge_domains {
-                return Err(Failure::new("--merge-domains is for envoy-ratelimit only"));
-            }
-            if let Some(path) = self.files.iter().find(|path| path.is_dir()) {
-                return Err(Failure::new(format!(
-                    "`{}` is a directory: limits of this service are imported from one file",
-                    path.display()
-                )));
-            }
+        if self.file.is_dir() {
+            return Err(Failure::new(format!(
+                "`{}` is a directory: limits are imported from one file",
+                self.file.display()
+            )));
         }
-        let mut files = Vec::new();
-        for path in &self.files {
-            files.extend(read_envoy_files(path).map_err(Failure::new)?);
-        }
+        let files = read_envoy_files(&self.file).map_err(Failure::new)?;
         let imported = match self.from {
-            From::EnvoyRatelimit => self.ratelimit(&files, output)?,
-            From::Limitador => of_one(&files, |file| limitador(&file.text))?,
             From::Nginx => of_one(&files, |file| nginx(&file.text))?,
             From::Kong => of_one(&files, |file| kong(&file.text))?,
             From::Traefik => of_one(&files, |file| traefik(&file.text, format(&file.name)))?,
@@ -108,28 +86,6 @@ impl Import {
         } else {
             Exit::Denied
         })
-    }
-
-    fn ratelimit(&self, files: &[EnvoyFile], output: &mut Output) -> Result<Imported, Failure> {
-        let texts = files.iter().map(|file| File {
-            name: &file.name,
-            text: &file.text,
-        });
-        let texts: Vec<_> = texts.collect();
-        let settings = envoy::EnvoySettings {
-            merge_domains: self.merge_domains,
-            ..envoy::EnvoySettings::default()
-        };
-        match envoy::load(&texts, settings, Origin::UNIX) {
-            Ok(loaded) => {
-                let warnings = pages(files, &loaded.warnings);
-                if !warnings.is_empty() {
-                    output.talk(warnings.trim_end());
-                }
-                Ok(ratelimit(&loaded.config))
-            }
-            Err(findings) => Err(Failure::Findings(pages(files, &findings))),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use foldhash::quality::RandomState;
 use ratekeeper_core::{Limit, Origin, Outage, Time};
 
 use super::counters::{DomainCounters, SpanCounters};
-use super::tree::{DescriptorLevel, TreeStep};
+use super::tree::DescriptorLevel;
 use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
 
 /// Settings of all rules: the environment of the Go service.
@@ -125,17 +125,6 @@ impl EnvoyConfig {
         }
         rules.sort_unstable_by_key(|rule| rule.id);
         rules
-    }
-
-    /// Calls `show` with every rule, its domain and the way to it, in no order.
-    pub(super) fn each_way<'c>(
-        &'c self,
-        mut show: impl FnMut(&'c str, &[TreeStep<'c>], &'c EnvoyRule),
-    ) {
-        for (name, domain) in &self.domains {
-            let mut show = |way: &[TreeStep<'c>], rule| show(name, way, rule);
-            domain.top.each_way(&mut Vec::new(), &mut show);
-        }
     }
 
     /// Returns the counters, so that the store's ids can be set: each name is the identity of its

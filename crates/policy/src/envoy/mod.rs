@@ -29,7 +29,6 @@ mod config;
 mod counters;
 mod grant;
 mod hits;
-pub mod import;
 mod load;
 mod metadata;
 mod plan;

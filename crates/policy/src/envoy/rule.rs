@@ -56,13 +56,6 @@ pub struct EnvoyRule {
     pub(super) shared: Box<[Option<Box<str>>]>,
 }
 
-impl EnvoyRule {
-    /// Returns true if its counters are named after values of the calls.
-    pub(super) fn has_named_series(&self) -> bool {
-        self.series != SeriesName::Path
-    }
-}
-
 /// Name of the series of a rule's counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum SeriesName {

@@ -52,15 +52,6 @@ pub(super) struct TreeNode {
     pub(super) below: DescriptorLevel,
 }
 
-/// One level on the way to a rule.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct TreeStep<'t> {
-    pub(super) key: &'t str,
-    pub(super) wanted: Wanted<'t>,
-    /// Values and patterns of the key that are tried before it.
-    pub(super) before: Vec<&'t str>,
-}
-
 /// The value that a descriptor asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted<'a> {
@@ -134,32 +125,10 @@ impl DescriptorLevel {
         }
     }
 
-    /// Calls `show` with every rule and the way to it, in no order.
-    pub(super) fn each_way<'t>(
-        &'t self,
-        way: &mut Vec<TreeStep<'t>>,
-        show: &mut impl FnMut(&[TreeStep<'t>], &'t EnvoyRule),
-    ) {
-        for (key, values) in &self.keys {
-            for (wanted, node) in values.nodes() {
-                way.push(TreeStep {
-                    key,
-                    wanted,
-                    before: values.before(wanted),
-                });
-                if let Some(rule) = &node.rule {
-                    show(way, rule);
-                }
-                node.below.each_way(way, show);
-                way.pop();
-            }
-        }
-    }
-
     /// Calls `show` with every rule, in no order.
     pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t EnvoyRule)) {
         for values in self.keys.values() {
-            for (_, node) in values.nodes() {
+            for node in values.nodes() {
                 if let Some(rule) = &node.rule {
                     show(rule);
                 }
@@ -170,32 +139,9 @@ impl DescriptorLevel {
 }
 
 impl Values {
-    /// Returns all descriptors of the key: exact values in no order, the rest in look-up order.
-    fn nodes(&self) -> impl Iterator<Item = (Wanted<'_>, &TreeNode)> {
-        let exact = self.exact.iter();
-        let exact = exact.map(|(value, node)| (Wanted::Exact(value), node));
-        let wildcards = self.wildcards.iter();
-        let like = wildcards.map(|wildcard| (Wanted::Like(&wildcard.pattern), &wildcard.node));
-        let any = self.any.as_deref().map(|node| (Wanted::Any, node));
-        exact.chain(like).chain(any)
-    }
-
-    /// Returns the values tried before `wanted` that could match the same value.
-    fn before(&self, wanted: Wanted<'_>) -> Vec<&str> {
-        let glob = match wanted {
-            Wanted::Exact(_) => return Vec::new(),
-            Wanted::Like(pattern) => Some(Glob::new(pattern.as_bytes())),
-            Wanted::Any => None,
-        };
-        let could = |value: &&str| {
-            glob.as_ref()
-                .is_none_or(|glob| glob.matches(value.as_bytes()))
-        };
-        let exact = self.exact.keys().map(|value| &**value).filter(could);
-        let mut before: Vec<_> = exact.collect();
-        before.sort_unstable();
-        let patterns = self.wildcards.iter().map(|wildcard| &*wildcard.pattern);
-        before.extend(patterns.take_while(|pattern| wanted != Wanted::Like(pattern)));
-        before
+    /// Returns all descriptors of the key, in no order.
+    fn nodes(&self) -> impl Iterator<Item = &TreeNode> {
+        let wildcards = self.wildcards.iter().map(|wildcard| &wildcard.node);
+        self.exact.values().chain(wildcards).chain(self.any.as_deref())
     }
 }

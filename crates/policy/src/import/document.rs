@@ -67,7 +67,7 @@ fn toml_value(value: &DeValue<'_>, at: std::ops::Range<usize>, depth: usize) -> 
 }
 
 /// Returns a field of a table, without regard to upper and lower case.
-pub(crate) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
+pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     let is_named = |key: &YamlNode| scalar(key).is_some_and(|key| key.eq_ignore_ascii_case(name));
     let found = fields(node).iter().find(|(key, _)| is_named(key));
     found
@@ -109,7 +109,7 @@ pub(super) fn texts(node: &YamlNode, name: &str) -> Vec<String> {
 }
 
 /// Returns a field that is a text, and not an empty one.
-pub(crate) fn text<'n>(node: &'n YamlNode, name: &str) -> Option<&'n str> {
+pub(super) fn text<'n>(node: &'n YamlNode, name: &str) -> Option<&'n str> {
     scalar(field(node, name)?).filter(|text| !text.is_empty())
 }
 
@@ -118,7 +118,7 @@ pub(super) fn is_true(node: &YamlNode, name: &str) -> bool {
     text(node, name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-pub(crate) fn scalar(node: &YamlNode) -> Option<&str> {
+pub(super) fn scalar(node: &YamlNode) -> Option<&str> {
     match &node.content {
         Content::Plain(text) | Content::Quoted(text) => Some(text),
         _ => None,

@@ -16,31 +16,31 @@ const PROBE: &str = "[[limit]]\nname = \"probe\"\nkey = [\"all\"]\nlimit = \"1/1
 
 /// A limit to be written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ImportedLimit {
+pub(super) struct ImportedLimit {
     /// Name in the other service.
-    pub(crate) called: String,
+    pub(super) called: String,
     /// Fields of `match` as they are written, and their values, `!` before excluded ones.
-    pub(crate) matches: Matches,
+    pub(super) matches: Matches,
     /// Key parts; empty for `all`.
-    pub(crate) key: Vec<String>,
+    pub(super) key: Vec<String>,
     /// Further lines, as `limit = "5/1m"`.
-    pub(crate) lines: Vec<String>,
+    pub(super) lines: Vec<String>,
     /// Features of the limit that are lost.
-    pub(crate) lost: Vec<String>,
+    pub(super) lost: Vec<String>,
 }
 
 /// Fields of a `match`, and their values.
-pub(crate) type Matches = Vec<(String, Vec<String>)>;
+pub(super) type Matches = Vec<(String, Vec<String>)>;
 
 /// Writes limits one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(super) struct Writer {
     imported: Imported,
     names: HashSet<String>,
 }
 
 impl Writer {
-    pub(crate) fn new(heading: &str) -> Self {
+    pub(super) fn new(heading: &str) -> Self {
         let mut writer = Self::default();
         for line in heading.lines() {
             writer.comment(line);
@@ -51,7 +51,7 @@ impl Writer {
 
     /// Writes a limit, and its lost features; writes it as a comment if the language refuses it.
     /// Returns its name if it was written.
-    pub(crate) fn limit(&mut self, draft: &ImportedLimit) -> Option<String> {
+    pub(super) fn limit(&mut self, draft: &ImportedLimit) -> Option<String> {
         let name = self.name(&draft.called);
         let body = body(&name, draft);
         self.imported.text.push('\n');
@@ -69,7 +69,7 @@ impl Writer {
 
     /// Writes an exemption of limits that were written before. An exemption of all requests is not
     /// written: the limits would never apply.
-    pub(crate) fn exempt(&mut self, names: &[String], matches: &Matches, reason: &str) {
+    pub(super) fn exempt(&mut self, names: &[String], matches: &Matches, reason: &str) {
         if matches.is_empty() {
             let names = names.join(", ");
             self.unsupported(&format!(
@@ -91,14 +91,14 @@ impl Writer {
     }
 
     /// Lets calendar limits follow a time zone; to be called first.
-    pub(crate) fn timezone(&mut self, zone: &str) {
+    pub(super) fn timezone(&mut self, zone: &str) {
         self.imported.text.push_str("timezone = ");
         self.imported.text.push_str(&quoted(zone));
         self.imported.text.push('\n');
     }
 
     /// Writes a table of the policy.
-    pub(crate) fn table(&mut self, called: &str, body: &str) {
+    pub(super) fn table(&mut self, called: &str, body: &str) {
         self.imported.text.push('\n');
         if self.accepts(called, PROBE, body) {
             self.imported.text.push_str(body);
@@ -121,12 +121,12 @@ impl Writer {
     }
 
     /// Notes a feature that the policy does not express.
-    pub(crate) fn unsupported(&mut self, line: &str) {
+    pub(super) fn unsupported(&mut self, line: &str) {
         self.comment(&format!("UNSUPPORTED {line}"));
         self.imported.unsupported.push(visible(line));
     }
 
-    pub(crate) fn finish(self) -> Imported {
+    pub(super) fn finish(self) -> Imported {
         self.imported
     }
 
@@ -199,13 +199,13 @@ fn listed(values: &[String]) -> String {
 }
 
 /// Formats values as a list.
-pub(crate) fn list(values: &[String]) -> String {
+pub(super) fn list(values: &[String]) -> String {
     let each: Vec<_> = values.iter().map(|value| quoted(value)).collect();
     format!("[{}]", each.join(", "))
 }
 
 /// Formats a text as a TOML string.
-pub(crate) fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     // JSON escapes the characters that TOML requires, but for one control character.
     let json = serde_json::Value::from(text).to_string();
     json.replace('\u{7f}', "\\u007f")
@@ -221,19 +221,6 @@ fn visible(line: &str) -> String {
         }
     };
     line.chars().map(shown).collect()
-}
-
-/// Returns the name of the entry of that key on this way: the second `a` is `a#2`.
-pub(crate) fn entry_name(key: &str, before: &[String]) -> String {
-    let named = |number: usize| match number {
-        1 => key.to_owned(),
-        number => format!("{key}#{number}"),
-    };
-    let mut number = 1;
-    while before.contains(&named(number)) {
-        number += 1;
-    }
-    named(number)
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   nginx, Kong, Traefik --read--> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or
-//!   rules of Envoy       ------ one by one ------->                              a comment
-//!                              |
+//!                              |                                               a comment
 //!                              +--> unsupported: each lost feature, and its place
 //! ```
 //!
@@ -11,9 +10,9 @@
 //! valid policy.
 
 mod areas;
-pub(crate) mod document;
+mod document;
 mod kong;
-pub(crate) mod limits;
+mod limits;
 mod nginx;
 mod traefik;
 
