@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
-use ratekeeper_policy::import::{Imported, TraefikFormat, kong, nginx, traefik};
+use ratekeeper_policy::import::{Imported, TraefikFormat, nginx, traefik};
 use ratekeeper_server::{EnvoyFile, read_envoy_files};
 
 use crate::output::{WARN, paint};
@@ -29,7 +29,6 @@ pub(crate) struct Import {
 const HELP: &str = "\
 Examples:
   nginx -T > nginx.txt; ratekeeper import --from nginx nginx.txt > ratekeeper.toml
-  ratekeeper import --from kong kong.yaml > ratekeeper.toml
   ratekeeper import --from traefik dynamic.toml > ratekeeper.toml
 
 Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
@@ -42,8 +41,6 @@ Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error 
 enum From {
     /// `limit_req` and `limit_conn`
     Nginx,
-    /// The plugin `rate-limiting` of a declarative configuration
-    Kong,
     /// `rateLimit` and `inFlightReq` of a dynamic configuration, YAML or TOML
     Traefik,
 }
@@ -59,7 +56,6 @@ impl Import {
         let files = read_envoy_files(&self.file).map_err(Failure::new)?;
         let imported = match self.from {
             From::Nginx => of_one(&files, |file| nginx(&file.text))?,
-            From::Kong => of_one(&files, |file| kong(&file.text))?,
             From::Traefik => of_one(&files, |file| traefik(&file.text, format(&file.name)))?,
         };
         match &self.output {

@@ -90,13 +90,6 @@ impl Writer {
         }
     }
 
-    /// Lets calendar limits follow a time zone; to be called first.
-    pub(super) fn timezone(&mut self, zone: &str) {
-        self.imported.text.push_str("timezone = ");
-        self.imported.text.push_str(&quoted(zone));
-        self.imported.text.push('\n');
-    }
-
     /// Writes a table of the policy.
     pub(super) fn table(&mut self, called: &str, body: &str) {
         self.imported.text.push('\n');

@@ -1,7 +1,7 @@
 //! Import: another service's limits as a native policy, and a list of unsupported features.
 //!
 //! ```text
-//!   nginx, Kong, Traefik --read--> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or
+//!   nginx, Traefik -------- read --> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or
 //!                              |                                               a comment
 //!                              +--> unsupported: each lost feature, and its place
 //! ```
@@ -11,12 +11,10 @@
 
 mod areas;
 mod document;
-mod kong;
 mod limits;
 mod nginx;
 mod traefik;
 
-pub use kong::kong;
 pub use nginx::nginx;
 pub(crate) use nginx::nginx_part;
 pub use traefik::{TraefikFormat, traefik};

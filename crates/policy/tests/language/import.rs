@@ -4,9 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use ratekeeper_policy::config::{Context, parse};
-use ratekeeper_policy::import::{Imported, TraefikFormat, kong, nginx, traefik};
+use ratekeeper_policy::import::{Imported, TraefikFormat, nginx, traefik};
 
-/// Words of the three languages, and characters that break them.
+/// Words of the two languages, and characters that break them.
 const WORDS: &[&str] = &[
     " ",
     "\n",
@@ -50,15 +50,6 @@ const WORDS: &[&str] = &[
     "$binary_remote_addr ",
     "$http_x ",
     "server_name a.example ",
-    "services: ",
-    "routes: ",
-    "plugins: ",
-    "name: rate-limiting",
-    "config: ",
-    "minute: 5",
-    "limit_by: ip",
-    "paths: [/a]",
-    "hosts: [b.example]",
     "http: ",
     "routers: ",
     "middlewares: ",
@@ -76,8 +67,6 @@ const FILES: &[&str] = &[
     "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;\nlimit_conn_zone $arg_b zone=c:1m;\n\
      server { server_name a.example; location /x { limit_req zone=a burst=5; limit_conn c 4; } }\n\
      server { server_name .b.example; limit_req zone=a; location = /y { limit_req zone=a delay=1; } }",
-    "services:\n- name: s\n  routes:\n  - { name: r, paths: [/a], plugins: [{ name: rate-limiting, \
-     config: { minute: 5, hour: 7 } }] }\n  - { name: q, hosts: [h], paths: [/a/b] }\n",
     "http:\n  routers:\n    r: { rule: 'Host(`a`) && PathPrefix(`/b`)', middlewares: [m] }\n  \
      middlewares:\n    m: { rateLimit: { average: 5, burst: 3 } }\n",
 ];
@@ -85,7 +74,6 @@ const FILES: &[&str] = &[
 fn check(text: &str) {
     let results = [
         nginx(text),
-        kong(text),
         traefik(text, TraefikFormat::Yaml),
         traefik(text, TraefikFormat::Toml),
     ];
@@ -164,11 +152,9 @@ fn block<'t>(guide: &'t str, language: &str) -> &'t str {
 #[test]
 fn guides_show_the_imported_limits() {
     let from_another = include_str!("../../../../docs/guide/from-another-limiter.md");
-    let from_kong = include_str!("../../../../docs/guide/from-kong.md");
     let from_traefik = include_str!("../../../../docs/guide/from-traefik.md");
     for (guide, imported) in [
         (from_another, nginx(block(from_another, "nginx"))),
-        (from_kong, kong(block(from_kong, "yaml"))),
         (
             from_traefik,
             traefik(block(from_traefik, "yaml"), TraefikFormat::Yaml),
