@@ -1,24 +1,24 @@
-//! `import`: another service's limits as a policy, and a list of the unsupported ones.
+//! `import`: the limits of nginx as a policy, and a list of the unsupported ones.
 
 use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use ratekeeper_policy::config::{Colour, Diagnostic, render};
-use ratekeeper_policy::import::{Imported, TraefikFormat, nginx, traefik};
-use ratekeeper_server::{EnvoyFile, read_envoy_files};
+use clap::Args;
+use ratekeeper_policy::config::{Colour, render};
+use ratekeeper_policy::import::nginx;
 
 use crate::output::{WARN, paint};
 use crate::{Exit, Failure, Output, words};
 
-/// Write a policy from the limits of another service, and list its unsupported features
+/// Write a policy from the limits of nginx, and list its unsupported features
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
-    /// The other service
-    #[arg(long, value_enum, value_name = "SERVICE")]
-    from: From,
-    /// Configuration of the other service
+    /// The other limiter: `nginx`
+    #[arg(long, value_name = "LIMITER", value_parser = limiter)]
+    from: Limiter,
+    /// Its configuration: one file, such as the output of `nginx -T`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// File to write, which must not exist yet [default: standard output]
@@ -26,23 +26,37 @@ pub(crate) struct Import {
     output: Option<PathBuf>,
 }
 
+/// Maximum size of a file, above the one that the importer reads, which says so.
+const MAX_BYTES: u64 = 4 << 20;
+
 const HELP: &str = "\
 Examples:
   nginx -T > nginx.txt; ratekeeper import --from nginx nginx.txt > ratekeeper.toml
-  ratekeeper import --from traefik dynamic.toml > ratekeeper.toml
+  ratekeeper import --from nginx nginx.txt -o ratekeeper.toml
 
 Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
+docs/guide/from-another-limiter.md has tables for other limiters: the field there, the field here.
 `ratekeeper run --envoy-config` runs the files of Envoy's rate limit service unchanged.
 
-Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in a file.";
+Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in the file.";
 
-/// Services whose limits are understood.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum From {
-    /// `limit_req` and `limit_conn`
+/// Limiters whose configuration is understood.
+#[derive(Clone, Copy, Debug)]
+enum Limiter {
     Nginx,
-    /// `rateLimit` and `inFlightReq` of a dynamic configuration, YAML or TOML
-    Traefik,
+}
+
+fn limiter(name: &str) -> Result<Limiter, String> {
+    match name {
+        "nginx" => Ok(Limiter::Nginx),
+        "envoy" | "envoy-ratelimit" => {
+            Err("`ratekeeper run --envoy-config` runs its files unchanged".to_owned())
+        }
+        _ => Err(
+            "only `nginx` is imported; docs/guide/from-another-limiter.md has tables for others"
+                .to_owned(),
+        ),
+    }
 }
 
 impl Import {
@@ -53,16 +67,16 @@ impl Import {
                 self.file.display()
             )));
         }
-        let files = read_envoy_files(&self.file).map_err(Failure::new)?;
-        let imported = match self.from {
-            From::Nginx => of_one(&files, |file| nginx(&file.text))?,
-            From::Traefik => of_one(&files, |file| traefik(&file.text, format(&file.name)))?,
-        };
+        let name = self.file.display().to_string();
+        let text =
+            read(&self.file).map_err(|why| Failure::new(format!("cannot read `{name}`: {why}")))?;
+        let Limiter::Nginx = self.from;
+        let imported = nginx(&text)
+            .map_err(|found| Failure::Findings(render(&name, &text, &found, Colour::Always)))?;
         match &self.output {
             Some(path) => {
-                let written = fs::File::create_new(path).and_then(|mut file| {
-                    std::io::Write::write_all(&mut file, imported.text.as_bytes())
-                });
+                let written = fs::File::create_new(path)
+                    .and_then(|mut file| file.write_all(imported.text.as_bytes()));
                 written.map_err(|why| {
                     Failure::new(format!("cannot write `{}`: {why}", path.display()))
                 })?;
@@ -85,30 +99,9 @@ impl Import {
     }
 }
 
-/// Imports one file only, because names are unique within it.
-fn of_one(
-    files: &[EnvoyFile],
-    import: impl Fn(&EnvoyFile) -> Result<Imported, Vec<Diagnostic>>,
-) -> Result<Imported, Failure> {
-    let [file] = files else {
-        return Err(Failure::new(
-            "limits of this service are imported from one file at a time",
-        ));
-    };
-    import(file).map_err(|found| Failure::Findings(pages(files, &[found])))
-}
-
-fn format(name: &str) -> TraefikFormat {
-    match Path::new(name).extension() {
-        Some(end) if end.eq_ignore_ascii_case("toml") => TraefikFormat::Toml,
-        _ => TraefikFormat::Yaml,
-    }
-}
-
-fn pages(files: &[EnvoyFile], findings: &[Vec<Diagnostic>]) -> String {
-    let pairs = files.iter().zip(findings);
-    let page = |(file, found): (&EnvoyFile, &Vec<_>)| {
-        render(&file.name, &file.text, found, Colour::Always)
-    };
-    pairs.map(page).collect()
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = fs::File::open(path)?;
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -7,6 +7,7 @@ mod envoy;
 mod explain;
 mod geo;
 mod help;
+mod import;
 mod init;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;

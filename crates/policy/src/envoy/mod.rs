@@ -36,7 +36,7 @@ mod read;
 mod rule;
 mod tree;
 mod unit;
-pub(crate) mod yaml;
+mod yaml;
 
 pub use answer::{CurrentLimit, DescriptorAnswer, EnvoyAnswer, EnvoyCode};
 pub use call::{Direction, EnvoyCall, EnvoyCallError, EnvoyDescriptor, MAX_DESCRIPTORS, Override};

@@ -142,6 +142,9 @@ impl Values {
     /// Returns all descriptors of the key, in no order.
     fn nodes(&self) -> impl Iterator<Item = &TreeNode> {
         let wildcards = self.wildcards.iter().map(|wildcard| &wildcard.node);
-        self.exact.values().chain(wildcards).chain(self.any.as_deref())
+        self.exact
+            .values()
+            .chain(wildcards)
+            .chain(self.any.as_deref())
     }
 }

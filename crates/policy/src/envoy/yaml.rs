@@ -16,7 +16,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use crate::config::{Findings, codes, shown};
 
 /// Maximum size of a file in bytes.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+pub(super) const MAX_BYTES: usize = 1 << 20;
 /// Maximum depth of lists and tables within one another.
 const MAX_DEPTH: usize = 64;
 /// Maximum number of keys and values of a file, aliases unfolded.
@@ -24,14 +24,14 @@ const MAX_NODES: usize = 250_000;
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct YamlNode {
+pub(super) struct YamlNode {
     /// Bytes of the text; of an alias, where it is used.
-    pub(crate) at: Range<usize>,
-    pub(crate) content: Content,
+    pub(super) at: Range<usize>,
+    pub(super) content: Content,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Content {
+pub(super) enum Content {
     /// Written without quotes: a number, a flag, nothing, or a text.
     Plain(String),
     /// Quoted, and so always a text.
@@ -42,12 +42,12 @@ pub(crate) enum Content {
 
 impl YamlNode {
     /// Returns true for `~`, `null`, or no value at all.
-    pub(crate) fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Plain(text) if is_null(text))
     }
 
     /// Returns the kind of value, for a message.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match &self.content {
             Content::Plain(text) if is_null(text) => "nothing",
             Content::Plain(text) if flag(text).is_some() => "a boolean",
@@ -59,12 +59,12 @@ impl YamlNode {
     }
 }
 
-pub(crate) fn is_null(text: &str) -> bool {
+pub(super) fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
 /// Reads a plain scalar as a flag, by the rules of YAML 1.1.
-pub(crate) fn flag(text: &str) -> Option<bool> {
+pub(super) fn flag(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
             Some(true)
@@ -77,13 +77,13 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
 }
 
 /// Returns true if a plain scalar is a number: it starts like one and `f64` can parse it.
-pub(crate) fn is_number(text: &str) -> bool {
+pub(super) fn is_number(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+', '.']);
     digits.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
 /// Parses the first document of `text`; `None` if it cannot be read.
-pub(crate) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
+pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
         out.error(

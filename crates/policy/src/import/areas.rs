@@ -20,7 +20,7 @@ const MAX_EXEMPTIONS: usize = 100;
 /// A place of a proxy that serves requests.
 #[derive(Clone, Debug)]
 pub(super) struct Area {
-    /// `location /login`, `route orders`.
+    /// `location /login`.
     pub(super) called: String,
     pub(super) shape: Shape,
     /// If two areas share requests, the one with the higher rank serves them.
@@ -32,39 +32,10 @@ pub(super) struct Area {
 /// The requests of an area. An empty list stands for any value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shape {
-    pub(super) methods: Vec<String>,
     pub(super) hosts: Vec<String>,
     pub(super) paths: Vec<PathRange>,
-    /// Further fields of `match`.
-    pub(super) more: Matches,
     /// Compared with those of other areas, but not written: a policy does not tell them apart.
-    pub(super) listeners: Listeners,
-}
-
-/// Where the requests of an area arrive.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Listeners {
-    /// Ports, or names of entry points; empty for any.
-    pub(super) names: Vec<String>,
-    /// True for requests by TLS only, false for those without; `None` for both.
-    pub(super) tls: Option<bool>,
-}
-
-impl Listeners {
-    fn meet(&self, other: &Self) -> bool {
-        let same_tls = self.tls.is_none() || other.tls.is_none() || self.tls == other.tls;
-        same_tls && meet(&self.names, &other.names, |a, b| a == b)
-    }
-
-    /// Returns true if the other gets all that arrives here, or if nothing is known of this.
-    fn are_within(&self, other: &Self) -> bool {
-        if *self == Self::default() {
-            return true;
-        }
-        let names = || self.names.iter().all(|name| other.names.contains(name));
-        let within = other.names.is_empty() || !self.names.is_empty() && names();
-        within && (other.tls.is_none() || self.tls == other.tls)
-    }
+    pub(super) ports: Vec<String>,
 }
 
 /// Paths of an area.
@@ -119,29 +90,23 @@ impl PathRange {
 impl Shape {
     fn matches(&self) -> Matches {
         let paths: Vec<_> = self.paths.iter().map(PathRange::pattern).collect();
-        let own = [
-            ("method", self.methods.clone()),
-            ("host", self.hosts.clone()),
-            ("path", paths),
-        ];
-        let own = own.into_iter().filter(|(_, values)| !values.is_empty());
-        let own = own.map(|(field, values)| (field.to_owned(), values));
-        own.chain(self.more.clone()).collect()
+        let own = [("host", self.hosts.clone()), ("path", paths)];
+        own.into_iter()
+            .filter(|(_, values)| !values.is_empty())
+            .collect()
     }
 
     /// Returns true if a request may be in both.
     fn meets(&self, other: &Self) -> bool {
-        self.looks_as(other) && self.listeners.meet(&other.listeners)
+        self.looks_as(other) && self.ports.iter().any(|port| other.ports.contains(port))
     }
 
-    /// Returns true if requests of both may look the same to a policy, at whatever listeners.
+    /// Returns true if requests of both may look the same to a policy, at whatever ports.
     fn looks_as(&self, other: &Self) -> bool {
         let same = |a: &String, b: &String| a.eq_ignore_ascii_case(b);
-        meet(&self.methods, &other.methods, same)
-            && meet(&self.hosts, &other.hosts, |a, b| {
-                same(a, b) || covers(a, b) || covers(b, a)
-            })
-            && meet(&self.paths, &other.paths, PathRange::meets)
+        meet(&self.hosts, &other.hosts, |a, b| {
+            same(a, b) || covers(a, b) || covers(b, a)
+        }) && meet(&self.paths, &other.paths, PathRange::meets)
     }
 
     /// Returns true if every request of this shape is surely in the other.
@@ -149,10 +114,7 @@ impl Shape {
         fn within<T: PartialEq>(own: &[T], other: &[T]) -> bool {
             other.is_empty() || own == other
         }
-        within(&self.methods, &other.methods)
-            && within(&self.hosts, &other.hosts)
-            && within(&self.paths, &other.paths)
-            && within(&self.more, &other.more)
+        within(&self.hosts, &other.hosts) && within(&self.paths, &other.paths)
     }
 }
 
@@ -189,13 +151,6 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
         let members: Vec<usize> = (0..areas.len())
             .filter(|area| areas[*area].limits.contains(&index))
             .collect();
-        if members.is_empty() {
-            writer.unsupported(&format!(
-                "{}: not imported: no place of this file has it",
-                limit.called
-            ));
-            continue;
-        }
         let shapes = members.iter().map(|area| areas[*area].shape.clone());
         let groups = united(shapes.collect());
         let mut limit = limit.clone();
@@ -231,14 +186,15 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
             }
             let shape = &areas[other].shape;
             let shapes = || members.iter().map(|member| &areas[*member].shape);
-            let arrives_elsewhere =
-                |own: &Shape| own.looks_as(shape) && !own.listeners.are_within(&shape.listeners);
+            let arrives_elsewhere = |own: &Shape| {
+                own.looks_as(shape) && !own.ports.iter().all(|port| shape.ports.contains(port))
+            };
             let is_hidden =
                 |member: &usize| serves(*member, other) && areas[*member].shape.is_within(shape);
             let why = if members.iter().any(is_hidden) {
                 Some("without them it would never apply")
             } else if shapes().any(arrives_elsewhere) {
-                Some("they arrive at some of its ports or entry points only")
+                Some("they arrive at some of its ports only")
             } else {
                 None
             };
@@ -285,23 +241,15 @@ fn write_exemptions(areas: &[Area], exempt: Vec<Vec<String>>, writer: &mut Write
 }
 
 fn differ_by_paths(a: &Shape, b: &Shape) -> bool {
-    a.methods == b.methods
-        && a.hosts == b.hosts
-        && a.more == b.more
-        && !a.paths.is_empty()
-        && !b.paths.is_empty()
+    a.hosts == b.hosts && !a.paths.is_empty() && !b.paths.is_empty()
 }
 
 /// Returns as few shapes as possible for the same requests.
 fn united(shapes: Vec<Shape>) -> Vec<Shape> {
-    let by_paths = merged(
-        shapes,
-        |a, b| a.methods == b.methods && a.hosts == b.hosts && a.more == b.more,
-        |shape| &mut shape.paths,
-    );
+    let by_paths = merged(shapes, |a, b| a.hosts == b.hosts, |shape| &mut shape.paths);
     let by_hosts = merged(
         by_paths,
-        |a, b| a.methods == b.methods && a.paths == b.paths && a.more == b.more,
+        |a, b| a.paths == b.paths,
         |shape| &mut shape.hosts,
     );
     let mut kept: Vec<Shape> = Vec::new();

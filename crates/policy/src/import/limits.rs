@@ -30,7 +30,7 @@ pub(super) struct ImportedLimit {
 }
 
 /// Fields of a `match`, and their values.
-pub(super) type Matches = Vec<(String, Vec<String>)>;
+pub(super) type Matches = Vec<(&'static str, Vec<String>)>;
 
 /// Writes limits one after the other.
 #[derive(Debug, Default)]

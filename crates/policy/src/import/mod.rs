@@ -1,23 +1,20 @@
-//! Import: another service's limits as a native policy, and a list of unsupported features.
+//! Import: the limits of nginx as a native policy, and a list of unsupported features.
 //!
 //! ```text
-//!   nginx, Traefik -------- read --> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or
-//!                              |                                               a comment
-//!                              +--> unsupported: each lost feature, and its place
+//!   nginx --read--> areas, limits --> [[limit]], [[exempt]] --parse--> kept, or a comment
+//!             |
+//!             +--> unsupported: each lost feature, and its place
 //! ```
 //!
 //! Every table is read by the parser of the language before it is written, so the output is a
 //! valid policy.
 
 mod areas;
-mod document;
 mod limits;
 mod nginx;
-mod traefik;
 
 pub use nginx::nginx;
 pub(crate) use nginx::nginx_part;
-pub use traefik::{TraefikFormat, traefik};
 
 /// A policy made of another service's limits.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::directive::Directive;
 use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
 use super::zone::Use;
-use crate::import::areas::{Listeners, PathRange, Shape};
+use crate::import::areas::{PathRange, Shape};
 use crate::import::limits::Writer;
 
 /// Status of a refusal without `limit_req_status`.
@@ -163,10 +163,7 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Plac
         let mut walk = Walk {
             base: host_rank(&hosts),
             hosts,
-            listeners: Listeners {
-                names: ports,
-                tls: None,
-            },
+            ports,
             server: called,
             first: places.len(),
             untranslated: Vec::new(),
@@ -232,7 +229,7 @@ fn hosts(
 /// The locations of one server.
 struct Walk<'w> {
     hosts: Vec<String>,
-    listeners: Listeners,
+    ports: Vec<String>,
     /// Rank of the server.
     base: usize,
     server: String,
@@ -273,8 +270,7 @@ impl Walk<'_> {
         let shape = Shape {
             hosts: self.hosts.clone(),
             paths,
-            listeners: self.listeners.clone(),
-            ..Shape::default()
+            ports: self.ports.clone(),
         };
         let place = Place {
             called,
