@@ -1,16 +1,12 @@
-//! Broken policies: the whole page that a reader receives, for each file of `broken/`.
-//!
-//! `INSTA_UPDATE=always cargo test -p ratekeeper-policy --test language broken` writes the pages again;
-//! read the changes before they are committed.
-
-#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+//! Broken policies: the whole page that a reader receives, for each case of `broken/`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, explain, parse, render};
 use ratekeeper_policy::envoy::{EnvoySettings, File, load};
+
+use crate::cases;
 
 /// Codes that no small file can show.
 const NOT_SHOWN: [&str; 6] = [
@@ -22,16 +18,6 @@ const NOT_SHOWN: [&str; 6] = [
     "RK0417", // of nginx: tested in import/nginx/directive.rs
 ];
 
-fn files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(folder);
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
-}
-
 /// Returns all findings for a text.
 fn findings(text: &str) -> Vec<Diagnostic> {
     match parse(text, Context::default()) {
@@ -40,30 +26,12 @@ fn findings(text: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// Compares the page about each file of a folder with the one that people reviewed; it is stored
-/// under the file's name behind `prefix`. The folder holds at least `least` files.
-fn reviewed(folder: &str, least: usize, prefix: &str, page: impl Fn(&str) -> String) {
-    let files = files(folder);
-    assert!(files.len() >= least, "{}", files.len());
-    let mut settings = insta::Settings::clone_current();
-    settings.set_omit_expression(true);
-    settings.set_snapshot_path("../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.bind(|| {
-        for file in files {
-            let name = file.file_stem().unwrap().to_str().unwrap();
-            let page = page(&std::fs::read_to_string(&file).unwrap());
-            assert!(!page.is_empty(), "{name} is not broken");
-            insta::assert_snapshot!(format!("{prefix}{name}"), page);
-        }
-    });
-}
-
 #[test]
 fn pages_are_as_reviewed() {
-    reviewed("broken", 70, "", |text| {
+    let count = cases::check("broken", |text| {
         render("ratekeeper.toml", text, &findings(text), Colour::Never)
     });
+    assert_eq!(count, 555);
 }
 
 /// Returns the findings for the files of the rate limit service, with their texts.
@@ -84,37 +52,31 @@ fn envoy_findings(text: &str) -> Vec<(String, Vec<Diagnostic>)> {
 
 #[test]
 fn pages_about_the_rate_limit_service_are_as_reviewed() {
-    reviewed("broken_envoy", 25, "envoy_", |text| {
+    let count = cases::check("broken_envoy", |text| {
         let found = envoy_findings(text);
         let pages = found
             .iter()
             .map(|(text, findings)| render("limits.yaml", text, findings, Colour::Never));
         pages.collect()
     });
+    assert_eq!(count, 29);
 }
 
 #[test]
 fn every_code_is_explained_and_shown() {
     let mut shown = BTreeSet::new();
     let mut found = Vec::new();
-    for file in files("broken") {
-        let text = std::fs::read_to_string(&file).unwrap();
-        found.push((file, findings(&text)));
+    for case in cases::read("broken") {
+        found.push((findings(&case.input), case.name));
     }
-    for file in files("broken_envoy") {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let all = envoy_findings(&text).into_iter();
-        found.push((file, all.flat_map(|(_, findings)| findings).collect()));
+    for case in cases::read("broken_envoy") {
+        let all = envoy_findings(&case.input).into_iter();
+        found.push((all.flat_map(|(_, findings)| findings).collect(), case.name));
     }
-    for (file, findings) in found {
+    for (findings, name) in found {
         for finding in findings {
             assert!(explain(finding.code).is_some(), "{}", finding.code);
-            assert!(
-                finding.help.is_some(),
-                "{}: {}",
-                file.display(),
-                finding.message
-            );
+            assert!(finding.help.is_some(), "{name}: {}", finding.message);
             shown.insert(finding.code);
         }
     }

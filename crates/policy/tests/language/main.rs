@@ -1,6 +1,7 @@
 //! The policy language: texts that are right, broken, foreign or hostile, and the guide about them.
 
 mod broken;
+mod cases;
 mod descriptors;
 mod envoy_hostile;
 mod examples;

@@ -1,32 +1,34 @@
 //! Mistakes that people made in policies: each is found at its place, with an edit that helps.
 //!
-//! `mistakes.txt` holds about a hundred that testers of the language tried, and `second_set.txt` those
-//! of newcomers, of users of other programs, and of attackers. A mistake is some lines `LINE:COLUMN
-//! CODE HELP`, one for each finding, and then the policy, indented; of the help a part is enough. The
-//! lines `> LINE TEXT` behind it are the edit that the helps propose: texts for a line stand in its
-//! place, and a line without a text is removed. The edited policy has no finding.
+//! The files of `mistakes` hold the mistakes of testers of the language, of newcomers, of users of
+//! other programs, and of attackers. A mistake is some lines `LINE:COLUMN CODE HELP`, one for each
+//! finding, and then the policy, indented; of the help a part is enough. The lines `> LINE TEXT`
+//! behind it are the edit that the helps propose: texts for a line stand in its place, and a line
+//! without a text is removed. The edited policy has no finding.
 //!
 //! `<U+0430>` stands for a character beyond ASCII.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use ratekeeper_policy::config::{Context, Diagnostic, parse};
+
+use crate::cases;
 
 const INDENT: &str = "    ";
 
 #[test]
-fn every_mistake_is_found_at_its_place_with_an_edit() {
-    let tried = check(include_str!("mistakes.txt"));
-    assert_eq!(tried, (98, 0));
+fn every_mistake_is_found_at_its_place_and_mended_by_its_edit() {
+    let files = cases::files(&cases::root().join("mistakes"));
+    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
+    let tried: Vec<_> = texts.map(|text| check(&text)).collect();
+    let count: usize = tried.iter().map(|(count, _)| count).sum();
+    let edited: usize = tried.iter().map(|(_, edited)| edited).sum();
+    cases::say(&format!("mistakes: {count} cases, {edited} with an edit"));
+    assert_eq!((count, edited), (354, 241));
 }
 
-#[test]
-fn every_mistake_of_the_second_set_is_mended_by_its_edit() {
-    let tried = check(include_str!("second_set.txt"));
-    assert_eq!(tried, (256, 241));
-}
-
-/// Checks all mistakes; returns their number, and the number of those with an edit.
+/// Checks all mistakes of a file; returns their number, and the number of those with an edit.
 fn check(mistakes: &str) -> (usize, usize) {
     let blocks = mistakes.split("\n\n").filter(|it| !it.starts_with('#'));
     let (mut count, mut edited) = (0, 0);
@@ -37,7 +39,7 @@ fn check(mistakes: &str) -> (usize, usize) {
             rest.into_iter().partition(|line| line.starts_with("> "));
         let policy: Vec<_> = policy
             .iter()
-            .map(|line| raw(&line[INDENT.len()..]))
+            .map(|line| cases::raw(&line[INDENT.len()..]))
             .collect();
         let text = policy.join("\n") + "\n";
         let found = findings(&text);
@@ -52,7 +54,7 @@ fn check(mistakes: &str) -> (usize, usize) {
             assert_eq!(*place, format!("{at} {code}"), "{text}");
             let help = finding.help.as_deref().unwrap_or_default();
             assert!(
-                !edit.is_empty() && help.contains(&raw(edit)),
+                !edit.is_empty() && help.contains(&cases::raw(edit)),
                 "{text}{help}"
             );
         }
@@ -97,17 +99,4 @@ fn with_edits(policy: &[String], edits: &[&str]) -> String {
         "an edit of a line that is not there: {text}"
     );
     text
-}
-
-/// Returns the text with `<U+0430>` as the character.
-fn raw(text: &str) -> String {
-    let mut parts = text.split("<U+");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let code = part.split_once('>');
-        let character = code.and_then(|(code, _)| u32::from_str_radix(code, 16).ok());
-        out.extend(character.and_then(char::from_u32));
-        out.push_str(code.map_or(part, |(_, rest)| rest));
-    }
-    out
 }

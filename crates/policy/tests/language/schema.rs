@@ -5,6 +5,8 @@ use std::path::Path;
 use ratekeeper_policy::config::{Context, parse, schema};
 use serde_json::Value;
 
+use crate::cases;
+
 /// Findings about the shape of a file, which the schema must report as well.
 const OF_SHAPE: [&str; 10] = [
     "RK0102", "RK0103", "RK0105", "RK0106", "RK0107", "RK0110", "RK0111", "RK0112", "RK0203",
@@ -16,29 +18,29 @@ fn schema_and_parser_agree() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut right, mut wrong) = (0, 0);
-    for folder in [
-        "tests/broken",
-        "../../examples/policies",
-        "../../fuzz/corpus/policy",
-    ] {
-        for file in std::fs::read_dir(root.join(folder)).unwrap() {
-            let file = file.unwrap().path();
+    let broken = cases::read("broken").into_iter();
+    let mut policies: Vec<_> = broken.map(|case| (case.name, case.input)).collect();
+    for folder in ["../../examples/policies", "../../fuzz/corpus/policy"] {
+        for file in cases::files(&root.join(folder)) {
             let text = std::fs::read_to_string(&file).unwrap();
-            let Ok(table) = toml::from_str(&text) else {
-                continue;
-            };
-            let json = in_json(&toml::Value::Table(table));
-            match parse(&text, Context::default()) {
-                Ok(_) => {
-                    let error = validator.validate(&json).err();
-                    assert!(error.is_none(), "{}: {error:?}", file.display());
-                    right += 1;
-                }
-                Err(errors) => {
-                    if errors.iter().any(|error| OF_SHAPE.contains(&error.code)) {
-                        assert!(!validator.is_valid(&json), "{}", file.display());
-                        wrong += 1;
-                    }
+            policies.push((file.display().to_string(), text));
+        }
+    }
+    for (name, text) in policies {
+        let Ok(table) = toml::from_str(&text) else {
+            continue;
+        };
+        let json = in_json(&toml::Value::Table(table));
+        match parse(&text, Context::default()) {
+            Ok(_) => {
+                let error = validator.validate(&json).err();
+                assert!(error.is_none(), "{name}: {error:?}");
+                right += 1;
+            }
+            Err(errors) => {
+                if errors.iter().any(|error| OF_SHAPE.contains(&error.code)) {
+                    assert!(!validator.is_valid(&json), "{name}");
+                    wrong += 1;
                 }
             }
         }
