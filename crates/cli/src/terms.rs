@@ -132,7 +132,7 @@ mod tests {
         } else {
             "key = [\"ip\"]\n"
         };
-        let limits = ["limit ", "bucket ", "concurrency ", "spacing "];
+        let limits = ["limit ", "bucket ", "concurrency ", "spacing ", "balance "];
         assert!(
             limits.iter().any(|limit| policy.contains(limit)),
             "{policy}"
@@ -185,6 +185,8 @@ mod tests {
         "sorted set",
         "minimum difference",
         "semaphore",
+        "sticky",
+        "next free ticket",
         "TokenBucket",
         "warm up",
         "Smooth ratelimiter",
@@ -234,6 +236,12 @@ mod tests {
         "Azure API Management",
         "AWS API Gateway",
         "reverse proxy",
+        "gateway",
+        "adaptive_concurrency",
+        "refillTime",
+        "refillAmount",
+        "lastUpdate",
+        "start empty",
         "hard throttling",
         "soft throttling",
         "elastic throttling",

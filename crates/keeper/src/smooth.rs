@@ -177,7 +177,8 @@ impl<C: Clock> SmoothRateLimiter<C> {
 }
 
 impl<C: Block> SmoothRateLimiter<C> {
-    /// Takes permits, and sleeps until those before it are paid for; returns how long.
+    /// Takes permits, and sleeps until those before it are paid for; returns how long. Zero permits
+    /// pass at once and cost nothing; in Guava they are an `IllegalArgumentException`.
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
