@@ -17,7 +17,7 @@
 //! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
 //! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
 //! what the service keeps about its decisions: see [`watch`]; with `-- overrides [--quick]`, limits
-//! with 100,000 overrides: see [`overrides`].
+//! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -30,6 +30,7 @@ mod cores;
 mod descriptors;
 mod direct;
 mod floor;
+mod full;
 mod gateway;
 mod grpc;
 mod http;
@@ -109,6 +110,10 @@ fn main() {
         overrides::run(effort);
         return;
     }
+    if args.iter().any(|arg| arg == "full") {
+        full::run(effort);
+        return;
+    }
     let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
     let server = after.next().map_or("redis-server", String::as_str);
     if args.iter().any(|arg| arg == "compare") {
@@ -150,4 +155,5 @@ fn main() {
     matching::run(effort);
     overrides::run(effort);
     bytes::run(effort);
+    full::run(effort);
 }

@@ -21,11 +21,12 @@
 //!
 //! When a new key finds no room:
 //!
-//! 1. Some expired entries of its limit are removed.
+//! 1. The expired ones of the next 16 entries of its limit are removed.
 //! 2. If another limit takes more than twice the memory in the shard, or else the keys of
 //!    another size of the same limit do, the larger table gives up a third of its array: the
 //!    keys that have used least of the limit, judged by a sample, are evicted.
-//! 3. Else one key of the same limit is evicted: of a sample of 16, the one that has used least.
+//! 3. Else one key of the same limit is evicted: of the next 16 of its table, the one that has
+//!    used least. So the work for a new key does not grow, and every part gives up keys alike.
 //! 4. If there is none to evict (a budget of a few kilobytes), the request is denied with
 //!    `retry_after` 1 s.
 //!
@@ -67,7 +68,6 @@ mod usage;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use foldhash::quality::RandomState;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
 };
@@ -75,7 +75,7 @@ use ratekeeper_core::{
 use crate::lock::{Lock, LockGuard};
 use crate::{Decide, Decisions, Store, StoreAct, StoreError};
 use budget::MemoryBudget;
-use key::{LongKey, ShortKey, SizeClass, WordKey, hash_of};
+use key::{KeyHasher, LongKey, ShortKey, SizeClass, WordKey, hash_of};
 use limit_tables::KeySize;
 pub use listing::KeyEntry;
 use listing::Listing;
@@ -138,7 +138,7 @@ impl Default for MemoryConfig {
 #[derive(Debug)]
 pub struct MemoryStore {
     shards: Box<[CacheAligned<Lock<Shard>>]>,
-    hasher: RandomState,
+    hasher: KeyHasher,
     budget: Arc<MemoryBudget>,
     /// Bytes of the store itself.
     fixed_bytes: usize,
@@ -157,7 +157,7 @@ impl MemoryStore {
         let wanted = (config.budget_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
         let fixed_bytes = size_of::<Self>() + count * size_of::<CacheAligned<Lock<Shard>>>();
-        let hasher = RandomState::default();
+        let hasher = KeyHasher::default();
         let budget = Arc::new(MemoryBudget::new(
             config.budget_bytes.saturating_sub(fixed_bytes),
         ));

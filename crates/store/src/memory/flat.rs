@@ -75,6 +75,7 @@ impl<T> Flat<T> {
 
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<&T> {
+        reads::note();
         self.slots.get(at)?.as_ref()
     }
 
@@ -132,6 +133,7 @@ impl<T> Flat<T> {
         let slots = self.slots.len();
         let mut at = home(hash, slots);
         loop {
+            reads::note();
             let group = self.tags.get(at..)?.first_chunk()?;
             let group = u64::from_le_bytes(*group);
             let empty = !group & HIGH;
@@ -171,6 +173,7 @@ impl<T> Flat<T> {
         debug_assert!(!self.is_full());
         let mut at = home(hash, self.slots.len());
         while self.slots[at].is_some() {
+            reads::note();
             at = next(at, self.slots.len());
         }
         self.slots[at] = Some(entry);
@@ -185,6 +188,7 @@ impl<T> Flat<T> {
         self.len -= 1;
         let (mut gap, mut at) = (at, next(at, slots));
         while let Some(entry) = &self.slots[at] {
+            reads::note();
             // It may move unless its home lies behind the gap.
             let hash = hash_of(entry);
             if distance(home(hash, slots), at, slots) >= distance(gap, at, slots) {
@@ -226,6 +230,7 @@ impl<T> Flat<T> {
         self.tags = vec![0; tags_for(slots)].into();
         self.len = 0;
         for slot in &mut old {
+            reads::note();
             let Some(entry) = slot.take() else {
                 continue;
             };
@@ -297,8 +302,17 @@ fn home(hash: u64, slots: usize) -> usize {
 }
 
 #[inline]
-fn next(at: usize, slots: usize) -> usize {
+pub(super) fn next(at: usize, slots: usize) -> usize {
     if at + 1 == slots { 0 } else { at + 1 }
+}
+
+/// Returns the slot before `at`, the last one before the first; `at` may be out of range.
+#[inline]
+pub(super) fn before(at: usize, slots: usize) -> usize {
+    match at.min(slots) {
+        0 => slots.saturating_sub(1),
+        at => at - 1,
+    }
 }
 
 fn distance(from: usize, to: usize, slots: usize) -> usize {
@@ -306,6 +320,24 @@ fn distance(from: usize, to: usize, slots: usize) -> usize {
         to - from
     } else {
         to + slots - from
+    }
+}
+
+/// Counts the slots that a test's calls read, and groups of tags.
+pub(super) mod reads {
+    #[cfg(test)]
+    thread_local!(static COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
+
+    #[inline]
+    pub(super) fn note() {
+        #[cfg(test)]
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// Returns the count since the last call.
+    #[cfg(test)]
+    pub(in crate::memory) fn take() -> usize {
+        COUNT.take()
     }
 }
 

@@ -20,7 +20,12 @@
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
 
-use foldhash::quality::RandomState;
+/// Hashes keys: seeded for each store, so that clients cannot aim for one shard, or for long probes.
+#[cfg(not(test))]
+pub(super) use foldhash::quality::RandomState as KeyHasher;
+
+#[cfg(test)]
+pub(super) use foldhash::quality::FixedState as KeyHasher; // the same hashes on every run
 
 /// The last byte of a word that is a key of seven bytes.
 const SEVEN: u8 = 0xFE;
@@ -57,9 +62,8 @@ impl SizeClass {
     }
 }
 
-/// Seeded for each store, so that clients cannot aim for one shard, or for long probes.
 #[inline]
-pub(super) fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
+pub(super) fn hash_of(hasher: &KeyHasher, key: &[u8]) -> u64 {
     match SizeClass::of(key) {
         SizeClass::Word => WordKey::hash(hasher, &WordKey::probe(key)),
         SizeClass::Short => ShortKey::hash(hasher, &ShortKey::probe(key)),
@@ -74,7 +78,7 @@ pub(super) trait StoredKey: Sized + 'static {
 
     /// Prepares `key`, which must have a length for this size.
     fn probe(key: &[u8]) -> Self::Probe<'_>;
-    fn hash(hasher: &RandomState, probe: &Self::Probe<'_>) -> u64;
+    fn hash(hasher: &KeyHasher, probe: &Self::Probe<'_>) -> u64;
     fn is(&self, probe: &Self::Probe<'_>) -> bool;
     fn new(key: &[u8]) -> Self;
     /// Calls `to` with the bytes of the key.
@@ -88,7 +92,7 @@ pub(super) trait StoredKey: Sized + 'static {
     }
 
     /// Returns the hash of this key.
-    fn rehash(&self, hasher: &RandomState) -> u64 {
+    fn rehash(&self, hasher: &KeyHasher) -> u64 {
         self.show(|key| Self::hash(hasher, &Self::probe(key)))
     }
 }
@@ -127,7 +131,7 @@ impl StoredKey for WordKey {
     }
 
     #[inline]
-    fn hash(hasher: &RandomState, probe: &Self) -> u64 {
+    fn hash(hasher: &KeyHasher, probe: &Self) -> u64 {
         hasher.hash_one(probe.0.get())
     }
 
@@ -191,7 +195,7 @@ impl StoredKey for ShortKey {
     }
 
     #[inline]
-    fn hash(hasher: &RandomState, probe: &Self) -> u64 {
+    fn hash(hasher: &KeyHasher, probe: &Self) -> u64 {
         let mut hasher = hasher.build_hasher();
         hasher.write_u128(u128::from(probe.high) << 64 | u128::from(probe.low.get()));
         hasher.finish()
@@ -260,7 +264,7 @@ impl StoredKey for LongKey {
     }
 
     #[inline]
-    fn hash(hasher: &RandomState, probe: &LongProbe<'_>) -> u64 {
+    fn hash(hasher: &KeyHasher, probe: &LongProbe<'_>) -> u64 {
         let mut hasher = hasher.build_hasher();
         if probe.key.len() <= INLINE {
             // The length fits above the 14 bytes of the tail.
@@ -369,7 +373,7 @@ mod tests {
     use super::*;
 
     fn check_key_is_read_back<K: StoredKey>(lengths: impl IntoIterator<Item = usize>) {
-        let hasher = RandomState::default();
+        let hasher = KeyHasher::default();
         for length in lengths {
             let key: Vec<u8> = (1..=length).map(|at| at.to_le_bytes()[0]).collect();
             let stored = K::new(&key);

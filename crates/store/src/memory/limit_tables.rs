@@ -7,13 +7,12 @@
 //!   AnyTables                                     their calls, without the type
 //! ```
 
-use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time};
 
 use super::LimitUsage;
 use super::budget::MemoryBudget;
 use super::flat::HashSpan;
-use super::key::{LongKey, ShortKey, SizeClass, StoredKey, WordKey};
+use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
 use super::table::{History, Made, Table, TableAsk};
 
@@ -148,8 +147,9 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Number of slots of the tables, including empty ones.
     fn slots(&self) -> usize;
 
-    /// Sweeps the table for keys like that of `ask`; see [`Table::sweep`].
-    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget);
+    /// Forgets expired keys of the table for keys like that of `ask`, of a sample, and shrinks it
+    /// if it is nearly empty; returns true if there were any. See [`Table::forget_some`].
+    fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Evicts a key from the table for keys like that of `ask`; see [`Table::evict`].
     fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table, if it takes more than twice as much as that for
@@ -183,7 +183,7 @@ pub(super) trait AnyTables: KeyCalls + Send {
 }
 
 impl<A: Listed> LimitTables<A> {
-    pub(super) fn new(algorithm: &A, version: u32, hasher: &RandomState) -> Self {
+    pub(super) fn new(algorithm: &A, version: u32, hasher: &KeyHasher) -> Self {
         const { assert!(size_of::<Self>() <= TABLES_BYTES, "they count for as much") };
         Self {
             version,
@@ -213,9 +213,11 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         self.word.slots() + self.short.slots() + self.long.slots()
     }
 
-    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget) {
-        let size = SizeClass::of(ask.key);
-        with_table!(self, size, table => table.sweep(ask.now, count, budget));
+    fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+        with_table!(self, SizeClass::of(ask.key), table => {
+            table.shrink(ask.now, budget); // so that samples are found in a few steps
+            table.forget_some(ask.now, budget)
+        })
     }
 
     fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
@@ -240,7 +242,7 @@ impl<A: Listed> AnyTables for LimitTables<A> {
     fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for_each_table!(self, table => {
             table.sweep(now, count, budget);
-            table.shrink(budget);
+            table.shrink(now, budget);
         });
     }
 

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
 use ratekeeper_core::{
     Algorithm as _, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat,
     Time, Verdict,
 };
 
 use super::budget::{MemoryBudget, Purpose};
+use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, KeySize, TABLES_BYTES};
 use super::table::TableAsk;
 use super::tables_box::TablesBox;
@@ -20,23 +20,23 @@ use crate::act::GrantAnswer;
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
 /// Maximum number of keys evicted for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
-/// Slots looked at for expired entries before any key is evicted.
-const SWEPT_BEFORE_EVICTION: usize = 32;
 
 mod promise;
 mod saved;
+#[cfg(test)]
+mod tests;
 
 #[derive(Debug)]
 pub(super) struct Shard {
     /// The tables of each limit, by its id.
     limits: Vec<Option<TablesBox>>,
     budget: Arc<MemoryBudget>,
-    hasher: RandomState,
+    hasher: KeyHasher,
 }
 
 /// Operations of requests.
 impl Shard {
-    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: RandomState) -> Self {
+    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher) -> Self {
         Self {
             limits: Vec::new(),
             budget,
@@ -251,10 +251,9 @@ impl Shard {
     ) -> Decision {
         let (id, now) = (limit.id.index(), ask.now);
         let budget = Arc::clone(&self.budget);
-        if let Some(tables) = self.tables(id) {
-            tables.sweep_for(ask, SWEPT_BEFORE_EVICTION, &budget);
-        }
-        if let Some(decision) = self.attempt(limit, now, call) {
+        let tables = self.tables(id);
+        let forgot = tables.is_some_and(|tables| tables.forget_for(ask, &budget));
+        if forgot && let Some(decision) = self.attempt(limit, now, call) {
             return decision;
         }
         let squeezed = self.squeeze_fullest(id, now)
@@ -271,6 +270,9 @@ impl Shard {
             }
             if let Some(decision) = self.attempt(limit, now, call) {
                 return decision;
+            }
+            if let Some(tables) = self.tables(id) {
+                tables.forget_for(ask, &budget);
             }
         }
         no_room()

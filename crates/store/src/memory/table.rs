@@ -30,13 +30,12 @@ mod promise;
 mod room;
 mod saved;
 
-use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Time};
 
 use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
 use super::flat::{self, Flat};
-use super::key::StoredKey;
+use super::key::{KeyHasher, StoredKey};
 pub(super) use promise::Made;
 
 /// Slots looked at on each insert, to forget expired states: the table is walked through by the
@@ -61,12 +60,13 @@ pub(super) struct Table<A: Listed, K> {
     forgotten: Time,
     /// Bytes of keys and states on the heap.
     heap_bytes: usize,
-    /// Slots below it are still to be swept in this round of the table.
+    /// Walks downwards, for expired entries and for one to evict: slots below it are still to be
+    /// looked at in this round of the table.
     hand: usize,
     pub(super) evicted: EvictionCounts,
     /// Permits that came back because their lease ran out.
     pub(super) lapsed: u64,
-    hasher: RandomState,
+    hasher: KeyHasher,
 }
 
 /// A request as a table sees it.
@@ -103,7 +103,7 @@ pub(super) struct History {
 
 /// Deciding, looking, giving back.
 impl<A: Listed, K: StoredKey> Table<A, K> {
-    pub(super) fn new(algorithm: A, hasher: RandomState) -> Self {
+    pub(super) fn new(algorithm: A, hasher: KeyHasher) -> Self {
         Self {
             algorithm,
             entries: Flat::new(),
@@ -159,7 +159,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         if new.state == before {
             return Some(decision); // nothing to remember
         }
-        if !self.make_room(ask.key.len(), budget) {
+        if !self.make_room(ask, budget) {
             return None;
         }
         self.insert(K::new(ask.key), ask.hash, new.state);
@@ -167,7 +167,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
         let round_ended = self.hand > hand;
         if round_ended {
-            self.shrink(budget); // a small table stays in the cache
+            self.shrink(ask.now, budget); // a small table stays in the cache
         }
         Some(decision)
     }
@@ -337,7 +337,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.forgotten = history.forgotten;
         let floor = self.used_up(history.floor, now);
         self.algorithm.stricter(&mut self.floor, &floor);
-        self.resize(flat::slots_for(history.keys), Purpose::Move, budget);
+        self.resize(flat::slots_for(history.keys), now, Purpose::Move, budget);
     }
 
     /// Takes over a key that had used `used` under another algorithm; evicts it if there is no

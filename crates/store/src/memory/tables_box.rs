@@ -8,9 +8,9 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use foldhash::quality::RandomState;
 use ratekeeper_core::{AnyAlgorithm, Gcra, Limit, Listed, Visitor};
 
+use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, LimitTables};
 
 /// The tables of a limit of any algorithm.
@@ -20,7 +20,7 @@ pub(super) enum TablesBox {
 }
 
 impl TablesBox {
-    pub(super) fn new(limit: &Limit, hasher: &RandomState) -> Self {
+    pub(super) fn new(limit: &Limit, hasher: &KeyHasher) -> Self {
         let version = limit.version;
         if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm {
             return Self::Gcra(Box::new(LimitTables::new(gcra, version, hasher)));
@@ -32,7 +32,7 @@ impl TablesBox {
 /// Makes the tables for an algorithm.
 struct Make<'a> {
     version: u32,
-    hasher: &'a RandomState,
+    hasher: &'a KeyHasher,
 }
 
 impl Visitor for Make<'_> {

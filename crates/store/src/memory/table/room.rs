@@ -3,7 +3,8 @@
 //! ```text
 //!   make_room   grows by a quarter, before it is more than 4/5 full, if the budget allows
 //!   sweep       removes expired keys, a few slots at a time, downwards
-//!   evict       moves one key to the floor, the one that used least of a sample
+//!   forget_some removes the expired keys of a sample: the next entries downwards
+//!   evict       moves one key to the floor, the one that used least of the sample
 //!   squeeze     gives up a third of the array, and moves the keys that used least to the floor
 //!   shrink      when at most a quarter of the room is used, at the end of a round of sweeping
 //!               by inserts, or by `MemoryStore::sweep`
@@ -11,10 +12,10 @@
 
 use ratekeeper_core::{Listed, Permits, Time};
 
-use super::{Table, TableEntry};
+use super::{Table, TableAsk, TableEntry};
 use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat, Room};
-use crate::memory::key::{StoredKey, block};
+use crate::memory::key::{KeyHasher, StoredKey, block};
 
 /// Entries looked at for the key to evict: enough to find one that used little, few enough to be
 /// quick.
@@ -28,6 +29,10 @@ struct Rank {
     used: Permits,
     expires_at: Time,
 }
+
+/// A rank, and the hash, which decides between equals; reversed: its high bits are their order in
+/// the array.
+type HashedRank = (Rank, u64);
 
 impl Rank {
     fn of<A: Listed>(algorithm: &A, state: &A::State, now: Time) -> Self {
@@ -48,14 +53,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         array_bytes::<A, K>(self.entries.slots()) + self.heap_bytes
     }
 
-    /// Takes the bytes that one more key of this length needs; grows if necessary.
-    pub(super) fn make_room(&mut self, key_length: usize, budget: &MemoryBudget) -> bool {
-        let heap = self.heap_of(key_length);
+    /// Takes the bytes that one more key like that of `ask` needs; grows if necessary.
+    pub(super) fn make_room(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+        let heap = self.heap_of(ask.key.len());
         if !budget.take(heap, Purpose::Grow) {
             return false;
         }
-        let room =
-            !self.entries.is_full() || self.resize(self.entries.grown(), Purpose::Grow, budget);
+        let room = !self.entries.is_full()
+            || self.resize(self.entries.grown(), ask.now, Purpose::Grow, budget);
         if !room {
             budget.give(heap);
         }
@@ -65,28 +70,36 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Looks at up to `count` slots, and forgets entries that have expired.
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for _ in 0..count.min(self.entries.slots()) {
-            // Downwards: entries that move into a gap come from above and have been looked at.
-            let slots = self.entries.slots();
-            self.hand = match self.hand.min(slots) {
-                0 => slots.saturating_sub(1),
-                hand => hand - 1,
-            };
-            let entry = self.entries.get(self.hand);
-            let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
-            if expires_at.is_some_and(|at| at <= now) {
-                self.forget(self.hand, now, budget);
-            }
+            self.hand = flat::before(self.hand, self.entries.slots());
+            self.forget_expired(self.hand, now, budget);
         }
     }
 
     /// Shrinks the array if at most a quarter of its room is used.
-    pub(in crate::memory) fn shrink(&mut self, budget: &MemoryBudget) {
+    pub(in crate::memory) fn shrink(&mut self, now: Time, budget: &MemoryBudget) {
         if let Some(slots) = self.entries.shrunk() {
-            self.resize(slots, Purpose::Move, budget);
+            self.resize(slots, now, Purpose::Move, budget);
         }
     }
 
-    /// Evicts the key that has used least of a sample; returns false if none may go.
+    /// Looks at the next [`SAMPLE`] entries, and forgets those that have expired; returns true if
+    /// there were any. Counts entries and not slots, so that evictions thin out all parts of the
+    /// array alike: where they did not, probes would grow long.
+    pub(in crate::memory) fn forget_some(&mut self, now: Time, budget: &MemoryBudget) -> bool {
+        let (len, slots, mut seen) = (self.entries.len(), self.entries.slots(), 0);
+        for _ in 0..slots {
+            self.hand = flat::before(self.hand, self.entries.slots());
+            seen += usize::from(self.entries.get(self.hand).is_some());
+            self.forget_expired(self.hand, now, budget);
+            if seen == SAMPLE {
+                break;
+            }
+        }
+        self.entries.len() < len
+    }
+
+    /// Evicts the key that has used least of the [`SAMPLE`] that were looked at last; returns false
+    /// if none may go.
     pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let Some((rank, at)) = self.least_used(now.max(self.forgotten)) else {
             return false;
@@ -103,25 +116,24 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         true
     }
 
-    /// Returns the slot of the key that has used least of the next [`SAMPLE`], and its rank.
-    fn least_used(&mut self, judged_at: Time) -> Option<(Rank, usize)> {
+    /// Returns the slot of the key that has used least of those above the hand, and its rank.
+    fn least_used(&self, judged_at: Time) -> Option<(Rank, usize)> {
         let slots = self.entries.slots();
+        let mut at = self.hand.min(slots.saturating_sub(1));
         let mut found = 0;
         let mut least: Option<(Rank, usize)> = None;
         for _ in 0..slots {
-            let next = self.hand + 1;
-            self.hand = if next < slots { next } else { 0 };
-            let Some(entry) = self.entries.get(self.hand) else {
-                continue;
-            };
-            let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
-            if least.is_none_or(|(least, _)| rank < least) {
-                least = Some((rank, self.hand));
+            if let Some(entry) = self.entries.get(at) {
+                let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
+                if least.is_none_or(|(least, _)| rank < least) {
+                    least = Some((rank, at));
+                }
+                found += 1;
+                if found == SAMPLE {
+                    break;
+                }
             }
-            found += 1;
-            if found == SAMPLE {
-                break;
-            }
+            at = flat::next(at, slots);
         }
         least
     }
@@ -129,31 +141,60 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Gives up a third of the array; evicts the keys that have used least, judged by a sample. One
     /// pass.
     pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
+        let slots = self.entries.slots() / 3 * 2;
+        if slots == 0 || !budget.take(array_bytes::<A, K>(slots), Purpose::Move) {
+            return false;
+        }
+        let judged_at = now.max(self.forgotten);
+        let rank = |entry: &TableEntry<K, A::State>| {
+            hashed_rank(&self.algorithm, &self.hasher, entry, judged_at)
+        };
+        let highest_evicted = lower_third(self.entries.as_slots(), &rank);
+        self.rebuild(slots, now, highest_evicted, budget);
+        true
+    }
+
+    /// Moves to an array of `slots`; returns false if that is too small, or over the budget.
+    pub(super) fn resize(
+        &mut self,
+        slots: usize,
+        now: Time,
+        purpose: Purpose,
+        budget: &MemoryBudget,
+    ) -> bool {
+        let fits = flat::most(slots) >= self.entries.len();
+        let resized = fits && budget.take(array_bytes::<A, K>(slots), purpose);
+        if resized {
+            self.rebuild(slots, now, None, budget);
+        }
+        resized
+    }
+
+    /// Moves to an array of `slots`, the bytes of which have been taken. Evicts the keys up to a
+    /// rank and those that do not fit. Forgets expired keys, which lie more densely the longer
+    /// ago the hand was there: a smaller array would make long runs of them.
+    fn rebuild(
+        &mut self,
+        slots: usize,
+        now: Time,
+        highest_evicted: Option<HashedRank>,
+        budget: &MemoryBudget,
+    ) {
         let (algorithm, hasher) = (&self.algorithm, &self.hasher);
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
         let judged_at = now.max(self.forgotten);
-        // The hash decides between equals, reversed: its high bits are their order in the array.
-        let rank = |entry: &TableEntry<K, A::State>| {
-            let rank = Rank::of(algorithm, &entry.state, judged_at);
-            (rank, hash(entry).reverse_bits())
-        };
-        let Some(highest_evicted) = lower_third(self.entries.as_slots(), &rank) else {
-            return false;
-        };
-        let slots = self.entries.slots() / 3 * 2;
-        if !budget.take(array_bytes::<A, K>(slots), Purpose::Move) {
-            return false;
-        }
         let (before, per_state) = (self.bytes(), block(algorithm.heap_bytes()));
         let (floor, evicted) = (&mut self.floor, &mut self.evicted);
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
         self.entries.resize(slots, &hash, &mut |mut entry, room| {
-            if room == Room::Free && rank(&entry) > highest_evicted {
+            let expired = algorithm.expires_at(&entry.state, now) <= now;
+            let stays = |highest| hashed_rank(algorithm, hasher, &entry, judged_at) > highest;
+            if !expired && room == Room::Free && highest_evicted.is_none_or(stays) {
                 return Some(entry);
             }
             *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
-            if algorithm.expires_at(&entry.state, now) <= now {
+            if expired {
                 *forgotten = (*forgotten).max(now);
                 *lapsed += algorithm.lapse(&mut entry.state, now);
                 evicted.idle += 1;
@@ -165,26 +206,22 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         });
         // The bytes of the new array were taken on top of those in use before.
         budget.give(before + array_bytes::<A, K>(slots) - self.bytes());
-        true
-    }
-
-    /// Moves to an array of `slots`; returns false if that is too small, or over the budget.
-    pub(super) fn resize(&mut self, slots: usize, purpose: Purpose, budget: &MemoryBudget) -> bool {
-        let (old, new) = (self.entries.slots(), slots);
-        if flat::most(new) < self.entries.len() || !budget.take(array_bytes::<A, K>(new), purpose) {
-            return false;
-        }
-        let hasher = &self.hasher;
-        let hash = &|entry: &TableEntry<K, _>| entry.key.rehash(hasher);
-        self.entries.resize(new, hash, &mut |entry, _| Some(entry));
-        budget.give(array_bytes::<A, K>(old));
-        true
     }
 
     /// Adds a key for which room has been made.
     pub(super) fn insert(&mut self, key: K, hash: u64, state: A::State) {
         self.heap_bytes += self.heap_of(key.length());
         self.entries.insert(hash, TableEntry { key, state });
+    }
+
+    /// Removes the key in a slot if it has expired. Callers walk downwards: entries that move into
+    /// the gap come from above, and have been looked at.
+    fn forget_expired(&mut self, at: usize, now: Time, budget: &MemoryBudget) {
+        let entry = self.entries.get(at);
+        let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
+        if expires_at.is_some_and(|at| at <= now) {
+            self.forget(at, now, budget);
+        }
     }
 
     /// Removes a key that has expired, or holds no permits.
@@ -228,8 +265,18 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 }
 
+fn hashed_rank<A: Listed, K: StoredKey>(
+    algorithm: &A,
+    hasher: &KeyHasher,
+    entry: &TableEntry<K, A::State>,
+    now: Time,
+) -> HashedRank {
+    let rank = Rank::of(algorithm, &entry.state, now);
+    (rank, entry.key.rehash(hasher).reverse_bits())
+}
+
 /// Returns the rank at which the lower third of the entries ends, estimated by a sample.
-fn lower_third<T>(slots: &[Option<T>], rank: &dyn Fn(&T) -> (Rank, u64)) -> Option<(Rank, u64)> {
+fn lower_third<T>(slots: &[Option<T>], rank: &dyn Fn(&T) -> HashedRank) -> Option<HashedRank> {
     let mut sample = Vec::with_capacity(QUANTILE_SAMPLE);
     for slot in slots {
         let Some(entry) = slot else {

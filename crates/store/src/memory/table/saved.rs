@@ -43,7 +43,7 @@ impl<A: Listed, K: KeySize> Table<A, K> {
         }
         if let Some((algorithm, here)) = self.here(ask) {
             algorithm.stricter(here, &state);
-        } else if self.make_room(ask.key.len(), budget) {
+        } else if self.make_room(ask, budget) {
             self.insert(K::new(ask.key), ask.hash, state);
         } else {
             return None;
