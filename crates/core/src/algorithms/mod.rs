@@ -43,7 +43,7 @@
 //!   token bucket | in doubt: short bursts are fine, the rate is what counts
 //!   leaky meter  | the same, thought of as a level that drains
 //!   leaky queue  | work should wait its turn rather than be refused
-//!   spacing      | two actions must lie apart
+//!   spacing      | two actions need a gap between
 //!   fixed window | the contract names the window, and a double burst at its edge is fine
 //!   calendar     | the contract says "per day" or "per month", in a time zone
 //!   quota reset  | each caller should have its own windows, from its first request on
