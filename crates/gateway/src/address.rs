@@ -257,7 +257,7 @@ impl Address {
         Ok(sender)
     }
 
-    /// Closes the oldest idle connections, so that they and those of requests stay within the
+    /// Closes the oldest idle connections, so that they and connections of requests stay within the
     /// bound.
     fn make_room(&self) {
         let free = self.room.available_permits();
@@ -291,7 +291,7 @@ impl Address {
         Some((Sender::Http2(it.sender.clone(), stream), thread))
     }
 
-    /// Takes the idle connection of this thread that was used last; that of another only if no
+    /// Takes the idle connection of this thread that was used last; another thread's only if no
     /// more may be opened. Older ones than `IDLE` are closed.
     fn take_idle(&self, now: Instant) -> Option<IdleConnection> {
         let thread = thread::current().id();

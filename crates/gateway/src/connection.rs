@@ -111,7 +111,7 @@ impl fmt::Debug for TlsTransport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     Any,
-    /// Those of HTTP/1.1, if the upstream speaks it.
+    /// Connections of HTTP/1.1, if the upstream speaks it.
     Http1,
 }
 

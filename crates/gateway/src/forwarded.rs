@@ -79,7 +79,7 @@ pub enum Trust {
     Nothing,
 }
 
-/// Replaces the fields about the client, or continues those of a trusted proxy; our own never come
+/// Replaces the fields about the client, or continues a trusted proxy's; our own never come
 /// from outside. `host` is the host of the request as text of a field.
 pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
     match client.trust {

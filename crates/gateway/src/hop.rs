@@ -107,7 +107,7 @@ pub(crate) fn put(hop: &Hop, headers: &mut HeaderMap) {
     }
 }
 
-/// Replaces the fields of a connection by those of HTTP/2, which has a field for trailers alone.
+/// Replaces the fields of a connection by HTTP/2's, which has a field for trailers alone.
 pub(crate) fn put_http2(hop: &Hop, headers: &mut HeaderMap) {
     for name in &OF_A_CONNECTION {
         headers.remove(name);

@@ -6,7 +6,7 @@
 //!                    '--> client, without fields of the connection
 //! ```
 //!
-//! A request whose response has begun is not sent again. The bytes pass unchanged; those of an
+//! A request whose response has begun is not sent again. The bytes pass unchanged; the bytes of an
 //! interim response are parsed once more, by `httparse`. The callback that hyper has for interim
 //! responses would cost four allocations for each request, even if there are none.
 //!

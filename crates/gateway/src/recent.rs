@@ -42,7 +42,7 @@ pub struct RecentLevels {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
     Responded,
-    /// Before the request was sent, so its time is that of its client.
+    /// Before the request was sent, so the time is its client's.
     Early,
     Failed,
     /// By its client: it says nothing of the upstream but that it had not responded.
@@ -124,7 +124,7 @@ impl Times {
         self.count += other.count;
     }
 
-    /// Returns true if the mean is more than that of `other`.
+    /// Returns true if the mean is above the mean of `other`.
     fn exceed(self, other: Self) -> bool {
         self.nanos * u128::from(other.count) > other.nanos * u128::from(self.count)
     }

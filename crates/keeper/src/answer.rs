@@ -357,7 +357,7 @@ impl Answer {
     }
 
     /// Returns the name of the route that an allowed request must take, because a limit with
-    /// `on_limit` denies it: that of the first such limit.
+    /// `on_limit` denies it: the route of the first such limit.
     pub fn diverts_to(&self) -> Option<&str> {
         let mut routes = self.outcomes().filter_map(|outcome| outcome.diverts_to());
         routes.next().filter(|_| self.allowed())
@@ -369,7 +369,7 @@ impl Answer {
         outcomes.filter(|outcome| self.allowed() && outcome.is_soft())
     }
 
-    /// Returns the HTTP status of the refusal: that of the refusing limit, 429 unless the policy
+    /// Returns the HTTP status of the refusal: the refusing limit's, 429 unless the policy
     /// sets another; 200 if allowed.
     pub fn status(&self) -> u16 {
         self.refused_by()

@@ -93,7 +93,7 @@
 //! # In a server
 //!
 //! With the feature `tower`, the module `tower` puts limiters and policies around the services
-//! of axum, tonic and hyper; with the feature `actix`, around those of actix-web too.
+//! of axum, tonic and hyper; with the feature `actix`, around services of actix-web too.
 
 #[cfg(feature = "policy")]
 mod answer;

@@ -81,7 +81,7 @@ impl Observer for Events {
     }
 }
 
-/// Maximum number of limits with counters of their own; the others share those of the limit
+/// Maximum number of limits with counters of their own; the others share the counters of the limit
 /// `other`.
 #[cfg(feature = "metrics")]
 pub const MAX_COUNTED_LIMITS: usize = 10_000;

@@ -98,7 +98,7 @@ impl Keeper<AnyStore, SystemClock> {
     /// to the file.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and an unreadable file.
+    /// The errors of [`open`](Self::open), and an unreadable file.
     pub fn open_file(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -115,7 +115,7 @@ impl<C: Clock> Keeper<AnyStore, C> {
     /// Like [`open`](Keeper::open), on any clock.
     ///
     /// # Errors
-    /// Those of [`open`](Keeper::open).
+    /// The errors of [`open`](Keeper::open).
     pub fn open_with_clock(text: &str, clock: C) -> Result<Self, OpenError> {
         made("policy", text, Path::new(""), clock)
     }

@@ -42,7 +42,7 @@ pub struct Outcome<'a> {
     pub cost: Permits,
     /// The rule's other numbers, if the key has a plan or an override with such.
     pub variant: Option<&'a Variant>,
-    /// The numbers that replace those of the policy: the caller's, or none at all for a blocked
+    /// The numbers that replace the policy's: the caller's, or none at all for a blocked
     /// key.
     pub numbers: Option<Numbers>,
     /// True if a key part was missing: another key was used, or the request was refused for it.
@@ -130,7 +130,7 @@ impl<'a> Outcome<'a> {
         matches!(covering, Some(Role::Soft))
     }
 
-    /// Returns the mode in which it was decided: of an alternative, that of the limit that asks it.
+    /// Returns the mode of its decision: of an alternative, the mode of the limit that asks it.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
     }

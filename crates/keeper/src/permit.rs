@@ -123,7 +123,7 @@ impl FromStr for Permit {
     }
 }
 
-/// Returns true if the bytes are exactly those of a key.
+/// Returns true if the bytes are exactly the bytes of a key.
 pub(crate) fn is_whole(key: &[u8]) -> bool {
     let mut again = Vec::with_capacity(key.len());
     let mut builder = KeyBuilder::new(&mut again);

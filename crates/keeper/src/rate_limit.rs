@@ -16,7 +16,7 @@ use ratekeeper_store::{Store, StoreError};
 use crate::{Clock, Keeper};
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// Decides and counts one call under `config`, which must be that of [`Keeper::envoy`].
+    /// Decides and counts one call under `config`, which must be the one of [`Keeper::envoy`].
     ///
     /// ```
     /// use ratekeeper::core::Origin;

@@ -1,4 +1,4 @@
-//! Sync: the primitives of the standard library, or those of loom, which tries all schedules.
+//! Sync: the primitives of the standard library, or loom's, which try all schedules.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -147,7 +147,7 @@ impl Fallback<RedisStore> {
     /// MiB while it fails.
     ///
     /// # Errors
-    /// Those of [`RedisStore::new`].
+    /// The errors of [`RedisStore::new`].
     pub fn shared_by(nodes: NonZeroU32, config: RedisConfig) -> Result<Self, StoreError> {
         let local = MemoryStore::new(MemoryConfig::default());
         Ok(Self::new(RedisStore::new(config)?, local, nodes))

@@ -21,7 +21,7 @@
 //!   retry_after = min(mean hold * permits missing / permits held, wait until leases end)
 //! ```
 //!
-//! With 10 held for 2 s each, one comes back every 0.2 s. The mean is that of the key's last
+//! With 10 held for 2 s each, one comes back every 0.2 s. The mean is over the key's last
 //! eight to sixteen named leases, and is kept for the length of a lease after the last
 //! release. Before the first release, and for anonymous permits alone, `retry_after` is the
 //! wait until enough leases have ended.
@@ -220,7 +220,7 @@ impl Concurrency {
         }
     }
 
-    /// The end of a lease given at `now`. A clock behind that of others, by less than [`LATE`],
+    /// The end of a lease given at `now`. A clock behind other clocks, by less than [`LATE`],
     /// gives the same end as they did.
     fn end(&self, leases: &ConcurrencyState, now: Time, holder: Option<LeaseId>) -> Time {
         let until = now + self.lease;

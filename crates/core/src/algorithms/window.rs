@@ -255,7 +255,7 @@ impl<C: Counters> Algorithm for Window<C> {
         self.denials
     }
 
-    /// All windows in sight together; `None` for those of a calendar.
+    /// All windows in sight together; `None` for a calendar's.
     fn window(&self) -> Option<Nanos> {
         let whole = self.width.saturating_mul(self.buckets.into());
         match self.anchor {

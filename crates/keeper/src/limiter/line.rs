@@ -20,7 +20,7 @@ use std::task::Waker;
 use ratekeeper_core::{Nanos, Permits, Time};
 use ratekeeper_store::{Lock, LockGuard};
 
-/// Maximum lateness of timers that is made up for: tokio's and those of most kernels are late by 1
+/// Maximum lateness of timers that is made up for: tokio's and most kernels' are late by 1
 /// to 4 ms. Any span `w` admits as many permits as the limit allows in `w` plus this.
 pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 

@@ -111,7 +111,7 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
     /// Decides about one permit for `key`, and takes it if allowed.
     ///
     /// # Errors
-    /// Those of [`Limits::check`].
+    /// The errors of [`Limits::check`].
     pub async fn check(&self, key: impl LimitKey) -> Result<LimitsGrant, CheckError> {
         self.limits.check(&[self.of(key)]).await
     }
@@ -119,7 +119,7 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
     /// Like [`check`](Self::check), for `cost` permits: all of them or none.
     ///
     /// # Errors
-    /// Those of [`Limits::check`].
+    /// The errors of [`Limits::check`].
     pub async fn check_n(&self, key: impl LimitKey, cost: u64) -> Result<LimitsGrant, CheckError> {
         self.limits.check(&[self.of(key).cost(cost)]).await
     }

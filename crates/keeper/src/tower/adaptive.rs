@@ -77,7 +77,7 @@ impl RateLimitLayer<Adaptive> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`AdaptiveConcurrency::new`], for settings outside their bounds.
+    /// The errors of [`AdaptiveConcurrency::new`], for settings outside their bounds.
     pub fn adaptive(settings: AdaptiveSettings) -> Result<Self, Error> {
         let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded())?;
         Ok(Self::adaptive_with_clock(limit, SystemClock::new()))

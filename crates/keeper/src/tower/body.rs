@@ -1,5 +1,5 @@
-//! Body: that of a response, which holds the request's loans and may settle its costs; or that of a
-//! refusal.
+//! Body: the body of a response, which holds the request's loans and may settle its costs; or of
+//! a refusal.
 
 use std::fmt;
 use std::pin::Pin;

@@ -55,7 +55,7 @@ pub(super) fn client_address(
     client_ip.identify(peer.ip(), &fields(head))
 }
 
-/// Returns the host of the target, as in HTTP/2, or else that of the header.
+/// Returns the host of the target, as in HTTP/2, or else the header's.
 fn host(head: RequestHead<'_>) -> &str {
     if let Some(authority) = head.uri.authority() {
         // Text before an `@` is no part of the host.

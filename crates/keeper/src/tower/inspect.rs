@@ -1,4 +1,4 @@
-//! Inspect: a layer around that of a policy, which reads the bodies that its limits count by.
+//! Inspect: a layer around a policy's, which reads the bodies that its limits count by.
 //!
 //! ```text
 //!   request --> a limit needs the body? --no--> limits --> service

@@ -258,7 +258,7 @@ impl<G: OneLimit> RateLimitLayer<G> {
     /// refused at once, and so is one that finds the maximum number of waiters: choose that number,
     /// because each waiter holds a connection. A client that goes away leaves the line.
     ///
-    /// The maximum is that of the limiter ([`with_most_waiting`](Limiter::with_most_waiting)), or
+    /// The maximum is the limiter's ([`with_most_waiting`](Limiter::with_most_waiting)), or
     /// that of [`most_waiting`](Self::most_waiting) for concurrent requests.
     ///
     /// Where permits come back when work is done, it is not known when a turn comes, so a waiter is

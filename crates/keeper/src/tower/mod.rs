@@ -1,4 +1,4 @@
-//! Tower: limits as a layer for HTTP services, those of axum, tonic, actix-web and plain hyper.
+//! Tower: limits as a layer for HTTP services of axum, tonic, actix-web and plain hyper.
 //!
 //! ```text
 //!   request --> gate --allowed--> service --> answer + RateLimit fields
@@ -23,11 +23,11 @@
 //! * The same layer is a middleware of actix-web: `for_actix`, with the feature `actix`.
 //! * Everything is shared by clones: a layer may be cloned for each route, a service for each
 //!   connection.
-//! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. Decisions
+//! * `poll_ready` is the inner service's: it neither sleeps nor takes anything. Decisions
 //!   are made by `call`, where the request is known; in memory, at once.
-//! * A client's address is that of its connection. Behind proxies it is the one that a *trusted*
+//! * A client's address is its connection's. Behind proxies it is the one that a *trusted*
 //!   proxy reports, read from the right; `X-Forwarded-For` of other peers is ignored.
-//! * Refusals are responses, never errors: the error type is that of the service inside.
+//! * Refusals are responses, never errors: the error type is the inner service's.
 //! * A layer inside a nested router sees the remaining path.
 //!
 //! ```

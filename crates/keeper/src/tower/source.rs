@@ -91,7 +91,7 @@ impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
     /// the policy, [`install`](Keeper::install) another.
     ///
     /// # Errors
-    /// Those of [`policy_text`](Self::policy_text), and an unreadable file.
+    /// The errors of [`policy_text`](Self::policy_text), and an unreadable file.
     pub fn policy_file(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
         let path = path.as_ref();
         let shown = path.display().to_string();

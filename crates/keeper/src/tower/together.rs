@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Stacked layers ask one after the other: a request that the inner one refuses has been charged
-//! by the outer one. Here it has not. The store is that of the [`Limits`]: the memory of this
+//! by the outer one. Here it has not. The store is the [`Limits`]' own: the memory of this
 //! process, or a server that many processes share.
 //!
 //! * Requests that a limit of concurrency lets pass hold its permit to the end of the response

@@ -47,7 +47,7 @@ pub struct CallSettings {
     pub guard: Guard,
     /// Bound of the retries of all calls together. Default a budget of its own.
     ///
-    /// Time is that of the tokio runtime, counted from one zero in all the process: do not use
+    /// Time is the tokio runtime's, counted from one zero in all the process: do not use
     /// a shared budget or guard with another clock.
     pub budget: Arc<Budget>,
     /// Waits and attempts.

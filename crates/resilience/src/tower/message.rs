@@ -63,7 +63,7 @@ impl<R: Send + 'static> Answered for Response<R> {
     }
 }
 
-/// Its time-out, if it has one, is that of each attempt.
+/// Its time-out, if it has one, applies to each attempt.
 #[cfg(feature = "reqwest")]
 impl Outgoing for reqwest::Request {
     fn method(&self) -> &Method {

@@ -8,7 +8,7 @@
 //!                                          Retry-After
 //! ```
 //!
-//! * A request has a deadline (ten seconds, or that of its [`CallOptions`]) that all its
+//! * A request has a deadline (ten seconds, or the one in its [`CallOptions`]) that all its
 //!   attempts share, waits included, until the head of the answer is there; reading the body is
 //!   not limited. A call that cannot end in time is not begun: the answer at hand is returned
 //!   instead. A deadline that the request carries already is never extended.

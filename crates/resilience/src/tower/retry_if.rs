@@ -38,7 +38,7 @@ pub struct FailedAnswer<'a> {
 /// use ratekeeper_resilience::Failure;
 /// use ratekeeper_resilience::tower::RetryIf;
 ///
-/// // The API refuses before it does anything, as those of language models do.
+/// // The API refuses before it does anything, as APIs of language models do.
 /// let refusals = RetryIf::refusals();
 ///
 /// // It refuses by a status of its own.

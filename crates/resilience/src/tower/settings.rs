@@ -1,4 +1,4 @@
-//! Settings: those of HTTP calls, and the options of a single one.
+//! Settings of HTTP calls, and the options of a single one.
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ pub(super) type HashSpan = RangeInclusive<u64>;
 pub(super) struct Flat<T> {
     /// As long as it has room for.
     slots: Vec<Option<T>>,
-    /// One for each slot, then those of the first slots again, so that a group can be read
+    /// One for each slot, then the first slots' again, so that a group can be read
     /// at any slot.
     tags: Box<[u8]>,
     len: usize,

@@ -147,13 +147,13 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Number of slots of the tables, including empty ones.
     fn slots(&self) -> usize;
 
-    /// Forgets expired keys of the table for keys like that of `ask`, of a sample, and shrinks it
+    /// Forgets expired keys of the table for keys like `ask`'s, of a sample, and shrinks it
     /// if it is nearly empty; returns true if there were any. See [`Table::forget_some`].
     fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
-    /// Evicts a key from the table for keys like that of `ask`; see [`Table::evict`].
+    /// Evicts a key from the table for keys like `ask`'s; see [`Table::evict`].
     fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table, if it takes more than twice as much as that for
-    /// keys like that of `ask`; keys of one limit do not displace each other's loans.
+    /// keys like `ask`'s; keys of one limit do not displace each other's loans.
     fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table.
     fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool;
@@ -164,7 +164,7 @@ pub(super) trait AnyTables: KeyCalls + Send {
     fn loans(&mut self, now: Time) -> Option<(u64, u64)>;
     /// Shows all keys in debt.
     fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
-    /// Adds its keys and evictions to those of the limit.
+    /// Adds its keys and evictions to the limit's.
     fn add_usage(&mut self, usage: &mut LimitUsage);
 
     /// Takes the parameters of a newer version, if the states mean the same under them.

@@ -171,7 +171,7 @@ impl Shard {
         }
     }
 
-    /// Adds the usage in this shard to that of each limit, by id.
+    /// Adds the usage in this shard to each limit's, by id.
     pub(super) fn add_usage(&mut self, usage: &mut Vec<LimitUsage>) {
         for (index, tables) in self.limits.iter_mut().enumerate() {
             let Some(tables) = tables else { continue };

@@ -46,11 +46,11 @@ pub(super) struct Prepared {
 /// The parts of a key's name that identify its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Label {
-    /// Its name; behind `&` that of the process, if each counts it by itself.
+    /// Its name; behind `&` the name of the process, if each counts it by itself.
     pub(super) limit: Arc<str>,
     /// Shape of its states; empty if they mean the same under any numbers.
     pub(super) shape: String,
-    /// True if its keys share a slot with those of all limits that take nothing back.
+    /// True if its keys share a slot with the keys of all limits that take nothing back.
     pub(super) is_final: bool,
 }
 

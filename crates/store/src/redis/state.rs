@@ -4,7 +4,7 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, Time, UnixMicros,
 };
 
-/// Returns the bytes of a state; empty if it is that of a key never seen.
+/// Returns the bytes of a state; empty for a key never seen.
 pub(super) fn bytes_of(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) -> Vec<u8> {
     let mut bytes = Vec::new();
     limit.write(state, now, &mut bytes);

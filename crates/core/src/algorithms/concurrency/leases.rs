@@ -20,7 +20,7 @@ pub(super) const PARTS: u64 = 16;
 /// moments are 17; two more for leases that were given under other numbers.
 pub(super) const MAX_BATCHES: usize = 19;
 
-/// The name of permits on loan; unique among those of a key, chosen by its holder.
+/// The name of permits on loan; unique among the names of a key, chosen by its holder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseId([u8; 16]);
 

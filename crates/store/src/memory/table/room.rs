@@ -53,7 +53,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         array_bytes::<A, K>(self.entries.slots()) + self.heap_bytes
     }
 
-    /// Takes the bytes that one more key like that of `ask` needs; grows if necessary.
+    /// Takes the bytes that one more key like `ask`'s needs; grows if necessary.
     pub(super) fn make_room(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let heap = self.heap_of(ask.key.len());
         if !budget.take(heap, Purpose::Grow) {
@@ -247,7 +247,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         Some(entry.state)
     }
 
-    /// Changes the account of all states to the size of those of `new`.
+    /// Changes the account of all states to the size of states of `new`.
     pub(super) fn resize_states(&mut self, new: &A, budget: &MemoryBudget) -> bool {
         let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.entries.len();
         let (old, new) = (bytes(&self.algorithm), bytes(new));
