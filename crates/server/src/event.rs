@@ -225,7 +225,7 @@ impl Sink {
     pub(crate) fn emit(&self, event: &Event) {
         match event {
             Event::Listening { door, address } => {
-                tracing::info!(event = "listening", %door, %address);
+                tracing::info!(event = "listening", listener = %door, %address);
             }
             Event::Notice(text) => tracing::warn!(event = "notice", "{text}"),
             Event::Reloaded {

@@ -214,7 +214,7 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
             let shown = if json {
                 let event = json!({
                     "event": "listening",
-                    "door": door.to_string(),
+                    "listener": door.to_string(),
                     "address": address.to_string(),
                 });
                 output.json(&event)

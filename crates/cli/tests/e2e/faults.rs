@@ -139,7 +139,7 @@ const FAULTS: [(&str, Course, Stage); 31] = [
         let service = with_certificate(300);
         let before = service.scrape();
         write(&service, "site.pem", "nonsense");
-        let series = r#"ratekeeper_certificate_reloads_total{door="proxy",result="rejected"}"#;
+        let series = r#"ratekeeper_certificate_reloads_total{listener="proxy",result="rejected"}"#;
         (before, service.scrape_with(series))
     }),
     ("RatekeeperWallClockSet", Course::GoesOn, || {

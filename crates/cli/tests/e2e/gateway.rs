@@ -44,7 +44,7 @@ pub(crate) fn gateway(dir: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
         let output = process.output();
         let events = output.lines();
         let events = events.filter_map(|line| serde_json::from_str(line).ok());
-        let mut proxy = events.filter(|event: &serde_json::Value| event["door"] == "proxy");
+        let mut proxy = events.filter(|event: &serde_json::Value| event["listener"] == "proxy");
         proxy.next()?["address"].as_str()?.parse().ok()
     });
     (process, address.unwrap_or_else(|error| panic!("{error}")))

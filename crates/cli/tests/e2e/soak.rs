@@ -149,7 +149,7 @@ impl<'a> Side<'a> {
         wrong.extend(self.seen.failures.lock().expect("ended").iter().cloned());
         for series in [
             "task_failures_total",
-            "accept_failures_total{door=\"http\"}",
+            "accept_failures_total{listener=\"http\"}",
         ] {
             let count = self.service.metric(&format!("ratekeeper_{series}"));
             if count > 0.0 {

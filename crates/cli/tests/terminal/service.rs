@@ -201,7 +201,7 @@ fn addresses_are_json_for_programs() {
     let mut service = Service::start(&desk, &["--json", "--log-format", "json"]);
     let admin: serde_json::Value = serde_json::from_str(&service.line()).expect("JSON");
     assert_eq!(admin["event"], "listening");
-    assert_eq!(admin["door"], "admin");
+    assert_eq!(admin["listener"], "admin");
     assert!(
         admin["address"]
             .as_str()

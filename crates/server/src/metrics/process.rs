@@ -91,7 +91,7 @@ impl Process {
     pub(crate) fn accept_failed(&self, door: Door, error: &io::Error, now: Time) {
         self.accept_failures[index(door)].add(1);
         if let Some(suppressed) = self.accept_log.opens(now) {
-            tracing::warn!(event = "accept.failed", %door, %error, suppressed);
+            tracing::warn!(event = "accept.failed", listener = %door, %error, suppressed);
         }
     }
 

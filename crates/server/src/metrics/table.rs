@@ -121,7 +121,7 @@ families! {
         "Connections closed because the maximum was reached: idle ones, new ones";
     HELD_BODY_BYTES: Gauge "held_body_bytes" []
         "Bytes of requests that are held until the rest has arrived";
-    ACCEPT_FAILURES: Counter "accept_failures" ["door"]
+    ACCEPT_FAILURES: Counter "accept_failures" ["listener"]
         "Connections that the system failed to accept";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
         "Requests of the proxy listener that failed at the upstream";
@@ -129,11 +129,11 @@ families! {
         "1 if an address of an upstream passed its last check, by its place in the policy";
     UPSTREAM_LIMIT: Gauge "upstream_concurrency_limit" ["route"]
         "Requests that may wait for an upstream at a time, by adaptive_concurrency";
-    CERTIFICATE_EXPIRY: Gauge "certificate_expiry_timestamp_seconds" ["door" "certificate"]
+    CERTIFICATE_EXPIRY: Gauge "certificate_expiry_timestamp_seconds" ["listener" "certificate"]
         "Seconds since 1970 at which a certificate expires, by its place in the policy";
-    CERTIFICATE_RELOADS: Counter "certificate_reloads" ["door" "result"]
+    CERTIFICATE_RELOADS: Counter "certificate_reloads" ["listener" "result"]
         "Changed certificate files, by whether they are in use now";
-    TLS_HANDSHAKE_FAILURES: Counter "tls_handshake_failures" ["door"]
+    TLS_HANDSHAKE_FAILURES: Counter "tls_handshake_failures" ["listener"]
         "TLS handshakes of clients that failed or took too long";
     TASK_FAILURES: Counter "task_failures" [] "Tasks of the service restarted after a panic";
     WALL_CLOCK_JUMPS: Counter "wall_clock_jumps" []

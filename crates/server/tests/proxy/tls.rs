@@ -69,7 +69,7 @@ fn the_certificate_is_chosen_by_its_own_names() {
     assert!(error.to_string().contains("not valid for name"), "{error}");
     assert!(
         proxy.metric(
-            "ratekeeper_certificate_expiry_timestamp_seconds{door=\"proxy\",certificate=\"2\"}"
+            "ratekeeper_certificate_expiry_timestamp_seconds{listener=\"proxy\",certificate=\"2\"}"
         ) > 0
     );
 }
@@ -81,7 +81,7 @@ fn new_certificates_lose_no_request_and_invalid_ones_are_not_used() {
     let proxy = with_site(&old, &upstream, OPEN);
     let reloads = |result: &str| {
         proxy.metric(&format!(
-            "ratekeeper_certificate_reloads_total{{door=\"proxy\",result=\"{result}\"}}"
+            "ratekeeper_certificate_reloads_total{{listener=\"proxy\",result=\"{result}\"}}"
         ))
     };
     let done = AtomicBool::new(false);
@@ -124,7 +124,7 @@ fn a_failed_handshake_ends_the_connection_at_once() {
     let _ = plain.read_to_end(&mut read); // an alert, or a reset
     assert!(!read.starts_with(b"HTTP"));
     eventually("the failure is counted", || {
-        proxy.metric("ratekeeper_tls_handshake_failures_total{door=\"proxy\"}") == 1
+        proxy.metric("ratekeeper_tls_handshake_failures_total{listener=\"proxy\"}") == 1
     });
     assert!(upstream.saw_nothing());
     let mut stream = connect(&proxy, &authority, "a.example").unwrap();

@@ -124,7 +124,7 @@ fn door(output: &str, door: &str) -> Option<SocketAddr> {
     output
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .find(|event| event["event"] == "listening" && event["door"] == door)?["address"]
+        .find(|event| event["event"] == "listening" && event["listener"] == door)?["address"]
         .as_str()?
         .parse()
         .ok()

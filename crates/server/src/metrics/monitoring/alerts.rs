@@ -102,13 +102,13 @@ fn surroundings() -> Vec<Alert> {
             Warning,
             "RatekeeperCertificateExpires",
             format!("{CERTIFICATE_EXPIRY} - time() < 14 * 86400"),
-            "certificate {{ $labels.certificate }} of the {{ $labels.door }} listener of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}",
+            "certificate {{ $labels.certificate }} of the {{ $labels.listener }} listener of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}",
         ),
         Alert::new(
             Warning,
             "RatekeeperCertificateRejected",
             format!("increase({rejected}[1h]) > 0"),
-            "{{ $labels.instance }} refuses new certificate files of its {{ $labels.door }} listener and keeps the old ones",
+            "{{ $labels.instance }} refuses new certificate files of its {{ $labels.listener }} listener and keeps the old ones",
         ),
         Alert::new(
             Warning,
