@@ -6,8 +6,8 @@ use crate::{Origin, Time};
 
 /// Source of the time.
 ///
-/// Its zero may lie anywhere, also in 1970, because limits go by the distance between readings. Its
-/// last reading is 584 years after the zero, [`Time::MAX`]; there time stands still. A reading that
+/// Its zero may be any moment, also in 1970, because limits go by distances between readings. Its
+/// last reading is 584 years after the zero, [`Time::MAX`]; there time stops. A reading that
 /// is earlier than one before gives no permits away.
 ///
 /// ```

@@ -5,7 +5,7 @@ use crate::{Nanos, Permits};
 /// The answer of one limit to one request.
 ///
 /// `remaining`, `reset_after` and `more_after` describe the state *after* the decision: after the
-/// charge if the request is allowed, as it stands if it is denied.
+/// charge if the request is allowed, unchanged if it is denied.
 #[must_use = "a decision limits nothing unless the caller acts on it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {

@@ -24,14 +24,14 @@ impl LimitId {
 
 /// A named limit.
 ///
-/// The name is the identity of its counters across reloads; `id` stands for it on the hot
+/// The name is the identity of its counters across reloads; `id` replaces it on the hot
 /// path. `version` grows with every reload: a store that meets a newer version converts the
 /// states it holds, once.
 #[derive(Clone, Debug)]
 pub struct Limit {
     /// `[a-z0-9-]{1,40}`, unique in a policy.
     pub name: Arc<str>,
-    /// The number that stands for the name.
+    /// The number in place of the name.
     pub id: LimitId,
     /// The version of the policy that defines this limit.
     pub version: u32,

@@ -198,8 +198,8 @@ pub use smooth::SmoothRateLimiter;
 #[cfg(feature = "tracing")]
 pub use spans::Traced;
 
-/// Idioms that would serve a request that a limit refuses. None of them compiles; beside each
-/// stands what does.
+/// Idioms that would serve a request that a limit refuses. None of them compiles; the form
+/// beside it does.
 ///
 /// A result is no condition:
 /// ```compile_fail,E0308

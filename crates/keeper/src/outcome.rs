@@ -49,7 +49,7 @@ pub struct Outcome<'a> {
     pub key_missing: bool,
     /// The rule that allows the request in place of this one, which denies it.
     pub covered_by: Option<&'a Rule>,
-    /// False for an alternative that was not needed: it shows its key as it stands.
+    /// False for an alternative that was not needed: it shows its key unchanged.
     pub is_asked: bool,
     /// The mode of the first limit of its chain.
     pub(crate) mode: Option<Mode>,

@@ -12,7 +12,7 @@ use ratekeeper_core::{Nanos, Origin, Time};
 
 use super::{Block, Clock, SystemClock, Timer};
 
-/// A clock that stands still between two calls of [`read`](Self::read): a decision loads its time
+/// A clock that does not move between two calls of [`read`](Self::read): a decision loads its time
 /// from memory. For loops that take their time once for a batch, and for tickers.
 ///
 /// A limit lags behind by the time since the last reading. With a reading at least every `d`, it

@@ -43,7 +43,7 @@ struct Sleepers {
 }
 
 impl ManualClock {
-    /// A clock at its zero, which lies at `origin` in Unix time.
+    /// A clock at its zero, which is `origin` in Unix time.
     pub fn at(origin: Origin) -> Self {
         Self {
             origin,

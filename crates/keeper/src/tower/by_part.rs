@@ -1,4 +1,4 @@
-//! By part: keys that stand in the request itself, or that an outer layer has left there.
+//! By part: keys that are in the request itself, or that an outer layer has left there.
 
 use std::any::type_name;
 use std::fmt;

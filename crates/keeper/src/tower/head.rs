@@ -6,7 +6,7 @@
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
-/// What stands before the body of a request: the fields of [`Parts`], borrowed.
+/// The head of a request: the fields of [`Parts`], borrowed.
 ///
 /// ```
 /// use ratekeeper::tower::RequestHead;

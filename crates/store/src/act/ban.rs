@@ -7,7 +7,7 @@ use super::{Act, ActKind, supports};
 use crate::StoreError;
 use crate::settle::RequestStates;
 
-/// Bans keys for this span from now, in place of a ban that stands; a span of zero lifts a ban.
+/// Bans keys for this span from now, in place of a ban in force; a span of zero lifts a ban.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban(pub Nanos);
 

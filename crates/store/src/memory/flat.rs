@@ -1,7 +1,7 @@
 //! Flat: entries in one array, found by hash with linear probing.
 //!
-//! A hash's home is proportional to it, so entries lie nearly in order of hash, and the slots
-//! that a probe reads lie side by side: mostly one cache line, seldom three.
+//! A hash's home is proportional to it, so entries are nearly in order of hash, and the slots
+//! that a probe reads are adjacent: mostly one cache line, seldom three.
 //!
 //! ```text
 //!   hash   0 .................................................. 2^32
@@ -13,7 +13,7 @@
 //! to back: 1.25 to 1.6 slots a key. Removal shifts the next entries back into the gap: there are
 //! no tombstones, and the array never ages.
 //!
-//! Beside the slots lie *tags*, a byte each: 0 for an empty slot, else seven bits of the hash. A
+//! Each slot has a *tag*, a byte: 0 for an empty slot, else seven bits of the hash. A
 //! look-up compares eight tags at once and goes to the one slot that matches. Without tags, every
 //! probe would have to read an entry, which is a cache miss.
 //!

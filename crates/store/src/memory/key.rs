@@ -159,7 +159,7 @@ impl StoredKey for WordKey {
     }
 }
 
-/// A key of at most 15 bytes, as it would lie in memory: length + 1, then the bytes.
+/// A key of at most 15 bytes, in its form in memory: length + 1, then the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ShortKey {
     low: NonZeroU64,

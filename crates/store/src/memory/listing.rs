@@ -10,7 +10,7 @@ use ratekeeper_core::{Decision, Nanos, Permits};
 pub struct KeyEntry {
     /// The key's bytes; see [`Key::parts`](ratekeeper_core::Key::parts).
     pub key: Vec<u8>,
-    /// The state as it stands.
+    /// The state, unchanged.
     pub decision: Decision,
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No list of bans is kept, so decisions pay nothing for it, and the states are the only truth.
-//! Each command looks at few keys, so no decision waits long behind it. A ban that stands while
+//! Each command looks at few keys, so no decision waits long behind it. A ban that lasts while
 //! the whole list is read is found, at least once; one that begins meanwhile may be missed.
 
 use std::collections::HashMap;

@@ -150,7 +150,7 @@ fn push_literally(pattern: &mut String, text: &str) {
     }
 }
 
-/// Returns a text as it stands in names of keys.
+/// Returns a text in the form that names of keys have.
 pub(super) fn escaped(text: &str) -> String {
     let mut name = String::new();
     push_value(&mut name, text.as_bytes());
