@@ -4,7 +4,7 @@
 //!              +----------------------- pure -----------------------+
 //!   (state,    |  decide: judge, then charge if the verdict allows  |   (state',
 //!    now,   -->|  look:   judge only                                |-->  decision)
-//!    cost)     |  refund: give back, never more than was owed       |
+//!    cost)     |  give_back: undo what time has not paid            |
 //!              +----------------------------------------------------+
 //! ```
 //!
@@ -31,7 +31,7 @@
 
 use core::fmt;
 
-use crate::{Decision, LeaseId, Nanos, Permits, Quota, Share, Time, Verdict};
+use crate::{Decision, LeaseId, Nanos, Permits, Quota, Receipt, Share, Time, Verdict};
 
 /// The cost of a denied request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -206,8 +206,22 @@ pub trait Algorithm {
 ///
 /// Not all can: a post-paid charge is paid by the wait of the request that came next.
 pub trait Refund: Algorithm {
-    /// Gives back `cost` that was charged and not used; never makes the state better than fresh.
-    /// Charges that can no longer be given back, because their window is over, are dropped.
+    /// Gives back `cost` of the charge of `receipt`, as far as time has not paid for it. At the
+    /// moment of the charge this undoes it; later the state is never better than if the charge had
+    /// been smaller by `cost`.
+    fn give_back(&self, state: &mut Self::State, now: Time, cost: Permits, receipt: Receipt) {
+        if now == receipt.made {
+            self.refund(state, now, cost);
+        } else {
+            self.give_back_late(state, now, cost, receipt);
+        }
+    }
+
+    /// Implements [`give_back`](Self::give_back) at another moment than that of the charge.
+    fn give_back_late(&self, state: &mut Self::State, now: Time, cost: Permits, receipt: Receipt);
+
+    /// Gives `cost` as a gift, of whatever charge the state still holds; never makes the state
+    /// better than fresh. With gifts, more than [`Algorithm::bound`] can pass.
     fn refund(&self, state: &mut Self::State, now: Time, cost: Permits);
 }
 

@@ -21,14 +21,25 @@ mod listed;
 
 use crate::{
     Algorithm, Balance, Banning, Concurrency, Decision, Denials, Exponential, Gcra, GrantId,
-    Granted, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Refund,
-    Reserve, Share, SubBuckets, Time, WarmUp, Window,
+    Granted, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Receipt,
+    Refund, Reserve, Share, SubBuckets, Time, WarmUp, Window,
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
 /// The functions of [`Listed`] for a call that only some algorithms have.
 macro_rules! optional_call {
     (refund) => {
+        fn try_give_back(
+            &self,
+            state: &mut Self::State,
+            now: Time,
+            cost: Permits,
+            receipt: Receipt,
+        ) -> Option<()> {
+            self.give_back(state, now, cost, receipt);
+            Some(())
+        }
+
         fn try_refund(&self, state: &mut Self::State, now: Time, cost: Permits) -> Option<()> {
             self.refund(state, now, cost);
             Some(())
@@ -46,6 +57,16 @@ macro_rules! optional_call {
         }
     };
     (bans) => {
+        fn try_give_back(
+            &self,
+            state: &mut Self::State,
+            now: Time,
+            cost: Permits,
+            receipt: Receipt,
+        ) -> Option<()> {
+            self.give_back_any(state, now, cost, receipt)
+        }
+
         fn try_refund(&self, state: &mut Self::State, now: Time, cost: Permits) -> Option<()> {
             self.refund_any(state, now, cost)
         }

@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Algorithm, Decision, Permits, Refund, Time, WordState};
+use crate::{Algorithm, Decision, Permits, Receipt, Refund, Time, WordState};
 
 /// The state of one limit and one key, shared by threads.
 ///
@@ -89,11 +89,11 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
     }
 
     /// Gives back a cost that was charged and not used.
-    pub fn refund(&self, algorithm: &A, now: Time, cost: Permits)
+    pub fn give_back(&self, algorithm: &A, now: Time, cost: Permits, receipt: Receipt)
     where
         A: Refund,
     {
-        self.update(|state| algorithm.refund(state, now, cost));
+        self.update(|state| algorithm.give_back(state, now, cost, receipt));
     }
 
     /// Returns the current state.
@@ -171,15 +171,17 @@ mod tests {
     fn burst_then_pace_then_reset() {
         let (gcra, cell, now) = (bucket("3/3s"), Cell::new(), Time::ZERO);
         assert!(!cell.reset());
-        for left in [2, 1, 0] {
-            assert_eq!(cell.decide(&gcra, now, Permits::ONE).remaining.get(), left);
-        }
+        let charges = [2, 1, 0].map(|left| {
+            let decision = cell.decide(&gcra, now, Permits::ONE);
+            assert_eq!(decision.remaining.get(), left);
+            decision
+        });
         let denied = Verdict::Deny {
             retry_after: Nanos::SECOND,
         };
         assert_eq!(cell.decide(&gcra, now, Permits::ONE).verdict, denied);
         assert_eq!(cell.look(&gcra, now, Permits::ONE).verdict, denied);
-        cell.refund(&gcra, now, Permits::ONE);
+        cell.give_back(&gcra, now, Permits::ONE, Receipt::of(&charges[2], now));
         assert_eq!(cell.look(&gcra, now, Permits::ONE).verdict, Verdict::Allow);
         assert!(cell.reset());
         assert_eq!(cell.look(&gcra, now, Permits::ZERO).remaining.get(), 3);
@@ -284,7 +286,8 @@ mod schedules {
             assert!(first.verdict.allows());
             let other = {
                 let cell = Arc::clone(&cell);
-                thread::spawn(move || cell.refund(&gcra, Time::ZERO, Permits::ONE))
+                let receipt = Receipt::of(&first, Time::ZERO);
+                thread::spawn(move || cell.give_back(&gcra, Time::ZERO, Permits::ONE, receipt))
             };
             let decision = cell.decide(&gcra, Time::ZERO, Permits::ONE);
             other.join().unwrap();

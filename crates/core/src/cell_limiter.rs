@@ -9,7 +9,9 @@
 
 use core::fmt;
 
-use crate::{Algorithm, Cell, Clock, Decision, Permits, Refund, Refused, WordState};
+use crate::{
+    Algorithm, Cell, Clock, Decision, Permits, Receipt, Refund, Refused, Returns, Time, WordState,
+};
 
 /// One limit, shared by threads and interrupts: an algorithm with a state of one word, that
 /// state, and a clock of the program's own.
@@ -48,7 +50,18 @@ use crate::{Algorithm, Cell, Clock, Decision, Permits, Refund, Refused, WordStat
 pub struct CellLimiter<A, C> {
     algorithm: A,
     cell: Cell<A>,
+    returns: Returns,
     clock: C,
+}
+
+/// Permits that a [`CellLimiter`] took, which it can be given back: see [`CellLimiter::refund`].
+#[derive(PartialEq, Eq, Debug)]
+pub struct CellGrant {
+    /// The decision.
+    pub decision: Decision,
+    cost: Permits,
+    made: Time,
+    mark: u64,
 }
 
 impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
@@ -57,6 +70,7 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
         Self {
             algorithm,
             cell: Cell::new(),
+            returns: Returns::new(),
             clock,
         }
     }
@@ -65,7 +79,7 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
     ///
     /// # Errors
     /// [`Refused`], if the limit is used up: nothing is charged.
-    pub fn check(&self) -> Result<Decision, Refused> {
+    pub fn check(&self) -> Result<CellGrant, Refused> {
         self.check_n(Permits::ONE)
     }
 
@@ -73,10 +87,17 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
     ///
     /// # Errors
     /// [`Refused`], if fewer are free: nothing is charged.
-    pub fn check_n(&self, cost: Permits) -> Result<Decision, Refused> {
-        let decision = self.cell.decide(&self.algorithm, self.clock.now(), cost);
+    pub fn check_n(&self, cost: Permits) -> Result<CellGrant, Refused> {
+        let mark = self.returns.mark();
+        let made = self.clock.now();
+        let decision = self.cell.decide(&self.algorithm, made, cost);
         match decision.verdict.refused() {
-            None => Ok(decision),
+            None => Ok(CellGrant {
+                decision,
+                cost,
+                made,
+                mark,
+            }),
             Some(refused) => Err(refused),
         }
     }
@@ -86,16 +107,35 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
         self.cell.look(&self.algorithm, self.clock.now(), cost)
     }
 
-    /// Gives back permits that were taken and not used.
-    pub fn refund(&self, cost: Permits)
+    /// Gives back permits that were taken here and not used, as far as time has not paid for them.
+    /// After a [reset](Self::reset) none of those taken before come back.
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
+    pub fn refund(&self, grant: CellGrant)
     where
         A: Refund,
     {
-        self.cell.refund(&self.algorithm, self.clock.now(), cost);
+        let CellGrant {
+            decision,
+            cost,
+            made,
+            mark,
+        } = grant;
+        let (now, receipt) = (self.clock.now(), Receipt::of(&decision, made));
+        let returned = self.returns.since(mark);
+        let Some(returned) = returned.filter(|_| receipt.paid > now) else {
+            return;
+        };
+        self.returns.add(cost);
+        let receipt = Receipt {
+            returned,
+            ..receipt
+        };
+        self.cell.give_back(&self.algorithm, now, cost, receipt);
     }
 
     /// Forgets all charges; returns true if there were any.
     pub fn reset(&self) -> bool {
+        self.returns.reset();
         self.cell.reset()
     }
 }
@@ -143,9 +183,19 @@ mod tests {
         assert_eq!(passes(), 0);
         ticks.0.store(250, Ordering::Relaxed);
         assert_eq!(passes(), 1);
-        limiter.refund(Permits::new(2));
-        assert_eq!(limiter.peek_n(Permits::ZERO).remaining, Permits::new(2));
+        ticks.0.store(750, Ordering::Relaxed);
+        let [kept, late] = [1, 1].map(|cost| limiter.check_n(Permits::new(cost)).unwrap());
+        limiter.refund(kept);
+        assert_eq!(limiter.peek_n(Permits::ZERO).remaining, Permits::ONE);
+        ticks.0.store(1_500, Ordering::Relaxed);
+        assert_eq!(passes(), 3);
+        limiter.refund(late);
+        assert_eq!(passes(), 0, "time has paid for it");
+        ticks.0.store(1_750, Ordering::Relaxed);
+        let before = limiter.check().unwrap();
         assert!(limiter.reset() && !limiter.reset());
         assert_eq!(passes(), 3);
+        limiter.refund(before);
+        assert_eq!(passes(), 0, "it was taken before the reset");
     }
 }

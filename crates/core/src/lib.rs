@@ -41,6 +41,7 @@ mod limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracles;
 mod quota;
+mod receipt;
 mod refused;
 #[cfg(feature = "serde")]
 mod serde_forms;
@@ -67,13 +68,16 @@ pub use call::{Call, Unsupported};
 #[cfg(target_has_atomic = "64")]
 pub use cell::Cell;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-pub use cell_limiter::CellLimiter;
+pub use cell_limiter::{CellGrant, CellLimiter};
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use clock::Clock;
 pub use decision::{Decision, Verdict};
 pub use error::Error;
 pub use limit::{Limit, LimitId, LimitScope, Outage};
 pub use quota::{Permits, Quota};
+pub use receipt::Receipt;
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+pub use receipt::Returns;
 pub use refused::Refused;
 pub use share::Share;
 pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};

@@ -1,8 +1,8 @@
 //! Decision id: the charges of a request that a report may correct, as a text.
 //!
 //! ```text
-//!   base64url:  | 2 | time 4 | flags 1, proof 16, length 1, limit, cost 4 or 8, length 2, key | ...
-//!                            '------------------- one for each charge ----------------------'
+//!   base64url:  | 3 | time 4 | flags 1, proof 16, paid after 8, length 1, limit, cost 4 or 8,
+//!                            |   length 2, key                         one for each charge | ...
 //! ```
 //!
 //! The text contains all that is needed to correct the charges, so any node that shares the store
@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 use crate::permit::{decoded, encoded, is_whole};
 
 /// Version of the layout.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const MADE: u8 = 1;
 const WIDE: u8 = 2;
 /// Maximum number of bytes. Charges of further limits are left out, so they stay.
@@ -79,7 +79,18 @@ pub(crate) struct MadeCharge {
     pub(crate) cost: Permits,
     /// False if the limit denied it in shadow mode, or if another charge of its chain was made.
     pub(crate) is_made: bool,
+    /// How long after the charge time has paid for it, see
+    /// [`Receipt::paid`](ratekeeper_core::Receipt::paid). Known after the decision, so it is not in
+    /// the record: it counts up to the longest debt of the limit.
+    pub(crate) paid_after: Nanos,
     proof: Proof,
+}
+
+/// The flags, the proof and the time of payment of a charge, as the layout has them.
+struct ChargeMark {
+    flags: u8,
+    proof: Proof,
+    paid_after: Nanos,
 }
 
 /// The secret of a charge that was made, or the hash of the secret of one that was not.
@@ -149,12 +160,16 @@ impl DecisionId {
 
     /// Appends the key of its record.
     pub(crate) fn put_record_key(&self, key: &mut Vec<u8>) {
-        let bytes = self.bytes(|charge| (0, charge.hashed_proof()));
+        let bytes = self.bytes(|charge| ChargeMark {
+            flags: 0,
+            proof: charge.hashed_proof(),
+            paid_after: Nanos::ZERO,
+        });
         KeyBuilder::new(key).part(&hash(&[&bytes]));
     }
 
-    /// Returns the layout, with these flags and proofs.
-    fn bytes(&self, mark: impl Fn(&MadeCharge) -> (u8, Proof)) -> Vec<u8> {
+    /// Returns the layout, with these marks.
+    fn bytes(&self, mark: impl Fn(&MadeCharge) -> ChargeMark) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
         bytes.push(VERSION);
         let millis = u32::try_from(self.within.as_millis_ceil()).unwrap_or(u32::MAX);
@@ -165,9 +180,10 @@ impl DecisionId {
                 Ok(_) => (&cost[..4], 0),
                 Err(_) => (&cost[..], WIDE),
             };
-            let (made, proof) = mark(charge);
-            bytes.push(made | wide);
-            bytes.extend_from_slice(&proof);
+            let mark = mark(charge);
+            bytes.push(mark.flags | wide);
+            bytes.extend_from_slice(&mark.proof);
+            bytes.extend_from_slice(&mark.paid_after.as_nanos().to_le_bytes());
             // The name of a variant and a key are far shorter.
             bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(charge.limit.as_bytes());
@@ -211,6 +227,7 @@ pub(crate) fn corrected<'a>(
             key: charges.key(entry).as_bytes().into(),
             cost: entry.cost,
             is_made: true,
+            paid_after: Nanos::ZERO,
             proof: Proof::default(),
         };
         Some((index, charge, correction))
@@ -258,9 +275,13 @@ impl MadeCharge {
         }
     }
 
-    /// Returns the flag and the proof that its holder sees.
-    fn mark(&self) -> (u8, Proof) {
-        (if self.is_made { MADE } else { 0 }, self.proof)
+    /// Returns the mark that its holder sees.
+    fn mark(&self) -> ChargeMark {
+        ChargeMark {
+            flags: if self.is_made { MADE } else { 0 },
+            proof: self.proof,
+            paid_after: self.paid_after,
+        }
     }
 
     /// Returns the name of the limit in the policy, without that of a variant.
@@ -275,12 +296,13 @@ impl MadeCharge {
     /// Returns its number of bytes.
     fn length(&self) -> usize {
         let cost = u32::try_from(self.cost.get()).map_or(8, |_| 4);
-        1 + self.proof.len() + 1 + self.limit.len() + cost + 2 + self.key.len()
+        1 + self.proof.len() + 8 + 1 + self.limit.len() + cost + 2 + self.key.len()
     }
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, rest) = bytes.split_first()?;
         let (&proof, rest) = rest.split_first_chunk()?;
+        let (&paid_after, rest) = rest.split_first_chunk()?;
         let (&length, rest) = rest.split_first()?;
         let (limit, rest) = rest.split_at_checked(length.into())?;
         let (cost, rest) = match flags & WIDE {
@@ -299,6 +321,7 @@ impl MadeCharge {
             key: key.into(),
             cost: Permits::new(cost),
             is_made: flags & MADE > 0,
+            paid_after: Nanos::from_nanos(u64::from_le_bytes(paid_after)),
             proof,
         };
         Some((charge, rest))
@@ -335,6 +358,7 @@ mod tests {
                 key: key.into(),
                 cost: Permits::new(cost),
                 is_made: cost != 9,
+                paid_after: Nanos::from_secs(cost),
                 proof: [0xfb; 16],
             }
         });
@@ -374,15 +398,15 @@ mod tests {
     fn texts_that_are_not_ids_are_refused() {
         let header = |version: u8| [&[version][..], &[1; 4]].concat();
         let with =
-            |flags: u8, tail: &[u8]| encoded(&[&header(2)[..], &[flags], &[7; 16], tail].concat());
+            |flags: u8, tail: &[u8]| encoded(&[&header(3)[..], &[flags], &[7; 24], tail].concat());
         for text in [
             String::new(),
             "A".into(),
             "\u{e9}".into(),
             "x".repeat(MAX_CHARS + 1),
             "A".repeat(1 << 20),
-            encoded(&header(1)),
-            encoded(&header(2)[..4]),
+            encoded(&header(2)),
+            encoded(&header(3)[..4]),
             with(2, b"\x01a\0\0\0\0\0\0"),
             with(1, b"\x00\0\0\0\0\0\0"),
             with(1, b"\x02a"),

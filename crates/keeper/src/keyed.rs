@@ -224,9 +224,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
     /// let ann = limiter.key("ann");
-    /// assert!(ann.check_n(4).is_ok());
-    /// ann.refund(3);
-    /// assert_eq!(ann.peek().remaining.get(), 9);
+    /// let grant = ann.check_n(4).unwrap();
+    /// ann.refund(grant);
+    /// assert_eq!(ann.peek().remaining.get(), 10);
     /// assert_eq!(limiter.key("bob").peek().remaining.get(), 10);
     /// ```
     #[inline]

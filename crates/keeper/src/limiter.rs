@@ -44,7 +44,7 @@ mod wait_error;
 
 use std::{fmt, hint};
 
-use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Time};
+use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Returns, Time};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
@@ -52,11 +52,12 @@ use crate::{Clock, SystemClock};
 pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line, never, permits};
 pub use grant::Grant;
+pub(crate) use grant::GrantOrigin;
 use line::WaitLine;
 pub use owned::OwnedPermits;
 pub use ratekeeper_core::Refused;
-use reservation::Era;
 pub use reservation::Reservation;
+use reservation::{Era, unique};
 pub use settlement::Settlement;
 pub(crate) use settlement::settles;
 pub use state_cell::{LimiterAlgorithm, Locked, StateCell};
@@ -89,6 +90,9 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     line: WaitLine,
     most_waiting: usize,
     era: Era,
+    /// Unique in the process.
+    id: u64,
+    returns: Returns,
     clock: C,
 }
 
@@ -172,6 +176,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             line: WaitLine::default(),
             most_waiting: MAX_WAITING,
             era: Era::new(),
+            id: unique(),
+            returns: Returns::new(),
             clock,
         }
     }
@@ -225,7 +231,12 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
-        Grant::of(self.decide(cost), cost)
+        let made = GrantOrigin {
+            mark: self.returns.mark(),
+            limiter: self.id,
+            at: self.clock.now(),
+        };
+        Grant::of(self.decide_at(made.at, cost), cost, made)
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the
@@ -238,10 +249,15 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn decide(&self, cost: u64) -> Decision {
+        self.decide_at(self.clock.now(), cost)
+    }
+
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn decide_at(&self, now: Time, cost: u64) -> Decision {
         let Some(cost) = permits(cost) else {
             return self.deny_forever();
         };
-        let now = self.clock.now();
         if self.line.length() == 0
             && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
         {

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Limit, LimitId, LimitScope, Mode, Outage, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Limit, LimitId, LimitScope, Mode, Outage, Permits, Quota,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
@@ -179,7 +179,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             let list: ChargeList<'_> = copies.iter().map(Charged::charge).collect();
             self.0.store.decide(&list, self.0.clock.now()).await?
         };
-        LimitsGrant::of(self.0.id, copies, decisions)
+        LimitsGrant::of(self.0.id, copies, &decisions)
     }
 
     /// Returns the decision that each limit would make about its charge; charges nothing.
@@ -197,13 +197,14 @@ impl<S: Store, C: Clock> Limits<S, C> {
     }
 
     /// Corrects the charges of a grant to the actual costs, as [`LimitsGrant::used`] states them.
-    /// The rest of an estimate is given back. The excess is charged even beyond the limit: a token
+    /// The rest of an estimate is given back, as far as time has not paid for it: a bucket that was
+    /// full again meanwhile gets nothing back, because it has lost nothing. The excess is charged even beyond the limit: a token
     /// bucket owes it, about a year ahead if made by [`token_bucket`](Self::token_bucket), so that
     /// no request passes until time has paid it; other algorithms charge what they still have, and
     /// forgive the rest.
     ///
-    /// Not for a grant of a limit that let it pass uncounted, see
-    /// [`NamedLimit::on_outage`](NamedLimit::on_outage).
+    /// Permits of a grant that was made while a shared store was away come back in this process
+    /// only, see [`NamedLimit::on_outage`](NamedLimit::on_outage).
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the grant belongs to other [`Limits`], and
@@ -213,15 +214,11 @@ impl<S: Store, C: Clock> Limits<S, C> {
     pub async fn settle(&self, grant: LimitsGrant) -> Result<(), StoreError> {
         self.made(&grant)?;
         let changed = grant.charged.iter().filter(|it| it.used != it.cost);
-        let settled: SmallVec<[Settled<'_>; 4]> = changed.map(Charged::settled).collect();
-        let now = self.0.clock.now();
-        if settled.is_empty() {
-            return Ok(());
-        }
-        self.0.store.correct(&settled, now).await
+        self.correct(changed.filter_map(|it| it.settled(it.used)).collect())
+            .await
     }
 
-    /// Gives all charges of a grant back: the work was not done.
+    /// Gives all charges of a grant back, as [`settle`](Self::settle) does: the work was not done.
     ///
     /// ```
     /// use ratekeeper::{Limits, at_once};
@@ -237,8 +234,16 @@ impl<S: Store, C: Clock> Limits<S, C> {
     /// Those of [`settle`](Self::settle).
     pub async fn refund(&self, grant: LimitsGrant) -> Result<(), StoreError> {
         self.made(&grant)?;
-        let list: ChargeList<'_> = grant.charged.iter().map(Charged::charge).collect();
-        self.0.store.refund(&list, self.0.clock.now()).await
+        let each = grant.charged.iter();
+        self.correct(each.filter_map(|it| it.settled(Permits::ZERO)).collect())
+            .await
+    }
+
+    async fn correct(&self, settled: SmallVec<[Settled<'_>; 4]>) -> Result<(), StoreError> {
+        if settled.is_empty() {
+            return Ok(());
+        }
+        self.0.store.correct(&settled, self.0.clock.now()).await
     }
 
     /// Returns the store.

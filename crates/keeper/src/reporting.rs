@@ -14,16 +14,19 @@
 //!   shows which of the three cases it is.
 //! * A crash between closing and correcting leaves the charges as they are: less is admitted.
 
-use ratekeeper_core::{Charge, Key, LeaseId, Lend, Limit, Mode, Outage, Time, Verdict};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, AnyState, Charge, Key, LeaseId, Lend, Limit, Mode, Nanos, Outage,
+    Receipt, Time, Verdict,
+};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
 use ratekeeper_policy::{CostSource, Rule};
-use ratekeeper_store::{ActualCost, Decisions, Settled, Store, StoreError};
+use ratekeeper_store::{ActualCost, ChargeOrigin, Decisions, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::decision_id::{MadeCharge, corrected, corrected_entries};
 use crate::keeper::{lends, list, refused_at_once};
-use crate::{Answer, Clock, DecisionId, Keeper, Reservations, Scope};
+use crate::{Answer, Clock, DecisionId, Keeper, Outcome, Reservations, Scope};
 
 /// The effect of a report.
 ///
@@ -82,6 +85,7 @@ impl Answer {
     /// Returns the id with the charges that were made.
     pub(crate) fn opened(&self, mut id: DecisionId) -> DecisionId {
         for (charge, decided) in id.charges.iter_mut().zip(self.corrected_charges()) {
+            charge.paid_after = decided.paid_after;
             if !decided.is_made {
                 charge.unmake();
             }
@@ -100,15 +104,26 @@ impl Answer {
         Some(self.decided_at() + times.min()?)
     }
 
+    /// Returns where and when the charges were made; `None` if there are none.
+    pub(crate) fn origin(&self) -> Option<ChargeOrigin> {
+        self.decisions.origin(0)
+    }
+
+    /// Returns where and when the charge of an outcome was made, so that it can be settled.
+    pub fn origin_of(&self, outcome: &Outcome<'_>) -> Option<ChargeOrigin> {
+        Some(self.origin()?.paid_after(outcome.decision.reset_after))
+    }
+
     /// Returns the charges that a report may correct; an empty list if the request is refused.
     pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
         if !self.allowed() || !self.policy.rules.are_corrected() {
             return Vec::new();
         }
         let charges = corrected(&self.policy, &self.charges);
-        let decided = charges.map(|(index, mut charge, _)| {
+        let decided = charges.filter_map(|(index, mut charge, _)| {
             charge.is_made = self.makes(index);
-            charge
+            charge.paid_after = self.decisions.each.get(index)?.reset_after;
+            Some(charge)
         });
         decided.collect()
     }
@@ -203,8 +218,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             mode: Mode::Enforce,
             ..record(&limit, &key)
         };
-        let closed = self.store().decide(&[closing], now).await?;
-        let Some(closed) = closed.each.first() else {
+        let decisions = self.store().decide(&[closing], now).await?;
+        let Some(closed) = decisions.each.first() else {
             return Ok(Reported::NotOpen);
         };
         if closed.verdict != Verdict::Allow {
@@ -212,7 +227,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         let unused = Correction::RECORD - Correction::REPORTED;
         if closed.remaining == unused - Correction::RECORDED {
-            self.correct(&id.charges, report).await?;
+            // By the record, because the holder of an id could write another moment.
+            let made = decisions.made + closed.reset_after - id.within();
+            let origin = ChargeOrigin::Store(Receipt::of(closed, made));
+            self.correct(&id.charges, origin, report).await?;
             // The record ends with the time of the reservation, also by the clock of a store.
             let end = now + closed.reset_after;
             let reported = (&*id.charges, report);
@@ -235,7 +253,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer. The charges stay then.
     pub async fn settle(&self, answer: &Answer, report: &Report) -> Result<(), StoreError> {
         let made = answer.corrected_charges();
-        self.correct(&made, report).await?;
+        if let Some(origin) = answer.origin() {
+            self.correct(&made, origin, report).await?;
+        }
         if let Some(end) = answer.reported_until().filter(|_| answer.is_reserved) {
             let (policy, now) = (self.policy(), self.clock().now());
             self.reservations()
@@ -244,15 +264,16 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(())
     }
 
-    /// Corrects charges in one act, as the limits of the current policy say.
+    /// Corrects charges of one request in one act, as the limits of the current policy say.
     pub(crate) async fn correct(
         &self,
         made: &[MadeCharge],
+        origin: ChargeOrigin,
         report: &Report,
     ) -> Result<(), StoreError> {
         let policy = self.policy();
         let settled = made.iter().filter(|charge| charge.is_made);
-        let settled = settled.filter_map(|charge| settled_by(&policy, charge, report));
+        let settled = settled.filter_map(|charge| settled_by(&policy, charge, origin, report));
         let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
         if settled.is_empty() {
             return Ok(());
@@ -304,6 +325,7 @@ pub(crate) fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
 fn settled_by<'a>(
     policy: &'a Policy,
     made: &'a MadeCharge,
+    origin: ChargeOrigin,
     report: &Report,
 ) -> Option<Settled<'a>> {
     let rule = policy.rule(made.rule())?;
@@ -323,5 +345,13 @@ fn settled_by<'a>(
             mode: Mode::Enforce,
         },
         used,
+        origin: origin.paid_after(made.paid_after.min(longest_debt(&limit.algorithm))),
     })
+}
+
+/// Returns the longest time in which an admitted charge is paid: the holder of an id could write a
+/// longer one.
+fn longest_debt(algorithm: &AnyAlgorithm) -> Nanos {
+    let (fresh, all) = (AnyState::default(), algorithm.capacity());
+    algorithm.look(&fresh, Time::ZERO, all).reset_after
 }

@@ -36,7 +36,7 @@ pub use answer::ActAnswer;
 pub use ban::Ban;
 pub use grant::{Grant, GrantAnswer};
 pub(crate) use item::Correction;
-pub use item::{ActItem, ActualCost, Hold, Settled};
+pub use item::{ActItem, ActualCost, ChargeOrigin, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
 /// [`Settle`], [`Reset`], [`Release`],
@@ -234,7 +234,8 @@ impl Act for Look {
     }
 }
 
-/// Gives back charges that were made and not used.
+/// Gives permits to keys as a gift, as far as they have used some. Charges that were made and not
+/// used are given back by [`Settle`], which knows when they were made.
 #[derive(Clone, Copy, Debug)]
 pub struct GiveBack;
 
@@ -279,7 +280,8 @@ fn supports(charge: &Charge<'_>, call: Call) -> Result<(), StoreError> {
     })
 }
 
-/// Corrects charges to the actual costs of their work: the rest is given back, the excess is
+/// Corrects charges to the actual costs of their work: the rest is given back, as far as time has
+/// not paid for it ([`Refund::give_back`](ratekeeper_core::Refund::give_back)), the excess is
 /// charged even beyond the limit, and keys that begin anew are reset. Limits with patience (token
 /// bucket, leaky bucket) owe the excess as far ahead as they promise; the others charge what they
 /// still have, and the excess beyond is forgiven.
@@ -298,6 +300,7 @@ impl Act for Settle {
         for at in 0..states.count() {
             match states.correction(at) {
                 Correction::GiveBack => states.give_back(at),
+                Correction::Keep => {}
                 Correction::Owe => owe(states, at),
                 // A report lifts no ban: only the operator does.
                 Correction::Reset if states.look(at, Permits::ZERO).verdict.is_ban() => {}
@@ -311,7 +314,8 @@ impl Act for Settle {
     fn check(self, items: &[Self::Item<'_>]) -> Result<(), StoreError> {
         items.iter().try_for_each(|item| {
             let limit = item.charge.limit;
-            if limit.algorithm.concurrency().is_some() {
+            let is_unused = item.used == ActualCost::Permits(Permits::ZERO);
+            if limit.algorithm.concurrency().is_some() && !is_unused {
                 let why = format!(
                     "the limit `{}` lends permits, which are released and not settled",
                     limit.name

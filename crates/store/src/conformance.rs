@@ -276,11 +276,18 @@ async fn ask<S: Store>(
             .await
             .map(|()| StoryAnswer::Refunded),
         StoryAct::Settle(used) => {
-            let settled = charges.iter().zip(used);
-            let settled = settled.map(|(&charge, used)| {
+            // As if they were made now: the receipts have the clock of the store.
+            let made = subject.look(&charges, now).await?;
+            let settled = charges.iter().zip(used).enumerate();
+            let settled = settled.filter_map(|(at, (&charge, used))| {
                 let permits = |used| ActualCost::Permits(Permits::new(used));
                 let used = used.map_or(ActualCost::Reset, permits);
-                Settled { charge, used }
+                let origin = made.origin(at)?;
+                Some(Settled {
+                    charge,
+                    used,
+                    origin,
+                })
             });
             let settled: Vec<_> = settled.collect();
             let corrected = subject.correct(&settled, now).await;

@@ -17,8 +17,8 @@ mod settle;
 mod store;
 
 pub use act::{
-    ActAnswer, ActItem, ActKind, ActualCost, Ban, Decide, GiveBack, Grant, GrantAnswer, Hold, Look,
-    Release, Renew, Reset, Settle, Settled, StoreAct,
+    ActAnswer, ActItem, ActKind, ActualCost, Ban, ChargeOrigin, Decide, GiveBack, Grant,
+    GrantAnswer, Hold, Look, Release, Renew, Reset, Settle, Settled, StoreAct,
 };
 #[cfg(feature = "redis")]
 pub use any::AnyStore;

@@ -300,6 +300,7 @@ impl MemoryStore {
             now,
             cost: charge.cost,
             lend: Lend::Unnamed,
+            receipt: None,
         };
         act(&mut self.lock(self.shard_of(ask.hash)), charge.limit, &ask)
     }
@@ -325,6 +326,7 @@ impl MemoryStore {
             now,
             cost,
             lend: Lend::Unnamed,
+            receipt: None,
         };
         shard.decide(limit, &ask)
     }

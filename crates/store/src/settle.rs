@@ -22,7 +22,7 @@
 //! * A denial for lack of headroom is not decided in place, because the algorithm would judge the
 //!   cost without the headroom, and might allow it.
 
-use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::{SmallVec, smallvec};
 
 use crate::act::{Correction, GrantAnswer};
@@ -36,6 +36,8 @@ use crate::{Decisions, modes};
 pub trait RequestStates {
     /// Returns the number of charges.
     fn count(&self) -> usize;
+    /// Returns the moment, by the clock of the states.
+    fn now(&self) -> Time;
     /// Returns the mode of a charge.
     fn mode(&self, at: usize) -> Mode;
     /// Returns the cost of a charge.
@@ -48,7 +50,7 @@ pub trait RequestStates {
     fn look(&mut self, at: usize, cost: Permits) -> Decision;
     /// Decides and charges.
     fn charge(&mut self, at: usize) -> Decision;
-    /// Gives back a charge that was made.
+    /// Gives back a charge that was made, by its receipt if it has one.
     fn give_back(&mut self, at: usize);
     /// Returns how settling corrects the charge of the item.
     fn correction(&self, at: usize) -> Correction;
@@ -86,6 +88,7 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
     Decisions {
         admitted,
         each,
+        made: states.now(),
         without_store: false,
     }
 }
@@ -97,6 +100,7 @@ pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
         return Decisions {
             admitted: decision.verdict.allows() || states.mode(0) == Mode::Shadow,
             each: smallvec![decision],
+            made: states.now(),
             without_store: false,
         };
     }
@@ -133,6 +137,7 @@ fn decide_all(states: &mut impl RequestStates) -> Decisions {
     Decisions {
         admitted,
         each,
+        made: states.now(),
         without_store: false,
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Decision, GrantId, Lend, Nanos, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Decision, GrantId, Lend, Nanos, Origin, Permits, Receipt, Time};
 use smallvec::SmallVec;
 
 use crate::act::{
-    ActItem as _, Ban, Correction, Decide, GiveBack, Grant, GrantAnswer, Hold, Look, Release,
-    Renew, Reset, Settle, Settled, StoreAct,
+    Ban, ChargeOrigin, Decide, GiveBack, Grant, GrantAnswer, Hold, Look, Release, Renew, Reset,
+    Settle, Settled, StoreAct,
 };
 
 /// The decisions of one request, one for each charge, in the order of the charges.
@@ -23,9 +23,24 @@ pub struct Decisions {
     pub admitted: bool,
     /// One decision for each charge.
     pub each: SmallVec<[Decision; 4]>,
+    /// The moment of the decisions, by the clock of the store.
+    pub made: Time,
     /// True if the store could not be asked, so that each limit decided by its
     /// [`Outage`](ratekeeper_core::Outage).
     pub without_store: bool,
+}
+
+impl Decisions {
+    /// Returns where and when the charge at `index` was made, to settle it later; `None` if there
+    /// is none.
+    pub fn origin(&self, index: usize) -> Option<ChargeOrigin> {
+        let receipt = Receipt::of(self.each.get(index)?, self.made);
+        Some(if self.without_store {
+            ChargeOrigin::Outage(receipt)
+        } else {
+            ChargeOrigin::Store(receipt)
+        })
+    }
 }
 
 /// Holds the states of limits, and decides by them.
@@ -90,7 +105,7 @@ pub trait Store: Send + Sync {
         self.settle(Look, charges, now)
     }
 
-    /// Gives back costs that were charged and not used: all of them, or none and an error.
+    /// Gives costs as a gift, see [`GiveBack`]: all of them, or none and an error.
     fn refund(
         &self,
         charges: &[Charge<'_>],
@@ -106,17 +121,7 @@ pub trait Store: Send + Sync {
         settled: &[Settled<'_>],
         now: Time,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move {
-            if settled
-                .iter()
-                .any(|it| it.correction() != Correction::GiveBack)
-            {
-                return self.settle(Settle, settled, now).await;
-            }
-            // The shorter way, one call to Redis.
-            let back: SmallVec<[Charge<'_>; 4]> = settled.iter().map(|it| it.charge()).collect();
-            self.settle(GiveBack, &back, now).await
-        }
+        self.settle(Settle, settled, now)
     }
 
     /// Forgets the states of these limits and keys; returns true for each that had one.

@@ -6,7 +6,7 @@
 
 use ratekeeper::core::{Error, Gcra, Nanos, Quota};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::{KeyedLimiter, Settlement, SystemClock};
+use ratekeeper::{KeyedLimiter, SystemClock};
 
 #[derive(Clone, Copy)]
 enum Plan {
@@ -43,7 +43,10 @@ impl Plans {
         let old = self.of(from).key(name);
         let charged = QUOTAS[from as usize].burst_size() - old.peek().remaining;
         let used = charged.get();
-        self.of(to).key(name).settle(Settlement { taken: 0, used });
+        let limit = self.of(to).key(name);
+        if let Ok(nothing) = limit.check_n(0) {
+            limit.settle(nothing.used(used));
+        }
         old.reset();
     }
 }

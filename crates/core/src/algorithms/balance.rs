@@ -43,7 +43,8 @@ use crate::algorithm::{Algorithm, Refund};
 use crate::quota::countable;
 use crate::stored_form::bytes_fingerprint;
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Receipt, Reconfigure, Time,
+    Verdict,
 };
 
 /// Number of grants of one key whose ids are known; an older one is forgotten.
@@ -238,6 +239,17 @@ impl Algorithm for Balance {
 }
 
 impl Refund for Balance {
+    /// Whole, because time pays nothing.
+    fn give_back_late(
+        &self,
+        state: &mut BalanceState,
+        now: Time,
+        cost: Permits,
+        _receipt: Receipt,
+    ) {
+        self.refund(state, now, cost);
+    }
+
     /// Without a grant a key has at most the credits of its start. A refund to a key that is not
     /// known is dropped.
     fn refund(&self, state: &mut BalanceState, _now: Time, cost: Permits) {

@@ -48,7 +48,8 @@ use alloc::boxed::Box;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Log, LogState, Nanos, Permits, Quota, Share, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Log, LogState, Nanos, Permits, Quota, Receipt, Share, Time,
+    Verdict,
 };
 use terms::CONSTANT;
 pub use terms::{BanTerms, MAX_BAN, MAX_STRIKES};
@@ -378,6 +379,12 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
 }
 
 impl<A: Refund> Refund for WithBans<A> {
+    fn give_back_late(&self, state: &mut Self::State, now: Time, cost: Permits, receipt: Receipt) {
+        if let Some(record) = &mut state.0 {
+            self.limit.give_back(&mut record.used, now, cost, receipt);
+        }
+    }
+
     fn refund(&self, state: &mut Self::State, now: Time, cost: Permits) {
         if let Some(record) = &mut state.0 {
             self.limit.refund(&mut record.used, now, cost);

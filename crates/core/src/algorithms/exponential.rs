@@ -45,8 +45,8 @@ mod stored_form;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Share, Time,
-    Verdict, share,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Receipt, Reconfigure, Share,
+    Time, Verdict, share,
 };
 use powers::{float, floor, half_power, log2};
 
@@ -348,9 +348,31 @@ impl Algorithm for Exponential {
 
 impl Refund for Exponential {
     /// Subtracts the cost from the remaining level.
+    /// The remaining part of the cost, rounded down; nothing of a part that would be forgotten.
+    fn give_back_late(
+        &self,
+        level: &mut ExponentialState,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) {
+        let age = now.since(receipt.made).as_nanos();
+        let share = half_power(float(age) * self.pace) - MARGIN;
+        let left = floor(float(self.price_of(cost)) * share).saturating_sub(1);
+        if left > 1 << self.forgotten_log2() {
+            self.lower(level, now, left);
+        }
+    }
+
     fn refund(&self, level: &mut ExponentialState, now: Time, cost: Permits) {
+        self.lower(level, now, self.price_of(cost));
+    }
+}
+
+impl Exponential {
+    /// Lowers the level by `back` units.
+    fn lower(&self, level: &mut ExponentialState, now: Time, back: u64) {
         let left = self.left(level, now);
-        let back = self.price_of(cost);
         *level = match left.saturating_sub(back) {
             0 => ExponentialState::default(),
             _ if back == 0 => *level,

@@ -49,9 +49,10 @@
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
 mod reconfigure;
+mod refund;
 mod stored_form;
 
-use crate::algorithm::{Algorithm, Refund};
+use crate::algorithm::Algorithm;
 use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time, Verdict};
 
 /// The longest window, 146 years: no sum of spans overflows.
@@ -355,34 +356,10 @@ impl Algorithm for Hybrid {
     }
 }
 
-impl Refund for Hybrid {
-    /// Exact for the last charge: the key returns to the mode that it was in before.
-    fn refund(&self, state: &mut HybridState, now: Time, cost: Permits) {
-        if cost == Permits::ZERO || now >= self.expires_at(state, now) {
-            return; // nothing is owed
-        }
-        if cost.get() >= self.permits {
-            *state = HybridState::default();
-            return;
-        }
-        *state = HybridState(match state.0 {
-            HybridPhase::Bursty { opened, left } if now < self.end_of(opened) => {
-                match left + cost.get() {
-                    left if left >= self.permits => HybridPhase::Fresh,
-                    left => HybridPhase::Bursty { opened, left },
-                }
-            }
-            phase => match self.plain(phase) {
-                HybridPhase::Smooth { at, part } => self.before(Empty { at, part }, cost).into(),
-                over => over,
-            },
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Refund as _;
 
     fn hybrid(text: &str) -> Hybrid {
         Hybrid::quota_linear(text.parse().unwrap()).unwrap()

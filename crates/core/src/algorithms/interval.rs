@@ -44,7 +44,8 @@ mod stored_form;
 use crate::algorithm::{Algorithm, Refund};
 use crate::quota::countable;
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Receipt, Reconfigure, Time,
+    Verdict,
 };
 
 /// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
@@ -308,6 +309,38 @@ impl Algorithm for Interval {
 }
 
 impl Refund for Interval {
+    /// All, until the first stroke; then at most the permits of the strokes to come, of which the
+    /// last may have brought a single one.
+    fn give_back_late(
+        &self,
+        missing: &mut IntervalState,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) {
+        let Receipt {
+            made,
+            paid,
+            returned,
+        } = receipt;
+        let strokes_from = |moment| paid.since(moment).as_nanos().div_ceil(self.every); // up: begun
+        let to_come = strokes_from(now);
+        let unpaid = match to_come.checked_sub(1) {
+            None => 0,
+            Some(_) if to_come >= strokes_from(made) => cost.get(),
+            Some(whole) => {
+                let most = self.refill.saturating_mul(whole).saturating_add(1);
+                most.saturating_sub(returned.get())
+            }
+        };
+        // One permit of a take that may have set the strokes off stays while there are others.
+        let is_first = self.strokes == Strokes::FirstTake
+            && paid.since(made).as_nanos().is_multiple_of(self.every)
+            && self.refilled(missing, now).permits > cost.get().min(unpaid);
+        let back = cost.min(Permits::new(unpaid)) - Permits::new(is_first.into());
+        self.refund(missing, now, back);
+    }
+
     fn refund(&self, missing: &mut IntervalState, now: Time, cost: Permits) {
         let mut seen = self.refilled(missing, now);
         seen.permits = seen.permits.saturating_sub(cost.get());

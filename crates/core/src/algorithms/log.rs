@@ -45,8 +45,8 @@ use alloc::collections::VecDeque;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Share, Time,
-    Verdict, share,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Receipt, Reconfigure, Share,
+    Time, Verdict, share,
 };
 
 /// Maximum number of permits that a log may count: 80,000 bytes a key.
@@ -314,6 +314,18 @@ impl Algorithm for Log {
 }
 
 impl Refund for Log {
+    /// Takes out moments from that of the charge on, the oldest first: its own are later if the
+    /// clock was behind.
+    fn give_back_late(&self, logged: &mut LogState, now: Time, cost: Permits, receipt: Receipt) {
+        if receipt.made + self.per <= now {
+            return;
+        }
+        let first = logged.0.partition_point(|&at| at < receipt.made);
+        let most = logged.0.len() - first;
+        let back = usize::try_from(cost.get()).map_or(most, |cost| cost.min(most));
+        logged.0.drain(first..first + back);
+    }
+
     /// Takes out the newest moments that still count.
     fn refund(&self, logged: &mut LogState, now: Time, cost: Permits) {
         let counted = self.counted(logged, now); // more than N if N was lowered

@@ -42,7 +42,8 @@ mod stored_form;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Share, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Receipt, Reconfigure, Share,
+    Time, Verdict,
 };
 
 /// The longest window, 73 years, as of [`Window`](crate::Window): no sum of spans overflows.
@@ -267,6 +268,23 @@ impl Algorithm for QuotaReset {
 
 impl Refund for QuotaReset {
     /// Exact while the window is open; a refund after its end is dropped.
+    /// Only to the window of the charge. Of the charge that opened it one permit stays while there
+    /// are others: without it the window would have opened later.
+    fn give_back_late(
+        &self,
+        state: &mut QuotaResetState,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) {
+        let made = receipt.made;
+        if made < state.opened || self.used_at(state, made) == 0 {
+            return;
+        }
+        let opened_it = made == state.opened && state.used > cost.get();
+        self.refund(state, now, cost - Permits::new(opened_it.into()));
+    }
+
     fn refund(&self, state: &mut QuotaResetState, now: Time, cost: Permits) {
         match self.used_at(state, now) {
             0 => {}

@@ -9,7 +9,7 @@
 use super::{AnyAlgorithm, AnyState, Listed, Reconfigure};
 use crate::{
     Algorithm, BanTerms, Banning, Call, Concurrency, Decision, Denials, Error, Gcra, GrantId,
-    Granted, LeaseId, Lend, Nanos, Origin, Permits, Quota, Time, Unsupported,
+    Granted, LeaseId, Lend, Nanos, Origin, Permits, Quota, Receipt, Time, Unsupported,
 };
 
 /// The same limit with other parameters.
@@ -49,6 +49,23 @@ impl AnyAlgorithm {
 
 /// Calls that only some algorithms have.
 impl AnyAlgorithm {
+    /// As [`Refund::give_back`](crate::Refund::give_back), if the algorithm can take back a charge.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it cannot: then nothing was changed.
+    pub fn try_give_back(
+        &self,
+        state: &mut AnyState,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) -> Result<(), Unsupported> {
+        dispatch!(self, algorithm: A => {
+            algorithm.try_give_back(A::own_state(state), now, cost, receipt)
+        })
+        .ok_or_else(|| self.unsupported(Call::Refund))
+    }
+
     /// As [`Refund::refund`](crate::Refund::refund), if the algorithm can take back a charge.
     ///
     /// ```

@@ -8,7 +8,7 @@ use core::fmt;
 
 use super::{AnyAlgorithm, AnyState};
 use crate::{
-    Algorithm, Decision, Error, GrantId, Granted, LeaseId, Nanos, Origin, Permits, Quota,
+    Algorithm, Decision, Error, GrantId, Granted, LeaseId, Nanos, Origin, Permits, Quota, Receipt,
     StoredForm, Time,
 };
 
@@ -62,6 +62,18 @@ pub trait Listed:
 
     /// Wraps a state.
     fn any_state(state: Self::State) -> AnyState;
+
+    /// As [`Refund::give_back`](crate::Refund::give_back); `None` if the algorithm cannot take back
+    /// a charge.
+    fn try_give_back(
+        &self,
+        _state: &mut Self::State,
+        _now: Time,
+        _cost: Permits,
+        _receipt: Receipt,
+    ) -> Option<()> {
+        None
+    }
 
     /// As [`Refund::refund`](crate::Refund::refund); `None` if the algorithm cannot take back a
     /// charge.

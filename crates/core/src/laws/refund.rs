@@ -14,7 +14,7 @@ use std::vec::Vec;
 use super::settled;
 use crate::algorithm::{Algorithm, Refund};
 use crate::oracles::{Reach, later};
-use crate::{Nanos, Permits, Time};
+use crate::{Nanos, Permits, Receipt, Time};
 
 type RefundFunction<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits);
 
@@ -158,16 +158,17 @@ fn undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Time, reach: 
     let spans = reach.spans(&[looked.reset_after]);
     for cost in reach.costs(algorithm.capacity(), &[looked.remaining]) {
         let mut undone = state.clone();
-        if !algorithm.decide(&mut undone, now, cost).verdict.allows() {
+        let decision = algorithm.decide(&mut undone, now, cost);
+        if !decision.verdict.allows() {
             continue;
         }
-        algorithm.refund(&mut undone, now, cost);
+        algorithm.give_back(&mut undone, now, cost, Receipt::of(&decision, now));
         for then in both_last(algorithm, [state, &undone], now, &spans) {
             let ask = |state| algorithm.look(state, then, algorithm.capacity());
             assert_eq!(
                 ask(&undone),
                 ask(state),
-                "the refund did not undo the charge: {cost:?} at {now:?}, asked at {then:?}\n\
+                "giving back did not undo the charge: {cost:?} at {now:?}, asked at {then:?}\n\
                  {algorithm:?}\n{state:?}\n{undone:?}",
             );
         }

@@ -2,6 +2,7 @@
 
 mod any_state;
 mod exact;
+mod give_back;
 mod least_served;
 mod quota_text;
 mod reference;

@@ -7,7 +7,7 @@ use ratekeeper_policy::config::LimitTextError;
 use ratekeeper_store::MemoryConfig;
 
 use super::{KeyLimit, KeyedLimiter, KeyedReservation, LimitKey};
-use crate::Clock;
+use crate::{Clock, Grant};
 #[cfg(feature = "policy")]
 use crate::{SystemClock, limiter::limit_of};
 
@@ -59,17 +59,18 @@ impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::KeyedLimiter;
     /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
-    /// let _ = limiter.check_n("ann", 4);
-    /// limiter.key("ann").try_refund(3).unwrap();
-    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 9);
+    /// let grant = limiter.check_n("ann", 4).unwrap();
+    /// limiter.key("ann").try_refund(grant).unwrap();
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 10);
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_refund(&self, cost: u64) -> Result<(), Unsupported> {
+    pub fn try_refund(&self, grant: Grant) -> Result<(), Unsupported> {
         let limit = &self.limiter.limit;
         limit.with(|limit| limit.algorithm.supports(Call::Refund))?;
-        self.limiter.give_back(self.key.key_bytes().as_ref(), cost);
+        self.limiter
+            .settle(self.key.key_bytes().as_ref(), &grant.used(0));
         Ok(())
     }
 }

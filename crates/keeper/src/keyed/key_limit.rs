@@ -9,10 +9,13 @@
 
 use std::fmt;
 
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Charge, Decision, Gcra, Permits, Refund};
-use ratekeeper_store::{GiveBack, Reset};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Charge, Decision, Gcra, Permits, Refund, Time,
+};
+use ratekeeper_store::Reset;
 
 use super::{KeyedLimiter, LimitKey, charge_of};
+use crate::limiter::GrantOrigin;
 use crate::limiter::desk::{never, permits};
 use crate::{Clock, Grant, Refused, SystemClock};
 
@@ -54,13 +57,23 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
     /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
-        Grant::of(self.decide(cost), cost)
+        let made = GrantOrigin {
+            at: self.limiter.clock.now(),
+            limiter: self.limiter.id,
+            mark: 0,
+        };
+        Grant::of(self.decide_at(made.at, cost), cost, made)
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the
     /// types of [`core`](ratekeeper_core): for header fields and reports.
     #[inline]
     pub fn decide(&self, cost: u64) -> Decision {
+        self.decide_at(self.limiter.clock.now(), cost)
+    }
+
+    #[inline]
+    fn decide_at(&self, now: Time, cost: u64) -> Decision {
         let (key, limiter) = (self.key.key_bytes(), self.limiter);
         let key = key.as_ref();
         let Some(cost) = permits(cost) else {
@@ -70,7 +83,7 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
             // Inlined: a call costs as much as its work besides waiting for memory.
             Some(limit) if limiter.lines.present() == 0 => {
                 let charge = charge_of(limit, key, cost);
-                limiter.store.decide_one(&charge, limiter.clock.now())
+                limiter.store.decide_one(&charge, now)
             }
             _ => limiter.check_slowly(key, cost),
         }
@@ -97,15 +110,15 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
         self.limiter.with(self.key.key_bytes().as_ref(), cost, look)
     }
 
-    /// Gives back permits that were taken and not used; the first waiter can take them at once.
-    /// Only for algorithms that can take them back; and, as under [one
-    /// limit](crate::Limiter::refund), not for reservations that are still ahead: they have
-    /// [`cancel`](KeyedLimiter::cancel).
-    pub fn refund(&self, cost: u64)
+    /// Gives back permits that the key took here and did not use, as far as time has not paid for
+    /// them; the first waiter can take them at once. Only for algorithms that can take them back.
+    /// See [`Limiter::refund`](crate::Limiter::refund).
+    pub fn refund(&self, grant: Grant)
     where
         A: Refund,
     {
-        self.limiter.give_back(self.key.key_bytes().as_ref(), cost);
+        self.limiter
+            .settle(self.key.key_bytes().as_ref(), &grant.used(0));
     }
 
     /// Forgets the permits taken by the key; returns true if there were any.
@@ -153,14 +166,6 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             return self.check_slowly(key, Permits::MAX); // some limits count denials
         }
         never(self.peek(key))
-    }
-
-    /// Gives back at most [`Permits::MAX`], under an algorithm that can take them back.
-    pub(super) fn give_back(&self, key: &[u8], cost: u64) {
-        self.with(key, Permits::new(cost), |charge, now| {
-            self.store.settle_now(GiveBack, &[*charge], now);
-        });
-        self.lines.wake(key);
     }
 }
 

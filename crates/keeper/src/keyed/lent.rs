@@ -20,7 +20,7 @@ use crate::limiter::desk::{Lending, never, permits};
 use crate::limiter::owned::{Lender, OwnedPermits, new_name};
 use crate::limiter::turn::Until;
 use crate::limiter::wait::{block, wait};
-use crate::{Block, Clock, Grant, Refused, Timer, WaitError};
+use crate::{Block, Clock, Refused, Timer, WaitError};
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Returns the current algorithm.
@@ -116,7 +116,9 @@ impl<C: Clock + 'static> KeyedLimiter<Concurrency, C> {
             None => never(self.peek(key)),
             Some(cost) => self.lend(key, cost, lease),
         };
-        Grant::of(decision, cost)?;
+        if let Some(refused) = decision.verdict.refused() {
+            return Err(refused);
+        }
         Ok(self.guard(key, lease))
     }
 

@@ -6,14 +6,12 @@
 //!   used   |==============|#####>   the excess is owed: the key pays it by waiting
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported};
+use ratekeeper_core::{AnyAlgorithm, Permits, Refund, Reserve, Unsupported};
+use ratekeeper_store::{ActualCost, ChargeOrigin, Settle, Settled};
 
 use super::{KeyLimit, KeyedLimiter, LimitKey};
 use crate::limiter::settles;
 use crate::{Clock, Settlement};
-
-/// Number of attempts to find a cost that fits, while others charge the same key.
-const TRIES: usize = 3;
 
 impl<K: LimitKey, A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyLimit<'_, K, A, C> {
     /// Corrects the charge for work to its actual cost; see
@@ -34,9 +32,10 @@ impl<K: LimitKey, A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyLimit<'
     /// assert!(bob.check().is_err(), "500 are owed");
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
     pub fn settle(&self, settlement: Settlement) {
         self.limiter
-            .settle(self.key.key_bytes().as_ref(), settlement);
+            .settle(self.key.key_bytes().as_ref(), &settlement);
     }
 }
 
@@ -54,35 +53,29 @@ impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
     ///
     /// # Errors
     /// [`Unsupported`]: only limits by GCRA do both.
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
     pub fn try_settle(&self, settlement: Settlement) -> Result<(), Unsupported> {
         self.limiter.limit.with(|limit| settles(&limit.algorithm))?;
         self.limiter
-            .settle(self.key.key_bytes().as_ref(), settlement);
+            .settle(self.key.key_bytes().as_ref(), &settlement);
         Ok(())
     }
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    fn settle(&self, key: &[u8], Settlement { taken, used }: Settlement) {
-        if used <= taken {
-            return self.give_back(key, taken - used);
+    /// Corrects a charge of `key`. A settlement of another limiter changes nothing.
+    pub(super) fn settle(&self, key: &[u8], Settlement { grant, used }: &Settlement) {
+        if grant.made.limiter != self.id {
+            return;
         }
-        self.owe(key, Permits::new(used - taken));
-        self.lines.wake(key); // the waiters have longer to wait
-    }
-
-    /// Charges `cost`, also beyond the limit, up to as far ahead as the limit promises.
-    fn owe(&self, key: &[u8], cost: Permits) {
-        let mut most = cost;
-        for _ in 0..TRIES {
-            let owed = self.with(key, most, |charge, now| {
-                self.store.reserve(charge, now, Nanos::MAX)
-            });
-            match owed.map(|owed| (owed.decision.verdict, owed.decision.remaining)) {
-                Ok((verdict, _)) if verdict.allows() => return,
-                Ok((_, fits)) => most = fits,
-                Err(_) => break, // the algorithm was changed to one that cannot owe
-            }
-        }
+        self.with(key, Permits::new(grant.cost()), |charge, now| {
+            let settled = Settled {
+                charge: *charge,
+                used: ActualCost::Permits(Permits::new(*used)),
+                origin: ChargeOrigin::Store(grant.receipt()),
+            };
+            self.store.settle_now(Settle, &[settled], now);
+        });
+        self.lines.wake(key); // its waiters have a longer or a shorter wait
     }
 }

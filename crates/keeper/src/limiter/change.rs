@@ -7,42 +7,60 @@
 //!
 //! Each of them wakes the first waiter.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use ratekeeper_core::{Error, Gcra, Permits, Quota, Refund, Time};
+use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
 
-use super::{Limiter, LimiterAlgorithm, StateCell, patient};
+use super::{Grant, Limiter, LimiterAlgorithm, StateCell, patient};
 use crate::Clock;
 
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
-    /// Gives back permits that were taken and not used. The first waiter can take them at once.
-    /// Only for algorithms that can take them back.
-    ///
-    /// For permits of `check` and `acquire`, and of reservations that are due. Permits reserved for
-    /// later have [`cancel`](Self::cancel), which knows whether others were promised
-    /// moments after it: if they are given back here, the last of those moments is promised a
-    /// second time, and two requests pass at once.
+    /// Gives back permits that were taken here and not used, as far as time has not paid for them:
+    /// a bucket that was full again meanwhile gets nothing back, because it has lost nothing. The
+    /// first waiter can take them at once. Only for algorithms that can take them back. After a
+    /// [reset](Self::reset) nothing comes back of what was taken before.
     ///
     /// ```
-    /// use std::time::Duration;
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
-    /// let _ = limiter.check_n(4);
-    /// limiter.refund(3);
-    /// assert_eq!(limiter.peek().remaining.get(), 9);
-    ///
-    /// let later = limiter.reserve(10, Duration::from_secs(3_600));
-    /// assert!(later.wait() > Some(Duration::ZERO));
-    /// assert!(limiter.cancel(later), "in place of `refund`: no later moment was promised after it");
-    /// assert_eq!(limiter.peek().remaining.get(), 9);
+    /// let grant = limiter.check_n(4).unwrap();
+    /// limiter.refund(grant);
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
     /// ```
-    pub fn refund(&self, cost: u64)
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
+    pub fn refund(&self, grant: Grant)
     where
         A: Refund,
     {
-        let (now, cost) = (self.clock.now(), Permits::new(cost)); // down: never more
-        self.place
-            .update(|state| self.with(|algorithm| algorithm.refund(state, now, cost)));
+        let back = Permits::new(grant.cost()); // down: never more
+        let _ = self.give_back(&grant, back, |limit, state, now, receipt| {
+            limit.give_back(state, now, back, receipt);
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Gives back `back` permits of a grant of this limiter, by `act`.
+    pub(super) fn give_back<E>(
+        &self,
+        grant: &Grant,
+        back: Permits,
+        act: impl Fn(&A, &mut A::State, Time, Receipt) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let returned = self.returns.since(grant.made.mark);
+        let (now, receipt) = (self.clock.now(), grant.receipt());
+        let is_unpaid = grant.made.limiter == self.id && receipt.paid > now;
+        let Some(returned) = returned.filter(|_| is_unpaid) else {
+            return Ok(());
+        };
+        self.returns.add(back);
+        let receipt = Receipt {
+            returned,
+            ..receipt
+        };
+        let update = |state: &mut _| self.with(|limit| act(limit, state, now, receipt));
+        self.place.update(update)?;
         self.line.wake_first();
+        Ok(())
     }
 
     /// Takes back permits that a limit of concurrency has lent; no effect under other limits.
@@ -64,6 +82,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// assert_eq!(limiter.peek().remaining.get(), 10);
     /// ```
     pub fn reset(&self) {
+        self.returns.reset();
         self.place.update(|state| *state = A::State::default());
         self.era.begin();
         self.line.wake_first();

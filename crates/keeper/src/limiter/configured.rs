@@ -11,14 +11,14 @@ use std::time::Duration;
 
 #[cfg(feature = "policy")]
 use ratekeeper_core::Nanos;
-use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Permits, Unsupported};
+use ratekeeper_core::{AnyAlgorithm, Call, Permits, Unsupported};
 #[cfg(feature = "policy")]
 use ratekeeper_policy::config::{Context, LimitTextError, parse_limit};
 
-use super::{Limiter, Reservation, StateCell};
-use crate::Clock;
+use super::{Limiter, Reservation};
 #[cfg(feature = "policy")]
 use crate::SystemClock;
+use crate::{Clock, Grant};
 
 #[cfg(feature = "policy")]
 /// Parses the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
@@ -98,20 +98,20 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::Limiter;
     /// let limiter = Limiter::parse("10/1h").unwrap();
-    /// let _ = limiter.check_n(4);
-    /// limiter.try_refund(3).unwrap();
-    /// assert_eq!(limiter.peek().remaining.get(), 9);
+    /// let grant = limiter.check_n(4).unwrap();
+    /// limiter.try_refund(grant).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
     /// ```
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_refund(&self, cost: u64) -> Result<(), Unsupported> {
-        let (now, cost) = (self.clock.now(), Permits::new(cost)); // as in `refund`
-        let refund =
-            |state: &mut AnyState| self.with(|algorithm| algorithm.try_refund(state, now, cost));
-        StateCell::<AnyAlgorithm>::update(&self.place, refund)?;
-        self.line.wake_first();
-        Ok(())
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
+    pub fn try_refund(&self, grant: Grant) -> Result<(), Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Refund))?;
+        let back = Permits::new(grant.cost()); // as in `refund`
+        self.give_back(&grant, back, |limit, state, now, receipt| {
+            limit.try_give_back(state, now, back, receipt)
+        })
     }
 
     /// Like [`reserve`](Limiter::reserve), if the algorithm can promise a later moment.

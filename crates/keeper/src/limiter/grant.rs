@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Refused, Verdict};
+use ratekeeper_core::{Decision, Receipt, Refused, Time, Verdict};
 
 use super::Settlement;
 
@@ -22,16 +22,38 @@ use super::Settlement;
 pub struct Grant {
     cost: u64,
     decision: Decision,
+    pub(crate) made: GrantOrigin,
+}
+
+/// Where and when a grant was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GrantOrigin {
+    pub(crate) at: Time,
+    /// The limiter that made it.
+    pub(crate) limiter: u64,
+    /// The permits that had been given back to the limiter before; see [`Returns`].
+    ///
+    /// [`Returns`]: ratekeeper_core::Returns
+    pub(crate) mark: u64,
 }
 
 impl Grant {
     /// Splits a decision about `cost` into the request that passes and the refusal.
     #[inline]
-    pub(crate) fn of(decision: Decision, cost: u64) -> Result<Self, Refused> {
+    pub(crate) fn of(decision: Decision, cost: u64, made: GrantOrigin) -> Result<Self, Refused> {
         match decision.verdict.refused() {
-            None => Ok(Self { cost, decision }),
+            None => Ok(Self {
+                cost,
+                decision,
+                made,
+            }),
             Some(refused) => Err(refused),
         }
+    }
+
+    /// Returns its receipt, for the limiter that made it.
+    pub(crate) fn receipt(&self) -> Receipt {
+        Receipt::of(&self.decision, self.made.at)
     }
 
     /// Returns the cost that was charged.
@@ -74,9 +96,6 @@ impl Grant {
     /// [`Limiter::settle`](super::Limiter::settle).
     #[must_use = "a settlement changes nothing until it is given to the limiter"]
     pub const fn used(self, used: u64) -> Settlement {
-        Settlement {
-            taken: self.cost,
-            used,
-        }
+        Settlement { grant: self, used }
     }
 }

@@ -19,7 +19,7 @@ use super::desk::{Lending, Lends, behind_the_line, never, permits};
 use super::reservation::unique;
 use super::turn::Until;
 use super::wait::{block, wait};
-use super::{Grant, Limiter, Refused, StateCell, WaitError};
+use super::{Limiter, Refused, StateCell, WaitError};
 use crate::{Block, Clock, Timer};
 
 /// Permits of a limit of concurrency; dropping it gives them back and wakes the first waiter. See
@@ -110,7 +110,9 @@ impl<C: Clock + 'static> Limiter<Concurrency, C> {
             Some(cost) if self.line.length() > 0 => behind_the_line(&&**self, now, cost),
             Some(cost) => self.lend_to(now, cost, lease),
         };
-        Grant::of(decision, cost)?;
+        if let Some(refused) = decision.verdict.refused() {
+            return Err(refused);
+        }
         Ok(self.guard(lease))
     }
 

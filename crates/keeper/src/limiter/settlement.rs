@@ -13,46 +13,60 @@
 use std::convert::Infallible;
 
 use ratekeeper_core::{
-    AnyAlgorithm, AnyState, Call, Decision, Nanos, Permits, Refund, Reserve, Unsupported,
+    AnyAlgorithm, Call, Decision, Nanos, Permits, Receipt, Refund, Reserve, Time, Unsupported,
 };
 
-use super::{Limiter, LimiterAlgorithm, StateCell};
+use super::{Grant, Limiter, LimiterAlgorithm, StateCell as _};
 use crate::Clock;
 
-/// The estimated and the actual cost of work; see [`Limiter::settle`].
+/// The estimated and the actual cost of work: see [`Grant::used`](super::Grant::used) and
+/// [`Limiter::settle`].
 ///
 /// ```
-/// use ratekeeper::{Limiter, Settlement};
-/// let tokens = Limiter::per("1000/24h")?;
+/// let tokens = ratekeeper::Limiter::per("1000/24h")?;
 /// let grant = tokens.check_n(400).unwrap();
-/// assert_eq!(grant.used(150), Settlement { taken: 400, used: 150 });
+/// tokens.settle(grant.used(150));
+/// assert_eq!(tokens.peek().remaining.get(), 850);
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a settlement changes nothing until it is given to the limiter"]
 pub struct Settlement {
     /// The estimate: charged before the work, and granted.
-    pub taken: u64,
+    pub(crate) grant: Grant,
     /// The actual cost.
-    pub used: u64,
+    pub(crate) used: u64,
 }
 
-impl Settlement {
-    /// Corrects a charge of `taken` to one of `used`. A debt reaches as far ahead as the limit
-    /// promises; the debt beyond is forgiven.
-    fn settle<S, E>(
-        self,
-        state: &mut S,
-        refund: impl FnOnce(&mut S, Permits) -> Result<(), E>,
-        reserve: impl Fn(&mut S, Permits) -> Result<Decision, E>,
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
+    /// Corrects a charge. A debt reaches as far ahead as the limit promises; the debt beyond is
+    /// forgiven. A settlement of another limiter changes nothing.
+    fn settle_by<E>(
+        &self,
+        Settlement { grant, used }: &Settlement,
+        give_back: impl Fn(&A, &mut A::State, Time, Permits, Receipt) -> Result<(), E>,
+        reserve: impl Fn(&A, &mut A::State, Time, Permits) -> Result<Decision, E>,
     ) -> Result<(), E> {
-        let Self { taken, used } = self;
-        if used <= taken {
-            return refund(state, Permits::new(taken - used));
+        if let Some(rest) = grant.cost().checked_sub(*used) {
+            let rest = Permits::new(rest);
+            return self.give_back(grant, rest, |limit, state, now, receipt| {
+                give_back(limit, state, now, rest, receipt)
+            });
         }
-        let owed = reserve(state, Permits::new(used - taken))?;
-        if !owed.verdict.allows() {
-            let _most = reserve(state, owed.remaining)?;
+        if grant.made.limiter != self.id {
+            return Ok(());
         }
+        let (now, owed) = (self.clock.now(), Permits::new(used - grant.cost()));
+        self.place.update(|state| {
+            self.with(|limit| {
+                let first = reserve(limit, state, now, owed)?;
+                if !first.verdict.allows() {
+                    let _most = reserve(limit, state, now, first.remaining)?;
+                }
+                Ok(())
+            })
+        })?;
+        self.line.wake_first(); // it has longer to wait
         Ok(())
     }
 }
@@ -64,8 +78,7 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// much as they promise ahead, see
     /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience); the debt beyond is forgiven.
     ///
-    /// For permits of `check` and `acquire`. A reservation is not settled before it is due, because
-    /// others may have been promised moments that depend on it.
+    /// The rest comes back as far as time has not paid for it, see [`refund`](Self::refund).
     ///
     /// ```
     /// use ratekeeper::{Limiter, Refused};
@@ -85,21 +98,16 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// assert!(wait > Duration::from_secs(4_400) && wait <= Duration::from_secs(4_407));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
     pub fn settle(&self, settlement: Settlement) {
-        let now = self.clock.now();
-        let Ok(()) = self.place.update(|state| {
-            self.with(|limit| {
-                settlement.settle(
-                    state,
-                    |state, back| {
-                        limit.refund(state, now, back);
-                        Ok::<_, Infallible>(())
-                    },
-                    |state, owed| Ok(limit.reserve(state, now, owed, Nanos::MAX)),
-                )
-            })
-        });
-        self.line.wake_first();
+        let Ok(()) = self.settle_by(
+            &settlement,
+            |limit, state, now, rest, receipt| {
+                limit.give_back(state, now, rest, receipt);
+                Ok::<_, Infallible>(())
+            },
+            |limit, state, now, owed| Ok(limit.reserve(state, now, owed, Nanos::MAX)),
+        );
     }
 }
 
@@ -116,21 +124,14 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// # Errors
     /// [`Unsupported`]: only limits by GCRA do both.
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
     pub fn try_settle(&self, settlement: Settlement) -> Result<(), Unsupported> {
-        let now = self.clock.now();
-        let settle = |state: &mut AnyState| {
-            self.with(|limit| {
-                settles(limit)?;
-                settlement.settle(
-                    state,
-                    |state, back| limit.try_refund(state, now, back),
-                    |state, owed| limit.try_reserve(state, now, owed, Nanos::MAX),
-                )
-            })
-        };
-        StateCell::<AnyAlgorithm>::update(&self.place, settle)?;
-        self.line.wake_first();
-        Ok(())
+        self.with(settles)?;
+        self.settle_by(
+            &settlement,
+            AnyAlgorithm::try_give_back,
+            |limit, state, now, owed| limit.try_reserve(state, now, owed, Nanos::MAX),
+        )
     }
 }
 

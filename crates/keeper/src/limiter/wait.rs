@@ -153,6 +153,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             line: self.line,
             most_waiting: self.most_waiting,
             era: self.era,
+            id: self.id,
+            returns: self.returns,
             clock: RuntimeClock::over(self.clock, sleep),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits};
-use ratekeeper_store::{ActualCost, MemoryStore, Settled};
+use ratekeeper_store::{ActualCost, ChargeOrigin, MemoryStore, Settled};
 use smallvec::SmallVec;
 
 use super::{MODE, NamedLimit};
@@ -88,6 +88,8 @@ pub(super) struct Charged {
     /// The actual cost, for settling.
     pub(super) used: Permits,
     pub(super) decision: Option<Decision>,
+    /// Where and when it was made; `None` if it was not.
+    pub(super) origin: Option<ChargeOrigin>,
 }
 
 /// A limit; equal only to itself.
@@ -110,6 +112,7 @@ impl Charged {
             cost,
             used: cost,
             decision: None,
+            origin: None,
         }
     }
 
@@ -126,10 +129,12 @@ impl Charged {
         }
     }
 
-    pub(super) fn settled(&self) -> Settled<'_> {
-        Settled {
+    /// Returns the correction of the charge to a cost of `used`; `None` if it was not made.
+    pub(super) fn settled(&self, used: Permits) -> Option<Settled<'_>> {
+        Some(Settled {
             charge: self.charge(),
-            used: ActualCost::Permits(self.used),
-        }
+            used: ActualCost::Permits(used),
+            origin: self.origin?,
+        })
     }
 }

@@ -8,7 +8,7 @@ use ratekeeper_core::{Decision, Permits};
 use ratekeeper_store::{Decisions, StoreError};
 
 use super::{ChargedList, NamedLimit};
-use crate::limiter::{Grant, Refused};
+use crate::limiter::Refused;
 
 /// A request that passes; all its limits are charged. Dropping it changes nothing. Under a leaky
 /// queue it passes after its [`delay`](Self::delay).
@@ -37,18 +37,18 @@ impl LimitsGrant {
     pub(super) fn of(
         limits: u64,
         mut charged: ChargedList,
-        decisions: Decisions,
+        decisions: &Decisions,
     ) -> Result<Self, CheckError> {
         if decisions.admitted {
-            for (charged, decision) in charged.iter_mut().zip(decisions.each) {
-                charged.decision = Some(decision);
+            for (at, charged) in charged.iter_mut().enumerate() {
+                charged.decision = decisions.each.get(at).copied();
+                charged.origin = decisions.origin(at);
             }
             return Ok(Self { limits, charged });
         }
         let refusals = charged.iter().zip(&decisions.each);
         let refusals = refusals.filter_map(|(charged, decision)| {
-            let refused = Grant::of(*decision, charged.cost.get()).err()?;
-            Some((&charged.limit().name, refused))
+            Some((&charged.limit().name, decision.verdict.refused()?))
         });
         // The store answered that one of them refuses.
         let longest = refusals.max_by_key(|(_, refused)| match refused {

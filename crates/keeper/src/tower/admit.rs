@@ -88,6 +88,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
     let mut enforced = charges.iter().filter(|it| it.mode == Mode::Enforce);
     Decisions {
         each: each.collect(),
+        made: Time::ZERO, // nothing was charged
         admitted: enforced.all(passes),
         without_store: true,
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use http::HeaderMap;
 use ratekeeper_core::{Permits, Time};
 use ratekeeper_policy::{BodyField, CostSource, ResponseReader, Rule};
-use ratekeeper_store::Store;
+use ratekeeper_store::{ChargeOrigin, Store};
 use tokio::runtime::Handle;
 
 use super::policy::ByPolicy;
@@ -85,10 +85,22 @@ impl ResponseCosts {
     }
 }
 
+/// The charges of a request until their report.
+#[derive(Clone, Copy)]
+struct ReportEnd {
+    /// The end of the time in which a report corrects them.
+    at: Time,
+    origin: ChargeOrigin,
+}
+
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Returns the receiver of the result, for a request with charges that it corrects.
     pub(super) fn reporter(&self, answer: &Answer) -> Option<Reporter> {
-        let (made, end) = (answer.corrected_charges(), answer.reported_until()?);
+        let (made, origin) = (answer.corrected_charges(), answer.origin()?);
+        let end = ReportEnd {
+            at: answer.reported_until()?,
+            origin,
+        };
         if made.is_empty() {
             return None;
         }
@@ -110,7 +122,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Corrects the charges that the head of a response decides about.
     fn report_head(
         self,
-        (made, end): (Vec<MadeCharge>, Time),
+        (made, end): (Vec<MadeCharge>, ReportEnd),
         mut report: Report,
         fields: &HeaderMap,
     ) -> HeadReported {
@@ -146,7 +158,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// their estimate, because the body cannot be read.
     fn costs_at_end(
         &self,
-        (mut open, end): (Vec<(MadeCharge, CostSource)>, Time),
+        (mut open, end): (Vec<(MadeCharge, CostSource)>, ReportEnd),
         report: &Report,
         fields: &HeaderMap,
     ) -> (Option<Box<ResponseCosts>>, usize) {
@@ -190,7 +202,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Returns the number of those that keep their estimate.
     fn report_end(
         self,
-        (charges, end): (Vec<(MadeCharge, CostSource)>, Time),
+        (charges, end): (Vec<(MadeCharge, CostSource)>, ReportEnd),
         mut report: Report,
         (values, trailers): (Vec<Option<String>>, &HeaderMap),
     ) -> usize {
@@ -214,20 +226,20 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     }
 
     /// Corrects charges: in memory before the call returns, in another store soon after.
-    fn correct(self, (made, end): (Vec<MadeCharge>, Time), report: Report) {
+    fn correct(self, (made, end): (Vec<MadeCharge>, ReportEnd), report: Report) {
         if made.is_empty() {
             return;
         }
         let at_once = self.keeper.store().answers_at_once();
         let settling = async move {
             match (
-                self.keeper.correct(&made, &report).await,
+                self.keeper.correct(&made, end.origin, &report).await,
                 &self.on_store_error,
             ) {
                 (Ok(()), _) => {
                     let (policy, now) = (self.keeper.policy(), self.keeper.clock().now());
                     let reservations = self.keeper.reservations();
-                    reservations.settle(&policy, (&made, &report), (end, now));
+                    reservations.settle(&policy, (&made, &report), (end.at, now));
                 }
                 (Err(error), Some(callback)) => callback(&error),
                 (Err(_), None) => {}

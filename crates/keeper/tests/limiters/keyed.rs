@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratekeeper::core::{Algorithm, Gcra, Nanos, Permits, Time, Verdict};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::{Clock, KeyedLimiter, MostWaiting, Settlement, SystemClock, WaitError};
+use ratekeeper::{Clock, Grant, KeyedLimiter, MostWaiting, SystemClock, WaitError};
 
 use crate::tasks::{Clocked, Tasks};
 
@@ -164,28 +164,31 @@ fn waiters_are_bounded_for_a_key_and_in_total() {
     assert_eq!(never, WaitError::TooLarge { cost, capacity });
 }
 
-type Act = fn(&Limiter);
+type Act = fn(&Limiter, Grant);
 
 #[test]
 fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
     let acts: [(&str, Act); 3] = [
-        ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
-        ("refund", |limiter| limiter.key("ann").refund(1)),
-        ("reset", |limiter| assert!(limiter.key("ann").reset())),
+        ("limit", |limiter, _| {
+            limiter.set_limit(bucket("1000/1s", 1));
+        }),
+        ("refund", |limiter, grant| limiter.key("ann").refund(grant)),
+        ("reset", |limiter, _| assert!(limiter.key("ann").reset())),
     ];
     for (what, act) in acts {
         let (limiter, clock) = limiter(bucket("1/1h", 2));
+        let grant = limiter.check("ann").unwrap();
         let mut tasks = Tasks::new(&clock, 1);
-        for task in 0..3 {
+        for task in 0..2 {
             tasks.start(task, limiter.key("ann").try_acquire(1, Duration::MAX));
         }
         clock.advance(Nanos::from_secs(3_599));
-        act(&limiter);
+        act(&limiter, grant);
         tasks.settle();
         if what == "limit" {
             tasks.run(); // the debt is kept
         }
-        assert_eq!(tasks.order(), [0, 1, 2], "{what}");
+        assert_eq!(tasks.order(), [0, 1], "{what}");
     }
 }
 
@@ -276,8 +279,8 @@ fn each_key_is_settled_separately() {
     ] {
         let limit = bucket("10/1s", 10).with_patience(Nanos::from_secs(60));
         let (limiter, _clock) = limiter(limit);
-        assert!(limiter.check_n("ann", taken).is_ok());
-        limiter.key("ann").settle(Settlement { taken, used });
+        let grant = limiter.check_n("ann", taken).unwrap();
+        limiter.key("ann").settle(grant.used(used));
         let retry_after = |key: &str| limiter.key(key).decide(1).verdict.retry_after();
         assert_eq!(retry_after("ann"), wait.map(millis), "{taken:?}, {used:?}");
         assert_eq!(retry_after("bob"), None);
@@ -289,13 +292,32 @@ fn a_settlement_of_a_key_wakes_only_its_own_queue() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));
     let (taken, used) = (10, 2);
     let mut tasks = Tasks::new(&clock, 2);
+    let grant = limiter.check_n("ann", taken).unwrap();
+    assert!(limiter.check_n("bob", taken).is_ok());
     for (task, key) in ["ann", "bob"].into_iter().enumerate() {
-        assert!(limiter.check_n(key, taken).is_ok());
         tasks.start(task, limiter.key(key).try_acquire(5, Duration::MAX));
     }
-    limiter.key("ann").settle(Settlement { taken, used });
+    limiter.key("ann").settle(grant.used(used));
     tasks.settle();
     assert_eq!(tasks.order(), [0], "ann is served at once");
     tasks.run();
     assert_eq!(tasks.done[1].1, at(500), "bob waits");
+}
+
+#[test]
+fn permits_of_a_key_that_time_has_paid_for_do_not_come_back() {
+    let (limiter, clock) = limiter(bucket("10/60s", 10));
+    let ann = limiter.key("ann");
+    let paid = ann.check_n(10).unwrap();
+    clock.advance(Nanos::from_secs(60));
+    let half = ann.check_n(10).unwrap();
+    ann.settle(paid.used(0));
+    assert!(ann.check().is_err());
+    clock.advance(Nanos::from_secs(30));
+    let _ = ann.check_n(5);
+    ann.refund(half);
+    assert_eq!(ann.peek().remaining, Permits::new(5));
+    let (other, _clock) = self::limiter(bucket("10/60s", 10));
+    ann.refund(other.check_n("ann", 5).unwrap());
+    assert_eq!(ann.peek().remaining, Permits::new(5), "of another limiter");
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock};
 use ratekeeper_core::{LimitId, Nanos, Time};
-use ratekeeper_store::{AnyStore, GiveBack, Store};
+use ratekeeper_store::{AnyStore, Settle, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -307,13 +307,13 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
         shared.keeper.withdraw(&self.answer);
         // Its moment went to the requests behind it; its other charges go back.
         match shared.keeper.store() {
-            AnyStore::Memory(memory) => memory.settle_now(GiveBack, &unpromised(&self.answer), now),
+            AnyStore::Memory(memory) => memory.settle_now(Settle, &unpromised(&self.answer), now),
             AnyStore::Redis(_) => {
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     let (shared, answer) = (Arc::clone(shared), self.answer.clone());
                     runtime.spawn(async move {
                         let charges = unpromised(&answer);
-                        let refunded = shared.keeper.store().refund(&charges, now).await;
+                        let refunded = shared.keeper.store().correct(&charges, now).await;
                         // An error: the charge stays, which admits less.
                         drop(refunded);
                     });
@@ -374,5 +374,5 @@ async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: T
     let store = shared.keeper.store();
     take_back(store, answer, now);
     // An error: the charge stays, which admits less.
-    let _ = store.refund(&unpromised(answer), now).await;
+    let _ = store.correct(&unpromised(answer), now).await;
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Mode, Verdict};
+use ratekeeper_core::{Mode, Time, Verdict};
 use smallvec::SmallVec;
 
 use crate::{Decisions, modes};
@@ -37,16 +37,18 @@ impl ActAnswer for () {
 
 impl ActAnswer for Decisions {
     fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
-        let (mut admitted, mut without_store) = (true, false);
+        let (mut admitted, mut without_store, mut made) = (true, false, Time::MAX);
         let each = parts.map(|(at, decisions)| {
             admitted &= decisions.admitted;
             without_store |= decisions.without_store;
+            made = made.min(decisions.made); // the clocks of nodes differ: less comes back
             (at, decisions.each)
         });
         let each = in_order(each);
         Self {
             admitted,
             each,
+            made,
             without_store,
         }
     }

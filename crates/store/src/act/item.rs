@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Permits};
+use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Nanos, Permits, Receipt};
 
 /// One item of a request.
 pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
@@ -12,6 +12,11 @@ pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
     /// Returns how settling corrects the charge.
     fn correction(self) -> Correction {
         Correction::GiveBack
+    }
+
+    /// Returns the receipt of a charge that was made; `None` for a gift.
+    fn receipt(self) -> Option<Receipt> {
+        None
     }
 
     /// The name that holds permits.
@@ -59,6 +64,8 @@ impl<'a> ActItem<'a> for Hold<'a> {
 pub enum Correction {
     /// Its cost is given back.
     GiveBack,
+    /// It stays: the store never made it.
+    Keep,
     /// Its cost is charged, even beyond the limit.
     Owe,
     /// The state of its key is forgotten.
@@ -72,6 +79,32 @@ pub struct Settled<'a> {
     pub charge: Charge<'a>,
     /// The actual cost.
     pub used: ActualCost,
+    /// Where and when it was made.
+    pub origin: ChargeOrigin,
+}
+
+/// Where a charge was made, and when; see [`Decisions::origin`](crate::Decisions::origin).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChargeOrigin {
+    /// In the store.
+    Store(Receipt),
+    /// In this process, while the store was away: it is given back there, or not at all.
+    Outage(Receipt),
+}
+
+impl ChargeOrigin {
+    /// The origin of another charge of the same moment, for which time has paid `span` after it.
+    #[must_use]
+    pub fn paid_after(self, span: Nanos) -> Self {
+        let paid = |receipt: Receipt| Receipt {
+            paid: receipt.made + span,
+            ..receipt
+        };
+        match self {
+            Self::Store(receipt) => Self::Store(paid(receipt)),
+            Self::Outage(receipt) => Self::Outage(paid(receipt)),
+        }
+    }
 }
 
 /// The actual cost of work that was charged as an estimate.
@@ -100,8 +133,16 @@ impl<'a> ActItem<'a> for Settled<'a> {
     fn correction(self) -> Correction {
         match self.used {
             ActualCost::Permits(used) if used > self.charge.cost => Correction::Owe,
+            ActualCost::Permits(_) if self.receipt().is_none() => Correction::Keep,
             ActualCost::Permits(_) => Correction::GiveBack,
             ActualCost::Reset => Correction::Reset,
+        }
+    }
+
+    fn receipt(self) -> Option<Receipt> {
+        match self.origin {
+            ChargeOrigin::Store(receipt) => Some(receipt),
+            ChargeOrigin::Outage(_) => None,
         }
     }
 }

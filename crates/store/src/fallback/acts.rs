@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, ActualCost, Ban, Correction, Decide, GiveBack, Grant, Look, Release, Renew,
-    Reset, Settle, Settled,
+    Act, ActItem as _, ActualCost, Ban, ChargeOrigin, Correction, Decide, GiveBack, Grant, Look,
+    Release, Renew, Reset, Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
@@ -91,11 +91,32 @@ impl FallbackAct for GiveBack {
     }
 }
 
-/// Without the store, debts are owed here, and only charges made here can be given back. When
-/// the store is back, a debt is charged to it up to one whole limit, and the rest is forgiven.
-/// Fails, and settles nothing, if some charges were not made here, or if a limit does not count
-/// here.
+/// Charges made here are given back here, whether or not the store is away. Without the store,
+/// debts are owed here. When the store is back, a debt is charged to it up to one whole limit, and
+/// the rest is forgiven. Fails, and settles nothing else, if some charges were made in the store, or
+/// if a limit does not count here.
 impl FallbackAct for Settle {
+    async fn perform<S: Remote>(
+        self,
+        fallback: &FallbackInner<S>,
+        settled: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let (here, there): (SettledList<'_>, SettledList<'_>) = settled
+            .iter()
+            .copied()
+            .partition(|item| item.correction() == Correction::Keep);
+        let here: SettledList<'_> = here.iter().map(|item| fallback.made_here(item)).collect();
+        fallback.local.settle_now(self, &here, now);
+        if there.is_empty() {
+            return Ok(());
+        }
+        match fallback.ask(self, &there, now).await {
+            Err(error) => self.without_store(fallback, &there, now, error),
+            answer => answer,
+        }
+    }
+
     fn without_store<S: Remote>(
         self,
         fallback: &FallbackInner<S>,
@@ -103,31 +124,36 @@ impl FallbackAct for Settle {
         now: Time,
         error: StoreError,
     ) -> Result<(), StoreError> {
-        let shares: SmallVec<[Settled<'_>; 4]> = settled
-            .iter()
-            .map(|item| Settled {
-                charge: fallback.scaled(&item.charge),
-                used: match item.used {
-                    ActualCost::Permits(used) => {
-                        ActualCost::Permits(fallback.scaled_cost(item.charge.limit, used))
-                    }
-                    ActualCost::Reset => ActualCost::Reset,
-                },
-            })
-            .collect();
-        let is_here = |share: &Settled<'_>| match share.correction() {
-            Correction::GiveBack => fallback.is_owed_here(&share.charge(), now),
-            Correction::Owe => share.charge.limit.outage == Outage::Local,
-            // The state in the store would not be forgotten.
-            Correction::Reset => false,
+        let is_owed = |item: &Settled<'_>| {
+            item.correction() == Correction::Owe && item.charge.limit.outage == Outage::Local
         };
-        if !shares.iter().all(is_here) {
+        if !settled.iter().all(is_owed) {
             return Err(error);
         }
+        let shares: SettledList<'_> = settled.iter().map(|it| fallback.made_here(it)).collect();
         let charges: SmallVec<[Charge<'_>; 4]> = shares.iter().map(|it| it.charge()).collect();
         fallback.remember(&charges);
         fallback.local.settle_now(self, &shares, now);
         Ok(())
+    }
+}
+
+type SettledList<'a> = SmallVec<[Settled<'a>; 4]>;
+
+impl<S: Remote> FallbackInner<S> {
+    /// Returns the same correction of the share of the limit that counts here.
+    fn made_here<'a>(&self, item: &Settled<'a>) -> Settled<'a> {
+        let (ChargeOrigin::Store(receipt) | ChargeOrigin::Outage(receipt)) = item.origin;
+        Settled {
+            charge: self.scaled(&item.charge),
+            used: match item.used {
+                ActualCost::Permits(used) => {
+                    ActualCost::Permits(self.scaled_cost(item.charge.limit, used))
+                }
+                ActualCost::Reset => ActualCost::Reset,
+            },
+            origin: ChargeOrigin::Store(receipt),
+        }
     }
 }
 

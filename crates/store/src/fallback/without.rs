@@ -132,6 +132,7 @@ impl<S: Remote> FallbackInner<S> {
         Ok(Decisions {
             each: each.collect(),
             admitted: local.admitted && !refused,
+            made: now,
             without_store: true,
         })
     }

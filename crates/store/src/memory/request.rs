@@ -114,6 +114,7 @@ impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
         act: impl FnOnce(&mut Shard, &Limit, &TableAsk<'_>) -> T,
     ) -> T {
         let (charge, lend, now) = (self.charge_of(at), self.lend, self.now);
+        let receipt = self.items[at].receipt();
         let locked = self.locked();
         let place = locked.places[at];
         let ask = TableAsk {
@@ -122,6 +123,7 @@ impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
             now,
             cost,
             lend,
+            receipt,
         };
         act(&mut locked.shards[place.shard], charge.limit, &ask)
     }
@@ -130,6 +132,10 @@ impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
 impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
     fn count(&self) -> usize {
         self.items.len()
+    }
+
+    fn now(&self) -> Time {
+        self.now
     }
 
     fn mode(&self, at: usize) -> Mode {

@@ -307,6 +307,7 @@ impl MemoryStore {
             now,
             cost: Permits::ZERO,
             lend: ratekeeper_core::Lend::Unnamed,
+            receipt: None,
         };
         let shard = self.shard_of(ask.hash);
         self.lock(shard).restore(limit, &ask, saved);

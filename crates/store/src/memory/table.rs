@@ -30,7 +30,7 @@ mod promise;
 mod room;
 mod saved;
 
-use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Time};
+use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Receipt, Time};
 
 use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
@@ -78,6 +78,8 @@ pub(super) struct TableAsk<'a> {
     pub(super) cost: Permits,
     /// How concurrency limits lend.
     pub(super) lend: Lend,
+    /// Of a charge that is given back.
+    pub(super) receipt: Option<Receipt>,
 }
 
 /// A key that is not in the table.

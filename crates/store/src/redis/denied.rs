@@ -17,7 +17,7 @@ use std::time::Duration;
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Decision, Denials, Mode, Nanos, Permits, Verdict,
+    Algorithm as _, AnyAlgorithm, Decision, Denials, Mode, Nanos, Permits, Time, Verdict,
 };
 use smallvec::smallvec;
 use tokio::time::Instant;
@@ -73,6 +73,7 @@ impl DenialCache {
         Some(Decisions {
             admitted: item.mode == Mode::Shadow,
             each: smallvec![decision],
+            made: Time::ZERO, // nothing was charged
             without_store: false,
         })
     }

@@ -250,6 +250,7 @@ mod tests {
                 mode: Mode::Enforce,
                 lease: None,
                 correction: Correction::GiveBack,
+                receipt: None,
             }
         }
 

@@ -214,6 +214,7 @@ impl RedisStore {
             mode: charge.mode,
             lease: item.lease(),
             correction: item.correction(),
+            receipt: item.receipt(),
         }
     }
 

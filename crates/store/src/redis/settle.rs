@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     Algorithm as _, AnyState, Charge, Decision, GrantId, LeaseId, Lend, Mode, Nanos, Permits,
-    UnixMicros,
+    Receipt, Time, UnixMicros,
 };
 
 use super::limits::Prepared;
@@ -25,6 +25,8 @@ pub(super) struct Item {
     /// The lease that is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
     pub(super) correction: Correction,
+    /// Of a charge that is given back.
+    pub(super) receipt: Option<Receipt>,
 }
 
 /// Performs an act on the states of its items; `place` holds the index of each item's state.
@@ -74,6 +76,10 @@ impl RequestStates for ItemStates<'_> {
         self.items.len()
     }
 
+    fn now(&self) -> Time {
+        self.now.time()
+    }
+
     fn mode(&self, at: usize) -> Mode {
         self.items[at].mode
     }
@@ -117,11 +123,12 @@ impl RequestStates for ItemStates<'_> {
             self.release(at);
             return;
         }
-        let state = &mut self.states[self.place[at]];
-        let _ = item
-            .limit
-            .algorithm
-            .try_refund(state, self.now.time(), item.cost);
+        let (state, now) = (&mut self.states[self.place[at]], self.now.time());
+        let algorithm = &item.limit.algorithm;
+        let _ = match item.receipt {
+            Some(receipt) => algorithm.try_give_back(state, now, item.cost, receipt),
+            None => algorithm.try_refund(state, now, item.cost),
+        };
     }
 
     fn correction(&self, at: usize) -> Correction {

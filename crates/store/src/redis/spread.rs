@@ -19,7 +19,7 @@
 //! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the
 //! same part; a headroom has the key of its charge.
 
-use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, UnixMicros};
+use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, Receipt, UnixMicros};
 use smallvec::SmallVec;
 
 use super::batch::RedisRequest;
@@ -28,7 +28,7 @@ use super::slot::slot_of;
 use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
-use crate::act::{Act, ActAnswer, Decide, GiveBack, Look, ScriptAct};
+use crate::act::{Act, ActAnswer, Decide, Look, ScriptAct, Settle};
 use crate::modes::deny_rest;
 
 impl RedisStore {
@@ -196,7 +196,7 @@ impl SlotCalls<'_> {
                 looked.each[at] = decision;
             }
         }
-        looked.admitted = decided.admitted;
+        (looked.admitted, looked.made) = (decided.admitted, decided.made);
         Ok(looked)
     }
 
@@ -236,6 +236,10 @@ impl SlotCalls<'_> {
         lend: Lend,
     ) -> Result<(), Trouble> {
         for (part, decisions) in parts.iter().zip(answers) {
+            let mut part = part.only(|_, _| true);
+            for (item, decision) in part.items.iter_mut().zip(&decisions.each) {
+                item.receipt = Some(Receipt::of(decision, decisions.made));
+            }
             let mut made = part.only(|index, item| {
                 let algorithm = &item.limit.algorithm;
                 let lends_nothing = algorithm.concurrency().is_some() && lend == Lend::Nothing;
@@ -247,7 +251,7 @@ impl SlotCalls<'_> {
                 made.items.iter_mut().for_each(|item| item.lease = Some(id));
             }
             if !made.items.is_empty() {
-                self.part(&made, GiveBack).await?;
+                self.part(&made, Settle).await?;
             }
         }
         Ok(())

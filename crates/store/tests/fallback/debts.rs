@@ -20,37 +20,50 @@ fn a_debt_is_owed_here_until_the_store_is_back() {
         tokens(1, Outage::Deny, "10/1h"),
     ];
     let store = fallback(1);
-    let settle = |taken, used: &[u64]| {
+    let settle = |origin, taken, used: &[u64]| {
         let settled: Vec<_> = limits
             .iter()
             .zip(used)
             .map(|(limit, &used)| Settled {
                 charge: charge(limit, taken),
                 used: ActualCost::Permits(Permits::new(used)),
+                origin,
             })
             .collect();
         ready(store.correct(&settled, at(0)))
     };
     let remaining = || remaining(&store, &limits[0], at(0));
-    assert!(decide(&store, &[charge(&limits[0], 4)], at(0)).admitted);
+    let decide = |cost| {
+        let decided = decide(&store, &[charge(&limits[0], cost)], at(0));
+        assert!(decided.admitted);
+        decided.origin(0).unwrap()
+    };
+    let there = decide(4);
     cut(&store, true);
     assert!(
-        matches!(settle(4, &[1]), Err(StoreError::Unavailable(_))),
+        matches!(settle(there, 4, &[1]), Err(StoreError::Unavailable(_))),
         "charged there"
     );
     assert!(
-        settle(4, &[7, 7]).is_err(),
+        settle(there, 4, &[7, 7]).is_err(),
         "a limit that counts nothing here owes nothing here"
     );
     assert_eq!(remaining(), 10);
-    assert_eq!(settle(4, &[7]), Ok(()));
+    assert_eq!(settle(there, 4, &[7]), Ok(()));
     assert_eq!(remaining(), 7, "three are owed here");
-    assert!(decide(&store, &[charge(&limits[0], 2)], at(0)).admitted);
-    assert_eq!(settle(2, &[1]), Ok(()), "charged here");
+    let here = decide(2);
+    assert_eq!(settle(here, 2, &[1]), Ok(()), "charged here");
     assert_eq!(remaining(), 6);
+    let late = decide(1);
     cut(&store, false);
     let _up = tend(&store, at(60_000));
-    assert_eq!(remaining(), 2, "four there, four debited");
+    assert_eq!(remaining(), 1, "four there, five debited");
+    assert_eq!(settle(late, 1, &[0]), Ok(()));
+    assert_eq!(
+        remaining(),
+        1,
+        "a charge made here does not come back there"
+    );
     // Loans are released, and post-paid limits take nothing back.
     for (algorithm, why) in [
         (
@@ -67,7 +80,12 @@ fn a_debt_is_owed_here_until_the_store_is_back() {
         let limit = limit(2, Outage::Local, algorithm);
         let charge = charge(&limit, 1);
         let used = ActualCost::Permits(Permits::new(2));
-        let refused = ready(store.correct(&[Settled { charge, used }], at(0)));
+        let settled = Settled {
+            charge,
+            used,
+            origin: late,
+        };
+        let refused = ready(store.correct(&[settled], at(0)));
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }

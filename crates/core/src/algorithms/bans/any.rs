@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::{BanState, Banning};
 use crate::{
-    AnyAlgorithm, AnyState, Call, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time,
+    AnyAlgorithm, AnyState, Call, Decision, Error, Nanos, Origin, Permits, Quota, Receipt,
+    Reconfigure, Time,
 };
 
 impl Reconfigure for Banning {
@@ -30,6 +31,24 @@ impl Banning {
             limit: Box::new(limit),
             ..self.clone()
         }
+    }
+
+    /// As [`Refund::give_back`]; `None` if the limit cannot take back a charge.
+    pub(crate) fn give_back_any(
+        &self,
+        state: &mut BanState<AnyState>,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) -> Option<()> {
+        self.limit.supports(Call::Refund).ok()?;
+        let record = state.0.as_mut();
+        record.and_then(|it| {
+            self.limit
+                .try_give_back(&mut it.used, now, cost, receipt)
+                .ok()
+        });
+        Some(())
     }
 
     /// As [`Refund::refund`]; `None` if the limit cannot take back a charge.

@@ -3,7 +3,7 @@
 use super::leases::Lease;
 use super::{Concurrency, ConcurrencyState, LeaseId};
 use crate::algorithm::{Algorithm as _, Refund};
-use crate::{Nanos, Permits, Time};
+use crate::{Nanos, Permits, Receipt, Time};
 
 impl Concurrency {
     /// Takes back the permits of `id`, and returns their number. Nothing changes if `id` holds
@@ -36,12 +36,39 @@ impl Concurrency {
 }
 
 impl Refund for Concurrency {
+    fn give_back(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits, receipt: Receipt) {
+        self.give_back_late(leases, now, cost, receipt);
+    }
+
+    /// Gives back anonymous permits that end no sooner than those of the receipt; none once these
+    /// have ended.
+    fn give_back_late(
+        &self,
+        leases: &mut ConcurrencyState,
+        now: Time,
+        cost: Permits,
+        receipt: Receipt,
+    ) {
+        let ends = self.rounded(receipt.made + self.lease);
+        if ends > now {
+            let first = leases.by_end.partition_point(|lease| lease.ends < ends);
+            self.take_back(leases, first.max(leases.ended(now)), cost);
+        }
+    }
+
     /// Gives back the anonymous permits that end first.
     fn refund(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) {
+        self.take_back(leases, leases.ended(now), cost);
+    }
+}
+
+impl Concurrency {
+    /// Takes back anonymous permits, from the lease at `at` on.
+    fn take_back(&self, leases: &mut ConcurrencyState, mut at: usize, cost: Permits) {
         if cost > self.capacity() {
             return; // was never taken
         }
-        let (mut left, mut at) = (cost.get(), leases.ended(now));
+        let mut left = cost.get();
         while left > 0 && at < leases.by_end.len() {
             let lease = &mut leases.by_end[at];
             if lease.holder.is_some() {

@@ -2,27 +2,51 @@
 //!
 //! ```text
 //!   reserve   TAT moves on, though it lies beyond the burst: the caller waits for it
-//!   refund    TAT moves back, to now at most
+//!   give back TAT moves back, to now at most, by no more than is unpaid
 //!   rescale   TAT moves to where the same share of another burst is spent
 //! ```
 
-use super::grid::{Moment, Units as _};
+use super::grid::{Moment, TICKS, Units as _};
 use super::{FARTHEST_TICKS, Gcra, Tat};
 use crate::algorithm::{Refund, Reserve};
-use crate::{Decision, Nanos, Permits, Time};
+use crate::{Decision, Nanos, Permits, Receipt, Time};
 
 impl Refund for Gcra {
+    /// Moves TAT back by the cost, at most by the part that time has not paid yet: others may have
+    /// been charged since, but TAT has not been before `paid`.
+    fn give_back_late(&self, tat: &mut Tat, now: Time, cost: Permits, receipt: Receipt) {
+        let mut unpaid = receipt.paid.since(now);
+        if !self.pays_in_nanos() {
+            unpaid = unpaid.saturating_sub(Nanos::from_nanos(1)); // `paid` was rounded up
+        }
+        let unpaid = self.grid.units_in(unpaid, self.grid.at(now));
+        let unpaid = unpaid.saturating_sub(self.price_of(receipt.returned));
+        self.move_back(tat, now, self.price_of(cost).min(unpaid));
+    }
+
     fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
+        self.move_back(tat, now, self.price_of(cost));
+    }
+}
+
+impl Gcra {
+    /// Moves TAT back by `units`, to now at most.
+    fn move_back(&self, tat: &mut Tat, now: Time, units: u64) {
         let now = self.grid.at(now);
         // A debt that is too long is not cut here, but by the next decision.
         let debt = self.grid.units(tat.ahead(now), now);
-        if debt == 0 {
+        if debt == 0 || units == 0 {
             return;
         }
-        *tat = match debt.saturating_sub(self.price_of(cost)) {
+        *tat = match debt.saturating_sub(units) {
             0 => Tat::after(self.grid.unit_start(now), 0),
             left => Tat::after(now, self.grid.ticks(left, now)),
         };
+    }
+
+    /// Returns true if each permit takes whole nanoseconds, so that no moment is rounded.
+    fn pays_in_nanos(&self) -> bool {
+        self.grid.is_ticks() && self.interval.get().is_multiple_of(TICKS)
     }
 }
 

@@ -254,11 +254,10 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
                 }
             }
             Verb::Refund(cost) => {
-                limiter.refund(cost);
-                let bucket = &mut model.bucket;
-                let back = bucket.interval * u128::from(cost);
-                let floor = bucket.full_at.min(ticks(now));
-                bucket.full_at = bucket.full_at.saturating_sub(back).max(floor);
+                // At once: it leaves no trace.
+                if let Ok(grant) = limiter.check_n(cost) {
+                    limiter.refund(grant);
+                }
             }
             Verb::Reset => {
                 limiter.reset();

@@ -1,9 +1,9 @@
 //! Charges: which requests of a queue may change places, and what goes back when one leaves.
 
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Permits, Time};
 use ratekeeper_policy::Rule;
-use ratekeeper_store::{AnyStore, Reserved};
+use ratekeeper_store::{ActualCost, AnyStore, Reserved, Settled};
 
 /// Returns the limits, keys and costs of a request: equal for two that may change places.
 pub(super) fn charges_of(answer: &Answer) -> Box<[u8]> {
@@ -44,12 +44,19 @@ pub(super) fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
     })
 }
 
-/// Returns the charges of limits without a queue: they go back regardless of later charges. Values
-/// that were counted stay counted, because a later request may have passed by them.
-pub(super) fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
+/// Returns the charges of limits without a queue as unused: they go back regardless of later
+/// charges. Values that were counted stay counted, because a later request may have passed by them.
+pub(super) fn unpromised(answer: &Answer) -> Vec<Settled<'_>> {
     let plain = answer.outcomes().filter(|outcome| !promises(outcome));
     let charged = plain.filter(|it| it.is_charged() && it.rule.distinct.is_none());
-    charged.filter_map(|outcome| charge(&outcome)).collect()
+    let unused = charged.filter_map(|outcome| {
+        Some(Settled {
+            charge: charge(&outcome)?,
+            used: ActualCost::Permits(Permits::ZERO),
+            origin: answer.origin_of(&outcome)?,
+        })
+    });
+    unused.collect()
 }
 
 /// Returns true if other callers may have been promised moments that depend on this charge.

@@ -45,6 +45,7 @@ impl Flood {
                 now,
                 cost: Permits::ONE,
                 lend: Lend::Unnamed,
+                receipt: None,
             };
             let _ = self.shard.decide(&self.limit, &ask);
         }

@@ -12,6 +12,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let Some((algorithm, state)) = self.here(ask) else {
             return;
         };
+        if let Some(receipt) = ask.receipt {
+            let _ = algorithm.try_give_back(state, ask.now, ask.cost, receipt);
+            return;
+        }
         match ask.lend {
             Lend::To(id) if A::LENDS => {
                 algorithm.try_release(state, ask.now, id);

@@ -1,0 +1,83 @@
+//! Receipt: what a charge carries, so that it can be given back later.
+//!
+//! ```text
+//!   made ------ now ------------ paid ----> time      of a bucket, `paid - now` is still unpaid:
+//!   |== paid by time ==|== unpaid ==|                 no more than that comes back
+//! ```
+
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Decision, Permits, Time};
+
+/// What a charge carries, so that it can be given back later: see
+/// [`Refund::give_back`](crate::Refund::give_back).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Receipt {
+    /// The moment of the charge, by the clock of its state.
+    pub made: Time,
+    /// The moment at which time will have paid for it and for all charges before it.
+    pub paid: Time,
+    /// Permits of other charges that were given back to the state since; zero if not known.
+    pub returned: Permits,
+}
+
+impl Receipt {
+    /// The receipt of a charge that was allowed by `decision` at `made`.
+    pub fn of(decision: &Decision, made: Time) -> Self {
+        Self {
+            made,
+            paid: made + decision.reset_after,
+            returned: Permits::ZERO,
+        }
+    }
+}
+
+/// The permits given back to a state, counted beside it: shared by threads.
+///
+/// A state that was given permits back is paid earlier than the receipts of its other charges say.
+/// The mark is read before a charge, and the count raised before the state is changed, so that a
+/// race makes `returned` too large.
+///
+/// ```
+/// use ratekeeper_core::{Permits, Returns};
+/// let returns = Returns::new();
+/// let mark = returns.mark();
+/// returns.add(Permits::new(3));
+/// assert_eq!(returns.since(mark), Some(Permits::new(3)));
+/// returns.reset();
+/// assert_eq!(returns.since(mark), None);
+/// ```
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+#[derive(Debug, Default)]
+pub struct Returns(AtomicU64);
+
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+impl Returns {
+    /// No permits given back.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Returns the mark of a charge that is made next.
+    #[inline]
+    pub fn mark(&self) -> u64 {
+        self.0.load(Ordering::Acquire) // before the charge
+    }
+
+    /// Counts permits that are given back next.
+    pub fn add(&self, cost: Permits) {
+        self.0.fetch_add(cost.get(), Ordering::AcqRel); // before the change of the state
+    }
+
+    /// Notes that the state is forgotten.
+    pub fn reset(&self) {
+        self.add(Permits::MAX);
+    }
+
+    /// Returns the permits given back since `mark`; `None` if the state was forgotten since.
+    pub fn since(&self, mark: u64) -> Option<Permits> {
+        let returned = Permits::new(self.mark().wrapping_sub(mark));
+        (returned < Permits::MAX).then_some(returned)
+    }
+}
