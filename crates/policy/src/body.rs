@@ -29,7 +29,8 @@ use std::fmt;
 pub use response::ResponseReader;
 
 use crate::ValueError;
-use crate::request::{split_once, trim, values_of};
+use crate::request::values_of;
+use crate::stated::{queries, split_once, trim};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -134,8 +135,7 @@ impl BodyField {
         let Place::Form(wanted) = &self.place else {
             return false;
         };
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs.any(|(name, _)| is_same_form_name(wanted, &name))
+        queries(query, wanted).next().is_some()
     }
 }
 
@@ -270,16 +270,18 @@ fn is_same_name(a: &str, b: &str) -> bool {
     folded(a).eq(folded(b))
 }
 
-/// Like [`is_same_name`], for the names of a form: PHP removes spaces before a name, takes some
-/// characters in it for `_`, and ignores those behind its last index.
-fn is_same_form_name(a: &str, b: &str) -> bool {
+/// Like [`is_same_name`], for the names of forms, queries and cookies: PHP removes spaces before a
+/// name, takes some characters in it for `_`, and ignores those behind its last index and behind a
+/// NUL. A list (`user[]`, `user[0]`) has the name of its values.
+pub(crate) fn is_same_form_name(a: &str, b: &str) -> bool {
     let mangled = |name: char| match name {
         ' ' | '.' | '[' => '_',
         other => other,
     };
     let [a, b] = [a, b].map(|name| {
+        let name = name.split('\0').next().unwrap_or_default();
         let name = up_to_last_index(name.trim_start_matches(' '));
-        folded(name).map(mangled)
+        folded(without_index(name)).map(mangled)
     });
     a.eq(b)
 }
@@ -291,6 +293,15 @@ fn up_to_last_index(name: &str) -> &str {
     let mut closed = name.match_indices(']').map(|(at, _)| at + 1);
     let end = closed.find(|end| *end > open && !name[*end..].starts_with('['));
     end.map_or(name, |end| &name[..end])
+}
+
+/// Returns the name of a list without the index of a value.
+fn without_index(name: &str) -> &str {
+    let index = name
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once('['));
+    let of_list = index.filter(|(_, index)| index.bytes().all(|byte| byte.is_ascii_digit()));
+    of_list.map_or(name, |(list, _)| list)
 }
 
 /// Goes by way of the upper case, so that the long s and the Kelvin sign become `s` and `k`.

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Mode, Permits};
 use smallvec::SmallVec;
 
-use crate::key_part::Credential;
-use crate::keys::{KeySubject, KeyWriter};
+use crate::keys::{KeyNumber, KeySubject, KeyWriter};
 use crate::signal::{Gate, Signal};
 use crate::{Allowance, Charges, Entry, Policy, Rule, RuleMode};
 
@@ -56,14 +55,14 @@ impl Policy {
     pub(crate) fn add_beside<'p>(
         &'p self,
         rule: &'p Rule,
-        credential: Credential,
+        number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) {
         let Some(head) = out.entries.len().checked_sub(1) else {
             return;
         };
-        self.add_alternatives(rule, (credential, head), keys, out);
+        self.add_alternatives(rule, (number, head), keys, out);
         // A key with other numbers has no candidate.
         if let (Some(candidate), Some(live)) = (rule.candidate, out.entries.get(head))
             && live.variant.is_none()
@@ -81,7 +80,7 @@ impl Policy {
     fn add_alternatives<'p>(
         &'p self,
         rule: &'p Rule,
-        (credential, head): (Credential, usize),
+        (number, head): (KeyNumber, usize),
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) {
@@ -94,7 +93,7 @@ impl Policy {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, other, &out.entries[head]),
                 Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                    let Ok(entry) = self.allowance_entry(index, other, credential, keys, out)
+                    let Ok(entry) = self.allowance_entry((index, other), (rule, number), keys, out)
                     else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);
@@ -111,9 +110,8 @@ impl Policy {
     /// request or its key.
     fn allowance_entry<'p>(
         &'p self,
-        index: u32,
-        rule: &'p Rule,
-        credential: Credential,
+        (index, rule): (u32, &'p Rule),
+        (head, number): (&Rule, KeyNumber),
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) -> Result<Option<Entry>, Unlimited> {
@@ -123,14 +121,18 @@ impl Policy {
             return Ok(None);
         }
         let start = out.bytes.end();
-        let subject = keys.write(rule, credential, &mut out.bytes);
+        let number = if rule.key == head.key { number } else { 0 };
+        let subject = keys.write(rule, number, &mut out.bytes);
         if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
             return Ok(None);
+        }
+        if rule.key != head.key && keys.count(rule) > 1 {
+            return Ok(None); // one of its keys would admit the request, and the others not count it
         }
         let Some(cost) = rule.cost.of(keys.request()) else {
             return Ok(None);
         };
-        let variant = match self.allowance_of(rule, start, credential, keys, out) {
+        let variant = match self.allowance_of(rule, start, keys, out) {
             Allowance::Own => None,
             Allowance::Variant(index) => Some(index),
             Allowance::Unlimited => return Err(Unlimited),

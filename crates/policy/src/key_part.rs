@@ -16,12 +16,12 @@
 //!   country      NO, or that of unknown addresses   never
 //!   continent    EU, or ZZ
 //!   asn          AS3320, or AS0
-//!   header:X     the first, no space around it      absent or empty
-//!   cookie:X     the first, hashed                  absent or empty
-//!   query:X      the first, decoded                 absent or empty
-//!   bearer       the token of `authorization:       absent or empty
+//!   header:X     each, no space around it           absent or empty
+//!   cookie:X     each, in one spelling, hashed      absent or empty
+//!   query:X      each, decoded                      absent or empty
+//!   bearer       each token of `authorization:      absent or empty
 //!                Bearer`; hashed
-//!   api_key      `x-api-key`, and the bearer        both absent or empty
+//!   api_key      each `x-api-key`, and each bearer  both absent or empty
 //!                token; hashed
 //!   attr:X       the first                          absent or empty
 //!   jwt:X        the claim of a verified token      no valid token, or not in it
@@ -32,29 +32,30 @@
 //!
 //! Headers that carry secrets (`authorization` and its like) are hashed too.
 //!
-//! A request with two credentials has two keys under `api_key`, and is charged under both,
-//! because the application may read either of them and a made-up one must gain nothing.
+//! A request that states several values of a part has a key for each, and is charged under all of
+//! them, because the application may read any of them and a made-up one must gain nothing.
 
-mod credential;
 mod plain;
-mod unhashed;
 mod unknown;
+mod values;
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::body::BodyValue;
 use crate::pattern::is_token;
-use crate::request::RequestFacts;
-use crate::value::{self, Prefix};
-use crate::{BodyField, EntryName, Facts, KeyBytes, PathCase, ValueError};
-pub(crate) use credential::Credential;
-use credential::bearer;
+use crate::value::Prefix;
+use crate::{BodyField, EntryName, ValueError};
 pub(crate) use unknown::WORDS;
 use unknown::unknown;
+pub(crate) use values::{Around, PartValue};
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
+
+/// Returns true for a header, in lower case, with a scheme before its value.
+pub(crate) fn is_credential_header(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization")
+}
 
 /// Headers with values that must not be readable in a key.
 const SECRET_HEADERS: [&str; 5] = [
@@ -200,75 +201,6 @@ impl KeyPart {
         }))
     }
 
-    /// Appends the value of this part to the key, if the request has one.
-    pub(crate) fn write(
-        &self,
-        request: &RequestFacts<'_>,
-        around: Around<'_>,
-        out: &mut KeyBytes,
-    ) -> PartValue {
-        let Around {
-            route,
-            ipv6_prefix,
-            path_case,
-            credential,
-        } = around;
-        let text = match self {
-            Self::All => return PartValue::Written,
-            Self::Ip { bits } => {
-                let Some(ip) = request.ip else {
-                    return PartValue::Missing;
-                };
-                value::write_ip(ip, prefix(*bits, ipv6_prefix), out);
-                return PartValue::Written;
-            }
-            Self::Bearer => return written(bearer(request), value::write_hashed, out),
-            Self::ApiKey => {
-                return written(credential.of(request), value::write_hashed, out);
-            }
-            Self::Cookie(name) => {
-                return written(request.cookies(name).next(), value::write_hashed, out);
-            }
-            Self::Header(name) if SECRET_HEADERS.contains(&name.as_str()) => {
-                return written(request.headers(name).next(), value::write_hashed, out);
-            }
-            Self::Query(name) => {
-                return written(request.queries(name).next(), value::write_encoded, out);
-            }
-            Self::Path => Some(request.path(path_case)),
-            Self::Route => Some(route.map_or_else(|| request.path(path_case), str::as_bytes)),
-            Self::Method => Some(request.method()),
-            Self::Host => Some(request.host()),
-            Self::Country => Some(request.country().code().as_bytes()),
-            Self::Continent => Some(request.country().continent().as_bytes()),
-            Self::Asn => Some(request.network()),
-            Self::Header(name) => request.headers(name).next(),
-            Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
-            Self::Claim(name) => request.claim(name).map(str::as_bytes),
-            Self::Body(field) => match request.body(field) {
-                BodyValue::Text(text) => Some(text.as_bytes()),
-                BodyValue::Absent => None,
-                BodyValue::Ambiguous => return PartValue::Ambiguous,
-            },
-            Self::Descriptor(name) => {
-                let descriptor = request.facts.descriptor.as_ref();
-                descriptor.and_then(|d| name.of(d)).map(str::as_bytes)
-            }
-        };
-        written(text.filter(|text| !text.is_empty()), value::write_text, out)
-    }
-
-    /// Appends the value of a part that a key holds in one spelling.
-    pub(crate) fn write_fact(&self, facts: &Facts<'_>, path_case: PathCase, out: &mut KeyBytes) {
-        let around = Around {
-            route: None,
-            ipv6_prefix: 128,
-            path_case,
-            credential: Credential::First,
-        };
-        self.write(&RequestFacts::new(facts), around, out);
-    }
-
     /// Returns true if keys hold only the hash of its values.
     pub(crate) fn is_secret(&self) -> bool {
         match self {
@@ -277,34 +209,6 @@ impl KeyPart {
             _ => false,
         }
     }
-}
-
-/// Values that a key part depends on besides the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around<'a> {
-    /// The value of `match.path` that matched.
-    pub(crate) route: Option<&'a str>,
-    pub(crate) ipv6_prefix: u8,
-    pub(crate) path_case: PathCase,
-    /// The credential that `api_key` stands for.
-    pub(crate) credential: Credential,
-}
-
-/// Result of writing a key part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PartValue {
-    Written,
-    Missing,
-    /// The request has two values, of which the application may read either.
-    Ambiguous,
-}
-
-fn written(text: Option<&[u8]>, write: fn(&[u8], &mut KeyBytes), out: &mut KeyBytes) -> PartValue {
-    let Some(text) = text else {
-        return PartValue::Missing;
-    };
-    write(text, out);
-    PartValue::Written
 }
 
 fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {

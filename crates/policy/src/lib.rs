@@ -52,6 +52,7 @@ mod rule;
 mod rules;
 mod settings;
 mod signal;
+mod stated;
 mod telemetry;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 mod tokens;

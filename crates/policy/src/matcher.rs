@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::path::Reading;
-use crate::request::{RequestFacts, decoded};
+use crate::key_part::is_credential_header;
+use crate::path::{Normal, Reading};
+use crate::request::RequestFacts;
+use crate::stated::{cookie, credentials, decoded, unquoted};
 use crate::{Facts, Field, PathCase, Pattern, Patterns};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
@@ -31,8 +33,8 @@ pub struct Matcher {
     pub path_case: PathCase,
 }
 
-/// Effect of a matcher. Where servers disagree about a path, a limit applies to the request, and
-/// an exemption does not: in doubt a request is counted.
+/// Effect of a matcher. Where servers disagree about a path or about which of several values is read,
+/// a limit applies to the request, and an exemption does not: in doubt a request is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MatchEffect {
     Limits,
@@ -55,12 +57,12 @@ impl Matcher {
         failed.map(|(field, _)| field)
     }
 
-    /// Returns true if a limit is for this request, in at least one reading of its path.
+    /// Returns true if a limit is for this request, in at least one reading of it.
     pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
         self.all_hold(request, MatchEffect::Limits)
     }
 
-    /// Returns true if a request is exempt, in every reading of its path.
+    /// Returns true if a request is exempt, in every reading of it.
     pub(crate) fn exempts(&self, request: &RequestFacts<'_>) -> bool {
         self.all_hold(request, MatchEffect::Exempts)
     }
@@ -76,33 +78,21 @@ impl Matcher {
         request: &RequestFacts<'_>,
         effect: MatchEffect,
     ) -> bool {
-        if *field == Field::Path {
-            let mut readings = request.readings().iter();
-            return match effect {
-                MatchEffect::Limits => readings.any(|it| self.path_holds(patterns, it, effect)),
-                MatchEffect::Exempts => readings.all(|it| self.path_holds(patterns, it, effect)),
-            };
-        }
-        let matches = |pattern: &Pattern, value: FieldValue<'_>| match value {
-            FieldValue::Text(text) => pattern.matches_text(text),
-            FieldValue::Address(ip) => pattern.matches_ip(ip),
-            FieldValue::Path(_) => false,
-        };
-        patterns.accept(|judge| field.any_value(request, judge), matches)
-    }
-
-    /// Returns true if one reading of a path is accepted.
-    fn path_holds(&self, patterns: &Patterns, path: &Reading<'_>, effect: MatchEffect) -> bool {
-        let matches = |pattern: &Pattern, _: FieldValue<'_>| {
+        let matches = |pattern: &Pattern, spelling: usize, value: FieldValue<'_>| {
             let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
-            let case = if counts_more {
-                self.path_case
-            } else {
-                PathCase::Sensitive
-            };
-            pattern.matches_path(path, case)
+            match value {
+                FieldValue::Path(path) if counts_more => pattern.matches_path(path, self.path_case),
+                FieldValue::Path(path) => pattern.matches_path(path, PathCase::Sensitive),
+                FieldValue::Text(text) => {
+                    (counts_more || spelling == 0) && pattern.matches_text(text)
+                }
+                FieldValue::Address(ip) => pattern.matches_ip(ip),
+            }
         };
-        patterns.accept(|judge| judge(FieldValue::Path(path)), matches)
+        match effect {
+            MatchEffect::Limits => field.any_reading(request, |it| patterns.accept(it, matches)),
+            MatchEffect::Exempts => !field.any_reading(request, |it| !patterns.accept(it, matches)),
+        }
     }
 
     /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
@@ -144,46 +134,85 @@ pub(crate) enum FieldValue<'v> {
 }
 
 impl Field {
-    /// Calls `holds` with each value of the request, until it returns true; returns true if it
-    /// did. A path has a value for each of its readings.
-    pub(crate) fn any_value(
+    /// Calls `holds` with each way to read the field, until it returns true; returns true if it did.
+    /// Each is the spellings of one value, as written first, or empty for a missing value.
+    pub(crate) fn any_reading(
         &self,
         request: &RequestFacts<'_>,
-        mut holds: impl FnMut(FieldValue<'_>) -> bool,
+        mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
     ) -> bool {
-        let mut text_holds = |value: &[u8]| !value.is_empty() && holds(FieldValue::Text(value));
+        let mut text_holds = |value: &[u8]| match value {
+            [] => holds(&[]),
+            _ => holds(&[FieldValue::Text(value)]),
+        };
         match self {
             Self::Method => text_holds(request.method()),
             Self::Host => text_holds(request.host()),
             Self::Path => {
                 let mut readings = request.readings().iter();
-                readings.any(|reading| holds(FieldValue::Path(reading)))
+                readings.any(|reading| holds(&[FieldValue::Path(reading)]))
             }
-            Self::Ip => request.ip.is_some_and(|ip| holds(FieldValue::Address(ip))),
+            Self::Ip => match request.ip {
+                Some(ip) => holds(&[FieldValue::Address(ip)]),
+                None => holds(&[]),
+            },
             Self::Country => text_holds(request.country().code().as_bytes()),
             Self::Continent => text_holds(request.country().continent().as_bytes()),
             Self::Asn => text_holds(request.network()),
-            Self::Query(name) => request
-                .queries(name)
-                .any(|value| text_holds(decoded(value).as_bytes())),
-            Self::Header(name) => request.headers(name).any(text_holds),
-            Self::Cookie(name) => request.cookies(name).any(text_holds),
-            Self::Attribute(name) => request
-                .attribute(name)
-                .is_some_and(|value| text_holds(value.as_bytes())),
-            Self::Claim(name) => request
-                .claim(name)
-                .is_some_and(|value| text_holds(value.as_bytes())),
-            Self::Domain => {
-                let descriptor = request.facts.descriptor;
-                descriptor.is_some_and(|d| holds(FieldValue::Text(d.domain.as_bytes())))
+            Self::Query(name) => any_value(request.queries(name), |value| {
+                text_holds(decoded(value).as_bytes())
+            }),
+            Self::Header(name) if is_credential_header(name) => {
+                any_value(request.headers(name), |value| {
+                    any_spelling(value, &credentials(value), &mut holds)
+                })
             }
+            Self::Header(name) => any_value(request.headers(name), text_holds),
+            Self::Cookie(name) => any_value(request.cookies(name), |value| {
+                any_spelling(unquoted(value), &cookie(value), &mut holds)
+            }),
+            Self::Attribute(name) => {
+                text_holds(request.attribute(name).unwrap_or_default().as_bytes())
+            }
+            Self::Claim(name) => text_holds(request.claim(name).unwrap_or_default().as_bytes()),
+            Self::Domain => match request.facts.descriptor {
+                Some(descriptor) => holds(&[FieldValue::Text(descriptor.domain.as_bytes())]),
+                None => holds(&[]),
+            },
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor;
                 let value = descriptor.and_then(|descriptor| name.of(&descriptor));
-                value.is_some_and(|value| holds(FieldValue::Text(value.as_bytes())))
+                match value {
+                    Some(value) => holds(&[FieldValue::Text(value.as_bytes())]),
+                    None => holds(&[]),
+                }
             }
         }
+    }
+}
+
+/// Returns true if `holds` does for one of the values, or for an empty one if there are none.
+fn any_value<'a>(
+    mut values: impl Iterator<Item = &'a [u8]>,
+    mut holds: impl FnMut(&'a [u8]) -> bool,
+) -> bool {
+    match values.next() {
+        None => holds(b""),
+        Some(first) => holds(first) || values.any(holds),
+    }
+}
+
+/// Calls `holds` with the spellings of a value: as written, and in its one spelling.
+fn any_spelling(
+    written: &[u8],
+    normal: &Normal<'_>,
+    holds: &mut impl FnMut(&[FieldValue<'_>]) -> bool,
+) -> bool {
+    let normal = normal.as_bytes();
+    match written {
+        [] => holds(&[]),
+        _ if normal == written => holds(&[FieldValue::Text(written)]),
+        _ => holds(&[FieldValue::Text(written), FieldValue::Text(normal)]),
     }
 }
 
@@ -298,7 +327,7 @@ mod tests {
             ("cookie.lang", "en", true),
             ("cookie.b", "2", true),
             ("cookie.bare", "*", false),
-            ("cookie.SID", "*", false),
+            ("cookie.SID", "*", true),
             ("ip", "192.0.2.7", true),
             ("ip", "192.0.2.0/24", true),
             ("ip", "::ffff:192.0.2.0/120", true),
@@ -309,8 +338,21 @@ mod tests {
             ("attr.none", "*", false),
         ] {
             check(name, &[value], &facts(), expected);
-            // `!` turns each of them around.
-            check(name, &[&format!("!{value}")], &facts(), !expected);
+            // `!` turns each of them around, unless another value of the name does not match.
+            let has_other = [
+                "query.b",
+                "header.x-plan",
+                "header.X-PLAN",
+                "cookie.sid",
+                "cookie.SID",
+            ];
+            let other_holds = value != "*" && has_other.contains(&name);
+            check(
+                name,
+                &[&format!("!{value}")],
+                &facts(),
+                !expected || other_holds,
+            );
         }
     }
 
@@ -325,8 +367,8 @@ mod tests {
             ("path", &["/api/**", "!/api/users/*"], false),
             ("path", &["/web/**", "!/api/health"], false),
             ("ip", &["192.0.0.0/16", "!192.0.2.7"], false),
-            // If two headers have one name, either can match; neither may match a negated value.
-            ("header.x-plan", &["!free"], false),
+            // If two headers have one name, the application may read either.
+            ("header.x-plan", &["!free"], true),
             ("header.x-plan", &["pro", "!gold"], true),
             ("header.x-missing", &["!free"], true),
             ("header.x-missing", &["!*"], true),

@@ -280,7 +280,7 @@ impl PatternOverride {
                 Some(PartPattern::Exact(wanted)) => **wanted == *value,
                 Some(PartPattern::Glob(_)) if value.starts_with(b"~") => false, // a stand-in
                 Some(PartPattern::Glob(glob)) if is_hash(value) => {
-                    let value = part.unhashed(ask.request, ask.around);
+                    let value = part.unhashed(value, ask.request, ask.around);
                     value.is_some_and(|value| glob.matches(value.as_bytes()))
                 }
                 Some(PartPattern::Glob(glob)) => glob.matches(value),
@@ -306,7 +306,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::key_part::{Around, Credential};
+    use crate::key_part::Around;
     use crate::request::RequestFacts;
     use crate::{Facts, KeyPart, PathCase};
 
@@ -356,7 +356,6 @@ mod tests {
                 route: None,
                 ipv6_prefix: 64,
                 path_case: PathCase::Insensitive,
-                credential: Credential::First,
             },
             unix_nanos,
         };

@@ -42,21 +42,20 @@ impl Patterns {
         }
     }
 
-    /// Returns true if no value with `!` matches, and one without `!` does or there are none.
-    /// `any_value` calls its argument with each value of the request, until it returns true;
-    /// `matches` compares, negation aside.
+    /// Returns true if no pattern with `!` matches, and one without `!` does or there are none.
+    /// `matches` compares a pattern with a spelling, given its place, negation aside.
     pub(crate) fn accept(
         &self,
-        any_value: impl FnOnce(&mut dyn FnMut(FieldValue<'_>) -> bool) -> bool,
-        matches: impl Fn(&Pattern, FieldValue<'_>) -> bool,
+        spellings: &[FieldValue<'_>],
+        matches: impl Fn(&Pattern, usize, FieldValue<'_>) -> bool,
     ) -> bool {
         let mut found = !self.has_positive;
-        let excluded = any_value(&mut |value| {
-            self.any_near(value, |_, pattern| {
+        let excluded = (0..).zip(spellings).any(|(place, value)| {
+            self.any_near(*value, |_, pattern| {
                 if pattern.negated {
-                    return matches(pattern, value);
+                    return matches(pattern, place, *value);
                 }
-                found = found || matches(pattern, value);
+                found = found || matches(pattern, place, *value);
                 false
             })
         });

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use ratekeeper_core::Key;
 
+use crate::key_part::PartValue;
 use crate::variants::KeyAsk;
 use crate::{KeyBytes, KeyPart};
 
@@ -47,7 +48,7 @@ impl Plans {
         }
     }
 
-    /// Returns the index of the request's plan; that of the default if it has none, or one that
+    /// Returns the index of the request's plan; that of the default if it has none, two, or one that
     /// no limit names.
     pub(crate) fn of(&self, ask: &KeyAsk<'_, '_>) -> usize {
         let named = |name: &[u8]| self.names.iter().position(|known| known.as_bytes() == name);
@@ -60,7 +61,12 @@ impl Plans {
                 let plan = ask.request.claim(name);
                 plan.and_then(|plan| named(plan.as_bytes()))
             }
-            PlanSource::Header(name) => ask.request.headers(name).next().and_then(named),
+            PlanSource::Header(name) => {
+                let mut values = ask.request.headers(name);
+                let plan = values.next();
+                plan.filter(|plan| values.all(|other| other == *plan))
+                    .and_then(named)
+            }
             PlanSource::Keys { part, plans } => {
                 // Copied from the key if it has the part, because some values are hashed.
                 let counted = ask.parts.iter().position(|counted| counted == part);
@@ -68,8 +74,9 @@ impl Plans {
                     return plans.get(value).copied().unwrap_or_default();
                 }
                 let mut key = KeyBytes::default();
-                part.write(ask.request, ask.around, &mut key);
+                let written = part.write(ask.request, ask.around, &mut key);
                 let value = Key::from_bytes(&key).parts().next();
+                let value = value.filter(|_| written == PartValue::Written);
                 value.and_then(|value| plans.get(value).copied())
             }
         };

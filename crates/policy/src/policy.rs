@@ -12,7 +12,6 @@ use std::sync::Arc;
 use ratekeeper_core::{Key, Limit, Origin};
 
 use crate::claims::LazyClaims;
-use crate::key_part::Credential;
 use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
 use crate::signal::Signal;
@@ -147,22 +146,15 @@ impl Policy {
         &'p self,
         rule: &'p Rule,
         start: u32,
-        credential: Credential,
         keys: &KeyWriter<'p, '_>,
         out: &Charges,
     ) -> Allowance {
         let key = Key::from_bytes(&out.bytes[start as usize..]);
-        self.held(rule, key, credential, keys).allowance
+        self.held(rule, key, keys).allowance
     }
 
     /// Returns the allowance of a key of a request, and its reason.
-    fn held<'p>(
-        &'p self,
-        rule: &'p Rule,
-        key: Key<'_>,
-        credential: Credential,
-        keys: &KeyWriter<'p, '_>,
-    ) -> Held<'p> {
+    fn held<'p>(&'p self, rule: &'p Rule, key: Key<'_>, keys: &KeyWriter<'p, '_>) -> Held<'p> {
         if rule.variants.is_empty() {
             return Held::BY_RULE;
         }
@@ -170,14 +162,14 @@ impl Policy {
             key,
             parts: &rule.key,
             request: keys.request(),
-            around: keys.around(None, rule, credential),
+            around: keys.around(None, rule),
             unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
         };
         rule.variants.held(&ask, self.plans.as_ref())
     }
 
     /// Returns the allowance of a request under a rule that applies to it, and its reason; of
-    /// two keys, that of the first. `None` if a part of the key is missing and no other value
+    /// several keys, that of the first. `None` if a part of the key is missing and no other value
     /// stands in.
     pub fn allowance<'p>(
         &'p self,
@@ -199,11 +191,11 @@ impl Policy {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         let mut bytes = KeyBytes::default();
-        match keys.write(rule, Credential::First, &mut bytes) {
+        match keys.write(rule, 0, &mut bytes) {
             KeySubject::Skip | KeySubject::Deny => None,
             KeySubject::Known | KeySubject::StandIn => {
                 let key = Key::from_bytes(&bytes);
-                Some(self.held(rule, key, Credential::First, &keys))
+                Some(self.held(rule, key, &keys))
             }
         }
     }

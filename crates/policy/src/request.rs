@@ -3,12 +3,10 @@
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
-
 use crate::body::BodyValue;
 use crate::geo::AsnText;
-use crate::path::{self, Normal, PathCase, Readings};
-use crate::{Asn, BodyField, Country, Facts, Geo, pattern};
+use crate::path::{Normal, PathCase, Readings};
+use crate::{Asn, BodyField, Country, Facts, Geo, pattern, stated};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {
@@ -109,9 +107,11 @@ impl<'a> RequestFacts<'a> {
         self.network.get_or_init(found)
     }
 
-    /// Returns the values of all headers of that name, trimmed; empty ones are left out.
+    /// Returns the values of all headers of that name, trimmed.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        values_of(self.facts.headers, name)
+        let named = self.facts.headers.iter();
+        let named = named.filter(move |(n, _)| n.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| stated::trim(value))
     }
 
     /// Returns a claim of the request's verified token, unless empty.
@@ -120,26 +120,15 @@ impl<'a> RequestFacts<'a> {
         claim.filter(|value| !value.is_empty())
     }
 
-    /// Returns the values of all cookies of that name, without quotes; empty ones are left out.
+    /// Returns the values of all cookies of that name, as written.
     pub(crate) fn cookies(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.headers("cookie")
-            .flat_map(|line| line.split(|byte| *byte == b';'))
-            .filter_map(move |pair| {
-                let (found, value) = split_once(pair, b'=')?;
-                (trim(found) == name.as_bytes()).then(|| unquote(trim(value)))
-            })
-            .filter(|value| !value.is_empty())
+        let lines = self.headers("cookie");
+        lines.flat_map(move |line| stated::cookies(line, name))
     }
 
-    /// Returns the values of all query parameters of that name, encoded; empty ones are left out.
+    /// Returns the values of all query parameters of that name, encoded.
     pub(crate) fn queries(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let pairs = self.facts.query.as_bytes().split(|byte| *byte == b'&');
-        pairs
-            .filter_map(move |pair| {
-                let (found, value) = split_once(pair, b'=')?;
-                is_decoded(found, name.as_bytes()).then_some(value)
-            })
-            .filter(|value| !value.is_empty())
+        stated::queries(self.facts.query, name)
     }
 
     /// Returns the value of a field of the body: that of an attribute with its name, else of the
@@ -168,71 +157,6 @@ pub(crate) fn values_of<'a>(
     headers
         .iter()
         .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
-        .map(|(_, value)| trim(value))
+        .map(|(_, value)| stated::trim(value))
         .filter(|value| !value.is_empty())
-}
-
-/// Feeds a query name or value, decoded, to `take`, run by run.
-pub(crate) fn decode(encoded: &[u8], mut take: impl FnMut(&[u8])) {
-    let mut rest = encoded;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%' || *byte == b'+') {
-        take(&rest[..at]);
-        let tail = &rest[at + 1..];
-        rest = match (rest[at], path::unescape(tail)) {
-            (b'%', Some((byte, tail))) => {
-                take(&[byte]);
-                tail
-            }
-            (b'%', None) => {
-                take(b"%");
-                tail
-            }
-            _ => {
-                take(b" ");
-                tail
-            }
-        };
-    }
-    take(rest);
-}
-
-/// Returns a query value, decoded.
-pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
-    if !encoded.iter().any(|byte| *byte == b'%' || *byte == b'+') {
-        return Normal::Borrowed(encoded);
-    }
-    let mut out = SmallVec::new();
-    decode(encoded, |run| out.extend_from_slice(run));
-    Normal::Changed(out)
-}
-
-/// Returns true if `encoded` decodes to `text`.
-fn is_decoded(encoded: &[u8], text: &[u8]) -> bool {
-    let mut rest = Some(text);
-    decode(encoded, |run| {
-        rest = rest.and_then(|rest| rest.strip_prefix(run));
-    });
-    rest == Some(b"")
-}
-
-/// Splits at the first separator.
-pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let at = bytes.iter().position(|byte| *byte == separator)?;
-    Some((&bytes[..at], &bytes[at + 1..]))
-}
-
-/// Removes spaces and tabs at both ends.
-pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
-        bytes = rest;
-    }
-    bytes
-}
-
-/// Removes the quotes around a cookie's value, as servers do.
-fn unquote(value: &[u8]) -> &[u8] {
-    match value {
-        [b'"', inner @ .., b'"'] => inner,
-        _ => value,
-    }
 }

@@ -81,10 +81,12 @@ impl RequestIndex {
         let mut lists = CandidateLists::new();
         lists.extend(Some(&*self.rest).filter(|rest| !rest.is_empty()));
         for (field, index) in &self.fields {
-            field.any_value(request, |value| {
-                index.any_near(value, |list| {
-                    lists.push(list);
-                    false
+            field.any_reading(request, |spellings| {
+                spellings.iter().any(|value| {
+                    index.any_near(*value, |list| {
+                        lists.push(list);
+                        false
+                    })
                 })
             });
         }

@@ -21,7 +21,6 @@ use ratekeeper_core::KeyBuilder;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use crate::request::decode;
 use crate::{KeyBytes, KeyPart};
 
 /// Longest value, in bytes, that a key holds as it is.
@@ -63,25 +62,6 @@ pub(crate) fn is_as_shown(value: &[u8]) -> bool {
 /// Writes a value as shown in a key.
 pub(crate) fn write_as_shown(value: &[u8], out: &mut KeyBytes) {
     KeyBuilder::new(out).part(value);
-}
-
-/// Writes a query value, decoded on the way.
-pub(crate) fn write_encoded(encoded: &[u8], out: &mut KeyBytes) {
-    let mut value: SmallVec<[u8; MAX_VALUE]> = SmallVec::new();
-    let mut hash = None::<Sha256>;
-    decode(encoded, |run| {
-        if let Some(hash) = &mut hash {
-            hash.update(run);
-        } else if value.len() + run.len() <= MAX_VALUE {
-            value.extend_from_slice(run);
-        } else {
-            hash = Some(Sha256::new_with_prefix(&value).chain_update(run));
-        }
-    });
-    match hash {
-        Some(hash) => write_digest(&hash.finalize(), out),
-        None => write_text(&value, out),
-    }
 }
 
 /// Returns true if the value of a part is a hash; no value that a key holds as it is looks so.
@@ -241,38 +221,17 @@ mod tests {
         let fits = "x".repeat(MAX_VALUE);
         for text in ["u1", "", "a~", "sha256", &fits] {
             assert_eq!(part(|out| write_text(text.as_bytes(), out)), text);
-            assert_eq!(part(|out| write_encoded(text.as_bytes(), out)), text);
         }
         let long = "x".repeat(MAX_VALUE + 1);
         let forged = format!("sha256:{}", "0".repeat(32));
         for text in ["~", "~ip=192.0.2.1", &forged, &long] {
             let hash = part(|out| write_text(text.as_bytes(), out));
             assert!(is_hash(&hash), "{text} {hash}");
-            assert_eq!(part(|out| write_encoded(text.as_bytes(), out)), hash);
             assert_eq!(part(|out| write_hashed(text.as_bytes(), out)), hash);
         }
         // FIPS 180-4, the hash of `abc`, cut.
         let abc = part(|out| write_hashed(b"abc", out));
         assert_eq!(abc, "sha256:ba7816bf8f01cfea414140de5dae2223");
-    }
-
-    #[test]
-    fn query_values_are_decoded_on_the_way() {
-        for (encoded, decoded) in [
-            ("a%20b+c", "a b c"),
-            ("%41%c3%a9", "A\u{e9}"),
-            ("50%", "50%"),
-            ("%zz%4", "%zz%4"),
-            ("a%2fb", "a/b"),
-        ] {
-            assert_eq!(part(|out| write_encoded(encoded.as_bytes(), out)), decoded);
-        }
-        // The same value hashes the same in every spelling, however it is cut into runs.
-        let plain = "a b".repeat(100);
-        let hash = part(|out| write_text(plain.as_bytes(), out));
-        for encoded in [plain.replace(' ', "+"), plain.replace('b', "%62"), plain] {
-            assert_eq!(part(|out| write_encoded(encoded.as_bytes(), out)), hash);
-        }
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::LimitKey;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ByHeader(HeaderName);
 
-/// Counts by the first value of a header field, kept as it is. A request without it, or with an
-/// empty one, is refused with 400.
+/// Counts by the value of a header field, kept as it is. A request without it, with an empty one, or
+/// with two different ones, of which the service may read either, is refused with 400.
 ///
 /// ```
 /// use http::{HeaderName, Request};
@@ -32,6 +32,8 @@ pub struct ByHeader(HeaderName);
 /// let key = by_header(HeaderName::from_static("x-api-key"));
 /// let request = Request::builder().header("x-api-key", "k1").body(()).unwrap();
 /// assert!(key.key((&request).into()).is_ok());
+/// let request = Request::builder().header("x-api-key", "k1").header("x-api-key", "k2");
+/// assert!(key.key((&request.body(()).unwrap()).into()).is_err());
 /// ```
 pub const fn by_header(name: HeaderName) -> ByHeader {
     ByHeader(name)
@@ -39,8 +41,10 @@ pub const fn by_header(name: HeaderName) -> ByHeader {
 
 impl KeySource for ByHeader {
     fn key(&self, head: RequestHead<'_>) -> Result<impl LimitKey, NoKey> {
-        let value = head.headers.get(&self.0).map(http::HeaderValue::as_bytes);
-        let value = value.filter(|value| !value.is_empty());
+        let mut values = head.headers.get_all(&self.0).iter();
+        let value = values.next().map(http::HeaderValue::as_bytes);
+        let value = value
+            .filter(|value| !value.is_empty() && values.all(|other| other.as_bytes() == *value));
         value.ok_or_else(|| NoKey::NotSent(format!("header `{}`", self.0).into()))
     }
 }

@@ -22,7 +22,7 @@ use crate::LimitKey;
 /// | source | counts by | if it is missing |
 /// |---|---|---|
 /// | [`by_address`](super::by_address), [`by_address_from`](super::by_address_from) | the client's address, behind trusted proxies if you name them | 500: the server did not provide it |
-/// | [`by_header`](super::by_header) | the first value of a header field | 400: the client did not send it |
+/// | [`by_header`](super::by_header) | the value of a header field; two different ones are refused | 400: the client did not send it |
 /// | [`by_path`](super::by_path) | the path, in one spelling | never |
 /// | [`by_extension`](super::by_extension) | a value that an outer layer put into the extensions: a user, a claim | 500 |
 /// | `(A, B)`, `(A, B, C)` | all of these together | as that part |

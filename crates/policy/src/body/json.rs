@@ -94,17 +94,24 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         Ok(())
     }
 
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "that is how JavaScript reads it"
+    )]
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.text(&number.to_string());
-        Ok(())
+        self.visit_f64(number as f64)
     }
 
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "that is how JavaScript reads it"
+    )]
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.text(&number.to_string());
-        Ok(())
+        self.visit_f64(number as f64)
     }
 
-    /// Writes `7.0` and `70e-1` as `7`: the application may take them for the same number.
+    /// Writes `7.0` and `70e-1` as `7`, and all integers that have one nearest double as that: the
+    /// application may take them for the same number.
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         let is_whole = number.fract() == 0.0 && number.abs() <= EXACT;
         // The zero has no sign.

@@ -59,7 +59,10 @@ pub(super) fn concurrency(
         window: None,
         keeps_to: None,
         at,
-        kind: QuantityKind::Other,
+        kind: QuantityKind::AtOnce {
+            permits,
+            per: lease,
+        },
         by_day: None,
         text: words,
     })

@@ -209,7 +209,10 @@ fn post_paid(
         keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
-        kind: QuantityKind::Other,
+        kind: QuantityKind::PostPaid {
+            permits: quota.permits(),
+            per: quota.per(),
+        },
         by_day: None,
     })
 }

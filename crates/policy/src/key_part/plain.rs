@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{KeyPart, prefix};
+use super::{KeyPart, is_credential_header, prefix};
 use crate::geo::{AsnText, normal_place};
-use crate::value;
 use crate::{Field, KeyBytes, ValueError};
+use crate::{stated, value};
 
 impl KeyPart {
     /// Appends a value that an operator writes: either as in a request (the API key itself, any
@@ -33,6 +33,10 @@ impl KeyPart {
                 Some(Ok(normal)) => value::write_text(&normal, out),
                 _ => value::write_text(value.as_bytes(), out),
             },
+            Self::Cookie(_) => self.write_value(stated::cookie(value.as_bytes()).as_bytes(), out),
+            Self::Header(name) if is_credential_header(name) => {
+                self.write_value(stated::credentials(value.as_bytes()).as_bytes(), out);
+            }
             _ if self.is_secret() => value::write_hashed(value.as_bytes(), out),
             _ => value::write_text(value.as_bytes(), out),
         }

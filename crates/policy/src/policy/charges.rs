@@ -13,7 +13,7 @@ use crate::{Country, Numbers, Rule, Variant};
 /// Holds indexes and key bytes, not references, so that it can be stored with the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
-    /// One for each rule that applies; two for a request with two credentials under `api_key`. The
+    /// One for each rule that applies, and each of at most four keys of the request under it. The
     /// alternatives of an entry come behind it, its condition or headroom before it.
     pub entries: SmallVec<[Entry; 4]>,
     /// Rules that match and are not charged, because they deny without being asked, or because
@@ -108,8 +108,8 @@ pub struct Uncharged {
 pub enum NoCharge {
     /// The request is exempt from it.
     Exempt,
-    /// A key part is missing (`missing_key = "deny"`), or the body states two values. The mode is
-    /// the effect of the denial.
+    /// A key part is missing (`missing_key = "deny"`), the body states two values, or the request has
+    /// more than four keys. The mode is the effect of the denial.
     MissingKey(Mode),
     /// It allows the key nothing: the caller, a plan or an override puts zero permits in place of
     /// its numbers.

@@ -10,8 +10,7 @@ use ratekeeper_core::{Algorithm as _, KeyBuilder, Mode, Permits};
 
 use super::{Charges, Entry, Policy};
 use crate::Rule;
-use crate::key_part::Credential;
-use crate::keys::{KeySubject, KeyWriter};
+use crate::keys::{KeyNumber, KeySubject, KeyWriter};
 
 impl Policy {
     /// Adds the condition or the headroom of an entry of a rule, if it has one. Returns
@@ -20,7 +19,7 @@ impl Policy {
     pub(super) fn add_condition<'p>(
         &'p self,
         (rule, entry): (&'p Rule, &Entry),
-        credential: Credential,
+        number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) -> KeySubject {
@@ -46,12 +45,10 @@ impl Policy {
             // The first part chooses the slot on a cluster: that of the limit, which is its name.
             KeyBuilder::new(&mut out.bytes).part(rule.limit.name.as_bytes());
         }
-        match keys.write(seen, credential, &mut out.bytes) {
+        match keys.write(seen, number, &mut out.bytes) {
             KeySubject::Skip => return KeySubject::Skip,
             KeySubject::Deny => {
-                if matches!(credential, Credential::First) {
-                    out.add_missing(entry.rule, rule); // the second key lacks the same value
-                }
+                out.add_missing(entry.rule, rule);
                 return KeySubject::Deny;
             }
             KeySubject::Known | KeySubject::StandIn => {}

@@ -6,11 +6,12 @@
 //!            '-----------------+--- uncharged -+----------------'
 //! ```
 
+use std::ops::ControlFlow;
+
 use ratekeeper_core::{Key, Mode, Permits};
 
 use super::{Charges, Entry, NoCharge, Policy};
-use crate::key_part::Credential;
-use crate::keys::{KeySubject, KeyWriter};
+use crate::keys::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS};
 use crate::{Allowance, Numbers, Rule};
 
 impl Policy {
@@ -29,78 +30,76 @@ impl Policy {
         let numbers = descriptor.and_then(|descriptor| descriptor.instead);
         if let Some(none) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
             if let Some(mode) = rule.mode_of(None) {
-                self.set_aside(rule, mode, out);
+                self.set_aside(rule, mode, keys, out);
                 let per = none.per();
                 out.add_uncharged(index, NoCharge::Barred { per, mode });
             }
             return;
         }
-        let first = out.entries.len();
-        self.add_key(
-            (index, rule),
-            (Credential::First, first),
-            keys,
-            numbers,
-            out,
-        );
-        if keys.has_second(rule) {
-            self.add_key(
-                (index, rule),
-                (Credential::Second, first),
-                keys,
-                numbers,
-                out,
-            );
+        // A limit that counts values has a charge for each of them.
+        let seen = rule
+            .distinct
+            .and_then(|index| self.rules.get(index as usize));
+        let mut count = 1;
+        let mut number = 0;
+        while number < count {
+            if self
+                .add_key((index, rule), number, keys, numbers, out)
+                .is_break()
+            {
+                return;
+            }
+            number += 1;
+            count = keys.count(seen.unwrap_or(rule));
+            if count > MAX_KEYS {
+                return out.add_missing(index, rule);
+            }
         }
     }
 
-    /// Adds the charge under one key of the request; `first` is the index of the rule's first entry.
+    /// Adds the charge under one key of the request; breaks if the rule refuses without one.
     fn add_key<'p>(
         &'p self,
         (index, rule): (u32, &'p Rule),
-        (credential, first): (Credential, usize),
+        number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         numbers: Option<Numbers>,
         out: &mut Charges,
-    ) {
+    ) -> ControlFlow<()> {
+        const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
         let start = out.bytes.end();
-        let is_second = credential == Credential::Second;
-        let subject = keys.write(rule, credential, &mut out.bytes);
+        let subject = keys.write(rule, number, &mut out.bytes);
         match subject {
-            KeySubject::Skip => return,
-            KeySubject::Deny if is_second => return, // the first key lacks the same part
+            KeySubject::Skip => return GO_ON,
             KeySubject::Deny => {
-                self.set_aside(rule, rule.mode_of(None).unwrap_or(Mode::Shadow), out);
-                return out.add_missing(index, rule);
+                self.set_aside(rule, rule.mode_of(None).unwrap_or(Mode::Shadow), keys, out);
+                out.add_missing(index, rule);
+                return ControlFlow::Break(());
             }
             KeySubject::Known | KeySubject::StandIn => {}
         }
-        // Compared only with the first key of this request: two requests of one call that have
-        // the same key are charged each.
-        if is_second && is_repeated(start, first, out) {
-            return keys.truncate(start as usize, &mut out.bytes);
-        }
         let key = Key::from_bytes(&out.bytes[start as usize..]);
         let Some(mode) = rule.mode_of(Some(key)) else {
-            return; // off
+            return GO_ON; // off
         };
         let set_aside_before = out.set_aside.len();
-        self.set_aside(rule, mode, out);
+        self.set_aside(rule, mode, keys, out);
         let allowance = match numbers {
             Some(_) => Allowance::Own,
-            None => self.allowance_of(rule, start, credential, keys, out),
+            None => self.allowance_of(rule, start, keys, out),
         };
         let variant = match allowance {
             Allowance::Own => None,
             Allowance::Variant(variant) => Some(variant),
-            Allowance::Unlimited => return,
-            Allowance::Blocked => return out.bar(index, rule, mode),
+            Allowance::Unlimited => return GO_ON,
+            Allowance::Blocked => {
+                out.bar(index, rule, mode);
+                return GO_ON;
+            }
         };
         let Some(cost) = rule.cost.of(keys.request()) else {
-            if !is_second {
-                out.add_missing(index, rule);
-            }
-            return;
+            out.add_missing(index, rule);
+            return ControlFlow::Break(());
         };
         let replaced = numbers.and_then(|numbers| {
             let limit = rule.limit_of(numbers, self.origin)?;
@@ -116,21 +115,27 @@ impl Policy {
             variant,
             mode: if is_diverted { Mode::Shadow } else { mode },
         };
-        match self.add_condition((rule, &entry), credential, keys, out) {
-            KeySubject::Skip => return out.set_aside.truncate(set_aside_before), // does not apply
-            KeySubject::Deny => return,
+        match self.add_condition((rule, &entry), number, keys, out) {
+            KeySubject::Skip => {
+                out.set_aside.truncate(set_aside_before); // does not apply
+                return GO_ON;
+            }
+            KeySubject::Deny => return ControlFlow::Break(()),
             KeySubject::Known | KeySubject::StandIn => {}
         }
         out.entries.push(entry);
         // The numbers of a caller stand alone.
         if numbers.is_none() {
-            self.add_beside(rule, credential, keys, out);
+            self.add_beside(rule, number, keys, out);
         }
+        GO_ON
     }
 
     /// Notes the rules that a rule which applies replaces, unless it acts as in shadow mode.
-    fn set_aside(&self, rule: &Rule, mode: Mode, out: &mut Charges) {
-        if mode != Mode::Enforce {
+    fn set_aside(&self, rule: &Rule, mode: Mode, keys: &KeyWriter<'_, '_>, out: &mut Charges) {
+        let is_set_aside = mode == Mode::Enforce && !rule.replaces.is_empty();
+        // In doubt the request is counted by both.
+        if !is_set_aside || !rule.matcher.exempts(keys.request()) {
             return;
         }
         for &index in &rule.replaces {
@@ -140,13 +145,4 @@ impl Policy {
                 .extend([index].into_iter().chain(beside.flatten()));
         }
     }
-}
-
-/// Returns true if the key from `start` on equals that of the rule's first charge, which is at
-/// `first` or behind its condition: a credential may stand in, and not be needed.
-fn is_repeated(start: u32, first: usize, out: &Charges) -> bool {
-    let key = &out.bytes[start as usize..];
-    let mut before = out.entries.iter().skip(first);
-    let before = before.find(|entry| entry.is_shown());
-    before.is_some_and(|before| out.key(before).as_bytes() == key)
 }

@@ -1,0 +1,242 @@
+//! Several values of one part: in doubt each of them counts against the client.
+
+use super::*;
+
+/// Returns the keys of a request under a limit, without the name of the limit.
+fn keys(limit: &str, facts: &Facts<'_>) -> Vec<String> {
+    let charged = charged(&policy(&[("l", limit)]), facts);
+    let keys = charged.iter().map(|line| line.replacen("l 1 ", "", 1));
+    keys.collect()
+}
+
+fn query(query: &str) -> Facts<'_> {
+    Facts { query, ..facts() }
+}
+
+#[test]
+fn a_key_is_charged_under_each_value() {
+    let user = "key = [\"query:user\"]";
+    for (sent, expected) in [
+        ("user=ann", &["query:user=ann"][..]),
+        ("user=r1&user=ann", &["query:user=r1", "query:user=ann"]),
+        ("user=ann&user=ann", &["query:user=ann"]),
+        ("user=ann&us%65r=%61nn", &["query:user=ann"]),
+        ("user[]=r1&USER=ann", &["query:user=r1", "query:user=ann"]),
+        (
+            "user=a&user=b&user=c&user=d",
+            &[
+                "query:user=a",
+                "query:user=b",
+                "query:user=c",
+                "query:user=d",
+            ],
+        ),
+        (
+            "user=a&user=b&user=c&user=d&user=e",
+            &["query:user=a", "!l"],
+        ),
+        // One that is empty is read as none.
+        (
+            "user=&user=ann",
+            &["query:user=ann", "~query:user=~ip=192.0.2.1"],
+        ),
+        (
+            "user=ann&user",
+            &["query:user=ann", "~query:user=~ip=192.0.2.1"],
+        ),
+    ] {
+        assert_eq!(keys(user, &query(sent)), expected, "{sent}");
+    }
+    let two = "key = [\"query:a\", \"query:b\"]";
+    let found = keys(two, &query("a=1&b=2&a=3&b=4"));
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(
+        keys(two, &query("a=1&b=2&a=3&b=4&a=5")).last().unwrap(),
+        "!l"
+    );
+    for (missing, expected) in [
+        ("skip", &["query:user=ann"][..]),
+        ("deny", &["query:user=ann", "!l"]),
+        (
+            "use:query:id",
+            &[
+                "query:user=ann",
+                "~query:user=~query:id=1",
+                "~query:user=~query:id=2",
+            ],
+        ),
+    ] {
+        let limit = format!("{user}\nmissing_key = \"{missing}\"");
+        let found = keys(&limit, &query("user=&user=ann&id=1&id=2"));
+        assert_eq!(found, expected, "{missing}");
+    }
+}
+
+#[test]
+fn headers_and_cookies_are_charged_under_each_value() {
+    let with =
+        |limit: &str, headers: &[(&str, &[u8])]| keys(limit, &Facts { headers, ..facts() }).len();
+    for (limit, headers, expected) in [
+        (
+            "header:x-user",
+            &[("x-user", &b"r1"[..]), ("X-User", b"ann")][..],
+            2,
+        ),
+        (
+            "header:x-user",
+            &[("x-user", b"ann"), ("x-user", b" ann ")],
+            1,
+        ),
+        ("cookie:sid", &[("cookie", b"sid=r1; SID=ann")], 2),
+        (
+            "cookie:sid",
+            &[("cookie", b"sid=r1"), ("cookie", b"sid=ann")],
+            2,
+        ),
+        (
+            "cookie:sid",
+            &[("cookie", b"sid=real; sid=r%65al; sid=\"r\\145al\"")],
+            1,
+        ),
+        (
+            "bearer",
+            &[
+                ("authorization", b"Bearer r1"),
+                ("authorization", b"bearer ann"),
+            ],
+            2,
+        ),
+        (
+            "bearer",
+            &[
+                ("authorization", b"Basic YTpi"),
+                ("authorization", b"Bearer ann"),
+            ],
+            2,
+        ),
+        (
+            "api_key",
+            &[
+                ("x-api-key", b"r1"),
+                ("x-api-key", b"ann"),
+                ("authorization", b"Bearer t"),
+            ],
+            3,
+        ),
+        (
+            "header:authorization",
+            &[
+                ("authorization", b"Basic YTpi"),
+                ("authorization", b"basic  YTpi"),
+            ],
+            1,
+        ),
+        (
+            "header:authorization",
+            &[("authorization", b"Basic YTpi=Yw")],
+            2,
+        ),
+    ] {
+        let found = with(&format!("key = [\"{limit}\"]"), headers);
+        assert_eq!(found, expected, "{limit} {headers:?}");
+    }
+    // Spellings of one value are one key, and one override of an operator meets them.
+    let key = |value: &[u8]| {
+        let line = [b"sid=", value].concat();
+        let headers: &[(&str, &[u8])] = &[("cookie", &line)];
+        keys("key = [\"cookie:sid\"]", &Facts { headers, ..facts() })
+    };
+    for value in [&b"r%65al"[..], b"%72eal", b"\"real\""] {
+        assert_eq!(key(value), key(b"real"));
+    }
+}
+
+#[test]
+fn a_limit_applies_if_one_value_matches_and_an_exemption_if_all_do() {
+    let text = |limit: &str, exempt: &str| {
+        let text = format!(
+            "version = 1\n[[limit]]\nname = \"l\"\nlimit = \"5/1m\"\nkey = [\"all\"]\n{limit}\n{exempt}"
+        );
+        parse(&text, Context::default()).unwrap().policy
+    };
+    for (sent, limited, exempt) in [
+        ("kind=good", false, true),
+        ("kind=bad", true, false),
+        ("kind=bad&kind=good", true, false),
+        ("kind=good&kind=bad", true, false),
+        ("kind=good&kind=", true, false),
+        ("kind=good&KIND=bad", true, false),
+        ("kind=good&kind=g%6Fod", false, true),
+        ("", true, false),
+    ] {
+        let policy_of_match = text("match = { query.kind = \"!good\" }", "");
+        let found = charged(&policy_of_match, &query(sent));
+        assert_eq!(found.len(), usize::from(limited), "{sent}");
+        let exemption =
+            "[[exempt]]\nlimits = [\"l\"]\nreason = \"r\"\nmatch = { query.kind = \"good\" }";
+        let found = charged(&text("", exemption), &query(sent));
+        assert_eq!(found.is_empty(), exempt, "{sent}");
+    }
+    let by_cookie = text("match = { cookie.kind = \"!good\" }", "");
+    let by_scheme = text("match = { header.authorization = \"Basic *\" }", "");
+    for (policy, name, value, limited) in [
+        (&by_cookie, "cookie", &b"kind=bad; kind=good"[..], true),
+        (&by_cookie, "cookie", b"kind=good", false),
+        (&by_cookie, "cookie", b"kind=g%6Fod", true),
+        (&by_scheme, "authorization", b"basic YTpi", true),
+        (&by_scheme, "authorization", b"Basic YTpi", true),
+        (&by_scheme, "authorization", b"Bearer YTpi", false),
+    ] {
+        let headers = &[(name, value)];
+        let found = charged(policy, &Facts { headers, ..facts() });
+        assert_eq!(found.len(), usize::from(limited), "{value:?}");
+    }
+}
+
+#[test]
+fn a_plan_that_is_stated_twice_is_the_default() {
+    let text = "version = 1\nplan = { from = \"header:x-plan\", default = \"free\" }\n\
+        [[limit]]\nname = \"l\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\nplans = { free = \"5/1m\", pro = \"50/1m\" }";
+    let policy = parse(text, Context::default()).unwrap().policy;
+    for (values, pro) in [
+        (&[&b"pro"[..]][..], true),
+        (&[b"pro", b"pro"], true),
+        (&[b"pro", b"free"], false),
+        (&[b"free", b"pro"], false),
+        (&[b"", b"pro"], false),
+    ] {
+        let headers: Vec<_> = values.iter().map(|value| ("x-plan", *value)).collect();
+        let facts = Facts {
+            headers: &headers,
+            ..facts()
+        };
+        let mut charges = Charges::default();
+        policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
+        let limit = charges.limit(&charges.entries[0], &policy.rules[0]);
+        assert_eq!(&*limit.name == "l=pro", pro, "{values:?}");
+    }
+}
+
+#[test]
+fn a_second_value_replaces_no_limit_and_is_counted_as_a_value() {
+    let text = "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"api\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\n\
+        [[limit]]\nname = \"upload\"\nkey = [\"ip\"]\nlimit = \"50/1m\"\nmatch = { query.kind = \"upload\" }\nreplaces = [\"api\"]\n\
+        [[limit]]\nname = \"names\"\nkey = [\"ip\"]\nlimit = \"5/day\"\ndistinct = \"query:name\"\nmissing_key = \"skip\"";
+    let policy = parse(text, Context::default()).unwrap().policy;
+    let names = |sent: &str| {
+        let charged = charged(&policy, &query(sent));
+        let names = charged
+            .iter()
+            .map(|line| line.split(' ').next().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names("kind=upload"), ["upload"]);
+    assert_eq!(names("kind=upload&kind=other"), ["api", "upload"]);
+    assert_eq!(
+        names("name=a&name=b")
+            .iter()
+            .filter(|name| *name == "names")
+            .count(),
+        2
+    );
+}
