@@ -7,7 +7,7 @@
 //!
 //! Only a refund or a reset can end a denial sooner. Those of this process take effect at once
 //! unless they cross the denial on the network, others within a second, because no denial is
-//! kept for longer. `remaining` is that of the refusal. Denials are kept for limits with free
+//! kept for longer. `remaining` is that of the refusal, and a charge of this process forgets it. Denials are kept for limits with free
 //! denials and a retry time that is exact whatever other requests do: GCRA and logs; and for keys
 //! that are banned.
 
@@ -79,8 +79,15 @@ impl DenialCache {
     }
 
     /// Remembers a denial that will hold for a while. Its wait is counted from `sent`, before
-    /// the store decided, so that it is over here no later than in the store.
+    /// the store decided, so that it is over here no later than in the store. A charge makes the
+    /// numbers of a denial of its key too good: that is forgotten.
     pub(super) fn note(&self, items: &[Item], decisions: &Decisions, sent: Instant) {
+        if decisions.admitted {
+            let mut keys = self.keys.lock();
+            for item in items {
+                keys.remove(&item.name);
+            }
+        }
         let ([item], [decision]) = (items, &*decisions.each) else {
             return;
         };

@@ -211,6 +211,32 @@ fn denials_are_answered_locally_for_a_moment() {
     }
 }
 
+/// A charge of this process makes what a remembered denial says too good.
+#[test]
+fn a_charge_ends_the_denial_of_another_cost() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in every_program() {
+        let server = Server::start(&program, &[]);
+        let store = store_of(&server);
+        let limit = limit(0, Gcra::token_bucket("3/35h".parse().unwrap()).unwrap());
+        let mut last = None;
+        for (cost, admitted) in [(1, true), (1, true), (2, false), (1, true), (2, false)] {
+            let charge = Charge {
+                cost: Permits::new(cost),
+                ..charge(&limit, b"\x01k")
+            };
+            let decided = runtime.block_on(store.decide(&[charge], Time::ZERO));
+            let decided = decided.unwrap();
+            assert_eq!(decided.admitted, admitted);
+            last = decided.each.first().copied();
+        }
+        let last = last.unwrap();
+        assert_eq!(last.remaining, Permits::ZERO);
+        let wait = last.verdict.retry_after().unwrap();
+        assert!(wait > Nanos::from_secs(83_000), "two permits: {wait:?}");
+    }
+}
+
 /// One key, a thousand callers at a time: they share calls.
 #[test]
 fn callers_of_one_key_share_calls() {
