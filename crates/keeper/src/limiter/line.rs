@@ -45,7 +45,7 @@ pub(crate) struct Waiters {
     next: u64,
     by_number: BTreeMap<u64, Waiter>,
     /// The total cost of all waiters.
-    permits: u64,
+    permits: u128,
     /// The moment for which the last grant was made.
     pub(crate) since: Time,
 }
@@ -74,7 +74,7 @@ impl WaitLine {
         }
         let number = queue.next;
         queue.next += 1;
-        queue.permits += cost.get();
+        queue.permits += u128::from(cost.get());
         let waker = waker.clone();
         queue.by_number.insert(number, Waiter { cost, waker });
         self.length.store(queue.by_number.len(), Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl WaitLine {
     pub(crate) fn leave(&self, mut queue: LockGuard<'_, Waiters>, number: u64) {
         let was_first = queue.is_first(number);
         if let Some(left) = queue.by_number.remove(&number) {
-            queue.permits -= left.cost.get();
+            queue.permits -= u128::from(left.cost.get());
         }
         self.length.store(queue.by_number.len(), Ordering::Relaxed);
         let first = queue.first();
@@ -109,9 +109,10 @@ impl Waiters {
         self.by_number.len()
     }
 
-    /// Returns the total cost of all waiters, and `cost` after them.
+    /// Returns the total cost of all waiters, and `cost` after them, at most what `Permits` hold.
     pub(crate) fn total_with(&self, cost: Permits) -> Permits {
-        Permits::new(self.permits + cost.get())
+        let total = self.permits + u128::from(cost.get());
+        Permits::new(u64::try_from(total).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn is_first(&self, number: u64) -> bool {
@@ -129,5 +130,24 @@ impl Waiters {
     fn first(&self) -> Option<Waker> {
         let (_, waiter) = self.by_number.first_key_value()?;
         Some(waiter.waker.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_saturate() {
+        let line = WaitLine::default();
+        for _ in 0..3_000 {
+            let mut queue = line.lock();
+            assert_eq!(queue.total_with(Permits::MAX), Permits::MAX);
+            line.join(&mut queue, Time::ZERO, Permits::MAX, Waker::noop());
+        }
+        for number in 0..3_000 {
+            line.leave(line.lock(), number);
+        }
+        assert_eq!(line.lock().total_with(Permits::ONE), Permits::ONE);
     }
 }
