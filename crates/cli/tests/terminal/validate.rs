@@ -139,8 +139,9 @@ fn every_code_shown_is_explained() {
 fn repetitive() -> String {
     let mut text = "version = 1\n[listen]\nadmin = \"0.0.0.0:9090\"\n".to_owned();
     for number in 1..=12 {
-        let limit =
-            format!("name = \"l{number}\"\nkey = [\"cookie:c{number}\"]\nlimit = \"5/1m\"\n");
+        let limit = format!(
+            "name = \"l{number}\"\nkey = [\"header:forwarded\", \"attr:{number}\"]\nlimit = \"5/1m\"\n"
+        );
         text.extend(["[[limit]]\n", &limit]);
     }
     text
@@ -152,7 +153,7 @@ fn repeated_warnings_are_summed_up() {
     let validated = desk.terminal(&[&["validate"]]);
     for line in [
         "ratekeeper.toml: 12 limits, 12 warnings",
-        "  12 x RK0303",
+        "  12 x RK0313",
         "! other machines can reach admin = \"0.0.0.0:9090\": `ratekeeper run` refuses it unless \
          RATEKEEPER_ADMIN_TOKEN is set; write admin = \"127.0.0.1:9090\" for this machine alone",
     ] {
@@ -164,11 +165,11 @@ fn repeated_warnings_are_summed_up() {
     // Another verb shows one, and counts the others.
     let explained = desk.terminal(&[&["explain"]]);
     assert_eq!(
-        explained.matches("warning[RK0303]").count(),
+        explained.matches("warning[RK0313]").count(),
         1,
         "{explained}"
     );
-    let more = "and 11 more RK0303: `ratekeeper validate ratekeeper.toml` shows all";
+    let more = "and 11 more RK0313: `ratekeeper validate ratekeeper.toml` shows all";
     assert!(explained.contains(more), "{explained}");
 }
 

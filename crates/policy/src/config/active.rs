@@ -19,7 +19,6 @@ use toml::value::{Datetime, Offset};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::limit::Draft;
-use super::lookalikes::in_ascii;
 use super::read::{At, Table};
 use super::time_zone::{self, ZoneSpec};
 use crate::active::{Days, Hours, Schedule};
@@ -120,12 +119,8 @@ fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
         Some(hours) => Some(hours),
         None => {
             let label = "expected HH:MM-HH:MM, from 00:00 to 24:00";
-            let like = hours_like(text.value).unwrap_or(Hours {
-                start: 3_600,
-                end: 6 * 3_600,
-            });
             out.error(codes::ACTIVE, text.at.clone(), message, label)
-                .help(format!("write for example hours = \"{like}\""));
+                .help("write for example hours = \"01:00-06:00\"");
             None
         }
     }
@@ -141,34 +136,6 @@ fn clock(text: &str) -> Option<i64> {
     let (hour, minute) = (two(hour)?, two(minute)?);
     let second = hour * 3_600 + minute * 60;
     (minute < 60 && second <= Hours::ALL.end).then_some(second)
-}
-
-/// Returns the hours that were probably meant: `1:00-6:00`, `22 - 6`.
-fn hours_like(text: &str) -> Option<Hours> {
-    let text = in_ascii(text).unwrap_or_else(|| text.to_owned());
-    let text = text
-        .to_lowercase()
-        .replace(" to ", "-")
-        .replace(['.', 'h'], ":");
-    let full = |part: &str| {
-        let part = part.trim();
-        let (part, half) = match (part.strip_suffix("am"), part.strip_suffix("pm")) {
-            (Some(part), _) => (part.trim(), Some(0)),
-            (_, Some(part)) => (part.trim(), Some(12)),
-            _ => (part, None),
-        };
-        let (hour, minute) = part.split_once(':').unwrap_or((part, "00"));
-        let hour: u8 = hour.parse().ok()?;
-        let hour = match half {
-            Some(half) => hour % 12 + half,
-            None if (25..48).contains(&hour) => hour - 24, // after midnight
-            None => hour,
-        };
-        clock(&format!("{hour:02}:{minute:0>2}"))
-    };
-    let (start, end) = text.split_once('-')?;
-    let (start, end) = (full(start)?, full(end)?);
-    (start != end && start < Hours::ALL.end).then_some(Hours { start, end })
 }
 
 /// Reads `mon`, `mon-fri` and the like; reports anything else.
@@ -383,9 +350,5 @@ mod tests {
             let read = hours(&text(written), &mut out).map(|hours| (hours.start, hours.end));
             assert_eq!(read, expected, "{written}");
         }
-        let meant = |written| hours_like(written).map(|hours| hours.to_string());
-        assert_eq!(meant("1:00-6:00").as_deref(), Some("01:00-06:00"));
-        assert_eq!(meant("22 - 6").as_deref(), Some("22:00-06:00"));
-        assert_eq!(meant("night"), None);
     }
 }

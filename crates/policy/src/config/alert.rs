@@ -113,19 +113,6 @@ fn empties_at_once(draft: &Draft<'_>) -> bool {
     matches!(name, "fixed window" | "calendar window" | "quota reset")
 }
 
-/// Warns of `[alerts]` without a limit that has an `alert`.
-pub(super) fn unused(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
-    if drafts.iter().any(|draft| draft.rule.alert.is_some()) {
-        return;
-    }
-    if let Some(node) = root.get("alerts") {
-        let message = "no limit has an `alert`";
-        let label = "nothing is ever reported";
-        out.warning(codes::ALERTS_UNUSED, node.span(), message, label)
-            .help("add to a limit: alert = { above = \"80%\", for = \"2m\" }");
-    }
-}
-
 /// Reads `[alerts]`.
 pub(super) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
     let Some(table) = root.table("alerts") else {

@@ -90,7 +90,7 @@ pub(super) fn balance(
         keeps_to: None,
         text: format!("balance of {first} at the start, at most {most}"),
         at,
-        kind: QuantityKind::Balance,
+        kind: QuantityKind::Other,
         by_day: None,
     })
 }

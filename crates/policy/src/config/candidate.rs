@@ -13,7 +13,6 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::extras::beside;
 use super::limit::Draft;
-use super::lints::{admits_less, counts_less};
 use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode};
 
@@ -71,7 +70,6 @@ pub(super) fn candidates(
             kind,
             ..draft.clone()
         };
-        unseen(draft, &candidate, &text.at, out);
         draft.candidate = Some(Box::new(candidate.rule));
     }
 }
@@ -105,21 +103,4 @@ fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>)
     out.error(codes::CANDIDATE, at.clone(), message, label)
         .help(help);
     false
-}
-
-/// Warns of a candidate that can never refuse, because the limit refuses before it does.
-fn unseen(draft: &Draft<'_>, candidate: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) {
-    let is_enforced = draft.rule.mode == RuleMode::Enforce && draft.rule.percent.is_none();
-    let is_alone = draft.extra.is_none() && draft.rule.otherwise.is_empty();
-    let (own, other) = (&draft.rule, &candidate.rule);
-    let is_same = own.limit.algorithm == other.limit.algorithm;
-    let is_higher = counts_less(draft, candidate) || admits_less(draft, candidate);
-    if !is_enforced || !is_alone || !(is_same || is_higher) {
-        return;
-    }
-    let message = format!("the candidate of limit `{}` is not lower", own.limit.name);
-    let label = "requests that the limit refuses are not counted, so it never refuses";
-    out.warning(codes::CANDIDATE_UNSEEN, at.clone(), message, label)
-        .related(draft.places.quantity.clone())
-        .help("write a lower number; to try a higher one, write it as the limit and this as the candidate");
 }

@@ -8,8 +8,9 @@ use toml::de::{DeString, DeValue};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{DURATION, owner};
+use super::other_words;
 use super::read::SpannedValue;
-use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
+use super::shape::{FieldSpec, Shape, TableSpec, quoted};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;
@@ -63,33 +64,32 @@ pub(super) fn unknown(
     if known().count() > LISTED {
         listed.push("...");
     }
-    let hinted = table.hints.iter().map(|(name, _)| *name);
-    let near = out.nearest(name, known().chain(hinted));
-    let dotted = || with_a_dot(name, node, table, out);
+    let near = || {
+        out.nearest(name, known())
+            .and_then(|near| table.field(near))
+    };
     // A table under a heading of that name has no text of its own.
     let value = out
         .source(node.span())
         .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
-    let help = match near.map(|near| (near, table.field(near), hint(table.hints, near))) {
-        _ if name.contains(':') && dotted().is_some() => dotted().unwrap_or_default(),
-        Some((near, Some(field), _)) => {
-            format!(
-                "did you mean `{near}`? {near} = {}",
-                value.unwrap_or(field.example)
-            )
-        }
-        Some((_, None, Some((_, instead)))) => (*instead).to_owned(),
-        None if name.starts_with('/') && place.contains(" of limit ") => {
-            "write a [[limit]] for each path, with its `match` and its number".into()
-        }
-        None if place == "[plan]" => format!(
-            "write the numbers of a plan in each [[limit]]: plans = {{ {} = \"600/1m\" }}",
-            shown(name)
-        ),
-        Some((_, None, None)) | None => elsewhere(name, value, place).unwrap_or_else(|| {
+    let help = with_a_dot(name, node, table, out)
+        .or_else(|| other_word(name, place))
+        .or_else(|| {
+            let near = near()?;
+            Some(match (&near.shape, value) {
+                (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
+                (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
+                (_, value) => {
+                    let value = value.unwrap_or(near.example);
+                    format!("did you mean `{0}`? {0} = {value}", near.name)
+                }
+            })
+        })
+        .or_else(|| elsewhere(name, value, place))
+        .or_else(|| other_word(out.nearest(name, other_words::fields())?, place))
+        .unwrap_or_else(|| {
             "remove it: an unknown field is refused, so that no setting is silently ignored".into()
-        }),
-    };
+        });
     let message = format!("unknown field `{}` in {place}", shown(name));
     let label = format!(
         "not a field of {} (known: {})",
@@ -118,47 +118,73 @@ fn with_a_dot(
         .then(|| format!("write {group}.{rest} = {value}"))
 }
 
-/// Returns where a field belongs that another table has.
-fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
-    let (heading, field) = owner(name)?;
-    let example = format!("{name} = {}", value.unwrap_or(field.example));
-    let is_inside = place.contains(" of limit ") && heading == "[[limit]]";
-    Some(if is_inside {
-        format!("it is a field of the limit: write it above the fields of this table: {example}")
-    } else {
-        format!("it belongs under {heading}: {example}")
-    })
+/// Returns what to write in place of a field of another program. Within a table of a limit, it is
+/// this table that the help writes.
+fn other_word(name: &str, place: &str) -> Option<String> {
+    let instead = other_words::field(name)?;
+    let (table, rest) = place.split_once(" of ").unwrap_or_default();
+    let written = || format!("{} = {{", table.trim_matches('`'));
+    (!rest.starts_with("limit ") || instead.contains(&written())).then(|| instead.to_owned())
 }
 
-fn hint(hints: &'static [NameHint], name: &str) -> Option<&'static NameHint> {
-    hints.iter().find(|(known, _)| *known == name)
+/// Returns where a field belongs that another table has.
+fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
+    let owner = owner(name)?;
+    let is_of_limit = owner.heading == "[[limit]]";
+    let is_inner = owner.within.is_some();
+    let is_likely = match place {
+        "the policy" => true,
+        "[defaults]" => is_of_limit && !is_inner,
+        _ if place.contains(" of limit ") => is_of_limit && !is_inner,
+        _ if place.starts_with("limit ") || place.starts_with("exempt ") => true,
+        // Names such as `url` are those of many tables.
+        _ => !is_of_limit && !owner.heading.starts_with("[store"),
+    };
+    if !is_likely {
+        return None;
+    }
+    let example = match (&owner.field.shape, value) {
+        (Shape::Table(_), None) => format!("[{}.{name}]", owner.heading.trim_matches(['[', ']'])),
+        (_, value) => format!("{name} = {}", value.unwrap_or(owner.field.example)),
+    };
+    Some(match owner.within {
+        Some(table) if table.example.contains(&format!("{name} = ")) => {
+            format!("put it into `{0}`: {0} = {1}", table.name, table.example)
+        }
+        Some(table) => format!("put it into `{0}`: {0} = {{ {example} }}", table.name),
+        None if is_of_limit && place.contains(" of limit ") => {
+            format!(
+                "it is a field of the limit: write it above the fields of this table: {example}"
+            )
+        }
+        None => format!("it belongs under {}: {example}", owner.heading),
+    })
 }
 
 pub(super) fn word(
     text: &str,
     at: Range<usize>,
-    words: &'static Words,
+    words: &'static [&'static str],
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
-    if words.known.contains(&text) {
+    if words.contains(&text) {
         return;
     }
     let Here { place, field, .. } = here;
-    let hinted = words.hints.iter().map(|(word, _)| *word);
-    let near = out.nearest(text, words.known.iter().copied().chain(hinted));
-    let help = match near.map(|near| (near, hint(words.hints, near))) {
-        Some((_, Some((_, instead)))) => (*instead).to_owned(),
-        Some((near, None)) => format!("did you mean {field} = \"{near}\"?"),
-        None if field == "body" => {
+    let near = || out.nearest(text, words.iter().copied());
+    let help = match (other_words::value(field, text), near()) {
+        (Some(instead), _) => instead.to_owned(),
+        (None, Some(near)) => format!("did you mean {field} = \"{near}\"?"),
+        (None, None) if field == "body" => {
             let quote = if text.contains('"') { '\'' } else { '"' };
             let text = shown(text);
             format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
         }
-        None => format!("write for example {field} = \"{}\"", words.known[0]),
+        (None, None) => format!("write for example {field} = \"{}\"", words[0]),
     };
     let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));
-    let label = format!("expected one of {}", quoted(words.known));
+    let label = format!("expected one of {}", quoted(words));
     out.error(codes::UNKNOWN_WORD, at, message, label)
         .help(help);
 }
@@ -291,7 +317,7 @@ pub(super) fn wrong_type(
             format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
         }
         (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
-            let word = words.known[if flag == "true" { 0 } else { 2 }];
+            let word = words[if flag == "true" { 0 } else { 2 }];
             format!("write {field} = \"{word}\"")
         }
         (_, DeValue::Table(names), _) if field.starts_with("key.") => {

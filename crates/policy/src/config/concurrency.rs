@@ -59,10 +59,7 @@ pub(super) fn concurrency(
         window: None,
         keeps_to: None,
         at,
-        kind: QuantityKind::AtOnce {
-            permits,
-            per: lease,
-        },
+        kind: QuantityKind::Other,
         by_day: None,
         text: words,
     })

@@ -7,7 +7,6 @@
 use std::ops::Range;
 
 use super::codes;
-use super::lookalikes::look_alike;
 use super::near::nearest;
 use super::secrets::masked;
 
@@ -198,10 +197,10 @@ impl<'t> Findings<'t> {
         let [message, mut label] = [message, label].map(bounded);
         if severity == Severity::Error
             && at.len() <= MAX_QUOTED
-            && let Some(odd) = look_alike(self.text, &at)
+            && let Some(odd) = self.text[at.clone()].chars().find(|c| !c.is_ascii())
         {
             let code = u32::from(odd);
-            label = format!("{label}; U+{code:04X} in it looks like ASCII, and is not");
+            label = format!("{label}; U+{code:04X} in it is not ASCII");
         }
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);

@@ -10,7 +10,7 @@ use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;
 use crate::glob::Glob;
-use crate::{Exemption, Field, Matcher, Pattern, Patterns, Role, RuleMode, Settings};
+use crate::{Exemption, Field, Matcher, Pattern, Patterns};
 
 /// Reads the exemptions and adds each to the limits it names.
 pub(super) fn exempt(
@@ -78,33 +78,6 @@ impl Sorted {
     fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
-}
-
-/// Warns of a limit of all requests together that health checks must pass, too: when clients have
-/// spent it, a load balancer takes the process for dead. A limit with a key of clients refuses a
-/// check only if the checker itself sends too much.
-pub(super) fn health_checks(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
-    let rule = &draft.rule;
-    let is_of_all = rule.key.is_empty() && rule.matcher.fields.is_empty();
-    let refuses = rule.mode == RuleMode::Enforce
-        && matches!(rule.role, Role::Limit)
-        && !rule.is_for_descriptors()
-        && rule.on_limit.is_none();
-    let lets_some_pass = !rule.exemptions.is_empty() || rule.priority.is_some();
-    if settings.listen.proxy.is_none() || !is_of_all || !refuses || lets_some_pass {
-        return;
-    }
-    let name = &rule.limit.name;
-    out.warning(
-        codes::HEALTH_CHECKS,
-        draft.places.key.clone(),
-        format!("limit `{name}` refuses health checks when clients have spent it"),
-        "every request of the proxy listener is counted, and those of load balancers among them",
-    )
-    .help(format!(
-        "write [[exempt]] with limits = [\"{name}\"], match = {{ path = \"/healthz\" }} and reason = \
-         \"health checks\""
-    ));
 }
 
 /// Warns of an exemption that takes every request out.

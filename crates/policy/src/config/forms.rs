@@ -29,7 +29,7 @@ use super::diagnostic::Findings;
 use super::log::log;
 use super::numbers::{Written, built, rate};
 use super::post_paid::{smooth_bursty, warming};
-use super::quantity::{Quantity, QuantityKind, Surroundings, free};
+use super::quantity::{Quantity, QuantityKind, Refill, Surroundings, free};
 use super::queue::{QueueSpec, queue};
 use super::read::{At, Table};
 
@@ -281,7 +281,7 @@ fn steps(
         keeps_to: Quota::new(size, window).ok(),
         text: format!("bucket of {size}, {} {moments}", refill.value),
         at: refill.at,
-        kind: QuantityKind::Steps { permits, per },
+        kind: QuantityKind::Other,
         by_day: None,
     })
 }
@@ -337,11 +337,11 @@ fn paced(
         keeps_to: Quota::new(holds, window).ok(),
         text: words,
         at: text.at.clone(),
-        kind: QuantityKind::Bucket {
+        kind: QuantityKind::Bucket(Refill {
             permits: quota.permits(),
             per: quota.per(),
             queue: queue.is_some(),
-        },
+        }),
         by_day: None,
     })
 }

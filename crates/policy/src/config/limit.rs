@@ -83,14 +83,9 @@ pub(super) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
 pub(super) struct LimitPlaces {
     pub(super) quantity: Range<usize>,
     pub(super) key: Range<usize>,
-    /// `match`; empty without one.
-    pub(super) matched: Range<usize>,
-    pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
     pub(super) active: Option<Range<usize>>,
     pub(super) alert: Option<Range<usize>>,
-    /// True if the limit or the defaults set the behaviour for a missing key.
-    pub(super) missing_key_set: bool,
 }
 
 /// `[defaults]`: values of limits without their own.
@@ -159,7 +154,6 @@ pub(super) fn limit<'a>(
     let response = shared.responses.named_in(written, out);
     let (usual_mode, usual_missing) = (&shared.defaults.mode, &shared.defaults.missing_key);
     let mode = mode(written).or_else(|| usual_mode.clone());
-    let is_set = missing.is_some() || usual_missing.is_some();
     let on_descriptors = separate(written, &here, out);
     let missing_key = without_address(missing.or(usual_missing.clone()), on_descriptors);
     let denials = denials(written, &shared.defaults);
@@ -239,28 +233,23 @@ pub(super) fn limit<'a>(
         kind: quantity.kind,
         denials,
         places: LimitPlaces {
-            mode: mode.map(|mode| mode.at),
             cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
             active: active_at,
             alert: alert_at,
-            missing_key_set: is_set,
             ..LimitPlaces::of(written, quantity.at)
         },
     })
 }
 
 impl LimitPlaces {
-    /// Returns the places of the fields that every limit has, and of `match`.
+    /// Returns the places of the fields that every limit has.
     fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
         Self {
             quantity,
             key: written.place("key"),
-            matched: written.place("match"),
-            mode: None,
             cost: None,
             active: None,
             alert: None,
-            missing_key_set: false,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Near spellings: the known word that was probably meant.
 
-use super::lookalikes::in_ascii;
-
 /// Maximum number of characters of a compared word: longer ones are no misspelt names.
 const MAX_WORD: usize = 64;
 /// Maximum number of known words that are compared.
@@ -12,7 +10,6 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     if word.len() > MAX_WORD {
         return None;
     }
-    let word = in_ascii(word).unwrap_or_else(|| word.to_owned());
     let word = word.to_lowercase().replace('_', "-");
     let length = word.chars().count();
     // A third of the letters may be wrong: `brust` is `burst`, `x` is nothing.

@@ -5,7 +5,7 @@ use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::quota_like::{duration_like, in_years, quota_like, quotas_like};
+use super::meant;
 use super::read::At;
 
 /// Kind of number that is written.
@@ -76,9 +76,9 @@ impl Written {
     /// Returns the value that was probably meant, if there is one that can be read.
     fn meant(self, text: &str) -> Option<String> {
         let value = match self {
-            Self::Limit => quota_like(text)?,
+            Self::Limit => meant::quota(text)?,
             Self::Refill => {
-                let quota = quota_like(text)?;
+                let quota = meant::quota(text)?;
                 let (number, word) = quota.split_once('/')?;
                 format!("{number}/{}", rolling(word).unwrap_or(word))
             }
@@ -88,7 +88,7 @@ impl Written {
                         format!("{number}s")
                     }
                     Ok(number) => format!("{number}ms"),
-                    Err(_) => duration_like(text)?,
+                    Err(_) => meant::duration(text)?,
                 };
                 let duration = rolling(&duration).unwrap_or(&duration);
                 duration.parse::<Nanos>().ok()?;
@@ -125,14 +125,7 @@ fn other_than_a_quota(text: &str) -> Option<String> {
     if text.contains('$') {
         return Some("write the number: a policy has no variables".into());
     }
-    if let Some(quotas) = quotas_like(text) {
-        return Some(format!(
-            "write limit = \"{}\", and a [[limit]] of its own for each further period: all limits \
-             that match apply",
-            quotas[0]
-        ));
-    }
-    in_years(text)
+    None
 }
 
 /// Returns true for a word or a number that stands for no limit in other programs.

@@ -209,10 +209,7 @@ fn post_paid(
         keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
-        kind: QuantityKind::PostPaid {
-            permits: quota.permits(),
-            per: quota.per(),
-        },
+        kind: QuantityKind::Other,
         by_day: None,
     })
 }

@@ -37,27 +37,25 @@ pub(super) struct QuantityByDay {
 }
 
 /// How a quantity counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum QuantityKind {
     /// In windows of the given algorithm.
     Windows(AlgorithmSpec),
     /// In windows of the calendar.
     Calendar(Word),
-    /// As a bucket that is refilled in steps.
-    Steps { permits: Permits, per: Nanos },
     /// As a debt that decreases with time.
-    Bucket {
-        permits: Permits,
-        per: Nanos,
-        /// True if requests over the burst wait.
-        queue: bool,
-    },
-    /// By a price that the next request pays.
-    PostPaid { permits: Permits, per: Nanos },
-    /// By the permits on loan; `per` is the lease.
-    AtOnce { permits: Permits, per: Nanos },
-    /// By credits that are granted.
-    Balance,
+    Bucket(Refill),
+    /// In another way, which no other limit is compared with.
+    Other,
+}
+
+/// The refill of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refill {
+    pub(super) permits: Permits,
+    pub(super) per: Nanos,
+    /// True if requests over the burst wait.
+    pub(super) queue: bool,
 }
 
 /// Values that a quantity depends on besides its own fields.

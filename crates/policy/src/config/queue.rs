@@ -72,13 +72,6 @@ impl QueueSpec {
                     ));
                 return None;
             }
-            if fit < places {
-                let message = format!("`max` of a queue of {places} is never reached");
-                let label = format!("{wait} / {interval} = {fit} places");
-                out.warning(codes::QUEUE_CUT, self.max.at.clone(), message, label)
-                    .related(at.clone())
-                    .help(format!("write max = {fit}, or a longer max_wait"));
-            }
             places = places.min(fit);
         }
         let Ok(queued) = Gcra::new(quota, places) else {

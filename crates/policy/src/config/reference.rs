@@ -7,7 +7,7 @@
 //! ```
 
 use super::fields::POLICY;
-use super::shape::{FieldSpec, NameHint, Need, Shape, TableSpec};
+use super::shape::{FieldSpec, Need, Shape, TableSpec};
 
 /// The first lines of the page.
 const INTRODUCTION: &str = "\
@@ -58,23 +58,13 @@ impl Section {
             format!("- {head}\\\n  {text}\\\n  {example}\n")
         });
         let fields: String = fields.collect();
-        let hints = table.hints.iter();
-        let hints = hints.map(|(name, instead)| format!("- `{name}`: {instead}\n"));
-        let words = table.fields.iter().flat_map(|field| {
-            let hints = words(&field.shape).into_iter().flatten();
-            hints.map(|(word, instead)| format!("- `{} = \"{word}\"`: {instead}\n", field.name))
-        });
-        let mut hints: String = hints.chain(words).collect();
-        if !hints.is_empty() {
-            hints.insert_str(0, "\nOther words:\n\n");
-        }
         let heading = self.places.join(", ");
         let heading = if heading == TOP {
             "Top of the file"
         } else {
             &heading
         };
-        format!("\n## {heading}\n\n{one_of}{fields}{hints}")
+        format!("\n## {heading}\n\n{one_of}{fields}")
     }
 }
 
@@ -193,16 +183,6 @@ pub(super) fn without_default(about: &str) -> (String, Option<&str>) {
         (!default.is_empty()).then(|| (format!("{before}{after}"), Some(default)))
     });
     found.unwrap_or((about.to_owned(), None))
-}
-
-/// Returns the words that people try in a field, with the words to write instead.
-fn words(shape: &'static Shape) -> Option<&'static [NameHint]> {
-    match shape {
-        Shape::Word(words) => Some(words.hints),
-        Shape::Values { of, .. } | Shape::Map { of, .. } => words(of),
-        Shape::Either(shapes) => shapes.iter().find_map(words),
-        _ => None,
-    }
 }
 
 fn names(names: &[&str]) -> String {

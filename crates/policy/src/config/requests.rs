@@ -6,12 +6,10 @@ use std::collections::BTreeSet;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
-use super::foreign;
-use super::part_like::part_like;
+use super::meant;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table, texts_up_to};
 use super::settings::header_name;
-use super::shape::NameHint;
 use super::value_list::ListName;
 use crate::{
     EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
@@ -19,33 +17,6 @@ use crate::{
 
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
-
-/// Words that people try in `missing_key`.
-const MISSING_WORDS: &[NameHint] = &[
-    (
-        "ignore",
-        "to count no request without it, write missing_key = \"skip\"",
-    ),
-    (
-        "allow",
-        "to count no request without it, write missing_key = \"skip\"",
-    ),
-    (
-        "none",
-        "to count no request without it, write missing_key = \"skip\"",
-    ),
-    ("reject", "write missing_key = \"deny\""),
-    ("block", "write missing_key = \"deny\""),
-    ("error", "write missing_key = \"deny\""),
-    (
-        "anonymous",
-        "to count them together, write missing_key = \"shared\"",
-    ),
-    (
-        "global",
-        "to count them together, write missing_key = \"shared\"",
-    ),
-];
 
 /// A matcher, and the same in a form that can be compared: fields and values sorted.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +110,6 @@ impl Requests {
         out: &mut Findings<'_>,
     ) {
         let mut patterns = Vec::with_capacity(values.len());
-        let mut seen = BTreeSet::new();
         let mut has_positive = false;
         for text in values {
             has_positive |= !text.value.starts_with('!');
@@ -148,16 +118,16 @@ impl Requests {
             } else {
                 match Pattern::parse(&field, text.value) {
                     Ok(pattern) => {
-                        foreign::remark(&field, text, out);
+                        if field == Field::Path {
+                            foreign_path(text, out);
+                        }
                         patterns.push(pattern);
                     }
                     Err(mut error) => {
-                        if field == Field::Path && foreign::is_foreign(text.value) {
-                            let path = foreign::translated(text.value);
-                            error.help = format!(
-                                "write \"{}\": `*` is one segment, `**` any number of them",
-                                shown(&path)
-                            );
+                        if field == Field::Path
+                            && let Some(help) = meant::path(text.value)
+                        {
+                            error.help = help;
                         }
                         let label = format!("not a valid value of `{name}`");
                         let code = if field.is_located() {
@@ -169,31 +139,23 @@ impl Requests {
                     }
                 }
             }
-            let opposite = match text.value.strip_prefix('!') {
-                Some(value) => seen.contains(value),
-                None => seen.contains(&format!("!{}", text.value)),
-            };
-            if opposite {
-                let message = format!("`{name}` accepts and excludes the same value");
-                let label = "the value with `!` precedes, so the other has no effect";
-                out.warning(codes::SAID_TWICE, text.at.clone(), message, label)
-                    .help("remove one of the two");
-            }
-            if !seen.insert(text.value.to_owned()) {
-                let message = format!("`{name}` lists \"{}\" twice", shown(text.value));
-                out.warning(
-                    codes::SAID_TWICE,
-                    text.at.clone(),
-                    message,
-                    "the same value again",
-                )
-                .help("remove it");
-            }
         }
+        let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
         let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
         self.same
-            .push((name.to_owned(), seen.into_iter().collect()));
+            .push((name.to_owned(), same.into_iter().collect()));
+    }
+}
+
+/// Warns of a path that is valid, and reads as if it were written for another program.
+fn foreign_path(text: &At<&str>, out: &mut Findings<'_>) {
+    let value = text.value.strip_prefix('!').unwrap_or(text.value);
+    if let Some(help) = meant::path(value) {
+        let message = format!("path \"{}\" is read as text", shown(value));
+        let label = "`:name`, `<name>` and regular expressions have no meaning here";
+        out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
+            .help(help);
     }
 }
 
@@ -233,16 +195,7 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
     let mut whole = true;
     for text in &written {
         match key_part(text, out) {
-            Some(part) if parts.contains(&part) => {
-                let message = format!("`key` lists \"{}\" twice", shown(text.value));
-                out.warning(
-                    codes::SAID_TWICE,
-                    text.at.clone(),
-                    message,
-                    "the same part again",
-                )
-                .help("remove it");
-            }
+            Some(part) if parts.contains(&part) => {} // the same counter
             Some(part) => parts.push(part),
             None => whole = false,
         }
@@ -268,7 +221,7 @@ pub(super) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPar
         Ok(part) => return Some(part),
         Err(error) => error,
     };
-    if let Some(help) = part_like(text.value) {
+    if let Some(help) = meant::part(text.value) {
         error.help = help;
     }
     value_error(codes::KEY_PART, text, "not a key part".into(), error, out);
@@ -289,11 +242,7 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
         return key_part(&At::new(part, at), out).map(MissingKey::Use);
     }
     let word = text.value;
-    let meant = MISSING_WORDS.iter().find(|(tried, _)| *tried == word);
     let help = match out.nearest(word, ["skip", "deny", "shared"]) {
-        _ if meant.is_some() => meant
-            .map(|(_, help)| (*help).to_owned())
-            .unwrap_or_default(),
         Some(near) => format!("did you mean missing_key = \"{near}\"?"),
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
         None => "write for example missing_key = \"use:ip\"".into(),

@@ -15,7 +15,6 @@ use super::gateway;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::redis;
-use super::shape::NameHint;
 use super::size::{self, BUDGET};
 use super::telemetry;
 use crate::{
@@ -37,24 +36,6 @@ const GRACES: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 
 /// `state_every`
 const SNAPSHOTS: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(3_600);
-
-/// Proxies that people try.
-const MISTAKEN_PROXIES: &[NameHint] = &[
-    (
-        "private",
-        "write the blocks: \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fd00::/8\"",
-    ),
-    ("loopback", "write \"127.0.0.1\", \"::1\""),
-    ("localhost", "write \"127.0.0.1\", \"::1\""),
-    (
-        "*",
-        "list your proxies: a client behind any other address could choose its own address",
-    ),
-    (
-        "all",
-        "list your proxies: a client behind any other address could choose its own address",
-    ),
-];
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
@@ -97,10 +78,6 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
     let network = match network(text.value) {
         Ok(network) => network,
         Err(ValueError { reason, help }) => {
-            let hint = MISTAKEN_PROXIES
-                .iter()
-                .find(|(tried, _)| *tried == text.value);
-            let help = hint.map_or(help, |(_, instead)| (*instead).to_owned());
             out.error(
                 codes::PROXY,
                 text.at.clone(),

@@ -20,8 +20,6 @@ pub(super) struct TableSpec {
     pub(super) what: &'static str,
     /// Fields that it may hold.
     pub(super) fields: &'static [FieldSpec],
-    /// Names that people try, and what to write instead.
-    pub(super) hints: &'static [NameHint],
     /// Exactly one of these fields must be there.
     pub(super) one_of: &'static [&'static str],
 }
@@ -31,7 +29,6 @@ impl TableSpec {
     pub(super) const EMPTY: Self = Self {
         what: "",
         fields: &[],
-        hints: &[],
         one_of: &[],
     };
 
@@ -40,9 +37,6 @@ impl TableSpec {
         self.fields.iter().find(|field| field.name == name)
     }
 }
-
-/// A name, and what to write in its place.
-pub(super) type NameHint = (&'static str, &'static str);
 
 /// One field of a table.
 #[derive(Debug)]
@@ -80,7 +74,7 @@ pub(super) enum Shape {
     /// A date, or a date and a time, also as a string: JSON has no dates.
     Moment,
     /// One of a few words.
-    Word(Words),
+    Word(&'static [&'static str]),
     /// A list of strings, at least one.
     List { most: usize },
     /// A string, or a list of them.
@@ -106,14 +100,6 @@ pub(super) enum Shape {
     NamedTables { of: &'static TableSpec, most: usize },
     /// One of several shapes, distinguished by type.
     Either(&'static [Self]),
-}
-
-/// The words of a field.
-#[derive(Debug)]
-pub(super) struct Words {
-    pub(super) known: &'static [&'static str],
-    /// Words that people try, and what to write instead.
-    pub(super) hints: &'static [NameHint],
 }
 
 impl Shape {
@@ -189,7 +175,7 @@ impl Shape {
             Self::Factor { .. } => "a number".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Moment => "a date, or a date and a time".into(),
-            Self::Word(words) => format!("one of {}", quoted(words.known)),
+            Self::Word(words) => format!("one of {}", quoted(words)),
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
             Self::Numbers { .. } => "a string, a number, or a list of them".into(),

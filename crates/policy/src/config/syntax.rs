@@ -9,7 +9,6 @@ use toml::de::DeTable;
 use super::MAX_BYTES;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::lookalikes::in_ascii;
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
@@ -124,10 +123,6 @@ fn advice(message: &str, line: &str, rest: &str) -> Advice {
     }
     if message.contains("unclosed inline table") {
         return advise("close the table with `}`");
-    }
-    let key = line.split('=').next().unwrap_or_default();
-    if let Some(ascii) = in_ascii(key).filter(|_| message.contains("unquoted key")) {
-        return advise(&format!("write the name in ASCII: {}", shown(ascii.trim())));
     }
     if let Some(advice) = of_another_language(message, line, rest) {
         return advice;

@@ -91,13 +91,6 @@ fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
             .help(format!("write endpoint = \"{}\"", shown(base)));
         return None;
     }
-    if url.ends_with(":4317") {
-        let message = "port 4317 is that of OTLP over gRPC";
-        let label = "messages are protobuf over HTTP";
-        let http = format!("{}4318", url.trim_end_matches("4317"));
-        out.warning(codes::TELEMETRY, text.at.clone(), message, label)
-            .help(format!("write endpoint = \"{}\"", shown(&http)));
-    }
     Some(url.to_owned())
 }
 

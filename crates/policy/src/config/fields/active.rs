@@ -39,17 +39,5 @@ pub(super) static ACTIVE: TableSpec = TableSpec {
             "End: the first moment at which the limit applies no more.",
         ),
     ],
-    hints: hints! {
-        "hour" => "write hours = \"01:00-06:00\"",
-        "time" => "write hours = \"01:00-06:00\"",
-        "times" => "write hours = \"01:00-06:00\"",
-        "day" => "write days = [\"mon-fri\"]",
-        "weekdays" => "write days = [\"mon-fri\"]",
-        "start" => "write from = 2026-01-01T00:00:00Z for a date, or hours = \"01:00-06:00\"",
-        "end" => "write until = 2026-12-31T00:00:00Z for a date, or hours = \"01:00-06:00\"",
-        "to" => "write until = 2026-12-31T00:00:00Z",
-        "tz" => "write timezone = \"Europe/Oslo\"",
-        "zone" => "write timezone = \"Europe/Oslo\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -21,18 +21,6 @@ pub(super) static ALERT: TableSpec = TableSpec {
             "Time for which a key is above, without a break, before its alert starts: 1s to 24h.",
         ),
     ],
-    hints: hints! {
-        "over" => "write above = \"80%\"",
-        "level" => "write above = \"80%\"",
-        "threshold" => "write above = \"80%\"",
-        "at" => "write above = \"80%\"",
-        "below" => "leave it out: an alert ends when the key is no longer above",
-        "refused" => "write above = \"99%\": a refused request counts as 100%",
-        "during" => "write for = \"2m\"",
-        "duration" => "write for = \"2m\"",
-        "webhook" => "write it once for all limits: [alerts] with webhook = { url = \
-            \"https://hooks.example.com/\", secret = \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -53,14 +41,6 @@ pub(super) static ALERTS: TableSpec = TableSpec {
             "Shows the key of an alert in the log and to the webhook (default false).",
         ),
     ],
-    hints: hints! {
-        "url" => "put it into `webhook`: webhook = { url = \"https://hooks.example.com/\", secret = \
-            \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
-        "email" => "leave it out: let the receiver of the webhook send mail",
-        "slack" => "leave it out: let the receiver of the webhook send messages",
-        "above" => "write it in the limit: alert = { above = \"80%\", for = \"2m\" }",
-        "for" => "write it in the limit: alert = { above = \"80%\", for = \"2m\" }",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -88,13 +68,5 @@ static WEBHOOK: TableSpec = TableSpec {
              system trusts).",
         ),
     ],
-    hints: hints! {
-        "token" => "write secret = \"env:RATEKEEPER_WEBHOOK_SECRET\": messages are signed",
-        "headers" => "leave it out: the receiver checks the signature of each message",
-        "method" => "leave it out: messages are sent by POST",
-        "timeout" => "leave it out: an attempt ends after 10 s",
-        "retries" => "leave it out: a message is tried 6 times",
-        "tls" => "write ca = \"hooks-ca.pem\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -6,7 +6,7 @@ use super::{
     DURATION, MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, optional, pattern, required,
     whole,
 };
-use crate::config::shape::{Shape, TableSpec, Words};
+use crate::config::shape::{Shape, TableSpec};
 
 pub(super) static BUCKET: TableSpec = TableSpec {
     what: "a bucket",
@@ -35,34 +35,15 @@ pub(super) static BUCKET: TableSpec = TableSpec {
         ),
         optional(
             "start",
-            Shape::Word(Words {
-                known: &["full"],
-                hints: hints! {
-                    "empty" => "leave it out: buckets start full",
-                },
-            }),
+            Shape::Word(&["full"]),
             "\"full\"",
             "Initial state of a bucket.",
         ),
     ],
-    hints: hints! {
-        "burst" => "the burst of a bucket is its `size`: size = 20",
-        "capacity" => "write size = 20",
-        "max" => "write size = 20",
-        "rate" => "write refill = \"10/1s\"",
-        "per" => "write number and period as one string: refill = \"10/1s\"",
-    },
     ..TableSpec::EMPTY
 };
 
-const STEP: Words = Words {
-    known: &["first", "clock"],
-    hints: hints! {
-        "aligned" => "write \"clock\"",
-        "grid" => "write \"clock\"",
-        "creation" => "write \"first\": until then the bucket is full",
-    },
-};
+const STEP: &[&str] = &["first", "clock"];
 
 pub(super) static QUEUE: TableSpec = TableSpec {
     what: "a queue",
@@ -84,26 +65,11 @@ pub(super) static QUEUE: TableSpec = TableSpec {
         ),
         optional(
             "order",
-            Shape::Word(Words {
-                known: &["fifo"],
-                hints: hints! {
-                    "lifo" => "leave it out: a wait that was granted cannot be changed, so \
-                        requests leave in the order of their arrival",
-                    "random" => "leave it out: requests leave in the order of their arrival",
-                    "priority" => "leave it out, and give important requests a limit of their own",
-                },
-            }),
+            Shape::Word(&["fifo"]),
             "\"fifo\"",
             "Order in which requests leave the queue.",
         ),
     ],
-    hints: hints! {
-        "size" => "write max = 100",
-        "length" => "write max = 100",
-        "timeout" => "write max_wait = \"2s\"",
-        "wait" => "write max_wait = \"2s\"",
-        "delay" => "write max_wait = \"2s\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -123,13 +89,6 @@ pub(super) static WARMUP: TableSpec = TableSpec {
             "Ratio of the time between two permits when cold to that when warm.",
         ),
     ],
-    hints: hints! {
-        "time" => "write period = \"10s\"",
-        "duration" => "write period = \"10s\"",
-        "factor" => "write cold_factor = 3",
-        "coldFactor" => "write cold_factor = 3",
-        "rate" => "leave it out: the rate is that of `limit`",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -152,15 +111,6 @@ pub(super) static BALANCE: TableSpec = TableSpec {
             "Maximum number of credits of a key.",
         ),
     ],
-    hints: hints! {
-        "initial" => "write start = 100",
-        "credits" => "write start = 100",
-        "limit" => "write max = 1000000",
-        "size" => "write max = 1000000",
-        "refill" => "leave it out: credits are granted with POST /v1/grant; for a limit that \
-            refills write bucket = { size = 20, refill = \"10/1s\" }",
-        "expires" => "leave it out: credits do not expire",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -180,102 +130,21 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
             "Time after which the permit of a crashed holder comes back (default 60s).",
         ),
     ],
-    hints: hints! {
-        "limit" => "write max = 50",
-        "permits" => "write max = 50",
-        "size" => "write max = 50",
-        "ttl" => "write lease = \"60s\"",
-        "timeout" => "write lease = \"60s\"",
-        "expires" => "write lease = \"60s\"",
-        "max_wait" => "leave it out: a request without a free permit is refused, with the time \
-            to retry",
-    },
     ..TableSpec::EMPTY
 };
 
-pub(super) const ALGORITHMS: Words = Words {
-    known: &[
-        "token-bucket",
-        "leaky-bucket",
-        "fixed-window",
-        "sliding-window-counter",
-        "sliding-window-log",
-        "sub-buckets",
-        "quota-reset",
-        "hybrid",
-        "exponential",
-        "smooth-bursty",
-    ],
-    hints: hints! {
-        "gcra" => TOKEN_BUCKET,
-        "linear" => TOKEN_BUCKET,
-        "bucket" => "write \"token-bucket\", or bucket = { size = 20, refill = \"10/1s\" } in place \
-            of `limit`",
-        "leaky-meter" => "write \"token-bucket\", which counts the same",
-        "leaky-queue" => "write \"leaky-bucket\" and queue = { max = 100 }",
-        "limit-req" => "write \"leaky-bucket\"; its `burst` is queue = { max = 100 }, and with \
-            `nodelay` bucket = { size = 101, refill = \"10/1s\" } in place of `limit`",
-        "nodelay" => "write bucket = { size = 21, refill = \"10/1s\" } in place of `limit`: rate, \
-            and burst + 1 at once",
-        "shaping" => "write \"leaky-bucket\" and queue = { max = 100 }",
-        "policing" => TOKEN_BUCKET,
-        "spacing" => "write \"leaky-bucket\", or spacing = \"200ms\" in place of `limit`",
-        "fixed" => "write \"fixed-window\"",
-        "fixed-window-counter" => "write \"fixed-window\"",
-        "window" => "write \"fixed-window\", or \"sliding-window-counter\"",
-        "simple-rate-limiter" => "write \"fixed-window\"",
-        "semaphore" => CONCURRENCY_INSTEAD,
-        "bulkhead" => CONCURRENCY_INSTEAD,
-        "permits" => CONCURRENCY_INSTEAD,
-        "concurrency" => CONCURRENCY_INSTEAD,
-        "calendar" => "leave it out, and write a calendar period after the slash: limit = \
-            \"20/day\"",
-        "sliding" => SLIDING_COUNTER,
-        "sliding-window" => SLIDING_COUNTER,
-        "sliding-counter" => SLIDING_COUNTER,
-        "two-window" => SLIDING_COUNTER,
-        "two-window-counter" => SLIDING_COUNTER,
-        "weighted-window" => SLIDING_COUNTER,
-        "rolling" => SLIDING_COUNTER,
-        "rolling-window" => SLIDING_COUNTER,
-        "log" => SLIDING_LOG,
-        "sliding-log" => SLIDING_LOG,
-        "sliding-window-logs" => SLIDING_LOG,
-        "rolling-log" => "write \"sliding-window-log\"; for refused requests to count as well, \
-            count_denied = true beside it",
-        "strict-log" => "write algorithm = \"sliding-window-log\" and count_denied = true",
-        "strict-sliding-window-log" => "write algorithm = \"sliding-window-log\" and count_denied \
-            = true",
-        "interval" => INTERVAL,
-        "interval-bucket" => INTERVAL,
-        "intervally" => INTERVAL,
-        "greedy" => TOKEN_BUCKET,
-        "quota-linear" => "write \"hybrid\"",
-        "hybrid-quota-linear" => "write \"hybrid\"",
-        "ewma" => "write \"exponential\"",
-        "exponential-counter" => "write \"exponential\"",
-        "warm-up" => WARM_UP,
-        "warmup" => WARM_UP,
-        "smooth-warming-up" => WARM_UP,
-        "smoothwarmingup" => WARM_UP,
-        "smooth-warmup" => WARM_UP,
-        "bursty" => "write \"smooth-bursty\"",
-        "smoothbursty" => "write \"smooth-bursty\"",
-        "guava" => "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`",
-        "ratelimiter" => "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`",
-    },
-};
-
-const TOKEN_BUCKET: &str = "write \"token-bucket\", or leave it out: it is the default";
-const SLIDING_COUNTER: &str = "write \"sliding-window-counter\", or \"sliding-window-log\" for the \
-    exact one";
-const SLIDING_LOG: &str = "write \"sliding-window-log\"";
-const CONCURRENCY_INSTEAD: &str = "write it as a field of its own: concurrency = { max = \
-    50, lease = \"60s\" }";
-const INTERVAL: &str = "write a bucket that refills in whole amounts: bucket = { size = 20, refill \
-    = \"10/1s\", step = true }";
-const WARM_UP: &str =
-    "write it as a field of its own, beside `limit`: warmup = { period = \"10s\" }";
+pub(super) const ALGORITHMS: &[&str] = &[
+    "token-bucket",
+    "leaky-bucket",
+    "fixed-window",
+    "sliding-window-counter",
+    "sliding-window-log",
+    "sub-buckets",
+    "quota-reset",
+    "hybrid",
+    "exponential",
+    "smooth-bursty",
+];
 
 pub(super) static ALGORITHM: TableSpec = TableSpec {
     what: "`algorithm`",
@@ -294,10 +163,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
         ),
         optional(
             "edge",
-            Shape::Word(Words {
-                known: &["full", "weighted", "drop"],
-                hints: &[],
-            }),
+            Shape::Word(&["full", "weighted", "drop"]),
             "\"full\"",
             "For sub-buckets: weight of the sub-bucket that leaves the window.",
         ),
@@ -314,14 +180,5 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
             "For smooth-bursty: time for which permits are saved up (default: the limit's period).",
         ),
     ],
-    hints: hints! {
-        "buckets" => "write count = 6",
-        "type" => "write name = \"sub-buckets\"",
-        "gap" => "write min_gap = \"200ms\"",
-        "spacing" => "write min_gap = \"200ms\"",
-        "burst" => "for smooth-bursty, write a duration: save_up = \"1s\"",
-        "max_burst" => "write save_up = \"1s\"",
-        "strict" => "with \"sliding-window-log\", write count_denied = true beside `algorithm`",
-    },
     ..TableSpec::EMPTY
 };

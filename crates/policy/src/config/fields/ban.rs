@@ -45,20 +45,5 @@ static TABLE: TableSpec = TableSpec {
             "Maximum length of a ban; needed with `grow`.",
         ),
     ],
-    hints: hints! {
-        "strikes" => "write after = 3",
-        "maxretry" => "write after = 3",
-        "count" => "write after = 3",
-        "findtime" => "write within = \"24h\"",
-        "window" => "write within = \"24h\"",
-        "period" => "write within = \"24h\"",
-        "duration" => "write for = \"1h\"",
-        "bantime" => "write for = \"1h\"",
-        "length" => "write for = \"1h\"",
-        "factor" => "write grow = 2.0",
-        "growth" => "write grow = 2.0",
-        "multiplier" => "write grow = 2.0",
-        "longest" => "write max = \"24h\"",
-    },
     ..TableSpec::EMPTY
 };

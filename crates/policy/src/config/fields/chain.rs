@@ -40,11 +40,6 @@ static SOFT_TABLE: TableSpec = TableSpec {
         "\"10%\"",
         "Requests over the limit in the same period: a percentage of it, rounded down, or a number.",
     )],
-    hints: hints! {
-        "up_to" => "write extra = \"10%\", or the number of requests over the limit",
-        "percent" => "write extra = \"10%\"",
-        "by" => "write extra = \"10%\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -64,13 +59,6 @@ static ELASTIC_TABLE: TableSpec = TableSpec {
             "Signal that allows the extra; without a level, or with one that has ended, it does not.",
         ),
     ],
-    hints: hints! {
-        "step" => "leave it out: the whole extra is there while the signal is low",
-        "extra" => "write up_to = \"200/1m\"",
-        "max" => "write up_to = \"200/1m\"",
-        "when" => "write while = { signal = \"load\", below = \"70%\" }",
-        "signal" => "write while = { signal = \"load\", below = \"70%\" }",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -92,10 +80,5 @@ static WHILE: TableSpec = TableSpec {
             "Level of the signal from which the extra ends: a percentage, or a time for a latency.",
         ),
     ],
-    hints: hints! {
-        "above" => "write below = \"70%\"",
-        "under" => "write below = \"70%\"",
-        "name" => "write signal = \"load\"",
-    },
     ..TableSpec::EMPTY
 };

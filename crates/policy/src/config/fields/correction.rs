@@ -70,27 +70,18 @@ static ESTIMATE: TableSpec = TableSpec {
             "The same as `report_within`, which may stand beside `cost` in its place.",
         ),
     ],
-    hints: hints! {
-        "estimate" => "write reserve = \"attr:max_tokens\"",
-        "max" => "write reserve = \"attr:max_tokens\"",
-        "actual" => "write settle = \"response.header:x-tokens-used\"",
-        "expires" => "write expire = \"2m\"",
-        "report_within" => "write expire = \"2m\", or report_within = \"2m\" beside `cost`",
-    },
     ..TableSpec::EMPTY
 };
 
 static COUNTED: TableSpec = TableSpec {
     what: "`count`",
     fields: &[STATUS, OUTCOMES],
-    hints: RESULT_HINTS,
     ..TableSpec::EMPTY
 };
 
 static RESETTING: TableSpec = TableSpec {
     what: "`reset_on`",
     fields: &[STATUS, OUTCOMES],
-    hints: RESULT_HINTS,
     ..TableSpec::EMPTY
 };
 
@@ -116,12 +107,3 @@ const OUTCOMES: FieldSpec = optional(
 /// `status`: a number, or a class.
 const STATUSES: &[Shape] = &[whole(100, 599), pattern(STATUS_CLASS)];
 const WORD: Shape = pattern(OUTCOME);
-
-const RESULT_HINTS: &[crate::config::shape::NameHint] = hints! {
-    "code" => "write status = [401, 403]",
-    "statuses" => "write status = [401, 403]",
-    "outcomes" => "write outcome = [\"declined\", \"expired\"]",
-    "result" => "write outcome = \"declined\"",
-    "expire" => "write report_within = \"2m\" beside it",
-    "expires" => "write report_within = \"2m\" beside it",
-};

@@ -36,12 +36,5 @@ static PRIORITY_TABLE: TableSpec = TableSpec {
             "Requests with priority, which may use the whole limit.",
         ),
     ],
-    hints: hints! {
-        "keep" => "write match = { path = \"/health\" }",
-        "shed_first" => "write which requests may use the whole limit: match = { attr.plan = \"pro\" }",
-        "reserve" => "write last = \"20%\"",
-        "share" => "write last = \"20%\"",
-        "for" => "write match = { path = \"/health\" }",
-    },
     ..TableSpec::EMPTY
 };

@@ -128,34 +128,6 @@ pub(super) static PROXY: TableSpec = TableSpec {
              the times of its responses (default: no such number).",
         ),
     ],
-    hints: hints! {
-        "upstreams" => "write upstream = [\"http://10.0.0.1:3000\", \"http://10.0.0.2:3000\"]",
-        "target" => "write upstream = \"http://127.0.0.1:3000\"",
-        "backend" => "write upstream = \"http://127.0.0.1:3000\"",
-        "url" => "write upstream = \"http://127.0.0.1:3000\"",
-        "proxy_pass" => "write upstream = \"http://127.0.0.1:3000\"",
-        "listen" => "write address = \"127.0.0.1:8080\"",
-        "port" => "write the port with its address: address = \"127.0.0.1:8080\"",
-        "timeout" => "write response_timeout = \"60s\"",
-        "websocket" => "leave it out: WebSocket connections pass",
-        "read_timeout" => "write response_timeout = \"60s\", and body_timeout for the body",
-        "idle_timeout" => "it belongs under [listen]: idle_timeout = \"75s\"",
-        "certificate" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \
-            \"site.key\" }",
-        "cert" => "write tls = { certificate = \"site.pem\", key = \"site.key\" }",
-        "ssl" => "write tls = { certificate = \"site.pem\", key = \"site.key\" }",
-        "key" => "it belongs under tls: tls = { certificate = \"site.pem\", key = \"site.key\" }",
-        "ca" => "it belongs under upstream_tls: upstream_tls = { ca = \"internal-ca.pem\" }",
-        "routes" => "write [[listen.proxy.route]]",
-        "upstreams" => "write [[listen.proxy.route]] for each other receiver",
-        "concurrency" => "write adaptive_concurrency = { min = 10, max = 500 }; a fixed number is \
-            a limit: concurrency = { max = 100, lease = \"60s\" }",
-        "max_requests" => "write adaptive_concurrency = { min = 10, max = 500 }",
-        "retries" => "leave it out: requests that are safe to repeat are, up to 20% of them",
-        "health_check" => "write health = { path = \"/healthz\" }",
-        "http2" => "clients may speak HTTP/2; for the upstream write upstream = \"https://HOST\", \
-            or \"h2c://HOST\" without TLS",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -175,11 +147,6 @@ static HEALTH: TableSpec = TableSpec {
             "Time from one check to the next, and maximum time of one (default 5 s).",
         ),
     ],
-    hints: hints! {
-        "timeout" => "leave it out: a check takes `interval` at most",
-        "status" => "leave it out: every status below 400 is right",
-        "threshold" => "leave it out: one check decides",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -194,11 +161,6 @@ static ADAPTIVE: TableSpec = TableSpec {
         ),
         required("max", whole(1, MAX_ADAPTIVE), "500", "Upper bound."),
     ],
-    hints: hints! {
-        "least" => "write min = 10",
-        "most" => "write max = 500",
-        "initial" => "leave it out: the number begins at min",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -224,15 +186,6 @@ static ROUTE: TableSpec = TableSpec {
             "Receiver of the requests, written like `upstream` of [listen.proxy].",
         ),
     ],
-    hints: hints! {
-        "path" => "put it into `match`: match = { path = \"/img/**\" }",
-        "host" => "put it into `match`: match = { host = \"img.example.com\" }",
-        "to" => "write upstream = \"http://127.0.0.1:4000\"",
-        "service" => "write upstream = \"http://127.0.0.1:4000\"",
-        "strip_prefix" => "leave it out: the upstream receives the path of the request",
-        "rewrite" => "leave it out: the upstream receives the path of the request",
-        "weight" => "leave it out: addresses of an upstream are used in turn",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -258,12 +211,6 @@ static ROUTE_MATCH: TableSpec = TableSpec {
             "Path, written as in `match` of a limit.",
         ),
     ],
-    hints: hints! {
-        "header" => "leave it out: a route is chosen by method, host and path",
-        "ip" => "leave it out: a route is chosen by method, host and path",
-        "query" => "leave it out: a route is chosen by method, host and path",
-        "prefix" => "write path = \"/img/**\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -284,15 +231,6 @@ static PROXY_TLS: TableSpec = TableSpec {
             "PEM file of its private key.",
         ),
     ],
-    hints: hints! {
-        "cert" => "write certificate = \"site.pem\"",
-        "private_key" => "write key = \"site.key\"",
-        "client_ca" => "leave it out: this listener asks for no client certificates",
-        "ca" => "leave it out: this listener asks for no client certificates",
-        "names" => "leave it out: the certificate itself has its names",
-        "server_name" => "leave it out: the certificate itself has its names",
-        "alpn" => "leave it out: clients may use HTTP/2 and HTTP/1.1",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -312,16 +250,5 @@ static UPSTREAM_TLS: TableSpec = TableSpec {
             "Name in the certificates of the upstream; the default is the host of each URL.",
         ),
     ],
-    hints: hints! {
-        "insecure" => "certificates are always verified: write ca = \"internal-ca.pem\" for \
-            those of your own authority",
-        "verify" => "certificates are always verified: write ca = \"internal-ca.pem\" for \
-            those of your own authority",
-        "insecure_skip_verify" => "certificates are always verified: write ca = \
-            \"internal-ca.pem\" for those of your own authority",
-        "client_certificate" => "leave it out: the upstream is shown no client certificate",
-        "certificate" => "leave it out: the upstream is shown no client certificate",
-        "sni" => "write server_name = \"app.internal\"",
-    },
     ..TableSpec::EMPTY
 };

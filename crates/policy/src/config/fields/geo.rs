@@ -31,14 +31,5 @@ pub(super) static GEO: TableSpec = TableSpec {
             "Country of an address that the source does not know (default: ZZ).",
         ),
     ],
-    hints: hints! {
-        "db" => "write country_db = \"GeoLite2-Country.mmdb\", or asn_db = \"GeoLite2-ASN.mmdb\"",
-        "database" => "write country_db = \"GeoLite2-Country.mmdb\"",
-        "country" => "write country_db = \"GeoLite2-Country.mmdb\"",
-        "city_db" => "write it as country_db: it has the countries",
-        "asn" => "write asn_db = \"GeoLite2-ASN.mmdb\"",
-        "country_header" => "write header = \"cf-ipcountry\"",
-        "default" => "write unknown = \"ZZ\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -39,18 +39,5 @@ pub(super) static JWT: TableSpec = TableSpec {
             "Header with the token (default authorization, behind Bearer).",
         ),
     ],
-    hints: hints! {
-        "key" => "write keys = \"file:key.pem\"",
-        "secret" => "write keys = \"file:secret\", a file with at least 32 bytes",
-        "jwks" => "write keys = \"file:jwks.json\"",
-        "jwks_uri" => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
-        "jwks_url" => "fetch the set into a file beside the policy: keys = \"file:jwks.json\"",
-        "algorithm" => "write algorithms = [\"RS256\"]",
-        "alg" => "write algorithms = [\"RS256\"]",
-        "iss" => "write issuer = \"https://issuer.example\"",
-        "aud" => "write audience = \"api\"",
-        "leeway" => "leave it out: clocks may differ by 60 s",
-        "cookie" => "let the proxy copy the cookie into a header, and write header = \"x-token\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -1,17 +1,9 @@
 //! Fields: the language as one table, which lists everything that the file may hold.
 //!
-//! A field that is built has a shape and an example. One that the language has but that is not
-//! built yet is refused with what works today; a word that people try instead is refused with the
-//! right one.
+//! A field has a shape and an example. Names of other programs, and what to write in their place,
+//! are in `other_words.rs`.
 
 use super::shape::{FieldSpec, Need, Shape, TableSpec};
-
-/// Pairs of a name and what to write in its place.
-macro_rules! hints {
-    ($($name:literal => $instead:expr,)*) => {
-        &[$(($name, $instead)),*]
-    };
-}
 
 mod active;
 mod alert;
@@ -46,7 +38,7 @@ use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
-use self::store::STORE;
+use self::store::{MEMORY, REDIS, STORE};
 use self::telemetry::{OTLP, STATSD};
 
 /// Maximum number of limits of one policy.
@@ -165,10 +157,31 @@ const TIMEZONE: FieldSpec = optional(
     "IANA time zone that calendar words (hour, day, week, month, year) follow.",
 );
 
-/// Returns the table that has a field, as its heading, and the field: a limit, or a table of the top.
-pub(in crate::config) fn owner(name: &str) -> Option<(&'static str, &'static FieldSpec)> {
+/// Place of a field that stands in another table than the one it was written in.
+pub(in crate::config) struct Owner {
+    /// Heading of the table that has it: a limit, or a table of the top.
+    pub(in crate::config) heading: &'static str,
+    pub(in crate::config) field: &'static FieldSpec,
+    /// Field of the limit that holds it: `match` of `path`.
+    pub(in crate::config) within: Option<&'static FieldSpec>,
+}
+
+/// Returns the owner of a field. A limit is meant before tables of the top, and one of these only
+/// if no other has the field.
+pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
+    let of_limit = |field, within| Owner {
+        heading: "[[limit]]",
+        field,
+        within,
+    };
+    if let Some(field) = LIMIT.field(name) {
+        return Some(of_limit(field, None));
+    }
+    let mut inner = LIMIT.fields.iter().filter_map(|table| {
+        let field = table.shape.find(Shape::table)?.field(name)?;
+        Some(of_limit(field, Some(table)))
+    });
     let tables = [
-        ("[[limit]]", &LIMIT),
         ("[client_ip]", &CLIENT_IP),
         ("[geo]", &GEO),
         ("[listen]", &LISTEN),
@@ -176,13 +189,19 @@ pub(in crate::config) fn owner(name: &str) -> Option<(&'static str, &'static Fie
         ("[envoy]", &ENVOY),
         ("[metrics]", &METRICS),
         ("[jwt]", &JWT),
+        ("[store.memory]", &MEMORY),
+        ("[store.redis]", &REDIS),
     ];
-    let mut found = tables
-        .into_iter()
-        .filter_map(|(heading, table)| Some((heading, table.field(name)?)));
-    let first = found.next()?;
-    // A field of a limit is meant before others; of other tables only one that no other has.
-    (first.0 == "[[limit]]" || found.next().is_none()).then_some(first)
+    let mut found = tables.into_iter().filter_map(|(heading, table)| {
+        let field = table.field(name)?;
+        Some(Owner {
+            heading,
+            field,
+            within: None,
+        })
+    });
+    let first = inner.next().or_else(|| found.next())?;
+    (inner.next().is_none() && found.next().is_none()).then_some(first)
 }
 
 /// The whole file.
@@ -326,38 +345,5 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Responses of refusals, by name.",
         ),
     ],
-    hints: hints! {
-        "alert" => "write `alert` in each [[limit]], and [alerts] for where alerts go",
-        "webhook" => "move it under [alerts]: webhook = { url = \"https://hooks.example.com/\", secret = \
-            \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
-        "geoip" => "write [geo] with country_db = \"GeoLite2-Country.mmdb\"",
-        "country_db" => "move it under [geo]: country_db = \"GeoLite2-Country.mmdb\"",
-        "asn_db" => "move it under [geo]: asn_db = \"GeoLite2-ASN.mmdb\"",
-        "plans" => "write [plan] with from and default, and `plans` in each [[limit]]",
-        "secrets" => "leave it out: no supported field needs it",
-        "limits" => "write each limit as a table of its own: [[limit]]",
-        "rule" => "write [[limit]]: a rule is called a limit",
-        "rules" => "write [[limit]]: a rule is called a limit",
-        "exemption" => "write [[exempt]]",
-        "responses" => "give each response a name: [response.slow-down]",
-        "trusted_proxies" => "move it under [client_ip]: trusted_proxies = [\"10.0.0.0/8\"]",
-        "ipv6_prefix" => "move it under [client_ip]: ipv6_prefix = 64",
-        "events" => "write log_denials = true for lines about refused requests",
-        "opentelemetry" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
-        "otel" => "write [otlp] with endpoint = \"http://127.0.0.1:4318\"",
-        "log" => "write log_denials = true for lines about refused requests",
-        "proxy" => "it belongs under [listen]: [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
-        "gateway" => "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
-        "server" => "write [listen] with http = \"127.0.0.1:8080\"",
-        "domain" => "match it in a limit: match = { domain = \"edge\" }; a file of Envoy's rate limit \
-            service is read by [envoy] with config = \"FILE\"",
-        "descriptors" => "match entries in a limit: match = { descriptor.user = \"*\" }; a file of \
-            Envoy's rate limit service is read by [envoy] with config = \"FILE\"",
-        "whitelist" => "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }",
-        "allowlist" => "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }",
-        "tz" => "write timezone = \"UTC\"",
-        "budget" => "move it under [store.memory]: budget = \"256MiB\"",
-        "redis" => "move it under [store]: [store.redis] with url = \"redis://127.0.0.1:6379\"",
-    },
     one_of: &[],
 };

@@ -45,12 +45,6 @@ pub(super) static PLAN: TableSpec = TableSpec {
             "Plan of requests without one, or with one that no limit names.",
         ),
     ],
-    hints: hints! {
-        "plans" => "write `plans` in each [[limit]]: plans = { pro = \"600/1m\" }",
-        "header" => "write from = \"header:x-plan\"",
-        "attr" => "write from = \"attr:plan\"",
-        "source" => "write from = \"attr:plan\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -58,13 +52,6 @@ pub(super) static PLAN: TableSpec = TableSpec {
 pub(in crate::config) static OVERRIDES: TableSpec = TableSpec {
     what: "a file of overrides",
     fields: &[OVERRIDE_TABLES],
-    hints: hints! {
-        "overrides" => "write [[override]] for each",
-        "version" => "leave it out: that of the policy holds",
-        "limit" => "write [[override]] in the line before it",
-        "key" => "write [[override]] before its fields",
-        "set" => "write [[override]] before its fields",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -112,19 +99,5 @@ static OVERRIDE: TableSpec = TableSpec {
             "Reason, for the record.",
         ),
     ],
-    hints: hints! {
-        "limits" => "write one override for each limit: limit = \"per-ip\"",
-        "name" => "write limit = \"per-ip\"",
-        "match" => "name the key: key = { api_key = \"acme\" }",
-        "rate" => "write set = \"20000/1m\"",
-        "quota" => "write set = \"20000/1m\"",
-        "to" => "write set = \"20000/1m\"",
-        "value" => "write set = \"20000/1m\"",
-        "expires" => "write until = 2026-12-31T00:00:00Z",
-        "expiry" => "write until = 2026-12-31T00:00:00Z",
-        "end" => "write until = 2026-12-31T00:00:00Z",
-        "from" => "leave it out: an override begins when the policy is read",
-        "comment" => "write reason = \"contract 4711\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -1,7 +1,7 @@
 //! Fields for the requests and the processes that a limit is asked about.
 
 use super::{optional, pattern, texts};
-use crate::config::shape::{FieldSpec, Shape, Words};
+use crate::config::shape::{FieldSpec, Shape};
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
 const MAX_REPLACED: usize = 16;
@@ -18,17 +18,7 @@ pub(super) const REPLACES: FieldSpec = optional(
 
 pub(super) const SCOPE: FieldSpec = optional(
     "scope",
-    Shape::Word(Words {
-        known: &["cluster", "node"],
-        hints: hints! {
-            "global" => "to count in all processes together, write \"cluster\"",
-            "shared" => "to count in all processes together, write \"cluster\"",
-            "local" => "to count in each process by itself, write \"node\"",
-            "process" => "to count in each process by itself, write \"node\"",
-            "instance" => "to count in each process by itself, write \"node\"",
-            "server" => "to count in each process by itself, write \"node\"",
-        },
-    }),
+    Shape::Word(&["cluster", "node"]),
     "\"node\"",
     "With [store.redis]: cluster (default) counts in all processes together, node in each process by \
      itself.",

@@ -2,27 +2,11 @@
 
 use super::gateway::PROXY;
 use super::{DURATION, MAX_CONNECTIONS, MAX_VALUES, list, optional, pattern, required, whole};
-use crate::config::shape::{Shape, TableSpec, Words};
+use crate::config::shape::{Shape, TableSpec};
 
-pub(super) const HEADERS: Words = Words {
-    known: &["ietf", "legacy", "both", "off"],
-    hints: hints! {
-        "x-ratelimit" => "write \"legacy\" for X-RateLimit-* headers",
-        "draft" => "write \"ietf\" for RateLimit and RateLimit-Policy",
-        "none" => "to send no headers, write \"off\"",
-        "on" => "write \"ietf\", or leave it out: it is the default",
-    },
-};
+pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
 
-pub(super) const REVEAL_KEYS: Words = Words {
-    known: &["hash", "prefix", "raw"],
-    hints: hints! {
-        "plain" => "write \"raw\" to show keys as they are",
-        "clear" => "write \"raw\" to show keys as they are",
-        "off" => "write \"hash\", or leave it out: it is the default",
-        "none" => "write \"hash\", or leave it out: it is the default",
-    },
-};
+pub(super) const REVEAL_KEYS: &[&str] = &["hash", "prefix", "raw"];
 
 /// Maximum number of answers held back at a time: as many as there are connections.
 const MAX_HELD: u64 = 10_000;
@@ -31,13 +15,7 @@ const MAX_NEAR_PERCENT: u64 = 99;
 /// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
 const MAX_SHOWN_LIMITS: u64 = 100_000;
 
-const ADMIN_WRITES: Words = Words {
-    known: &["token", "open"],
-    hints: hints! {
-        "off" => "leave it out: by default a call without the token changes nothing",
-        "on" => "write \"open\" to let callers on this machine change state without a token",
-    },
-};
+const ADMIN_WRITES: &[&str] = &["token", "open"];
 
 pub(super) static CLIENT_IP: TableSpec = TableSpec {
     what: "`[client_ip]`",
@@ -62,11 +40,6 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
             "Bits of an IPv6 address that identify one client.",
         ),
     ],
-    hints: hints! {
-        "proxies" => "write trusted_proxies = [\"10.0.0.0/8\"]",
-        "trust" => "write trusted_proxies = [\"10.0.0.0/8\"]",
-        "depth" => "name the proxies instead of counting them: trusted_proxies = [\"10.0.0.0/8\"]",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -154,24 +127,6 @@ pub(super) static LISTEN: TableSpec = TableSpec {
              with the proxy listener 30 s).",
         ),
     ],
-    hints: hints! {
-        "resp" => "leave it out, and call the HTTP listener: POST /v1/check",
-        "upstream" => "it belongs under [listen.proxy]: upstream = \"http://127.0.0.1:3000\"",
-        "gateway" => "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\"",
-        "connections" => "write max_connections = 10_000",
-        "timeout" => "write idle_timeout = \"75s\"",
-        "keepalive_timeout" => "write idle_timeout = \"75s\"",
-        "header_timeout" => "write head_timeout = \"10s\"",
-        "client_header_timeout" => "write head_timeout = \"10s\"",
-        "grace_period" => "write grace = \"10s\"",
-        "shutdown_timeout" => "write grace = \"10s\"",
-        "linger" => "write drain = \"500ms\"",
-        "address" => "name the listener: http = \"127.0.0.1:8080\"",
-        "port" => "name the listener, with its address: http = \"127.0.0.1:8080\"",
-        "metrics" => "set the admin listener, which serves metrics: admin = \"127.0.0.1:9090\"",
-        "https" => "put a proxy in front for TLS, because listeners use plain HTTP: http = \
-            \"127.0.0.1:8080\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -192,11 +147,6 @@ pub(super) static METRICS: TableSpec = TableSpec {
             "Percentage of a limit above which an allowed request counts as near it (default 80).",
         ),
     ],
-    hints: hints! {
-        "near_limit" => "write near_percent = 80: the name of the metric is fixed",
-        "max_series" => "write max_limits = 1000: each limit has about ten series",
-        "listen" => "write admin = \"127.0.0.1:9090\" under [listen]: that listener serves metrics",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -276,47 +226,14 @@ pub(super) static ENVOY: TableSpec = TableSpec {
             "Certificates of the gRPC listener, which uses plain text without them.",
         ),
     ],
-    hints: hints! {
-        "merge_domain_config" => "write merge_domains = true",
-        "stop_cache_key_increment_when_overlimit" => "write stop_increment = true",
-        "limit_response_headers_enabled" => "write headers = \"draft-03\"",
-        "limit_limit_header" => "write header_names = { limit = \"x-limit\" }",
-        "limit_remaining_header" => "write header_names = { remaining = \"x-remaining\" }",
-        "limit_reset_header" => "write header_names = { reset = \"x-reset\" }",
-        "response_dynamic_metadata" => "write dynamic_metadata = true",
-        "certificate" => "it belongs under [envoy.tls]: certificate = \"server.pem\"",
-        "key" => "it belongs under [envoy.tls]: key = \"server.key\"",
-        "listen" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
-        "address" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
-    },
     ..TableSpec::EMPTY
 };
 
-const ENVOY_HEADERS: Words = Words {
-    known: &["ietf", "draft-03", "off"],
-    hints: hints! {
-        "limit" => "write \"draft-03\": fields for limit, remaining and reset",
-        "legacy" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
-        "x-ratelimit" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
-        "on" => "write \"ietf\"",
-    },
-};
+const ENVOY_HEADERS: &[&str] = &["ietf", "draft-03", "off"];
 
-const ENVOY_ON_STORE_ERROR: Words = Words {
-    known: &["local", "allow", "deny", "error"],
-    hints: hints! {
-        "fail" => "write \"error\": calls fail with UNAVAILABLE, and failure_mode_deny decides",
-        "unavailable" => "write \"error\"",
-    },
-};
+const ENVOY_ON_STORE_ERROR: &[&str] = &["local", "allow", "deny", "error"];
 
-const ENVOY_BODY: Words = Words {
-    known: &["limit", "off"],
-    hints: hints! {
-        "problem" => "write \"limit\": a limit without a response of its own has a problem document",
-        "on" => "write \"limit\"",
-    },
-};
+const ENVOY_BODY: &[&str] = &["limit", "off"];
 
 static ENVOY_HEADER_NAMES: TableSpec = TableSpec {
     what: "`[envoy.header_names]`",
@@ -365,10 +282,5 @@ static ENVOY_TLS: TableSpec = TableSpec {
             "PEM file of the authorities for client certificates, which are then required.",
         ),
     ],
-    hints: hints! {
-        "cert" => "write certificate = \"server.pem\"",
-        "ca" => "write client_ca = \"clients.pem\"",
-        "private_key" => "write key = \"server.key\"",
-    },
     ..TableSpec::EMPTY
 };

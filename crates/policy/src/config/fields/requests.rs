@@ -91,31 +91,6 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
             "Entries of a descriptor: exactly these, and those of the key.",
         ),
     ],
-    hints: hints! {
-        "countries" => "write country = [\"NO\", \"SE\"]",
-        "region" => "write continent = \"EU\", or country = [\"NO\", \"SE\"]",
-        "network" => "write asn = \"AS3320\", or ip = \"192.0.2.0/24\"",
-        "as" => "write asn = \"AS3320\"",
-        "plan" => "let the application send it as an attribute: match = { attr.plan = \"pro\" }",
-        "protocol" => "leave it out: all requests come by HTTP",
-        "url" => "write path = \"/login\", and host = \"api.example.com\" if it matters",
-        "uri" => "write path = \"/login\"",
-        "route" => "write path = \"/users/{id}\"",
-        "verb" => "write method = \"POST\"",
-        "address" => "write ip = \"192.0.2.0/24\"",
-        "cidr" => "write ip = \"192.0.2.0/24\"",
-        "user_agent" => "write it as a header: header.user-agent = \"*bot*\"",
-        "user-agent" => "write it as a header: header.user-agent = \"*bot*\"",
-        "attribute" => "write attr.NAME = \"value\"",
-        "descriptors" => "write descriptor.NAME = \"value\" for each entry",
-        "claim" => "write jwt.NAME = \"value\"",
-        "claims" => "write jwt.NAME = \"value\"",
-        "entries" => "write descriptor.NAME = \"value\" for each entry",
-        "entry" => "write descriptor.NAME = \"value\"",
-        "generic_key" => "write it as an entry: descriptor.generic_key = \"value\"",
-        "remote_address" => "write it as an entry: descriptor.remote_address = \"*\"",
-        "not" => "put `!` before the value: path = \"!/health\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -141,12 +116,5 @@ pub(super) static EXEMPT: TableSpec = TableSpec {
             "Reason of the exemption, for the record.",
         ),
     ],
-    hints: hints! {
-        "until" => "leave it out, and remove the exemption when it expires",
-        "limit" => "write a list: limits = [\"*\"]",
-        "path" => "put it into `match`: match = { path = \"/health\" }",
-        "ip" => "put it into `match`: match = { ip = \"192.0.2.0/24\" }",
-        "name" => "leave it out: an exemption has a `reason` and no name",
-    },
     ..TableSpec::EMPTY
 };

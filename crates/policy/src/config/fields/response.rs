@@ -1,7 +1,7 @@
 //! How a refusal looks: `[response.NAME]`.
 
 use super::{STATUS, optional, required};
-use crate::config::shape::{Shape, TableSpec, Words};
+use crate::config::shape::{Shape, TableSpec};
 
 pub(super) static RESPONSE: TableSpec = TableSpec {
     what: "a response",
@@ -20,25 +20,10 @@ pub(super) static RESPONSE: TableSpec = TableSpec {
             "Field `detail` of problem+json; {retry_after} and {limit} are filled in.",
         ),
     ],
-    hints: hints! {
-        "code" => "write status = 429",
-        "message" => "write detail = \"Try again in {retry_after}.\"",
-        "text" => "put it into the body: body = { text = \"Slow down.\" }",
-        "headers" => "choose the headers for the whole policy: headers = \"ietf\" at the top",
-    },
     ..TableSpec::EMPTY
 };
 
-pub(super) const BODIES: Words = Words {
-    known: &["problem+json", "none"],
-    hints: hints! {
-        "json" => "write \"problem+json\"",
-        "empty" => "write \"none\"",
-        "off" => "write \"none\"",
-        "html" => "write the text: body = { text = \"<p>Slow down.</p>\", type = \"text/html\" }",
-        "text" => "write the text: body = { text = \"Slow down.\" }",
-    },
-};
+pub(super) const BODIES: &[&str] = &["problem+json", "none"];
 
 pub(super) static BODY: TableSpec = TableSpec {
     what: "a body",
@@ -56,10 +41,5 @@ pub(super) static BODY: TableSpec = TableSpec {
             "Content type of the body (default: plain text).",
         ),
     ],
-    hints: hints! {
-        "file" => "write the text into the policy: body = { text = \"...\", type = \"text/html\" }",
-        "content" => "write text = \"Slow down.\"",
-        "content_type" => "write type = \"text/html\"",
-    },
     ..TableSpec::EMPTY
 };

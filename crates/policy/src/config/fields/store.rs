@@ -21,16 +21,10 @@ pub(super) static STORE: TableSpec = TableSpec {
             "Counters in Redis or Valkey, shared with other processes.",
         ),
     ],
-    hints: hints! {
-        "budget" => "move it under [store.memory]: budget = \"256MiB\"",
-        "url" => "move it under [store.redis]: url = \"redis://127.0.0.1:6379\"",
-        "valkey" => "configure Valkey like Redis: [store.redis] with url = \
-            \"redis://127.0.0.1:6379\"",
-    },
     ..TableSpec::EMPTY
 };
 
-static REDIS: TableSpec = TableSpec {
+pub(super) static REDIS: TableSpec = TableSpec {
     what: "`[store.redis]`",
     fields: &[
         required(
@@ -107,22 +101,6 @@ static REDIS: TableSpec = TableSpec {
              (default: random, so that they begin anew when the process restarts).",
         ),
     ],
-    hints: hints! {
-        "sentinels" => "write url = [\"redis://10.0.0.1:26379\"] and sentinel = { master = \
-            \"mymaster\" }",
-        "master" => "move it under [store.redis.sentinel]: sentinel = { master = \
-            \"mymaster\" }",
-        "ca" => "move it under [store.redis.tls]: ca = \"ca.pem\"",
-        "ssl" => "write url = \"rediss://10.0.0.7:6379\", and [store.redis.tls] for certificates",
-        "urls" => "write url = [\"redis://10.0.0.1:6379\", \"redis://10.0.0.2:6379\"]",
-        "address" => "write url = \"redis://127.0.0.1:6379\"",
-        "host" => "write url = \"redis://127.0.0.1:6379\"",
-        "pool" => "leave it out: one connection to each server carries all calls",
-        "pool_size" => "leave it out: one connection to each server carries all calls",
-        "timeout" => "write deadline = \"50ms\"",
-        "db" => "write database = 2",
-        "user" => "write username = \"env:REDIS_USERNAME\"",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -148,10 +126,6 @@ static STORE_SENTINEL: TableSpec = TableSpec {
             "Source of the password for the sentinels: env:NAME or file:PATH, relative to the policy.",
         ),
     ],
-    hints: hints! {
-        "name" => "write master = \"mymaster\"",
-        "url" => "list the sentinels in [store.redis]: url = [\"redis://10.0.0.1:26379\"]",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -185,19 +159,10 @@ static STORE_TLS: TableSpec = TableSpec {
             "Name in the certificates of servers (default: the host of the URL).",
         ),
     ],
-    hints: hints! {
-        "cert" => "write client_certificate = \"client.pem\"",
-        "certificate" => "write client_certificate = \"client.pem\"",
-        "key" => "write client_key = \"client.key\"",
-        "client_ca" => "write ca = \"ca.pem\" for the authorities of the servers",
-        "private_key" => "write client_key = \"client.key\"",
-        "sni" => "write server_name = \"redis.internal\"",
-        "insecure" => "leave it out, and name the certificate authorities: ca = \"ca.pem\"",
-    },
     ..TableSpec::EMPTY
 };
 
-static MEMORY: TableSpec = TableSpec {
+pub(super) static MEMORY: TableSpec = TableSpec {
     what: "`[store.memory]`",
     fields: &[
         optional(
@@ -221,12 +186,5 @@ static MEMORY: TableSpec = TableSpec {
              forgives the charges since the last one.",
         ),
     ],
-    hints: hints! {
-        "snapshot" => "name a folder: state = \"state\"",
-        "path" => "name a folder: state = \"state\"",
-        "max_keys" => "set the maximum memory in bytes: budget = \"256MiB\"",
-        "size" => "write budget = \"256MiB\"",
-        "limit" => "write budget = \"256MiB\"",
-    },
     ..TableSpec::EMPTY
 };

@@ -59,16 +59,6 @@ pub(super) static OTLP: TableSpec = TableSpec {
             "Sends events, as log records (default true).",
         ),
     ],
-    hints: hints! {
-        "url" => "write endpoint = \"http://127.0.0.1:4318\"",
-        "address" => "write endpoint = \"http://127.0.0.1:4318\"",
-        "protocol" => "leave it out: messages are protobuf over HTTP",
-        "compression" => "leave it out: messages are compressed by gzip",
-        "token" => "write headers = { authorization = \"env:OTLP_AUTHORIZATION\" }",
-        "timeout" => "leave it out: an attempt ends after 10 s",
-        "logs" => "write events = true",
-        "traces" => "leave it out: metrics and events are sent, no traces",
-    },
     ..TableSpec::EMPTY
 };
 
@@ -94,11 +84,5 @@ pub(super) static STATSD: TableSpec = TableSpec {
             "Time between two messages, from 1s to 1h (default 10s).",
         ),
     ],
-    hints: hints! {
-        "host" => "write address = \"127.0.0.1:8125\"",
-        "port" => "write address = \"127.0.0.1:8125\"",
-        "protocol" => "leave it out: messages go by UDP",
-        "tags" => "leave it out: labels are parts of the name",
-    },
     ..TableSpec::EMPTY
 };

@@ -27,11 +27,5 @@ static TABLE: TableSpec = TableSpec {
             "Number of decimals: permits are counted in the smallest part.",
         ),
     ],
-    hints: hints! {
-        "currency" => "write name = \"USD\"",
-        "scale" => "write decimals = 2",
-        "precision" => "write decimals = 2",
-        "digits" => "write decimals = 2",
-    },
     ..TableSpec::EMPTY
 };

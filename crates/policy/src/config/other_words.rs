@@ -1,0 +1,201 @@
+//! Other words: names of nginx, Envoy, Kong and express-rate-limit, and what to write instead.
+//!
+//! A name is found in any of its spellings: `windowMs`, `window_ms` and `window-ms` are one. The
+//! words of the language itself need no row: near spellings and fields of another table are found
+//! in the table of fields (`complaint.rs`).
+
+/// A name of another program, in lower case without `_` and `-`, and what to write in its place.
+type OtherWord = (&'static str, &'static str);
+
+const NUMBER: &str = "write number and period as one string: limit = \"100/1m\"";
+const SECOND: &str = "write number and period as one string: limit = \"100/1s\"";
+const HOUR: &str = "write number and period as one string: limit = \"100/1h\"";
+const DAY: &str = "write number and period as one string: limit = \"100/24h\"";
+const MONTH: &str = "write number and period as one string: limit = \"100/30d\"";
+const BUCKET: &str =
+    "write rate and burst as one table: bucket = { size = 20, refill = \"10/1s\" }";
+const KEY: &str = "group requests with `key`: key = [\"ip\"]";
+const TABLE: &str = "write each limit as a table of its own: [[limit]]";
+const EXEMPT: &str = "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }";
+const SHADOW: &str = "to decide and count but never refuse, write mode = \"shadow\"";
+const PLANS: &str = "write [plan] with from and default, and `plans` in each [[limit]]";
+const STATUS: &str = "write status = 429";
+const DETAIL: &str =
+    "put it into a response: [response.slow-down] with detail = \"Try again in {retry_after}.\"";
+const HEADERS: &str = "choose the headers for the whole policy: headers = \"legacy\" at the top";
+const COUNT: &str = "count responses: count = { status = [401, 403] }";
+const STORE: &str = "write [store.redis] with url = \"redis://127.0.0.1:6379\"";
+const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"*\" }; a file of \
+    Envoy's rate limit service is read by [envoy] with config = \"FILE\"";
+
+/// Names of fields.
+#[rustfmt::skip]
+const FIELDS: &[OtherWord] = &[
+    // nginx
+    ("limitreq", TABLE),
+    ("limitreqzone", TABLE),
+    ("limitconn", "write concurrency = { max = 50, lease = \"60s\" }"),
+    ("limitreqdryrun", SHADOW),
+    ("limitreqstatus", STATUS),
+    ("zone", KEY),
+    ("rate", NUMBER),
+    ("burst", "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" }"),
+    ("nodelay", "leave it out: a bucket refuses excess requests, unless it has a `queue` beside it"),
+    ("delay", "write queue = { max = 100, max_wait = \"2s\" } beside a bucket"),
+    ("proxypass", "write upstream = \"http://127.0.0.1:3000\" under [listen.proxy]"),
+    ("clientheadertimeout", "write head_timeout = \"10s\""),
+    ("keepalivetimeout", "write idle_timeout = \"75s\""),
+    ("whitelist", EXEMPT),
+    ("geo", EXEMPT),
+    // Envoy
+    ("descriptors", FILE_OF_ENVOY),
+    ("ratelimit", NUMBER),
+    ("requestsperunit", NUMBER),
+    ("shadowmode", SHADOW),
+    ("maxtokens", BUCKET),
+    ("tokensperfill", BUCKET),
+    ("fillinterval", BUCKET),
+    ("mergedomainconfig", "write merge_domains = true"),
+    ("stopcachekeyincrementwhenoverlimit", "write stop_increment = true"),
+    ("limitresponseheadersenabled", "write headers = \"draft-03\""),
+    ("limitlimitheader", "write header_names = { limit = \"x-limit\" }"),
+    ("limitremainingheader", "write header_names = { remaining = \"x-remaining\" }"),
+    ("limitresetheader", "write header_names = { reset = \"x-reset\" }"),
+    ("responsedynamicmetadata", "write dynamic_metadata = true"),
+    // Kong
+    ("second", SECOND),
+    ("minute", NUMBER),
+    ("hour", HOUR),
+    ("day", DAY),
+    ("month", MONTH),
+    ("limitby", KEY),
+    ("windowsize", NUMBER),
+    ("windowtype", "write algorithm = \"sliding-window-counter\", or \"fixed-window\""),
+    ("policy", STORE),
+    ("faulttolerant", "write on_store_error = \"allow\""),
+    ("hideclientheaders", "choose the headers for the whole policy: headers = \"off\" at the top"),
+    ("errorcode", STATUS),
+    ("errormessage", DETAIL),
+    ("consumergroups", PLANS),
+    // express-rate-limit
+    ("windowms", NUMBER),
+    ("max", NUMBER),
+    ("keygenerator", KEY),
+    ("skip", "write [[exempt]] with limits = [\"*\"] and match = { path = \"/health\" }"),
+    ("skipsuccessfulrequests", COUNT),
+    ("skipfailedrequests", COUNT),
+    ("requestwassuccessful", COUNT),
+    ("standardheaders", "choose the headers for the whole policy: headers = \"ietf\" at the top"),
+    ("legacyheaders", HEADERS),
+    ("message", DETAIL),
+    ("statuscode", STATUS),
+    ("handler", DETAIL),
+    ("passonstoreerror", "write on_store_error = \"allow\""),
+    ("ipv6subnet", "write ipv6_prefix = 64 under [client_ip]"),
+    ("trustproxy", "write [client_ip] with trusted_proxies = [\"10.0.0.0/8\"]"),
+];
+
+/// Values: the field, the word, and what to write in its place.
+#[rustfmt::skip]
+const VALUES: &[(&str, &str, &str)] = &[
+    ("mode", "dryrun", SHADOW),
+    ("headers", "xratelimit", "write \"legacy\" for X-RateLimit-* headers"),
+    ("on_store_error", "failopen", "to let every request pass, write \"allow\""),
+    ("on_store_error", "failclosed", "to refuse every request, write \"deny\""),
+    ("algorithm", "gcra", TOKEN_BUCKET),
+    ("algorithm", "bucket", TOKEN_BUCKET),
+    ("algorithm", "leakymeter", TOKEN_BUCKET),
+    ("algorithm", "leakyqueue", "write \"leaky-bucket\" and queue = { max = 100 }"),
+    ("algorithm", "limitreq", "write \"leaky-bucket\"; its `burst` is queue = { max = 100 }, and with \
+        `nodelay` bucket = { size = 101, refill = \"10/1s\" } in place of `limit`"),
+    ("algorithm", "fixedwindowcounter", "write \"fixed-window\""),
+    ("algorithm", "slidingwindow", "write \"sliding-window-counter\", or \"sliding-window-log\" for \
+        the exact one"),
+    ("algorithm", "slidinglog", "write \"sliding-window-log\""),
+    ("algorithm", "rollinglog", "write \"sliding-window-log\"; for refused requests to count as \
+        well, count_denied = true beside it"),
+    ("algorithm", "semaphore", "write it as a field of its own: concurrency = { max = 50, lease = \
+        \"60s\" }, or \"fixed-window\" if all permits return at the end of a period"),
+    ("algorithm", "concurrency", "write it as a field of its own: concurrency = { max = 50, lease = \
+        \"60s\" }"),
+    ("algorithm", "intervalbucket", "write a bucket that refills in whole amounts: bucket = { size \
+        = 20, refill = \"10/1s\", step = true }"),
+    ("algorithm", "quotalinear", "write \"hybrid\""),
+    ("algorithm", "warmup", "write it as a field of its own, beside `limit`: warmup = { period = \
+        \"10s\" }"),
+    ("algorithm", "guava", "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`"),
+];
+
+const TOKEN_BUCKET: &str = "write \"token-bucket\", or leave it out: it is the default";
+
+/// Parts of a key, up to a `:`.
+#[rustfmt::skip]
+const PARTS: &[OtherWord] = &[
+    ("remoteaddress", "write \"ip\"; for an entry of Envoy, \"descriptor:remote_address\""),
+    ("generickey", "write it as an entry: \"descriptor:generic_key\""),
+    ("requestheaders", "name the header: \"header:x-tenant\""),
+    ("consumer", "write its source: \"api_key\", \"jwt:sub\" or \"header:x-consumer-id\""),
+    ("credential", "write \"api_key\", or \"bearer\" for the token alone"),
+    ("body", "name a value of it: \"form:username\" or \"json:/user/id\""),
+    ("clientip", "write \"ip\""),
+    ("remoteaddr", "write \"ip\""),
+    ("global", "write \"all\""),
+    ("jwt", "name the claim: \"jwt:sub\""),
+];
+
+/// Returns what to write in place of a field of another program.
+pub(super) fn field(name: &str) -> Option<&'static str> {
+    find(FIELDS, name)
+}
+
+/// Returns the names of fields of other programs.
+pub(super) fn fields() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|(name, _)| *name)
+}
+
+/// Returns what to write in place of a value of another program.
+pub(super) fn value(field: &str, word: &str) -> Option<&'static str> {
+    let word = plain(word);
+    let mut rows = VALUES.iter();
+    let row = rows.find(|(of, known, _)| *of == field && *known == word)?;
+    Some(row.2)
+}
+
+/// Returns what to write in place of a key part of another program.
+pub(super) fn part(text: &str) -> Option<&'static str> {
+    find(PARTS, text.split([':', '/']).next()?)
+}
+
+fn find(words: &[OtherWord], name: &str) -> Option<&'static str> {
+    let name = plain(name);
+    let (_, instead) = words.iter().find(|(known, _)| *known == name)?;
+    Some(instead)
+}
+
+fn plain(word: &str) -> String {
+    word.to_ascii_lowercase().replace(['_', '-'], "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_known_in_each_of_its_spellings() {
+        for name in ["windowMs", "window_ms", "window-ms"] {
+            assert_eq!(field(name), Some(NUMBER), "{name}");
+        }
+        assert_eq!(field("windowmsec"), None);
+        assert_eq!(value("algorithm", "GCRA"), Some(TOKEN_BUCKET));
+        assert_eq!(value("mode", "gcra"), None);
+        assert_eq!(part("client_ip/64"), Some("write \"ip\""));
+    }
+
+    #[test]
+    fn words_are_written_as_they_are_compared() {
+        let fields = FIELDS.iter().chain(PARTS).map(|(word, _)| *word);
+        for word in fields.chain(VALUES.iter().map(|(_, word, _)| *word)) {
+            assert_eq!(plain(word), word);
+        }
+    }
+}
