@@ -7,12 +7,11 @@ use ratekeeper_store::ClusterNode;
 use super::{DoctorNode, Expected, Judgement, reach};
 use crate::words;
 
-/// Maximum number of unserved ranges that are listed.
-const MAX_GAPS: usize = 3;
-
 /// Returns `None` if there is no cluster, and none is expected.
 pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Judgement> {
-    let found = nodes.iter().find(|node| node.has_cluster());
+    let found = nodes
+        .iter()
+        .find(|node| node.info.number("cluster_enabled") == Some(1));
     match (expected.cluster, found) {
         (false, None) => None,
         (false, Some(node)) => {
@@ -46,14 +45,11 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
     let gaps = ClusterNode::unserved(nodes);
     if !gaps.is_empty() {
         let count: u32 = gaps.iter().map(length).sum();
-        let mut named: Vec<String> = gaps.iter().take(MAX_GAPS).map(shown).collect();
-        if gaps.len() > MAX_GAPS {
-            named.push("..".into());
-        }
+        let first = gaps[0].start();
         let message = format!(
-            "no node serves {} of 16,384 slots: {}; keys in these slots cannot be counted",
+            "no node serves {} of 16,384 slots, the first of them {first}; keys in these slots \
+             cannot be counted",
             words::count(count.into()),
-            named.join(", ")
         );
         let hint = format!(
             "run redis-cli --cluster check {asked} for details, and redis-cli --cluster fix \
@@ -61,55 +57,36 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
         );
         return Judgement::failure(message, hint);
     }
-    let primaries = nodes.iter().filter(|node| !node.slots.is_empty());
-    if let Some(lost) = primaries
-        .clone()
-        .find(|node| node.is("fail") || node.is("fail?"))
-    {
-        let message = format!(
-            "{}, which serves {} slots, is reported as failed or failing",
-            lost.address,
-            words::count(lost.slots.iter().map(length).sum::<u32>().into())
+    let serving: Vec<_> = nodes.iter().filter(|node| !node.slots.is_empty()).collect();
+    let replicas: Vec<_> = nodes.iter().filter(|node| node.is("slave")).collect();
+    let is_lost = |node: &&&ClusterNode| node.is("fail") || node.is("fail?");
+    if let Some(lost) = serving.iter().find(is_lost) {
+        let slots = lost.slots.iter().map(length).sum::<u32>().into();
+        let (address, slots) = (&lost.address, words::count(slots));
+        return Judgement::failure(
+            format!("{address}, which serves {slots} slots, is reported as failed or failing"),
+            "restart it, or let a replica take over with CLUSTER FAILOVER",
         );
-        let hint = "restart it, or let a replica take over with CLUSTER FAILOVER";
-        return Judgement::failure(message, hint);
     }
-    let replicas = nodes.iter().filter(|node| node.is("slave"));
-    if let Some(lost) = replicas
-        .clone()
-        .find(|node| node.is("fail") || node.is("fail?"))
-    {
-        let message = format!(
-            "{}, a replica, is reported as failed or failing",
-            lost.address
+    if let Some(lost) = replicas.iter().find(is_lost) {
+        return Judgement::warning(
+            format!(
+                "{}, a replica, is reported as failed or failing",
+                lost.address
+            ),
+            "restart it: until then, its primary has one replica fewer",
         );
-        let hint = "restart it: until then, its primary has one replica fewer";
-        return Judgement::warning(message, hint);
     }
-    Judgement::ok(format!(
-        "{} and {} serve all 16,384 slots",
-        primaries_in_words(primaries.count()),
-        words::counted(replicas.count(), "replica"),
-    ))
-}
-
-fn primaries_in_words(count: usize) -> String {
-    match count {
+    let primaries = match serving.len() {
         1 => "1 primary".into(),
-        count => format!("{} primaries", words::count(count as u64)),
-    }
+        count => format!("{count} primaries"),
+    };
+    let replicas = words::counted(replicas.len(), "replica");
+    Judgement::ok(format!("{primaries} and {replicas} serve all 16,384 slots"))
 }
 
 fn length(slots: &RangeInclusive<u16>) -> u32 {
     u32::from(*slots.end()) - u32::from(*slots.start()) + 1
-}
-
-/// `5461`, `0-5460`
-fn shown(slots: &RangeInclusive<u16>) -> String {
-    match (slots.start(), slots.end()) {
-        (first, last) if first == last => first.to_string(),
-        (first, last) => format!("{first}-{last}"),
-    }
 }
 
 #[cfg(test)]
@@ -143,12 +120,12 @@ mod tests {
             (
                 vec![node("a:1", "master", &[0..=99, 101..=16_383])],
                 Failure,
-                "no node serves 1 of 16,384 slots: 100;",
+                "no node serves 1 of 16,384 slots, the first of them 100;",
             ),
             (
                 vec![node("a:1", "master", &[1..=1, 3..=3, 5..=5, 7..=7])],
                 Failure,
-                "no node serves 16,380 of 16,384 slots: 0, 2, 4, ..;",
+                "no node serves 16,380 of 16,384 slots, the first of them 0;",
             ),
             (
                 vec![

@@ -4,18 +4,18 @@
 //!   clock    before --- TIME of the server --- after        offset: between TIME - after
 //!              |<----------- round trip ---------->|                 and TIME - before
 //!
-//!   latency  PING, decision, PING, decision, ...            at most 200 of each, for 3 s
+//!   latency  decision, decision, ...                        at most 200, for 3 s
 //! ```
 
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{
-    Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitScope, Mode, Nanos, Outage, Permits, Time,
-    Window,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitScope, Mode, Nanos, Outage,
+    Permits, Time, Window,
 };
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
-use super::reach::{advice, why};
-use super::{DoctorNode, Finding, Grade, Judgement};
+use super::reach::failed;
+use super::{DoctorNode, Finding, Judgement};
 use crate::words;
 
 /// Readings of each server's clock; the one with the shortest round trip counts.
@@ -24,7 +24,7 @@ const CLOCK_READINGS: usize = 8;
 /// begin visibly late, and because alerts of other programs begin here too.
 const CLOCK_BOUND: Nanos = Nanos::from_millis(500);
 
-/// Maximum number of timed decisions, each after a PING.
+/// Maximum number of timed decisions.
 const MAX_DECISIONS: usize = 200;
 /// Time after which no more decisions are timed.
 const LONGEST: Nanos = Nanos::from_secs(3);
@@ -33,44 +33,35 @@ const KEYS: usize = 8;
 
 /// Checks that the scripts of the store run on every server, and decide.
 pub(super) async fn scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Finding {
-    let judged = match try_scripts(store, nodes).await {
-        Ok(()) => Judgement::ok("loaded and run, with the expected decisions"),
-        Err(judged) => judged,
-    };
-    Finding::new("scripts", judged)
+    let refused = try_scripts(store, nodes).await.err();
+    let sound = || Judgement::ok("loaded and run, with the expected decisions");
+    Finding::new("scripts", refused.unwrap_or_else(sound))
 }
 
 async fn try_scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Result<(), Judgement> {
-    let refused = |address: Option<String>, error: StoreError| {
-        let why = why(error);
-        let hint = advice(&why, false);
-        let place = address.map_or(String::new(), |address| format!("{address}: "));
-        Judgement::failure(format!("{place}{why}"), hint)
-    };
     for node in nodes.iter().filter(|node| node.is_primary()) {
         let answer = node.server.run_script().await;
-        answer.map_err(|error| refused(Some(node.server.address()), error))?;
+        answer.map_err(|error| failed(&node.server.address(), error))?;
     }
-    let limits = CheckLimits::new();
+    let [bucket, window, _] = limits();
     let key = key_of("scripts");
-    let asked = [limits.bucket.charge(&key, 2), limits.window.charge(&key, 1)];
+    let asked = [charge(&bucket, &key, 2), charge(&window, &key, 1)];
     let decide = async || {
-        store
-            .decide(&asked, Time::ZERO)
-            .await
-            .map_err(|error| refused(None, error))
+        let decided = store.decide(&asked, Time::ZERO).await;
+        decided.map_err(|error| failed("a decision", error))
     };
     let (first, second) = (decide().await?, decide().await?);
     let remaining: Vec<u64> = first.each.iter().map(|each| each.remaining.get()).collect();
     if first.admitted && remaining == [0, 2] && !second.admitted {
         return Ok(());
     }
-    let message = format!(
-        "two requests of cost 2 under a limit of 2 did not get the expected decisions: {first:?}, \
-         {second:?}"
-    );
-    let hint = "run `ratekeeper doctor --conformance URL` to find where this server differs";
-    Err(Judgement::failure(message, hint))
+    Err(Judgement::failure(
+        format!(
+            "two requests of cost 2 under a limit of 2 did not get the expected decisions: \
+             {first:?}, {second:?}"
+        ),
+        "run Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that changes replies",
+    ))
 }
 
 /// Difference between a server's clock and this machine's.
@@ -107,12 +98,8 @@ impl ClockOffset {
             words::span(self.uncertainty)
         );
         if self.size().saturating_sub(self.uncertainty) > CLOCK_BOUND {
-            let hint = format!(
-                "synchronize both clocks with the same time servers: windows begin by the server's \
-                 clock, and by this machine's while the server is unreachable; the maximum \
-                 difference is {}",
-                words::span(CLOCK_BOUND)
-            );
+            let hint = "synchronize both clocks with the same time servers: windows begin by the \
+                 server's clock, and by this machine's while the server is unreachable";
             return Judgement::warning(message, hint);
         }
         Judgement::ok(message)
@@ -123,35 +110,26 @@ impl ClockOffset {
 pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
     let clock = SystemClock::new();
     let unix = || clock.origin().unix_nanos(clock.now());
-    let mut furthest: Option<(String, ClockOffset)> = None;
+    let mut offsets: Vec<(String, ClockOffset)> = Vec::new();
     for node in nodes {
-        let mut best: Option<ClockOffset> = None;
+        let address = node.server.address();
+        let mut readings = Vec::new();
         for _ in 0..CLOCK_READINGS {
             let before = unix();
-            let server = match node.server.clock().await {
-                Ok(server) => server,
-                Err(error) => {
-                    let why = why(error);
-                    let message = format!(
-                        "the clock of {} cannot be read: {why}",
-                        node.server.address()
-                    );
-                    return Finding::new("clock", Judgement::failure(message, advice(&why, false)));
+            match node.server.clock().await {
+                Ok(server) => {
+                    let server = server.get().saturating_mul(1_000);
+                    readings.push(ClockOffset::between(before, server, unix()));
                 }
-            };
-            let offset = ClockOffset::between(before, server.get().saturating_mul(1_000), unix());
-            if best.is_none_or(|best| offset.uncertainty < best.uncertainty) {
-                best = Some(offset);
+                Err(error) => {
+                    return Finding::new("clock", failed(&format!("clock of {address}"), error));
+                }
             }
         }
-        if let Some(best) = best
-            && furthest
-                .as_ref()
-                .is_none_or(|(_, known)| best.size() > known.size())
-        {
-            furthest = Some((node.server.address(), best));
-        }
+        let best = readings.into_iter().min_by_key(|offset| offset.uncertainty);
+        offsets.extend(best.map(|best| (address, best)));
     }
+    let furthest = offsets.into_iter().max_by_key(|(_, offset)| offset.size());
     let Some((address, offset)) = furthest else {
         return Finding::new("clock", Judgement::ok("no clock was read"));
     };
@@ -163,75 +141,54 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
             nodes.len()
         );
     }
-    Finding::new("clock", judged)
-        .with("offset_ms", millis(offset.nanos))
-        .with("uncertainty_ms", millis_of(offset.uncertainty))
+    Finding::new("clock", judged).with("offset_ms", millis(offset.nanos))
 }
 
-/// Measures the duration of a decision, beside a PING.
-pub(super) async fn latency(store: &RedisStore, nodes: &[DoctorNode], deadline: Nanos) -> Finding {
+/// Measures the duration of a decision.
+pub(super) async fn latency(store: &RedisStore, deadline: Nanos) -> Finding {
     let clock = SystemClock::new();
-    let limits = CheckLimits::new();
+    let [_, _, wide] = limits();
     let keys = keys();
     let started = clock.now();
-    let (mut pings, mut decisions) = (Vec::new(), Vec::new());
-    for number in 0..MAX_DECISIONS {
-        if clock.now().since(started) > LONGEST {
-            break;
-        }
+    let mut decisions = Vec::new();
+    while decisions.len() < MAX_DECISIONS && clock.now().since(started) <= LONGEST {
+        let asked = charge(&wide, &keys[decisions.len() % KEYS], 1);
         let before = clock.now();
-        let pinged = nodes[number % nodes.len()].server.ping().await;
-        let between = clock.now();
-        let charge = limits.wide.charge(&keys[number % KEYS], 1);
-        let decided = store.decide(&[charge], Time::ZERO).await;
-        let after = clock.now();
-        if let Err(error) = pinged.and(decided.map(|_| ())) {
-            let why = why(error);
-            let message = format!("decision {} of {MAX_DECISIONS} failed: {why}", number + 1);
-            return Finding::new("latency", Judgement::failure(message, advice(&why, false)));
+        if let Err(error) = store.decide(&[asked], Time::ZERO).await {
+            let place = format!("decision {} of {MAX_DECISIONS}", decisions.len() + 1);
+            return Finding::new("latency", failed(&place, error));
         }
-        pings.push(between.since(before));
-        decisions.push(after.since(between));
+        decisions.push(clock.now().since(before));
     }
     let count = decisions.len();
-    let (ping, decision) = (Spread::of(pings), Spread::of(decisions));
-    let judged = judge_latency(ping, decision, count, deadline);
-    Finding::new("latency", judged)
+    let decision = Spread::of(decisions);
+    Finding::new("latency", judge_latency(decision, count, deadline))
         .with("decisions", count)
         .with("median_ms", millis_of(decision.median))
         .with("p99_ms", millis_of(decision.p99))
-        .with("ping_median_ms", millis_of(ping.median))
-        .with("ping_p99_ms", millis_of(ping.p99))
-        .with("deadline_ms", millis_of(deadline))
 }
 
-fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) -> Judgement {
+fn judge_latency(decision: Spread, count: usize, deadline: Nanos) -> Judgement {
     let message = format!(
-        "a decision takes {} (median) and {} (p99 of {count}); PING {} and {}",
+        "a decision takes {} (median) and {} (p99 of {count})",
         words::span(decision.median),
         words::span(decision.p99),
-        words::span(ping.median),
-        words::span(ping.p99),
     );
-    let grade = if decision.median > deadline {
-        Grade::Failure
-    } else if decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2) {
-        Grade::Warning
-    } else {
-        return Judgement::ok(message);
-    };
     let hint = format!(
         "calls time out after {}: use a server that is nearer, or raise `deadline` in \
          [store.redis]",
         words::span(deadline)
     );
-    Judgement {
-        grade,
-        ..Judgement::warning(message, hint)
+    if decision.median > deadline {
+        Judgement::failure(message, hint)
+    } else if decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2) {
+        Judgement::warning(message, hint)
+    } else {
+        Judgement::ok(message)
     }
 }
 
-/// Median and 99th percentile of a sample.
+/// Median and 99th percentile of a sample, by nearest rank, upwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Spread {
     median: Nanos,
@@ -239,17 +196,14 @@ struct Spread {
 }
 
 impl Spread {
-    /// Computes both by nearest rank, upwards.
     fn of(mut sample: Vec<Nanos>) -> Self {
         sample.sort_unstable();
         let at = |percent: usize| {
             let rank = (sample.len() * percent).div_ceil(100).max(1);
             sample.get(rank - 1).copied().unwrap_or(Nanos::ZERO)
         };
-        Self {
-            median: at(50),
-            p99: at(99),
-        }
+        let (median, p99) = (at(50), at(99));
+        Self { median, p99 }
     }
 }
 
@@ -258,62 +212,47 @@ impl Spread {
 /// # Errors
 /// Returns an error if the store fails; the keys expire within an hour.
 pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
-    let limits = CheckLimits::new();
+    let [bucket, window, wide] = limits();
     let scripts = key_of("scripts");
-    for limit in [&limits.bucket, &limits.window] {
+    for limit in [&bucket, &window] {
         store
-            .erase(&[limit.charge(&scripts, 0)], Time::ZERO)
+            .erase(&[charge(limit, &scripts, 0)], Time::ZERO)
             .await?;
     }
     for key in keys() {
-        store
-            .erase(&[limits.wide.charge(&key, 0)], Time::ZERO)
-            .await?;
+        store.erase(&[charge(&wide, &key, 0)], Time::ZERO).await?;
     }
     Ok(())
 }
 
-/// The limits of these checks.
-struct CheckLimits {
-    bucket: Own,
-    window: Own,
-    /// Refuses no charge here.
-    wide: Own,
+/// Returns the limits of these checks: a bucket, a window, and one that refuses no charge here.
+fn limits() -> [Limit; 3] {
+    const WITHIN: &str = "a quota within bounds";
+    let bucket = |quota: &str| Gcra::token_bucket(quota.parse().expect(WITHIN)).expect(WITHIN);
+    let window = Window::fixed("3/1h".parse().expect(WITHIN), Nanos::ZERO).expect(WITHIN);
+    let limit = |(id, algorithm): (u32, AnyAlgorithm)| Limit {
+        name: format!("check-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage: Outage::Deny,
+        scope: LimitScope::Cluster,
+        algorithm,
+    };
+    let wide = bucket("1000000/1s");
+    [
+        (0, bucket("2/1h").into()),
+        (1, window.into()),
+        (2, wide.into()),
+    ]
+    .map(limit)
 }
 
-struct Own(Limit);
-
-impl Own {
-    fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Charge<'a> {
-        Charge {
-            limit: &self.0,
-            key: Key::from_bytes(key),
-            cost: Permits::new(cost),
-            mode: Mode::Enforce,
-        }
-    }
-}
-
-impl CheckLimits {
-    fn new() -> Self {
-        const WITHIN: &str = "a quota within bounds";
-        let limit = |id, name: &str, algorithm| {
-            Own(Limit {
-                name: name.into(),
-                id: LimitId::new(id),
-                version: 1,
-                outage: Outage::Deny,
-                scope: LimitScope::Cluster,
-                algorithm,
-            })
-        };
-        let bucket = |quota: &str| Gcra::token_bucket(quota.parse().expect(WITHIN)).expect(WITHIN);
-        let window = Window::fixed("3/1h".parse().expect(WITHIN), Nanos::ZERO).expect(WITHIN);
-        Self {
-            bucket: limit(0, "bucket", bucket("2/1h").into()),
-            window: limit(1, "window", window.into()),
-            wide: limit(2, "wide", bucket("1000000/1s").into()),
-        }
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
     }
 }
 
@@ -344,6 +283,7 @@ fn millis(nanos: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Grade;
     use super::*;
 
     #[test]
@@ -391,14 +331,13 @@ mod tests {
             median: Nanos::from_millis(median),
             p99: Nanos::from_millis(p99),
         };
-        let ping = spread(1, 2);
         for (median, p99, grade) in [
             (1, 25, Grade::Ok),
             (1, 26, Grade::Warning),
             (50, 50, Grade::Warning),
             (51, 60, Grade::Failure),
         ] {
-            let judged = judge_latency(ping, spread(median, p99), 200, Nanos::from_millis(50));
+            let judged = judge_latency(spread(median, p99), 200, Nanos::from_millis(50));
             assert_eq!(judged.grade, grade, "{}", judged.message);
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   RedisStore --servers--> reachable? --no--> that is all there is to say
 //!                              | yes
-//!     version  replicas  cluster  scripts  clock  eviction  persistence  latency
+//!     version  replica?  cluster  scripts  clock  eviction  persistence  latency
 //!        |         |        |        |       |       |           |          |
 //!        +---------+--------+--------+--> Finding: ok, warning, failure; hint
 //! ```
@@ -12,10 +12,7 @@
 //! written but keys under a prefix of their own, which are removed.
 
 mod cluster;
-pub(crate) mod conformance;
-pub(crate) mod geo;
 mod measure;
-pub(crate) mod notices;
 mod reach;
 mod settings;
 mod version;
@@ -27,9 +24,9 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::time::Duration;
 
-use ratekeeper_core::{Nanos, UnixMicros};
+use ratekeeper_core::Nanos;
 use ratekeeper_server::writable_by_all;
-use ratekeeper_store::{RedisServer, RedisStore, ServerInfo, StoreError};
+use ratekeeper_store::{RedisServer, RedisStore, ServerInfo};
 use serde_json::{Map, Value, json};
 
 /// Time after which a server counts as unreachable. Longer than the deadline of most policies, so
@@ -87,41 +84,30 @@ impl Judgement {
         }
     }
 
-    /// Combines the judgements of several servers: the common one, or the worst.
+    /// Combines the judgements of several servers: the worst, with the address of the first that
+    /// has it, or the common one.
     fn of_all(each: Vec<(String, Self)>) -> Self {
         let count = each.len();
         let worst = each.iter().map(|(_, judged)| judged.grade).max();
-        let mut first: Option<(String, Self)> = None;
-        let (mut alike, mut as_bad) = (true, 0_usize);
-        for (address, judged) in each {
-            alike &= first.as_ref().is_none_or(|(_, first)| *first == judged);
-            if Some(judged.grade) == worst {
-                as_bad += 1;
-                let known = first
-                    .as_ref()
-                    .is_some_and(|(_, first)| Some(first.grade) == worst);
-                if !known {
-                    first = Some((address, judged));
-                }
-            } else if first.is_none() {
-                first = Some((address, judged));
-            }
-        }
-        let Some((address, judged)) = first else {
+        let is_worst = |(_, judged): &&(String, Self)| Some(judged.grade) == worst;
+        let as_bad = each.iter().filter(is_worst).count();
+        let Some((address, judged)) = each.iter().find(is_worst) else {
             return Self::ok("no server was checked");
         };
-        if count == 1 {
-            return judged;
-        }
-        let message = match (alike, as_bad) {
-            (true, _) => format!("{}, on each of {count} servers", judged.message),
-            (false, 1) => format!("{address}: {}", judged.message),
-            (false, more) => format!(
-                "{address}: {} ({more} of {count} servers have this result)",
-                judged.message
-            ),
+        let message = &judged.message;
+        let message = if count == 1 {
+            message.clone()
+        } else if each.iter().all(|(_, other)| other == judged) {
+            format!("{message}, on each of {count} servers")
+        } else if as_bad == 1 {
+            format!("{address}: {message}")
+        } else {
+            format!("{address}: {message} ({as_bad} of {count} servers have this result)")
         };
-        Self { message, ..judged }
+        Self {
+            message,
+            ..judged.clone()
+        }
     }
 }
 
@@ -135,7 +121,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(check: &'static str, judged: Judgement) -> Self {
+    pub(crate) fn new(check: &'static str, judged: Judgement) -> Self {
         Self {
             check,
             judged,
@@ -174,10 +160,6 @@ impl DoctorNode {
     fn is_primary(&self) -> bool {
         self.info.text("role") != Some("slave")
     }
-
-    fn has_cluster(&self) -> bool {
-        self.info.number("cluster_enabled") == Some(1)
-    }
 }
 
 /// Facts that the checks need besides the store.
@@ -202,34 +184,6 @@ pub(crate) fn scratch_prefix() -> String {
     format!("ratekeeper-doctor-{:016x}", RandomState::new().hash_one(()))
 }
 
-/// The first server of a store that answers.
-pub(crate) struct FirstServer {
-    /// `redis 7.0.15`
-    pub(crate) product: String,
-    /// True if it is a node of a cluster.
-    pub(crate) cluster: bool,
-    pub(crate) clock: Result<UnixMicros, StoreError>,
-}
-
-/// Returns the first server; `None` if no server answers, or if it is too old to decide.
-pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<FirstServer>) {
-    let (reached, nodes) = reach::reach(store).await;
-    let Some(node) = nodes.first() else {
-        return (reached, None);
-    };
-    let judged = version::judge(&node.info);
-    if judged.grade == Grade::Failure {
-        return (Finding::new("version", judged), None);
-    }
-    let named = |(name, version): (&str, &str)| format!("{name} {version}");
-    let first = FirstServer {
-        product: version::product(&node.info).map_or("an unknown server".into(), named),
-        cluster: node.has_cluster(),
-        clock: node.server.clock().await,
-    };
-    (reached, Some(first))
-}
-
 /// Runs every check; `store` has a prefix of its own.
 pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Finding> {
     let (reached, nodes) = reach::reach(store).await;
@@ -237,49 +191,38 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
     if nodes.is_empty() {
         return findings;
     }
-    let each = |judge: &dyn Fn(&DoctorNode) -> Judgement| {
+    let each = |check, judge: &dyn Fn(&ServerInfo) -> Judgement| {
         let judged = nodes
             .iter()
-            .filter(|node| node.is_primary() || !expected.cluster);
-        Judgement::of_all(
-            judged
-                .map(|node| (node.server.address(), judge(node)))
-                .collect(),
-        )
+            .filter(|node| node.is_primary() || !expected.cluster)
+            .map(|node| (node.server.address(), judge(&node.info)));
+        Finding::new(check, Judgement::of_all(judged.collect()))
     };
-    findings.push(Finding::new(
-        "version",
-        each(&|node| version::judge(&node.info)),
-    ));
-    let replicas = each(&|node| settings::replicas(&node.info));
-    let usable = replicas.grade != Grade::Failure;
-    findings.push(Finding::new("replicas", replicas));
+    findings.push(each("version", &version::judge));
+    findings.push(each("role", &settings::role));
     let cluster = cluster::judge(&nodes, expected).await;
-    let whole = cluster
-        .as_ref()
-        .is_none_or(|judged| judged.grade != Grade::Failure);
     findings.extend(cluster.map(|judged| Finding::new("cluster", judged)));
-    let mut decides = usable && whole;
+    let failed = |found: &Finding| found.judged.grade == Grade::Failure;
+    // Of a server that is too old, or lost, the scripts tell more.
+    let mut decides = !findings.iter().skip(2).any(failed);
     if decides {
         let scripts = measure::scripts(store, &nodes).await;
-        decides = scripts.judged.grade != Grade::Failure;
+        decides = !failed(&scripts);
         findings.push(scripts);
     }
     findings.push(measure::clocks(&nodes).await);
-    findings.push(Finding::new(
-        "eviction",
-        each(&|node| settings::eviction(&node.info)),
-    ));
+    findings.push(each("eviction", &settings::eviction));
     let mut kept = Vec::new();
     for node in nodes.iter().filter(|node| node.is_primary()) {
-        let judged = settings::persistence(&node.info, &settings::Saves::of(&node.server).await);
+        let snapshots = node.server.setting("save").await.ok().flatten(); // hosted ones refuse
+        let judged = settings::persistence(&node.info, snapshots.as_deref());
         kept.push((node.server.address(), judged));
     }
     if !kept.is_empty() {
         findings.push(Finding::new("persistence", Judgement::of_all(kept)));
     }
     if decides {
-        findings.push(measure::latency(store, &nodes, expected.deadline).await);
+        findings.push(measure::latency(store, expected.deadline).await);
     }
     findings
 }

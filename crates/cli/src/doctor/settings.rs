@@ -1,14 +1,12 @@
-//! Settings: the server's configuration of eviction, persistence and replicas, as it reports it.
+//! Settings: the server's configuration of eviction, persistence and role, as it reports it.
 
-use ratekeeper_store::{RedisServer, ServerInfo};
+use ratekeeper_store::ServerInfo;
 
 use super::Judgement;
 use crate::words;
 
 /// Share of its memory, in percent, above which a server is nearly full.
 const FULL_PERCENT: u64 = 80;
-/// Seconds behind its primary at which a replica is worth a warning.
-const LAG_SECONDS: u64 = 2;
 
 /// Judges whether the server drops limits to make room.
 pub(super) fn eviction(info: &ServerInfo) -> Judgement {
@@ -20,18 +18,6 @@ pub(super) fn eviction(info: &ServerInfo) -> Judgement {
     };
     let policy = info.text("maxmemory_policy").unwrap_or("unknown");
     if most == 0 {
-        let machine = info.number("total_system_memory").unwrap_or(0);
-        let held = info.number("used_memory_rss").unwrap_or(used);
-        let share = percent(held, machine);
-        if machine > 0 && share >= FULL_PERCENT {
-            let message = format!(
-                "no maxmemory, and the server uses {share} % of the machine's memory of {}",
-                words::size(machine)
-            );
-            let hint = "set maxmemory, or add RAM; otherwise the kernel may kill the server when \
-                 memory runs out";
-            return Judgement::warning(message, hint);
-        }
         return Judgement::ok(format!("none: no maxmemory; {} used", words::size(used)));
     }
     let share = percent(used, most);
@@ -59,27 +45,8 @@ fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
-/// When a server writes its keys to disk.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Saves {
-    /// `save`: when snapshots are taken; `None` if the server does not report it.
-    pub(super) snapshots: Option<String>,
-    /// `appendfsync`
-    pub(super) fsync: Option<String>,
-}
-
-impl Saves {
-    /// Reads them; hosted services may refuse to answer.
-    pub(super) async fn of(server: &RedisServer) -> Self {
-        Self {
-            snapshots: server.setting("save").await.ok().flatten(),
-            fsync: server.setting("appendfsync").await.ok().flatten(),
-        }
-    }
-}
-
-/// Judges which data a restart loses.
-pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
+/// Judges which data a restart loses; `snapshots` is the setting `save`, if the server reports it.
+pub(super) fn persistence(info: &ServerInfo, snapshots: Option<&str>) -> Judgement {
     const ON: &str = "set `appendonly yes` to keep all but the last second; leave it off where \
          admitting each limit once more after a restart is cheap";
     if info.text("rdb_last_bgsave_status") == Some("err")
@@ -89,16 +56,10 @@ pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
         return Judgement::failure(message, "read the server's log, and free space on its disk");
     }
     if info.number("aof_enabled") == Some(1) {
-        let lost = match saves.fsync.as_deref() {
-            Some("always") => "a crash loses nothing that was answered",
-            Some("no") => {
-                "a crash of the machine loses the charges that its system had not written"
-            }
-            _ => "a crash loses the charges of about a second",
-        };
+        let lost = "a crash loses the charges of about a second, as `appendfsync` says";
         return Judgement::ok(format!("append-only file: {lost}"));
     }
-    match saves.snapshots.as_deref() {
+    match snapshots {
         Some("") => Judgement::warning(
             "off: a restart loses every counter, so each key is admitted once more up to its limit",
             ON,
@@ -114,8 +75,8 @@ pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
     }
 }
 
-/// Judges which replicas can take over when the server is lost.
-pub(super) fn replicas(info: &ServerInfo) -> Judgement {
+/// Judges whether the server accepts charges.
+pub(super) fn role(info: &ServerInfo) -> Judgement {
     if info.text("role") == Some("slave") {
         let primary = match (info.text("master_host"), info.text("master_port")) {
             (Some(host), Some(port)) => format!("{host}:{port}"),
@@ -125,43 +86,8 @@ pub(super) fn replicas(info: &ServerInfo) -> Judgement {
         let hint = format!("name the primary, {primary}, or an address that follows it");
         return Judgement::failure(message, hint);
     }
-    let count = info.number("connected_slaves").unwrap_or(0);
-    if count == 0 {
-        return Judgement::ok(
-            "none: while the server is unreachable, limits follow on_store_error",
-        );
-    }
-    let mut behind = 0;
-    for number in 0..count.min(MAX_REPLICAS) {
-        let replica = info.text(&format!("slave{number}")).unwrap_or_default();
-        let field = |name: &str| {
-            let mut fields = replica.split(',').filter_map(|field| field.split_once('='));
-            fields
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| value)
-        };
-        let state = field("state").unwrap_or("unknown");
-        if state != "online" {
-            let message = format!("a replica of {count} is in state {state}: it cannot take over");
-            return Judgement::warning(
-                message,
-                "check in the replica's log whether it is still copying",
-            );
-        }
-        let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0);
-        behind = behind.max(lag);
-    }
-    let message =
-        format!("{count}, at most {behind} s behind: a takeover loses the charges of that time");
-    if behind >= LAG_SECONDS {
-        let hint = "check the network between the servers, and the load of the replica";
-        return Judgement::warning(message, hint);
-    }
-    Judgement::ok(message)
+    Judgement::ok("the server is a primary")
 }
-
-/// Maximum number of replicas that are examined; no real server has as many.
-const MAX_REPLICAS: u64 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -186,11 +112,6 @@ mod tests {
                     "maxmemory:0\nused_memory:1048576",
                     Ok,
                     "no maxmemory; 1 MiB used",
-                ),
-                (
-                    "maxmemory:0\nused_memory:900\nused_memory_rss:900\ntotal_system_memory:1000",
-                    Warning,
-                    "90 % of the machine's",
                 ),
                 (
                     "maxmemory:104857600\nused_memory:1048576\nmaxmemory_policy:noeviction",
@@ -224,63 +145,24 @@ mod tests {
 
     #[test]
     fn data_lost_by_a_restart_is_reported() {
-        let saves = |snapshots: Option<&str>, fsync: Option<&str>| Saves {
-            snapshots: snapshots.map(str::to_owned),
-            fsync: fsync.map(str::to_owned),
-        };
-        let on = "aof_enabled:1";
-        for (info, saves, grade, words) in [
-            (on, saves(Some(""), Some("everysec")), Ok, "about a second"),
-            (on, saves(None, None), Ok, "about a second"),
-            (on, saves(None, Some("always")), Ok, "nothing"),
-            (on, saves(None, Some("no")), Ok, "had not written"),
-            ("aof_enabled:0", saves(Some("3600 1"), None), Ok, "(3600 1)"),
-            (
-                "aof_enabled:0",
-                saves(Some(""), None),
-                Warning,
-                "every counter",
-            ),
-            (
-                "aof_enabled:0",
-                saves(None, None),
-                Warning,
-                "does not report",
-            ),
-            (
-                "rdb_last_bgsave_status:err",
-                saves(None, None),
-                Failure,
-                "disk",
-            ),
+        for (info, snapshots, grade, words) in [
+            ("aof_enabled:1", Some(""), Ok, "about a second"),
+            ("aof_enabled:1", None, Ok, "about a second"),
+            ("aof_enabled:0", Some("3600 1"), Ok, "(3600 1)"),
+            ("aof_enabled:0", Some(""), Warning, "every counter"),
+            ("aof_enabled:0", None, Warning, "does not report"),
+            ("rdb_last_bgsave_status:err", None, Failure, "disk"),
         ] {
-            check(|info| persistence(info, &saves), &[(info, grade, words)]);
+            check(|info| persistence(info, snapshots), &[(info, grade, words)]);
         }
     }
 
     #[test]
-    fn replicas_are_judged_by_their_lag() {
+    fn a_replica_is_no_store() {
         check(
-            replicas,
+            role,
             &[
-                ("role:master\nconnected_slaves:0", Ok, "none"),
-                (
-                    "role:master\nconnected_slaves:2\n\
-                     slave0:ip=h,port=1,state=online,offset=9,lag=0\n\
-                     slave1:ip=h,port=2,state=online,offset=9,lag=1",
-                    Ok,
-                    "2, at most 1 s behind",
-                ),
-                (
-                    "connected_slaves:1\nslave0:ip=h,port=1,state=online,offset=9,lag=7",
-                    Warning,
-                    "7 s behind",
-                ),
-                (
-                    "connected_slaves:1\nslave0:ip=h,port=1,state=wait_bgsave,offset=0,lag=0",
-                    Warning,
-                    "wait_bgsave",
-                ),
+                ("role:master", Ok, "a primary"),
                 (
                     "role:slave\nmaster_host:10.0.0.1\nmaster_port:6379",
                     Failure,

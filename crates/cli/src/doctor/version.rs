@@ -2,50 +2,19 @@
 //!
 //! Counters are written with a time of expiry (`SET .. PXAT`), which Redis has since 6.2.
 
-use std::fmt;
-
 use ratekeeper_store::ServerInfo;
 
 use super::Judgement;
 
 /// The oldest Redis that can decide, and the oldest Valkey that is tested.
-const OLDEST_REDIS: Version = Version([6, 2, 0]);
-const OLDEST_VALKEY: Version = Version([7, 2, 0]);
+const OLDEST_REDIS: [u32; 2] = [6, 2];
+const OLDEST_VALKEY: [u32; 2] = [7, 2];
 
 /// Other products that report a version of Redis, with the field that identifies them.
 const OTHERS: [(&str, &str); 2] = [
     ("dragonfly", "dragonfly_version"),
     ("garnet", "garnet_version"),
 ];
-
-/// A version such as `7.0.15`; a part that is not a number counts as 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Version([u32; 3]);
-
-impl Version {
-    fn read(text: &str) -> Option<Self> {
-        let mut version = [0; 3];
-        let parts = text.split('.').map(|part| {
-            let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            part[..digits].parse().ok()
-        });
-        for (index, (place, part)) in version.iter_mut().zip(parts).enumerate() {
-            match part {
-                Some(number) => *place = number,
-                None if index == 0 => return None,
-                None => break,
-            }
-        }
-        Some(Self(version))
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, _] = self.0;
-        write!(f, "{major}.{minor}")
-    }
-}
 
 /// Returns the name of the product, and its version as it is written.
 pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
@@ -64,9 +33,7 @@ pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
 }
 
 pub(super) fn judge(info: &ServerInfo) -> Judgement {
-    const UPGRADE: &str = "run Redis 6.2 or newer, or Valkey 7.2 or newer";
-    const TRY: &str =
-        "run `ratekeeper doctor --conformance URL` to see whether it decides as Redis does";
+    const TRY: &str = "run Redis or Valkey: another server may decide differently";
     let Some((name, text)) = product(info) else {
         return Judgement::warning("the server does not report its product", TRY);
     };
@@ -78,14 +45,26 @@ pub(super) fn judge(info: &ServerInfo) -> Judgement {
             return Judgement::warning(message, TRY);
         }
     };
-    match Version::read(text) {
+    match read(text) {
         Some(version) if version >= oldest => Judgement::ok(format!("{name} {text}")),
         Some(_) => {
-            let message = format!("{name} {text} is older than {oldest}, and cannot hold limits");
-            Judgement::failure(message, UPGRADE)
+            let [major, minor] = oldest;
+            Judgement::failure(
+                format!("{name} {text} is older than {major}.{minor}, and cannot hold limits"),
+                "run Redis 6.2 or newer, or Valkey 7.2 or newer",
+            )
         }
         None => Judgement::warning(format!("{name} reports an unknown version, `{text}`"), TRY),
     }
+}
+
+/// Returns the first two numbers of a version such as `7.0.15`; a part that is no number is 0.
+fn read(text: &str) -> Option<[u32; 2]> {
+    let mut parts = text.split('.').map(|part| {
+        let end = part.find(|c: char| !c.is_ascii_digit());
+        part[..end.unwrap_or(part.len())].parse().ok()
+    });
+    Some([parts.next()??, parts.next().flatten().unwrap_or(0)])
 }
 
 #[cfg(test)]

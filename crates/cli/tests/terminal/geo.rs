@@ -1,4 +1,4 @@
-//! Countries and networks: `explain` shows their source, `doctor` how old the databases are.
+//! Countries and networks: `explain` shows their source, `validate` how old the databases are.
 
 use crate::desk::Desk;
 use crate::mmdb;
@@ -82,16 +82,10 @@ fn explain_takes_a_header_as_sent_by_a_trusted_proxy() {
 #[test]
 fn an_old_database_is_reported() {
     let desk = desk("country_db = \"c.mmdb\"\nasn_db = \"a.mmdb\"", OLD);
-    let page = desk.terminal(&[&["validate"], &["doctor", "--deny-warnings"]]);
-    for text in [
-        "RK0364",
-        "built on 2020-01-01",
-        "warning  country_db",
-        "warning  asn_db",
-    ] {
+    let page = desk.terminal(&[&["validate"]]);
+    for text in ["RK0364", "built on 2020-01-01"] {
         assert!(page.contains(text), "{text}\n{page}");
     }
-    assert!(page.ends_with("[exit 1]\n\n"), "{page}");
 }
 
 #[test]
