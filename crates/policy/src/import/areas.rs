@@ -88,11 +88,11 @@ impl PathRange {
 }
 
 impl Shape {
-    fn matches(&self) -> Matches {
+    pub(super) fn matches(&self) -> Matches {
         let paths: Vec<_> = self.paths.iter().map(PathRange::pattern).collect();
         let own = [("host", self.hosts.clone()), ("path", paths)];
-        own.into_iter()
-            .filter(|(_, values)| !values.is_empty())
+        let own = own.into_iter().filter(|(_, values)| !values.is_empty());
+        own.map(|(field, values)| (field.to_owned(), values))
             .collect()
     }
 
@@ -154,6 +154,7 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
         let shapes = members.iter().map(|area| areas[*area].shape.clone());
         let groups = united(shapes.collect());
         let mut limit = limit.clone();
+        let counted = std::mem::take(&mut limit.matches);
         if groups.len() > 1 {
             limit.lost.push(format!(
                 "one set of counters is now {}, one for each of its places",
@@ -163,6 +164,7 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
         let mut names = Vec::new();
         for shape in groups {
             limit.matches = shape.matches();
+            limit.matches.extend(counted.iter().cloned());
             names.extend(writer.limit(&limit));
             limit.lost.clear();
         }

@@ -30,7 +30,7 @@ pub(super) struct ImportedLimit {
 }
 
 /// Fields of a `match`, and their values.
-pub(super) type Matches = Vec<(&'static str, Vec<String>)>;
+pub(super) type Matches = Vec<(String, Vec<String>)>;
 
 /// Writes limits one after the other.
 #[derive(Debug, Default)]
@@ -132,18 +132,8 @@ impl Writer {
 
     /// Returns a free name, made from the original name of the limit.
     fn name(&self, called: &str) -> String {
-        let mut slug = String::new();
-        for c in called.chars().map(|c| c.to_ascii_lowercase()) {
-            if c.is_ascii_lowercase() || c.is_ascii_digit() {
-                slug.push(c);
-            } else if !slug.ends_with('-') && !slug.is_empty() {
-                slug.push('-');
-            }
-        }
-        slug.truncate(MAX_NAME);
-        let slug = slug.trim_end_matches('-');
-        let slug = if slug.is_empty() { "limit" } else { slug };
-        let mut name = slug.to_owned();
+        let slug = slug(called);
+        let mut name = slug.clone();
         let mut number = 2_u32;
         while self.names.contains(&name) {
             let end = format!("-{number}");
@@ -153,6 +143,21 @@ impl Writer {
         }
         name
     }
+}
+
+/// Returns a name in the characters of names, made from another one.
+pub(super) fn slug(called: &str) -> String {
+    let mut slug = String::new();
+    for c in called.chars().map(|c| c.to_ascii_lowercase()) {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
+            slug.push(c);
+        } else if !slug.ends_with('-') && !slug.is_empty() {
+            slug.push('-');
+        }
+    }
+    slug.truncate(MAX_NAME);
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { "limit" } else { slug }.to_owned()
 }
 
 fn body(name: &str, draft: &ImportedLimit) -> String {
@@ -177,7 +182,7 @@ fn body(name: &str, draft: &ImportedLimit) -> String {
     text
 }
 
-fn match_table(matches: &Matches) -> String {
+pub(super) fn match_table(matches: &Matches) -> String {
     let fields = matches.iter();
     let fields = fields.map(|(field, values)| format!("{field} = {}", listed(values)));
     format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))

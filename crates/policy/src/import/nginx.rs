@@ -9,8 +9,11 @@
 //! around it, and one with `limit_req` has its own only, as in nginx.
 
 mod directive;
+mod form;
 mod place;
+mod proxy;
 mod server;
+mod variable;
 mod zone;
 
 use std::collections::{HashMap, HashSet};
@@ -21,6 +24,8 @@ use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::Directive;
 use place::{InForce, servers};
+use proxy::Upstreams;
+use variable::Variables;
 pub(crate) use zone::part as nginx_part;
 use zone::{Use, Zone};
 
@@ -34,6 +39,9 @@ The buckets admit the requests that nginx admits, at the same times. `queue` hol
 The status 503 is nginx's own; 429 is what clients understand. `ip/128` counts each IPv6
 address by itself, as nginx does; `ip` counts networks of 64 bits, of which one client has many
 addresses.
+
+[listen.proxy] makes ratekeeper a gateway in place of nginx, with the receivers of `proxy_pass` and
+without its further settings; leave it out to stay behind nginx.
 
 Paths are compared in any spelling and in any case (docs/guide/matching.md), and limits of one
 request are charged all together or none at all. Counters begin afresh.";
@@ -57,6 +65,17 @@ const UNSUPPORTED: [(&str, &str); 9] = [
     ("auth_delay", "answers to wrong passwords are not held back"),
 ];
 
+/// Directives that are read where they hold, and one that limits no rate.
+const OF_LIMITS: [&str; 7] = [
+    "limit_req",
+    "limit_conn",
+    "limit_req_status",
+    "limit_conn_status",
+    "limit_req_dry_run",
+    "limit_conn_dry_run",
+    "limit_except",
+];
+
 /// Converts the limits of a configuration of nginx to native limits.
 ///
 /// ```
@@ -73,7 +92,9 @@ const UNSUPPORTED: [(&str, &str); 9] = [
 /// Returns findings if the text is not a configuration of nginx.
 pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
-    let Some(directives) = directive::parse(text, &mut out) else {
+    let known = form::check(text, &mut out);
+    let read = known.then(|| directive::parse(text, &mut out)).flatten();
+    let Some(directives) = read else {
         return Err(out.finish());
     };
     let mut writer = Writer::new(HEADING);
@@ -85,7 +106,14 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut limits = Limits::default();
     let mut areas = Vec::new();
     let mut named: HashSet<String> = HashSet::new();
-    for place in servers(&directives, &mut writer) {
+    let places = servers(&directives, &mut writer);
+    if places.is_empty() && directives.iter().any(has_limits) {
+        writer.unsupported(
+            "limits outside of any `server`: import the output of `nginx -T`, which has all files",
+        );
+    }
+    proxy::write(&places, &zones.upstreams, &mut writer);
+    for place in places {
         if areas.len() > MAX_AREAS {
             break; // refused when they are written
         }
@@ -120,6 +148,8 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
 #[derive(Default)]
 struct Zones {
     known: HashMap<String, Zone>,
+    variables: Variables,
+    upstreams: Upstreams,
 }
 
 impl Zones {
@@ -130,7 +160,16 @@ impl Zones {
             let at = |why: &str| format!("line {}: {name}: {why}", directive.line);
             match name {
                 "limit_req_zone" | "limit_conn_zone" => match Zone::read(directive) {
-                    Ok(zone) => drop(self.known.insert(zone.name.clone(), zone)),
+                    Ok(zone) => {
+                        for word in directive.others(&["zone", "rate", "sync"]).iter().skip(1) {
+                            writer.unsupported(&at(&if word.starts_with('$') {
+                                format!("`{word}` is part of one key, and counted if empty, too")
+                            } else {
+                                format!("`{word}` is skipped: nginx itself has no such word")
+                            }));
+                        }
+                        self.known.insert(zone.name.clone(), zone);
+                    }
                     Err(why) => writer.unsupported(&at(&why)),
                 },
                 "include" if !is_whole && directive.words.iter().any(|file| may_limit(file)) => {
@@ -139,6 +178,11 @@ impl Zones {
                         "{file} is not read: import the output of `nginx -T`, which has all files"
                     )));
                 }
+                "map" | "geo" => {
+                    self.variables.read(directive);
+                    continue;
+                }
+                "upstream" => self.upstreams.read(directive),
                 "stream" | "mail" => {
                     if has_limits(directive) {
                         writer.unsupported(&at("limits of TCP connections are not supported"));
@@ -153,6 +197,8 @@ impl Zones {
                     let known = UNSUPPORTED.iter().find(|(known, _)| *known == name);
                     if let Some((_, why)) = known {
                         writer.unsupported(&at(why));
+                    } else if name.starts_with("limit_") && !OF_LIMITS.contains(&name) {
+                        writer.unsupported(&at("nginx itself has no such directive"));
                     }
                 }
             }
@@ -292,7 +338,9 @@ fn draft(used: &Use, zones: &Zones, status: u16, dry_run: bool) -> Result<Import
     if zone.rate.is_some() != is_requests {
         return Err(format!("the zone `{name}` is of the other kind"));
     }
-    let key = zone::key(&zone.key).map_err(|why| format!("zone {name}: {why}"))?;
+    let of_zone = |why: String| format!("zone {name}: {why}");
+    let (key, matches) = zones.variables.counted(&zone.key).map_err(of_zone)?;
+    let key = zone::key(&key).map_err(of_zone)?;
     let mut lines = used.lines(zone);
     if let Some(missing) = key.missing {
         lines.push(format!("missing_key = \"{missing}\""));
@@ -303,6 +351,7 @@ fn draft(used: &Use, zones: &Zones, status: u16, dry_run: bool) -> Result<Import
     }
     Ok(ImportedLimit {
         called: name.to_owned(),
+        matches,
         key: key.parts,
         lines,
         ..ImportedLimit::default()

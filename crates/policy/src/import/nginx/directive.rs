@@ -35,6 +35,15 @@ impl Directive {
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
+    /// Returns the words that are none of these, and no `NAME=VALUE` of these.
+    pub(super) fn others(&self, known: &[&str]) -> Vec<&String> {
+        let is_known = |word: &&String| {
+            let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+            known.contains(&name)
+        };
+        self.words.iter().filter(|word| !is_known(word)).collect()
+    }
+
     /// Returns true for `NAME on;`.
     pub(super) fn is_on(&self) -> bool {
         self.words.first().is_some_and(|word| word == "on")

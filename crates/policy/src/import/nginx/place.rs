@@ -24,6 +24,8 @@ pub(super) struct Place {
     pub(super) shape: Shape,
     pub(super) rank: usize,
     pub(super) in_force: InForce,
+    /// Line and target of its `proxy_pass`.
+    pub(super) pass: Option<(usize, String)>,
 }
 
 /// Directives in force at a place.
@@ -60,15 +62,35 @@ impl InForce {
             let status = directive.words.first().and_then(|word| word.parse().ok());
             match directive.name.as_str() {
                 "limit_req" | "limit_conn" => match Use::read(directive) {
-                    Ok(used) => inner.uses.push((directive.line, used)),
+                    Ok(used) => {
+                        inner.uses.push((directive.line, used));
+                        let known = ["zone", "burst", "delay", "nodelay"];
+                        let is_requests = directive.name == "limit_req";
+                        for word in directive.others(&known).iter().filter(|_| is_requests) {
+                            let line = directive.line;
+                            writer.unsupported(&format!(
+                                "line {line}: limit_req: `{word}` is skipped: nginx itself has no \
+                                 such word"
+                            ));
+                        }
+                    }
                     Err(why) => {
                         let line = directive.line;
                         let name = &directive.name;
                         writer.unsupported(&format!("line {line}: {name}: not imported: {why}"));
                     }
                 },
-                "limit_req_status" => inner.request_status = status.unwrap_or(DEFAULT_STATUS),
-                "limit_conn_status" => inner.connection_status = status.unwrap_or(DEFAULT_STATUS),
+                "limit_req_status" | "limit_conn_status" => match status {
+                    Some(status) if directive.name == "limit_req_status" => {
+                        inner.request_status = status;
+                    }
+                    Some(status) => inner.connection_status = status,
+                    None => {
+                        let (line, name) = (directive.line, &directive.name);
+                        let word = directive.words.join(" ");
+                        writer.unsupported(&format!("line {line}: {name}: `{word}` is no status"));
+                    }
+                },
                 "limit_req_dry_run" => inner.request_dry_run = directive.is_on(),
                 "limit_conn_dry_run" => inner.connection_dry_run = directive.is_on(),
                 _ => {}
@@ -244,7 +266,7 @@ struct Walk<'w> {
 impl Walk<'_> {
     fn server(&mut self, block: &[Directive], in_force: &InForce) {
         let called = self.server.clone();
-        self.place(called, PathRange::Prefix("/".to_owned()), in_force);
+        self.place(called, PathRange::Prefix("/".to_owned()), in_force, block);
         self.locations(block, in_force);
         for (line, called, in_force) in std::mem::take(&mut self.untranslated) {
             let mut places = self.places[self.first..].iter();
@@ -257,7 +279,7 @@ impl Walk<'_> {
         }
     }
 
-    fn place(&mut self, called: String, path: PathRange, in_force: &InForce) {
+    fn place(&mut self, called: String, path: PathRange, in_force: &InForce, block: &[Directive]) {
         let rank = match &path {
             PathRange::Exact(text) => text.len() * PATH_RANK + 1,
             PathRange::Prefix(text) => text.len() * PATH_RANK,
@@ -277,6 +299,7 @@ impl Walk<'_> {
             rank: self.base + rank,
             in_force: in_force.clone(),
             shape,
+            pass: pass(block),
         };
         // `location /` serves all requests of its server.
         let same = |known: &&mut Place| known.shape == place.shape;
@@ -300,9 +323,16 @@ impl Walk<'_> {
                 [path] | ["^~", path] => Some(PathRange::Prefix(path.to_owned())),
                 _ => None,
             };
-            match path.filter(|path| PathRange::is_plain(path.text())) {
+            let path = path.filter(|path| PathRange::is_plain(path.text()));
+            if let (None, Some((line, _))) = (&path, pass(block)) {
+                self.writer.unsupported(&format!(
+                    "line {line}: {called}: its proxy_pass is not imported: only prefixes and \
+                     whole paths are translated"
+                ));
+            }
+            match path {
                 Some(path) => {
-                    self.place(called, path, &in_force);
+                    self.place(called, path, &in_force, block);
                     self.locations(block, &in_force);
                 }
                 None if in_force != *around || block.iter().any(super::has_limits) => {
@@ -319,4 +349,12 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Returns the line and the target of the `proxy_pass` of a block.
+fn pass(block: &[Directive]) -> Option<(usize, String)> {
+    let found = block
+        .iter()
+        .find(|directive| directive.name == "proxy_pass")?;
+    Some((found.line, found.words.first()?.clone()))
 }

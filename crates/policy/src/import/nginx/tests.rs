@@ -142,3 +142,201 @@ fn unsupported_features_are_listed() {
     );
     insta::assert_snapshot!(import(&text));
 }
+
+/// Returns the message and the help of the refusal.
+fn refusal(text: &str) -> String {
+    let finding = nginx(text).unwrap_err().remove(0);
+    format!("{}; {}", finding.message, finding.help.unwrap_or_default())
+}
+
+#[test]
+fn a_text_of_another_form_is_refused_by_name() {
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  annotations:\n    \
+                   nginx.ingress.kubernetes.io/limit-rps: \"5\"\n";
+    for (text, form) in [
+        (ingress, "a resource of Kubernetes (kind: Ingress)"),
+        (
+            "kind: ConfigMap\ndata:\n  a: |\n    limit_req zone=a;\n",
+            "kind: ConfigMap",
+        ),
+        ("hello world", "text without a directive of nginx"),
+        ("hello world;", "text without a directive of nginx"),
+        ("", "text without a directive of nginx"),
+        ("# a comment\n", "text without a directive of nginx"),
+        ("{\"limit\": 5}", "JSON"),
+        ("<html></html>", "XML or HTML"),
+        ("[[limit]]\nname = \"a\"\n", "TOML or JSON"),
+        ("services:\n  web: { image: nginx }\n", "YAML"),
+        (
+            "frontend www\n  bind :80\n",
+            "text without a directive of nginx",
+        ),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.contains(form), "{text}: {refusal}");
+        assert!(refusal.contains("nginx -T"), "{text}: {refusal}");
+    }
+    assert!(refusal("server { listen 80 }").starts_with("this is not a configuration of nginx"));
+    // Of the right form, without limits.
+    assert_eq!(nginx("server { listen 80; }").unwrap().unsupported, [""; 0]);
+}
+
+/// Asserts that each text is in the list of unsupported features.
+fn lists(text: &str, expected: &[&str]) {
+    let unsupported = nginx(text).unwrap().unsupported.join("\n");
+    for words in expected {
+        assert!(unsupported.contains(words), "{words}\n{unsupported}");
+    }
+}
+
+#[test]
+fn each_skipped_word_is_listed() {
+    lists(
+        "limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s color=red;
+         limit_conn_zone $binary_remote_addr zone=c:1m shape=round;
+         limit_req_whitelist geo_var_name=free;
+         server { limit_req zone=a burst=5 forbid_action=@busy; limit_conn c 2;
+                  limit_req_status often; }",
+        &[
+            "`$uri` is part of one key",
+            "`color=red` is skipped",
+            "`shape=round` is skipped",
+            "limit_req_whitelist: nginx itself has no such directive",
+            "`forbid_action=@busy` is skipped",
+            "limit_req_status: `often` is no status",
+        ],
+    );
+    let policy = import(
+        "limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s; server { limit_req zone=a; }",
+    );
+    assert!(policy.contains("key = [\"ip/128\", \"path\"]"), "{policy}");
+    // Limits that no request would meet.
+    let zone = "limit_req_zone $uri zone=a:1m rate=1r/s;";
+    lists(
+        &format!("{zone} limit_req zone=a;"),
+        &["limits outside of any `server`"],
+    );
+    lists(
+        &format!("{zone} location /a {{ limit_req zone=a; }}"),
+        &["any `server`"],
+    );
+}
+
+/// Returns the lines of the only limit of a policy with a zone of the variable `$key`.
+fn of_key(variables: &str) -> String {
+    let policy = import(&format!(
+        "{variables} limit_req_zone $key zone=a:1m rate=1r/s; server {{ limit_req zone=a; }}"
+    ));
+    policy
+        .lines()
+        .filter(|line| !line.starts_with("bucket"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn an_empty_key_is_an_exception() {
+    for (variables, expected) in [
+        (
+            "geo $free { default 0; 10.0.0.0/8 1; 192.168.0.0/16 1; 172.16.0.1 0; }
+             map $free $key { 0 $binary_remote_addr; 1 \"\"; }",
+            "match = { ip = [\"!10.0.0.0/8\", \"!192.168.0.0/16\"] }\nkey = [\"ip/128\"]",
+        ),
+        (
+            "geo $slow { default \"\"; 203.0.113.0/24 slow; }
+             map $slow $key { slow $binary_remote_addr; }",
+            "match = { ip = \"203.0.113.0/24\" }\nkey = [\"ip/128\"]",
+        ),
+        (
+            "map $request_method $key { default \"\"; POST $binary_remote_addr; }",
+            "match = { method = \"POST\" }\nkey = [\"ip/128\"]",
+        ),
+        (
+            "map $http_x_internal $key { default $http_x_api_key; yes ''; }",
+            "match = { header.\"x-internal\" = \"!yes\" }\nkey = [\"header:x-api-key\"]\n\
+             missing_key = \"skip\"",
+        ),
+        (
+            "map $remote_addr $key { default $binary_remote_addr; 192.0.2.1 \"\"; }",
+            "match = { ip = \"!192.0.2.1\" }\nkey = [\"ip/128\"]",
+        ),
+    ] {
+        let policy = of_key(variables);
+        assert!(policy.contains(expected), "{policy}");
+        assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+    }
+    for (variables, why) in [
+        (
+            "map $http_user_agent $key { default \"\"; ~*bot 1; }",
+            "`~*bot 1` has no counterpart",
+        ),
+        ("map $http_a $key { default \"\"; }", "is always empty"),
+        (
+            "map $http_a $key { default $uri; b $host; }",
+            "several keys",
+        ),
+        (
+            "map $scheme$uri $key { default $uri; b \"\"; }",
+            "$scheme$uri has no counterpart",
+        ),
+        (
+            "map $key $key { default $uri; b \"\"; }",
+            "$key has no counterpart",
+        ),
+        (
+            "geo $key { default 1; 10.0.0.0/8 \"\"; 10.1.0.0/16 1; }",
+            "10.1.0.0/16 is within another network",
+        ),
+    ] {
+        let policy = of_key(variables);
+        assert!(policy.contains("UNSUPPORTED"), "{policy}");
+        assert!(policy.contains(why), "{why}\n{policy}");
+    }
+}
+
+#[test]
+fn receivers_of_proxy_pass_are_those_of_the_gateway() {
+    let policy = import(
+        "upstream app { server 10.0.0.1:3000; server 10.0.0.2:3000 max_fails=3; keepalive 8; }
+         server {
+           location / { proxy_pass http://app; }
+           location /img/ { proxy_pass http://127.0.0.1:81/img/; }
+           location = /health { proxy_pass http://app; }
+         }",
+    );
+    let expected = "\
+[listen.proxy]
+upstream = [\"http://10.0.0.1:3000\", \"http://10.0.0.2:3000\"]
+
+[[listen.proxy.route]]
+name = \"location-health-of-server-of-line-2-1\"
+match = { path = \"/health\" }
+upstream = [\"http://10.0.0.1:3000\", \"http://10.0.0.2:3000\"]
+
+[[listen.proxy.route]]
+name = \"location-img-of-server-of-line-2-2\"
+match = { path = \"/img/**\" }
+upstream = [\"http://127.0.0.1:81\"]";
+    assert_eq!(policy, expected);
+    lists(
+        "upstream app { least_conn; server 10.0.0.1:3000 weight=5; server 10.0.0.2 backup; }
+         server {
+           location / { proxy_pass http://app; }
+           location /a/ { proxy_pass http://app/b/; }
+           location /c { proxy_pass $target; }
+           location /d { proxy_pass http://unix:/run/d.sock; }
+           location ~ x { proxy_pass http://app; }
+           location /files/ { root /srv; }
+         }",
+        &[
+            "`least_conn` is skipped",
+            "`weight=5` is skipped",
+            "`backup` is skipped",
+            "proxy_pass http://app/b/: the upstream receives the path of the request",
+            "proxy_pass $target: no http://",
+            "proxy_pass http://unix:/run/d.sock:",
+            "location ~ x of server of line 2: its proxy_pass is not imported",
+            "location /files/ of server of line 2: nginx answers its requests",
+        ],
+    );
+}

@@ -30,7 +30,13 @@ pub(super) struct Zone {
 impl Zone {
     /// Reads `limit_req_zone KEY zone=NAME:SIZE rate=N`, `limit_conn_zone KEY zone=NAME:SIZE`.
     pub(super) fn read(directive: &Directive) -> Result<Self, String> {
-        let key = directive.words.first().ok_or("no key")?;
+        let variables = directive
+            .words
+            .iter()
+            .take_while(|word| word.starts_with('$'));
+        let several: String = variables.map(String::as_str).collect();
+        let first = directive.words.first().ok_or("no key")?;
+        let key = if several.is_empty() { first } else { &several };
         let zone = directive.value("zone").ok_or("no zone=NAME:SIZE")?;
         let name = zone.split(':').next().unwrap_or(zone);
         let rate = if directive.name == "limit_req_zone" {

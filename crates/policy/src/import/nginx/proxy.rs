@@ -1,0 +1,140 @@
+//! Proxy: `proxy_pass` as the upstreams of the gateway.
+//!
+//! ```text
+//!   location /     { proxy_pass http://app; }           [listen.proxy] upstream
+//!   location /img/ { proxy_pass http://10.0.0.2:81; }   [[listen.proxy.route]] match, upstream
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+
+use super::directive::Directive;
+use super::place::Place;
+use crate::UpstreamUrl;
+use crate::import::limits::{Writer, list, match_table, quoted, slug};
+
+/// Parameters of a `server`: how failures are found, and one that is reported elsewhere.
+const KNOWN: [&str; 3] = ["max_fails=", "fail_timeout=", "max_conns="];
+/// Directives of an `upstream` that change nothing here: connections are kept by themselves.
+const OF_CONNECTIONS: [&str; 5] = [
+    "server",
+    "keepalive",
+    "keepalive_timeout",
+    "keepalive_requests",
+    "zone",
+];
+
+/// Each `upstream` of a file.
+#[derive(Default)]
+pub(super) struct Upstreams(HashMap<String, Upstream>);
+
+#[derive(Default)]
+struct Upstream {
+    addresses: Vec<String>,
+    /// Words that change something else, each with its line.
+    skipped: Vec<(usize, String)>,
+}
+
+impl Upstreams {
+    /// Reads `upstream NAME { server ADDRESS; }`.
+    pub(super) fn read(&mut self, directive: &Directive) {
+        let name = directive.words.first().cloned().unwrap_or_default();
+        let upstream = self.0.entry(name).or_default();
+        for line in directive.block.iter().flatten() {
+            let mut skip = |word: &String| upstream.skipped.push((line.line, word.clone()));
+            if !OF_CONNECTIONS.contains(&line.name.as_str()) {
+                skip(&line.name);
+            }
+            let [address, words @ ..] = &line.words[..] else {
+                continue;
+            };
+            if line.name != "server" {
+                continue;
+            }
+            let is_known = |word: &str| KNOWN.iter().any(|start| word.starts_with(start));
+            words.iter().filter(|word| !is_known(word)).for_each(skip);
+            if !words.iter().any(|word| word == "backup" || word == "down") {
+                upstream.addresses.push(address.clone());
+            }
+        }
+    }
+
+    /// Returns the URLs of a `proxy_pass` at a location that is `path`.
+    fn urls(
+        &self,
+        target: &str,
+        path: Option<&str>,
+        writer: &mut Writer,
+    ) -> Result<Vec<String>, String> {
+        let (scheme, rest) = target.split_once("://").ok_or("no http:// or https://")?;
+        let (host, uri) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        if !uri.is_empty() && uri != path.unwrap_or("/") {
+            return Err("the upstream receives the path of the request".to_owned());
+        }
+        let one = [host.to_owned()];
+        let upstream = self.0.get(host);
+        let hosts = upstream.map_or(&one[..], |upstream| &upstream.addresses);
+        for (line, word) in upstream.iter().flat_map(|upstream| &upstream.skipped) {
+            writer.unsupported(&format!(
+                "line {line}: upstream {host}: `{word}` is skipped: addresses are used in turn"
+            ));
+        }
+        let urls: Vec<_> = hosts
+            .iter()
+            .map(|host| format!("{scheme}://{host}"))
+            .collect();
+        for url in &urls {
+            let read = url.parse::<UpstreamUrl>();
+            read.map_err(|why| why.reason)?;
+        }
+        Ok(urls)
+    }
+}
+
+/// Writes the upstreams of all places; nothing if no place has a `proxy_pass`.
+pub(super) fn write(places: &[Place], upstreams: &Upstreams, writer: &mut Writer) {
+    let mut passed: Vec<(&Place, Vec<String>)> = Vec::new();
+    for place in places {
+        let Some((line, target)) = &place.pass else {
+            continue;
+        };
+        let path = place.shape.paths.first().map(|path| path.text());
+        match upstreams.urls(target, path, writer) {
+            Ok(urls) => passed.push((place, urls)),
+            Err(why) => writer.unsupported(&format!("line {line}: proxy_pass {target}: {why}")),
+        }
+    }
+    passed.sort_by_key(|(place, _)| std::cmp::Reverse(place.rank));
+    let Some((_, default)) = passed.last() else {
+        return;
+    };
+    for place in places.iter().filter(|place| place.pass.is_none()) {
+        let called = &place.called;
+        writer.unsupported(&format!(
+            "{called}: nginx answers its requests; the gateway forwards them"
+        ));
+    }
+    let mut text = format!("[listen.proxy]\nupstream = {}\n", list(default));
+    let several: BTreeSet<_> = passed.iter().map(|(_, urls)| urls).collect();
+    let routes = if several.len() > 1 {
+        passed.len() - 1
+    } else {
+        0
+    };
+    for (number, (place, urls)) in passed[..routes].iter().enumerate() {
+        if place.shape.matches().is_empty() {
+            let called = &place.called;
+            writer.unsupported(&format!("{called}: a policy does not tell its port apart"));
+            continue;
+        }
+        let name = format!("{}-{}", slug(&place.called), number + 1);
+        let (name, matches) = (quoted(&name), match_table(&place.shape.matches()));
+        let urls = list(urls);
+        write!(
+            text,
+            "\n[[listen.proxy.route]]\nname = {name}\nmatch = {matches}\nupstream = {urls}\n"
+        )
+        .expect("writing to a string does not fail");
+    }
+    writer.table("proxy_pass", &text);
+}

@@ -1,0 +1,184 @@
+//! Variable: a `map` or a `geo`, by which nginx counts some requests only: those with an empty
+//! key are not counted.
+//!
+//! ```text
+//!   geo $free { default 0; 10.0.0.0/8 1; }
+//!   map $free $key { 0 $binary_remote_addr; 1 ""; }    key = ["ip/128"], match ip = "!10.0.0.0/8"
+//! ```
+
+use std::collections::HashMap;
+
+use super::directive::Directive;
+use super::zone;
+use crate::import::areas::PathRange;
+use crate::import::limits::{Matches, quoted};
+
+/// Maximum number of variables that lead to one another.
+const MAX_DEPTH: usize = 8;
+
+/// The variables that a file defines, by name.
+#[derive(Default)]
+pub(super) struct Variables(HashMap<String, Variable>);
+
+/// Values of a source, and what stands for them.
+#[derive(Clone)]
+struct Variable {
+    /// `None` for the address of a client.
+    source: Option<String>,
+    cases: Vec<(String, String)>,
+    default: String,
+    /// A line of the block that is not understood.
+    odd: Option<String>,
+}
+
+/// Values of a field of requests, and the key of each.
+struct Table {
+    field: String,
+    cases: Vec<(String, String)>,
+    default: String,
+}
+
+impl Variables {
+    /// Reads `map SOURCE $NAME { .. }`, `geo [SOURCE] $NAME { .. }`.
+    pub(super) fn read(&mut self, directive: &Directive) {
+        let (name, source) = match &directive.words[..] {
+            [name] => (name, None),
+            [source, name] => (name, Some(source.clone())),
+            _ => return,
+        };
+        let mut variable = Variable {
+            source: source.filter(|source| directive.name != "geo" || source != "$remote_addr"),
+            cases: Vec::new(),
+            default: String::new(),
+            odd: None,
+        };
+        for case in directive.block.iter().flatten() {
+            match (case.name.as_str(), &case.words[..]) {
+                ("volatile", []) => {}
+                ("default", [value]) => variable.default.clone_from(value),
+                (pattern, [value]) if !pattern.starts_with('~') && pattern != "include" => {
+                    let pattern = pattern.strip_prefix('\\').unwrap_or(pattern);
+                    variable.cases.push((pattern.to_owned(), value.clone()));
+                }
+                (name, words) => variable.odd = Some(format!("{name} {}", words.join(" "))),
+            }
+        }
+        self.0
+            .insert(name.trim_start_matches('$').to_owned(), variable);
+    }
+
+    /// Returns the key that a zone counts by, and the requests that it counts.
+    pub(super) fn counted(&self, key: &str) -> Result<(String, Matches), String> {
+        let Some(name) = self.name(key) else {
+            return Ok((key.to_owned(), Matches::new()));
+        };
+        let table = self.table(name, MAX_DEPTH)?;
+        let values = || table.cases.iter().map(|(_, value)| value);
+        let mut keys = values()
+            .chain([&table.default])
+            .filter(|key| !key.is_empty());
+        let Some(key) = keys.next() else {
+            return Err(format!(
+                "${name} is always empty, so that no request is counted"
+            ));
+        };
+        if keys.any(|other| other != key) {
+            return Err(format!("${name} has several keys: write a limit for each"));
+        }
+        let is_counted = !table.default.is_empty();
+        let others = table
+            .cases
+            .iter()
+            .filter(|(_, key)| key.is_empty() == is_counted);
+        let sign = if is_counted { "!" } else { "" };
+        let listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
+        if listed.is_empty() {
+            return Ok((key.clone(), Matches::new()));
+        }
+        if table.field == "ip" {
+            distinct(name, &table)?;
+        }
+        Ok((key.clone(), vec![(table.field.clone(), listed)]))
+    }
+
+    /// Returns the name of a variable of the file: `key` of `$key` and `${key}`.
+    fn name<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let name = text.strip_prefix('$')?;
+        let name = name.trim_start_matches('{').trim_end_matches('}');
+        self.0.contains_key(name).then_some(name)
+    }
+
+    fn table(&self, name: &str, depth: usize) -> Result<Table, String> {
+        let variable = &self.0[name];
+        if let Some(odd) = &variable.odd {
+            return Err(format!("${name}: `{odd}` has no counterpart"));
+        }
+        let Some(source) = &variable.source else {
+            return Ok(Table {
+                field: "ip".to_owned(),
+                cases: variable.cases.clone(),
+                default: variable.default.clone(),
+            });
+        };
+        if let Some(inner) = self.name(source).filter(|_| depth > 0) {
+            let mut table = self.table(inner, depth - 1)?;
+            for (_, value) in &mut table.cases {
+                *value = variable.value_of(value);
+            }
+            table.default = variable.value_of(&table.default);
+            return Ok(table);
+        }
+        let field = field(source).ok_or_else(|| format!("${name}: {source} has no counterpart"))?;
+        let odd = |value: &&(String, String)| {
+            let value = &value.0;
+            let plain = field != "path" || PathRange::is_plain(value);
+            !plain || value.is_empty() || value.starts_with('!') || value.contains('*')
+        };
+        if let Some((value, _)) = variable.cases.iter().find(odd) {
+            return Err(format!("${name}: the value `{value}` has no counterpart"));
+        }
+        Ok(Table {
+            field,
+            cases: variable.cases.clone(),
+            default: variable.default.clone(),
+        })
+    }
+}
+
+impl Variable {
+    /// Returns what stands for a value of the source, which nginx compares in any case.
+    fn value_of(&self, value: &str) -> String {
+        let mut cases = self.cases.iter();
+        let found = cases.find(|(case, _)| case.eq_ignore_ascii_case(value));
+        found.map_or(&self.default, |(_, key)| key).clone()
+    }
+}
+
+/// Returns the field of `match` for a variable.
+fn field(source: &str) -> Option<String> {
+    let part = zone::part(source.strip_prefix('$')?)?;
+    Some(match part.split_once(':') {
+        Some((kind, name)) => format!("{kind}.{}", quoted(name)),
+        None if part == "ip/128" => "ip".to_owned(),
+        None => part,
+    })
+}
+
+/// Refuses networks within one another of which only some are counted: nginx takes the smallest.
+fn distinct(name: &str, table: &Table) -> Result<(), String> {
+    let mut networks = Vec::new();
+    for (text, key) in &table.cases {
+        let network = crate::network(text).map_err(|why| format!("${name}: {}", why.reason))?;
+        networks.push((network, key.is_empty()));
+    }
+    let meets = |a: &ipnet::IpNet, b: &ipnet::IpNet| a.contains(b) || b.contains(a);
+    for (index, (network, is_empty)) in networks.iter().enumerate() {
+        let mut before = networks[..index].iter();
+        if before.any(|(other, counted)| counted != is_empty && meets(other, network)) {
+            return Err(format!(
+                "${name}: {network} is within another network, or holds one"
+            ));
+        }
+    }
+    Ok(())
+}
