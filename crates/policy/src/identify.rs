@@ -14,7 +14,8 @@
 //!   client.
 //! * If a hop on the way is empty, malformed, hidden or `unknown`, or the way has more than 64
 //!   hops or 8 KiB, the peer is counted. There is always an address.
-//! * Addresses are compared by value: `::ffff:192.0.2.1` is `192.0.2.1`.
+//! * Addresses are compared by value: `::ffff:192.0.2.1` and `64:ff9b::192.0.2.1` (NAT64) are
+//!   `192.0.2.1`.
 
 use std::net::IpAddr;
 
@@ -59,7 +60,7 @@ impl Default for ClientIp {
 impl ClientIp {
     /// Returns true if `peer` is a trusted proxy.
     pub fn trusts(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
+        let peer = pattern::address(peer);
         let mut trusted = self.trusted_proxies.iter();
         trusted.any(|network| pattern::canonical(*network).contains(&peer))
     }
@@ -68,7 +69,7 @@ impl ClientIp {
     /// proxies; a malformed chain falls back to the peer. Canonical: mapped IPv4 addresses are
     /// IPv4. (The IPv6 prefix is applied by key parts, not here.)
     pub fn identify(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> IpAddr {
-        let peer = peer.to_canonical();
+        let peer = pattern::address(peer);
         if !self.trusts(peer) {
             return peer;
         }
@@ -94,7 +95,7 @@ impl ClientIp {
                     return None;
                 }
                 hops += 1;
-                let ip = syntax.address(hop)?.to_canonical();
+                let ip = pattern::address(syntax.address(hop)?);
                 if !self.trusts(ip) {
                     return Some(ip);
                 }
@@ -156,6 +157,15 @@ mod tests {
             (PROXY, &["[2001:db8::1]:4711"], "2001:db8::1"),
             (PROXY, &["::ffff:198.51.100.1"], "198.51.100.1"),
             (PROXY, &["[::ffff:198.51.100.1]:1"], "198.51.100.1"),
+            // Translated by a NAT64.
+            ("64:ff9b::cb00:7101", &[], "203.0.113.1"),
+            ("64:ff9b::10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            (
+                PROXY,
+                &["64:ff9b::cb00:7102, 64:ff9b::10.0.0.2"],
+                "203.0.113.2",
+            ),
+            (PROXY, &["64:ff9b:1::cb00:7102"], "64:ff9b:1::cb00:7102"),
             // Spoofed from the left: only hops written by a trusted proxy count.
             (PROXY, &["127.0.0.1, 198.51.100.1"], "198.51.100.1"),
             (PROXY, &["10.0.0.9, 198.51.100.1"], "198.51.100.1"),

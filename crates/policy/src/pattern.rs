@@ -266,14 +266,29 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
     Ok(canonical(network))
 }
 
-/// Converts IPv4-mapped IPv6 to IPv4, by value.
+/// Converts IPv6 that stands for IPv4 to IPv4, by value: `::ffff:0:0/96`, and `64:ff9b::/96`, by
+/// which clients come that a NAT64 translates (RFC 6052).
+pub(crate) fn address(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::from([a, b, c, d])
+        }
+        other => other,
+    }
+}
+
+/// Converts IPv6 that stands for IPv4 to IPv4, by value.
 pub(crate) fn canonical(network: IpNet) -> IpNet {
-    /// `::ffff:0:0/96`
+    /// Of both networks of [`address`].
     const MAPPED: u8 = 96;
     let IpNet::V6(v6) = network else {
         return network;
     };
-    let mapped = v6.addr().to_ipv4_mapped();
+    let mapped = match address(v6.addr().into()) {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    };
     let bits = v6.prefix_len().checked_sub(MAPPED);
     match mapped.zip(bits).map(|(ip, bits)| Ipv4Net::new(ip, bits)) {
         Some(Ok(v4)) => v4.into(),

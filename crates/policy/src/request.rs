@@ -25,7 +25,7 @@ impl<'a> RequestFacts<'a> {
     pub(crate) fn new(facts: &'a Facts<'a>) -> Self {
         Self {
             facts,
-            ip: facts.ip.map(|ip| ip.to_canonical()),
+            ip: facts.ip.map(crate::pattern::address),
             readings: OnceCell::new(),
             host: OnceCell::new(),
             method: OnceCell::new(),

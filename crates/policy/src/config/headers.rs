@@ -13,21 +13,43 @@ use crate::KeyPart;
 /// text. Others, such as `x-real-ip`, are set anew by the proxies that know them.
 const OF_ADDRESSES: [&str; 2] = ["x-forwarded-for", "forwarded"];
 
-/// Warns of a limit that counts by a list of addresses that clients begin.
+/// Headers by which a proxy states the one address of a client, as a text.
+const OF_ONE_ADDRESS: [&str; 8] = [
+    "cf-connecting-ip",
+    "true-client-ip",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "x-azure-clientip",
+];
+
+/// Warns of a limit that counts by the text of addresses.
 pub(super) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
-    let header = draft.rule.key.iter().find_map(|part| match part {
-        KeyPart::Header(header) => OF_ADDRESSES.into_iter().find(|name| name == header),
+    let headers = draft.rule.key.iter().filter_map(|part| match part {
+        KeyPart::Header(header) => Some(header.as_str()),
         _ => None,
     });
-    let Some(header) = header else {
-        return;
-    };
-    let name = &draft.rule.limit.name;
-    let message = format!("limit `{name}` counts by `{header}`, which begins as clients write it");
-    let label = "with another value in each request, no request of a client is refused";
-    out.warning(codes::HEADER, draft.places.key.clone(), message, label)
-        .help(format!(
-            "write key = [\"ip\"], and where addresses come from: [client_ip] with header = \
-             \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
-        ));
+    for header in headers {
+        let (what, label) = if OF_ADDRESSES.contains(&header) {
+            (
+                format!("`{header}`, which begins as clients write it"),
+                "with another value in each request, no request of a client is refused",
+            )
+        } else if OF_ONE_ADDRESS.contains(&header) {
+            (
+                format!("the text of `{header}`, an address"),
+                "each address of an IPv6 network is counted by itself, and visitors can send it",
+            )
+        } else {
+            continue;
+        };
+        let message = format!("limit `{}` counts by {what}", draft.rule.limit.name);
+        out.warning(codes::HEADER, draft.places.key.clone(), message, label)
+            .help(format!(
+                "write key = [\"ip\"], and where addresses come from: [client_ip] with header = \
+                 \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
+            ));
+    }
 }

@@ -56,9 +56,24 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     let proxies = table.texts("trusted_proxies").into_iter();
     let proxies = proxies.filter_map(|text| proxy(&text, out));
     client.trusted_proxies = proxies.collect();
+    let all = IpNet::aggregate(&client.trusted_proxies);
+    if let Some(network) = all.iter().find(|network| network.prefix_len() == 0) {
+        let message = format!("`trusted_proxies` together trust every address of `{network}`");
+        let label = "every client could then choose its address by sending a header";
+        let at = table.place("trusted_proxies");
+        out.error(codes::TRUSTS_ALL, at, message, label)
+            .help("list your proxies only, as in trusted_proxies = [\"10.0.0.0/8\"]");
+    }
     if let Some(header) = table.text("header")
         && let Some(name) = header_name(&header, out)
     {
+        if name.contains('_') {
+            let message = format!("no proxy sends a header `{name}`");
+            let label = "names of headers have hyphens";
+            let help = format!("write header = \"{}\"", name.replace('_', "-"));
+            out.warning(codes::PROXY, header.at.clone(), message, label)
+                .help(help);
+        }
         if !table.has("trusted_proxies") && !out.has_errors() {
             let message = "`header` of [client_ip] has no effect";
             let label = "no proxy is trusted to set it, so the client is the peer";

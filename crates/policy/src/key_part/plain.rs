@@ -26,7 +26,9 @@ impl KeyPart {
         }
         match self {
             Self::Ip { bits } => match value.parse::<IpAddr>() {
-                Ok(ip) => value::write_ip(ip.to_canonical(), prefix(*bits, ipv6_prefix), out),
+                Ok(ip) => {
+                    value::write_ip(crate::pattern::address(ip), prefix(*bits, ipv6_prefix), out)
+                }
                 Err(_) => value::write_text(value.as_bytes(), out),
             },
             Self::Country | Self::Continent | Self::Asn => match self.normal_place(value) {

@@ -207,3 +207,68 @@ proptest! {
         }
     }
 }
+
+/// Returns codes, messages and helps of all findings.
+fn findings(text: &str) -> String {
+    let limit = "[[limit]]\nname = \"a\"\nlimit = \"1/1s\"\n";
+    let text = format!("version = 1\n{text}\n{limit}");
+    let text = if text.contains("key = [") {
+        text.replacen("[[limit]]\n", "", 1)
+            .replacen("key = [", "[[limit]]\nkey = [", 1)
+    } else {
+        format!("{text}key = [\"ip\"]\n")
+    };
+    let found = parse(&text, Context::default()).map_or_else(|found| found, |it| it.warnings);
+    let line = |found: &crate::config::Diagnostic| {
+        let help = found.help.clone().unwrap_or_default();
+        format!("{}: {}; {help}\n", found.code, found.message)
+    };
+    found.iter().map(line).collect()
+}
+
+#[test]
+fn an_address_that_comes_as_a_text_is_named_with_an_edit() {
+    for header in ["cf-connecting-ip", "True-Client-IP", "x-real-ip"] {
+        let found = findings(&format!(
+            "key = [\"header:{header}\"]\nmissing_key = \"use:ip\""
+        ));
+        let lower = header.to_lowercase();
+        assert!(
+            found.starts_with("RK0313: limit `a` counts by the text of "),
+            "{found}"
+        );
+        assert!(
+            found.contains(&format!("[client_ip] with header = \"{lower}\"")),
+            "{found}"
+        );
+    }
+    let found = findings("key = [\"header:x-api-key\"]\nmissing_key = \"use:ip\"");
+    assert_eq!(found, "");
+}
+
+#[test]
+fn a_header_that_no_proxy_sends_is_named() {
+    let proxies = "[client_ip]\ntrusted_proxies = [\"10.0.0.0/8\"]\nheader = ";
+    let found = findings(&format!("{proxies}\"X_Forwarded_For\""));
+    assert!(
+        found.contains("write header = \"x-forwarded-for\""),
+        "{found}"
+    );
+    assert_eq!(findings(&format!("{proxies}\"X-Forwarded-For\"")), "");
+}
+
+#[test]
+fn proxies_that_are_everybody_together_are_refused() {
+    for (proxies, is_all) in [
+        ("\"0.0.0.0/1\", \"128.0.0.0/1\"", true),
+        ("\"::/1\", \"10.0.0.0/8\", \"8000::/1\"", true),
+        ("\"0.0.0.0/2\", \"128.0.0.0/1\"", false),
+    ] {
+        let found = findings(&format!("[client_ip]\ntrusted_proxies = [{proxies}]"));
+        assert_eq!(
+            found.contains("together trust every address"),
+            is_all,
+            "{found}"
+        );
+    }
+}
