@@ -86,7 +86,7 @@ impl Judgement {
 
     /// Combines the judgements of several servers: the worst, with the address of the first that
     /// has it, or the common one.
-    fn of_all(each: Vec<(String, Self)>) -> Self {
+    fn of_all(each: &[(String, Self)]) -> Self {
         let count = each.len();
         let worst = each.iter().map(|(_, judged)| judged.grade).max();
         let is_worst = |(_, judged): &&(String, Self)| Some(judged.grade) == worst;
@@ -196,7 +196,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
             .iter()
             .filter(|node| node.is_primary() || !expected.cluster)
             .map(|node| (node.server.address(), judge(&node.info)));
-        Finding::new(check, Judgement::of_all(judged.collect()))
+        Finding::new(check, Judgement::of_all(&judged.collect::<Vec<_>>()))
     };
     findings.push(each("version", &version::judge));
     findings.push(each("role", &settings::role));
@@ -219,7 +219,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
         kept.push((node.server.address(), judged));
     }
     if !kept.is_empty() {
-        findings.push(Finding::new("persistence", Judgement::of_all(kept)));
+        findings.push(Finding::new("persistence", Judgement::of_all(&kept)));
     }
     if decides {
         findings.push(measure::latency(store, expected.deadline).await);
@@ -237,7 +237,7 @@ mod tests {
             let each = each
                 .iter()
                 .map(|(at, judged)| ((*at).to_owned(), judged.clone()));
-            let judged = Judgement::of_all(each.collect());
+            let judged = Judgement::of_all(&each.collect::<Vec<_>>());
             (judged.grade, judged.message)
         };
         let (good, bad) = (

@@ -27,7 +27,7 @@ impl KeyPart {
         match self {
             Self::Ip { bits } => match value.parse::<IpAddr>() {
                 Ok(ip) => {
-                    value::write_ip(crate::pattern::address(ip), prefix(*bits, ipv6_prefix), out)
+                    value::write_ip(crate::pattern::address(ip), prefix(*bits, ipv6_prefix), out);
                 }
                 Err(_) => value::write_text(value.as_bytes(), out),
             },

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use super::directive::Directive;
 use super::place::Place;
 use crate::UpstreamUrl;
+use crate::import::areas::PathRange;
 use crate::import::limits::{Writer, list, match_table, quoted, slug};
 
 /// Parameters of a `server`: how failures are found, and one that is reported elsewhere.
@@ -98,7 +99,7 @@ pub(super) fn write(places: &[Place], upstreams: &Upstreams, writer: &mut Writer
         let Some((line, target)) = &place.pass else {
             continue;
         };
-        let path = place.shape.paths.first().map(|path| path.text());
+        let path = place.shape.paths.first().map(PathRange::text);
         match upstreams.urls(target, path, writer) {
             Ok(urls) => passed.push((place, urls)),
             Err(why) => writer.unsupported(&format!("line {line}: proxy_pass {target}: {why}")),
