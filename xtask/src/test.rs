@@ -131,18 +131,6 @@ const FRAMEWORKS: [(&str, &[&str], &str); 7] = [
         "target/opentelemetry-proto-1.45.2/opentelemetry/proto/metrics/v1/metrics_pb2.py",
     ),
     (
-        "npm",
-        &[
-            "install",
-            "--prefix=target/statsd-0.9.0",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "statsd@0.9.0",
-        ],
-        "target/statsd-0.9.0/node_modules/statsd/stats.js",
-    ),
-    (
         "pip3",
         &[
             "install",

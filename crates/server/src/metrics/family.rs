@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   values --Family, Series--> MetricSink::Text    /metrics
-//!                         \--> MetricSink::List    OTLP, statsd
+//!                         \--> MetricSink::List    OTLP
 //! ```
 
 use std::fmt;

@@ -14,7 +14,6 @@ use super::{Counter, LogGate, ReportResult, table};
 use crate::body_budget::BodyBudget;
 use crate::exports::Exports;
 use crate::otlp::{EXPORT_RESULTS, OtlpCounts};
-use crate::statsd::{PACKET_RESULTS, StatsdCounts};
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
@@ -83,7 +82,6 @@ pub(crate) struct Process {
     task_failures: Counter,
     wall_clock_jumps: Counter,
     otlp: OnceLock<Arc<OtlpCounts>>,
-    statsd: OnceLock<Arc<StatsdCounts>>,
 }
 
 impl Process {
@@ -117,9 +115,6 @@ impl Process {
     pub(crate) fn show_exports(&self, exports: &Exports) {
         if let Some(otlp) = &exports.otlp {
             let _ = self.otlp.set(otlp.counts()); // it is new
-        }
-        if let Some(statsd) = &exports.statsd {
-            let _ = self.statsd.set(Arc::clone(&statsd.counts)); // it is new
         }
     }
 
@@ -186,12 +181,6 @@ impl Process {
                 }
             }
             table::OTLP_EVENTS_DROPPED.write(encoder, otlp.dropped_events.count())?;
-        }
-        if let Some(statsd) = self.statsd.get() {
-            let mut series = table::STATSD_PACKETS.open(encoder)?;
-            for (result, count) in PACKET_RESULTS.iter().zip(statsd.counts()) {
-                series.count(&[result], count)?;
-            }
         }
         Ok(())
     }
