@@ -15,7 +15,6 @@
 
 mod durations;
 mod exemplars;
-mod exposition;
 mod family;
 mod format;
 mod grants;
@@ -24,7 +23,6 @@ mod limit_work;
 mod limits;
 #[cfg(test)]
 mod monitoring;
-mod native;
 mod offset;
 mod process;
 mod reports;

@@ -16,10 +16,9 @@ const ROOTS: [&str; 5] = [
 ];
 
 /// Messages that the process sends to others: reflection does not list them.
-const SENT: [&str; 3] = [
+const SENT: [&str; 2] = [
     "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
     "opentelemetry/proto/collector/logs/v1/logs_service.proto",
-    "io/prometheus/client/metrics.proto",
 ];
 
 fn home(path: &str) -> PathBuf {

@@ -5,7 +5,6 @@ use ratekeeper_core::{Nanos, Time};
 use super::Counter;
 use super::exemplars::{BucketTraces, TraceId, TracedTime};
 use super::family::{DurationsSnapshot, seconds};
-use super::native::NativeDurations;
 
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 pub(super) const BUCKETS: [u64; 12] = [
@@ -62,7 +61,6 @@ pub(super) struct Durations<const N: usize> {
 #[derive(Debug, Default)]
 pub(super) struct DecisionTimes {
     durations: Durations<{ BUCKETS.len() + 1 }>,
-    native: NativeDurations,
     pub(super) traces: BucketTraces<{ BUCKETS.len() + 1 }>,
 }
 
@@ -70,7 +68,6 @@ impl DecisionTimes {
     /// Counts a decision that was made at `decided_at`, and keeps its trace, if it has one.
     pub(super) fn observe(&self, (decided_at, took): (Time, Nanos), trace: Option<TraceId>) {
         let bucket = self.durations.observe(took, &BUCKETS);
-        self.native.observe(took);
         if let Some(trace) = trace {
             let at = decided_at + took;
             self.traces.note(bucket, TracedTime { trace, took, at });
@@ -78,10 +75,7 @@ impl DecisionTimes {
     }
 
     pub(super) fn snapshot(&self) -> DurationsSnapshot {
-        DurationsSnapshot {
-            native: Some(self.native.snapshot()),
-            ..self.durations.snapshot(&BUCKETS)
-        }
+        self.durations.snapshot(&BUCKETS)
     }
 }
 
@@ -124,7 +118,6 @@ impl<const N: usize> Durations<N> {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(self.sum_nanos.count()),
-            native: None,
         }
     }
 }

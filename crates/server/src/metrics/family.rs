@@ -12,8 +12,6 @@ use prometheus_client::metrics::MetricType;
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
-use super::native::NativeBuckets;
-
 /// Number of labels that take no allocation.
 const USUAL_LABELS: usize = 3;
 
@@ -179,7 +177,6 @@ impl SampleValue {
                 buckets,
                 sum_seconds,
                 count,
-                ..
             }) => metric.encode_histogram::<NoLabels>(*sum_seconds, *count, buckets, None),
         }
     }
@@ -191,12 +188,10 @@ pub(crate) struct DurationsSnapshot {
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) sum_seconds: f64,
     pub(crate) count: u64,
-    /// The same values in the buckets of native histograms, if they are kept.
-    pub(super) native: Option<NativeBuckets>,
 }
 
 impl DurationsSnapshot {
-    /// Adds the durations of another one with the same buckets, but for native ones.
+    /// Adds the durations of another one with the same buckets.
     pub(super) fn add(&mut self, other: &Self) {
         for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -214,7 +209,6 @@ impl From<CallTime> for DurationsSnapshot {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(time.sum.as_nanos()),
-            native: None,
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   Accept names application/openmetrics-text    OpenMetrics 1.0
-//!   application/vnd.google.protobuf before it    the protobuf format of Prometheus
 //!   anything else, or nothing                    Prometheus text format 0.0.4
 //!
 //!   Accept-Encoding names gzip                   compressed, to about a tenth
@@ -16,51 +15,32 @@ use flate2::write::GzEncoder;
 use http::{HeaderMap, header};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
-const PROTOBUF: &str = "application/vnd.google.protobuf";
-/// The parameters of the message and its framing, without which the type is another one.
-const PROTOBUF_PARAMETERS: [&str; 2] = [
-    "proto=io.prometheus.client.metricfamily",
-    "encoding=delimited",
-];
 
 /// The format of a scrape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// `OpenMetrics` 1.0.
     OpenMetrics,
-    /// Messages, each after its length.
-    Protobuf,
     /// The text format of Prometheus, 0.0.4.
     Text,
 }
 
 impl Format {
-    /// Returns the format that a request accepts: the first one, because Prometheus lists them in
-    /// the order of its preference.
+    /// Returns the format that a request accepts.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         let accepts = headers.get_all(header::ACCEPT).iter();
         let accepts = accepts.filter_map(|value| value.to_str().ok());
-        let mut types = accepts.flat_map(|value| value.split(','));
-        let known = types.find_map(|accepted| {
-            let accepted = accepted.to_ascii_lowercase();
-            let has = |parameter: &&str| accepted.split(';').any(|it| it.trim() == *parameter);
-            if accepted.contains(OPEN_METRICS) {
-                Some(Self::OpenMetrics)
-            } else {
-                let is_known = PROTOBUF_PARAMETERS.iter().all(has);
-                (accepted.contains(PROTOBUF) && is_known).then_some(Self::Protobuf)
-            }
-        });
-        known.unwrap_or(Self::Text)
+        let mut accepts = accepts.map(str::to_ascii_lowercase);
+        if accepts.any(|accepted| accepted.contains(OPEN_METRICS)) {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
     }
 
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
-                 encoding=delimited"
-            }
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
@@ -69,7 +49,7 @@ impl Format {
     pub(crate) fn written(self, open: String) -> String {
         match self {
             Self::Text => text(&open),
-            Self::OpenMetrics | Self::Protobuf => open,
+            Self::OpenMetrics => open,
         }
     }
 }
@@ -104,14 +84,14 @@ impl Coding {
     }
 
     /// Returns a scrape in this coding.
-    pub(crate) fn written(self, scrape: Vec<u8>) -> Bytes {
+    pub(crate) fn written(self, scrape: String) -> Bytes {
         match self {
             Self::Identity => Bytes::from(scrape),
             Self::Gzip => {
                 // The fastest level: the others take several times as long for a few per cent.
                 let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
                 // Writing to memory cannot fail.
-                let _ = encoder.write_all(&scrape);
+                let _ = encoder.write_all(scrape.as_bytes());
                 Bytes::from(encoder.finish().unwrap_or_default())
             }
         }
@@ -176,8 +156,6 @@ mod tests {
 
     #[test]
     fn a_reader_gets_the_format_that_it_accepts() {
-        const DELIMITED: &str = "application/vnd.google.protobuf;\
-            proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6";
         for (accept, expected) in [
             (&[][..], Format::Text),
             (&["*/*"], Format::Text),
@@ -190,18 +168,12 @@ mod tests {
                 &["text/plain", "Application/OpenMetrics-Text"],
                 Format::OpenMetrics,
             ),
-            (&[DELIMITED], Format::Protobuf),
             (
-                &[DELIMITED, "application/openmetrics-text"],
-                Format::Protobuf,
-            ),
-            (
-                &["application/openmetrics-text", DELIMITED],
+                &[
+                    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily",
+                    "application/openmetrics-text",
+                ],
                 Format::OpenMetrics,
-            ),
-            (
-                &["application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily"],
-                Format::Text,
             ),
         ] {
             let mut headers = HeaderMap::new();
@@ -227,12 +199,12 @@ mod tests {
             assert_eq!(Coding::accepted(&headers), expected, "{accept}");
         }
         let text = "a_requests_total 1\n".repeat(1_000);
-        let gzip = Coding::Gzip.written(text.clone().into_bytes());
+        let gzip = Coding::Gzip.written(text.clone());
         assert!(gzip.len() < text.len() / 10);
         let mut read = String::new();
         std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&gzip[..]), &mut read)
             .unwrap();
         assert_eq!(read, text);
-        assert_eq!(Coding::Identity.written(text.clone().into_bytes()), text);
+        assert_eq!(Coding::Identity.written(text.clone()), text);
     }
 }

@@ -11,7 +11,6 @@ use ratekeeper_store::Usage;
 
 use super::durations::DecisionTimes;
 use super::exemplars::{self, TracedTime};
-use super::exposition;
 use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
@@ -135,14 +134,7 @@ impl Collector for MetricsSnapshot {
 
 impl MetricsSnapshot {
     /// Returns them in a format.
-    pub(crate) fn written(self, format: Format) -> Vec<u8> {
-        match format {
-            Format::Protobuf => exposition::written(&self.list()),
-            Format::OpenMetrics | Format::Text => self.text(format).into_bytes(),
-        }
-    }
-
-    fn text(mut self, format: Format) -> String {
+    pub(crate) fn written(mut self, format: Format) -> String {
         let (traces, origin) = (std::mem::take(&mut self.traces), self.levels.origin);
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(self));

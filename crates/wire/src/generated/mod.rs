@@ -41,13 +41,6 @@ pub mod grpc {
         }
     }
 }
-pub mod io {
-    pub mod prometheus {
-        pub mod client {
-            include!("io.prometheus.client.rs");
-        }
-    }
-}
 pub mod opentelemetry {
     pub mod proto {
         pub mod collector {
