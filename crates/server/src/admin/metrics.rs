@@ -105,7 +105,6 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         clock_offset_nanos: shared.metrics.clock_offset.load(),
     });
     let levels = Levels {
-        origin,
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,

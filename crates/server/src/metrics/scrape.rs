@@ -6,11 +6,9 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
-use ratekeeper_core::Origin;
 use ratekeeper_store::Usage;
 
-use super::durations::DecisionTimes;
-use super::exemplars::{self, TracedTime};
+use super::durations::BUCKETS;
 use super::family::{DurationsSnapshot, MetricSink, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
@@ -43,8 +41,6 @@ pub(crate) struct StateLevels {
 /// Values that are read at a scrape, beside those of limits.
 #[derive(Debug)]
 pub(crate) struct Levels {
-    /// Where the zero of the clock lies on the wall clock.
-    pub(crate) origin: Origin,
     pub(crate) usage: Usage,
     pub(crate) held: HeldAnswers,
     /// `None` if counters are in memory.
@@ -65,9 +61,8 @@ impl Metrics {
             requests: self.requests.iter().map(|each| counts(each)).collect(),
             unlimited: counts(&self.unlimited),
             durations: durations
-                .map(|each| each.each_ref().map(DecisionTimes::snapshot))
+                .map(|each| each.each_ref().map(|times| times.snapshot(&BUCKETS)))
                 .collect(),
-            traces: self.traces(levels.shared.is_some()),
             reports_expected: self.reports_expected.count(),
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
@@ -80,25 +75,6 @@ impl Metrics {
             process: Arc::clone(&self.process),
         }
     }
-
-    /// Returns the last trace of each bucket of decision time that is shown.
-    fn traces(&self, is_shared: bool) -> Vec<Option<TracedTime>> {
-        let shown = |each: &[DecisionTimes; DecisionPath::NAMES.len()]| {
-            let each = each.iter().take(shown_paths(is_shared));
-            each.flat_map(|times| times.traces.read())
-                .collect::<Vec<_>>()
-        };
-        self.durations.iter().flat_map(shown).collect()
-    }
-}
-
-/// Returns the number of places at which decisions are made: one without a shared store.
-const fn shown_paths(is_shared: bool) -> usize {
-    if is_shared {
-        DecisionPath::NAMES.len()
-    } else {
-        1
-    }
 }
 
 /// All metrics at one moment.
@@ -109,8 +85,6 @@ pub(crate) struct MetricsSnapshot {
     requests: Vec<Vec<u64>>,
     unlimited: Vec<u64>,
     durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
-    /// One for each bucket of the above that is shown.
-    traces: Vec<Option<TracedTime>>,
     /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
@@ -134,17 +108,12 @@ impl Collector for MetricsSnapshot {
 
 impl MetricsSnapshot {
     /// Returns them in a format.
-    pub(crate) fn written(mut self, format: Format) -> String {
-        let (traces, origin) = (std::mem::take(&mut self.traces), self.levels.origin);
+    pub(crate) fn written(self, format: Format) -> String {
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(self));
         let mut text = String::new();
         // Writing to a string cannot fail, and every label is plain text.
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-        if format == Format::OpenMetrics && traces.iter().any(Option::is_some) {
-            let histogram = format!("ratekeeper_{}", table::DECISION_DURATION.name);
-            text = exemplars::put(&text, &histogram, traces, origin);
-        }
         format.written(text)
     }
 
@@ -185,7 +154,8 @@ impl MetricsSnapshot {
         }
         let mut series = table::DECISION_DURATION.open(encoder)?;
         for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
-            let shown = shown_paths(self.levels.shared.is_some());
+            let is_shared = self.levels.shared.is_some();
+            let shown = if is_shared { DecisionPath::NAMES.len() } else { 1 };
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
                 series.durations(&[protocol.name(), path], durations)?;
             }

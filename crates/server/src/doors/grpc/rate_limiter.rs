@@ -40,7 +40,7 @@ pub(super) async fn check<C: Clock>(
 ) -> Result<CheckResponse, GrpcStatus> {
     let message = read_check(&message).map_err(|refusal| unread(&refusal))?;
     let asked = asked(&message).map_err(|problem| refused(&problem))?;
-    let decided = check::decide(shared, Protocol::Rls, &asked, None).await;
+    let decided = check::decide(shared, Protocol::Rls, &asked).await;
     let answer = decided.map_err(|problem| refused(&problem))?;
     Ok(response(&answer))
 }
