@@ -32,8 +32,6 @@ mod table;
 mod tally;
 
 pub(crate) use durations::DecisionPath;
-#[cfg(test)]
-pub(crate) use family::Family;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
 pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;

@@ -128,10 +128,7 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the request for the log; `id` is [`request_id`](Self::request_id).
-    pub(super) fn logged<'s>(
-        &'s self,
-        id: Option<&'s (&'s str, &'s [u8])>,
-    ) -> LoggedRequest<'s> {
+    pub(super) fn logged<'s>(&'s self, id: Option<&'s (&'s str, &'s [u8])>) -> LoggedRequest<'s> {
         LoggedRequest {
             method: &self.request.method,
             path: target(&self.request.path, &self.request.query).0,

@@ -13,7 +13,6 @@
 use super::family::{Family, Kind};
 
 /// What the names of all metrics begin with.
-#[cfg(test)]
 pub(super) const PREFIX: &str = "ratekeeper_";
 
 /// Declares a constant for each metric, and the list of all.
