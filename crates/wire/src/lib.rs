@@ -1,5 +1,4 @@
-//! Wire: the messages of Envoy's rate limit service, of the check API, of gRPC health and
-//! reflection, and of OTLP.
+//! Wire: the messages of Envoy's rate limit service, of gRPC health and reflection, and of OTLP.
 //!
 //! ```text
 //!   proto/**/*.proto --tests/generated.rs--> src/generated/*.rs   messages
@@ -23,10 +22,7 @@ mod bounds;
 #[rustfmt::skip]
 mod generated;
 
-pub use bounds::{
-    MAX_DESCRIPTORS, MAX_ENTRIES, MAX_FIELDS, MAX_REQUEST_BYTES, WireRefusal, read_check,
-    read_report, read_request,
-};
+pub use bounds::{MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, WireRefusal, read_request};
 pub use generated::envoy::config::core::v3::HeaderValue;
 pub use generated::envoy::extensions::common::ratelimit::v3::{
     RateLimitDescriptor, rate_limit_descriptor,
@@ -37,7 +33,6 @@ pub use generated::envoy::service::ratelimit::v3::{
 pub use generated::envoy::r#type::v3::RateLimitUnit;
 pub use generated::grpc::health::v1 as health;
 pub use generated::grpc::reflection::v1 as reflection;
-pub use generated::ratekeeper::v1 as rate_limiter;
 
 /// The OpenTelemetry protocol: metrics and log records.
 pub mod otlp {

@@ -106,7 +106,7 @@ pub(super) async fn check<C: Clock + 'static>(
         hold::hold_back(shared, (caller, asked), &mut answer).await;
         answer
     } else {
-        decide(shared, Protocol::Http, &check).await?
+        decide(shared, &check).await?
     };
     Ok(respond(&answer, options.status))
 }
@@ -152,7 +152,7 @@ pub(super) async fn batch<C: Clock>(
         if index > 0 {
             text.push(b',');
         }
-        let answer = decide(shared, Protocol::Http, check).await?;
+        let answer = decide(shared, check).await?;
         push_check(&mut text, &answer);
         if !held.resize(text.len()) {
             return Err(too_busy());
@@ -234,15 +234,14 @@ pub(super) enum CheckCall {
     Reset,
 }
 
-/// Decides and counts a check, however it came.
-pub(super) async fn decide<C: Clock>(
+/// Decides and counts a check.
+async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
-    protocol: Protocol,
     check: &Check<'_>,
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    let asked = (protocol, check.logged(id.as_ref()));
+    let asked = (Protocol::Http, check.logged(id.as_ref()));
     shared.record(asked, &answer);
     Ok(answer)
 }

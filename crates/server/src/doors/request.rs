@@ -144,7 +144,7 @@ impl<'a> Check<'a> {
     }
 
     /// Refuses a check that has both a descriptor and a request, or an empty list of limits.
-    pub(super) fn refuse_contradictions(&self) -> Result<(), Problem> {
+    fn refuse_contradictions(&self) -> Result<(), Problem> {
         let of_request = || *self.request != CheckRequest::default() || !self.attributes.is_empty();
         if self.descriptor.is_some() && of_request() {
             let detail = "`descriptor` stands instead of `request` and `attributes`; a limit is \

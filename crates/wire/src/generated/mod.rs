@@ -77,8 +77,3 @@ pub mod opentelemetry {
         }
     }
 }
-pub mod ratekeeper {
-    pub mod v1 {
-        include!("ratekeeper.v1.rs");
-    }
-}
