@@ -75,7 +75,7 @@ struct Carried {
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
 /// that installs each, its arguments, and a file that exists afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 7] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
     (
         "npm",
         &[
@@ -129,18 +129,6 @@ const FRAMEWORKS: [(&str, &[&str], &str); 7] = [
             "opentelemetry-proto==1.45.2",
         ],
         "target/opentelemetry-proto-1.45.2/opentelemetry/proto/metrics/v1/metrics_pb2.py",
-    ),
-    (
-        "npm",
-        &[
-            "install",
-            "--prefix=target/statsd-0.9.0",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "statsd@0.9.0",
-        ],
-        "target/statsd-0.9.0/node_modules/statsd/stats.js",
     ),
     (
         "pip3",

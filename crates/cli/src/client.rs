@@ -46,6 +46,16 @@ pub(crate) struct CallArgs {
     pub(crate) json: bool,
 }
 
+/// A key of a limit.
+#[derive(Args)]
+pub(crate) struct KeyArgs {
+    /// Name of the limit in the policy
+    pub(crate) limit: String,
+    /// Value of each part of its key, in the order of the policy
+    #[arg(value_name = "VALUE")]
+    key: Vec<String>,
+}
+
 /// A client of a running service.
 pub(crate) struct Client {
     agent: Agent,
@@ -195,6 +205,24 @@ impl Client {
     fn no_listener(&self) -> Failure {
         Failure::new(format!("nothing listens at {}", self.server))
             .hint("start the service with `ratekeeper run`, or name another with --server")
+    }
+}
+
+impl KeyArgs {
+    /// Returns the values as parameters of a query.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.key.iter().map(|value| ("key", &**value))
+    }
+}
+
+/// Returns the key of an answer on one line. It is a stranger's text: line breaks and escapes of a
+/// terminal are written out.
+pub(crate) fn key_text(answer: &Value) -> String {
+    let parts = answer["key"].as_array().into_iter().flatten();
+    let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
+    match parts.as_slice() {
+        [] => "all requests".into(),
+        parts => parts.join(", ").escape_debug().to_string(),
     }
 }
 

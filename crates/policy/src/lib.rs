@@ -97,7 +97,7 @@ pub use settings::{
     SentinelSettings, Settings, StoreTls, Tls, WebhookSettings,
 };
 pub use signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
-pub use telemetry::{MetricSettings, OtlpSettings, StatsdSettings};
+pub use telemetry::{MetricSettings, OtlpSettings};
 pub use tokens::Tokens;
 pub use unit::Unit;
 pub use upstream_url::{UpstreamScheme, UpstreamTls, UpstreamUrl};

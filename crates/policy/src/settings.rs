@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use ratekeeper_core::Nanos;
 
 use crate::{
-    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, StatsdSettings, UpstreamTls,
-    UpstreamUrl, envoy,
+    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, UpstreamTls, UpstreamUrl,
+    envoy,
 };
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
@@ -57,8 +57,6 @@ pub struct Settings {
     pub log_requests: bool,
     /// `[otlp]`: receiver of metrics and events; `None` for no such.
     pub otlp: Option<OtlpSettings>,
-    /// `[statsd]`: receiver of counts; `None` for no such.
-    pub statsd: Option<StatsdSettings>,
     /// `[metrics]`: how much a scrape shows.
     pub metrics: MetricSettings,
 }

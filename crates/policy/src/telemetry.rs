@@ -1,4 +1,4 @@
-//! Telemetry: servers that receive metrics and events of the process.
+//! Telemetry: the receiver of metrics and events, and what a scrape shows.
 
 use std::path::{Path, PathBuf};
 
@@ -36,17 +36,6 @@ impl OtlpSettings {
         }
         self
     }
-}
-
-/// `[statsd]`: a server that receives the counts of each interval by UDP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatsdSettings {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// The beginning of each name; may be empty.
-    pub prefix: String,
-    /// Time between two messages.
-    pub interval: Nanos,
 }
 
 /// `[metrics]`

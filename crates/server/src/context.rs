@@ -159,8 +159,8 @@ impl<C: Clock> ServiceContext<C> {
     ) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
-        let (made, timed) = ((protocol, self.decision_path()), (took, request.trace));
-        self.metrics.record(made, answer, timed, |outcome| {
+        let made = (protocol, self.decision_path());
+        self.metrics.record(made, answer, took, |outcome| {
             let wait = outcome.decision.verdict.retry_after();
             let end = answer.decided_at() + wait.unwrap_or_default();
             self.bans.begin(outcome.rule.limit.id, outcome.key, end);

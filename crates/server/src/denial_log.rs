@@ -20,7 +20,7 @@ use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::LogDenials;
 
 use crate::doors::answer::{mode, shown_mode};
-use crate::metrics::{Counter, LogGate, TraceId};
+use crate::metrics::{Counter, LogGate};
 use crate::top_keys::KeyReveal;
 
 /// Maximum number of lines a second, of all limits.
@@ -44,8 +44,6 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) path: &'a str,
     /// Names in lower case.
     pub(crate) headers: &'a [(&'a str, &'a [u8])],
-    /// The trace that the caller is part of.
-    pub(crate) trace: Option<TraceId>,
 }
 
 /// The fields of a line about a request; `None` if unknown, or if the policy does not show them.
@@ -221,7 +219,6 @@ mod tests {
                 method,
                 path,
                 headers,
-                trace: None,
             }
             .fields();
             (shown.method, shown.path, shown.id)

@@ -19,7 +19,6 @@ use crate::alerts::Alerts;
 use crate::alerts::webhook::{self, Delivery, Webhook};
 use crate::context::ServiceContext;
 use crate::otlp::Otlp;
-use crate::statsd::Statsd;
 use crate::tasks::keep;
 use crate::{Config, StartError};
 
@@ -32,7 +31,6 @@ pub(crate) struct Exports {
     /// Messages to the webhook of `[alerts]`.
     pub(crate) webhook: Option<Delivery>,
     pub(crate) otlp: Option<Otlp>,
-    pub(crate) statsd: Option<Statsd>,
 }
 
 /// Tasks that send messages.
@@ -60,13 +58,7 @@ impl Exports {
         if let Some(events) = &config.events {
             events.close(); // nothing but an exporter takes them
         }
-        let statsd = settings.statsd.as_ref().map(Statsd::new);
-        let exports = Self {
-            webhook,
-            otlp,
-            statsd,
-        };
-        Ok((alerts, exports))
+        Ok((alerts, Self { webhook, otlp }))
     }
 
     /// Starts a task for each receiver; `instance` names this process on its machine.
@@ -94,14 +86,8 @@ impl Exports {
                     move || Arc::clone(&exporter).send_metrics(Arc::clone(&kept), closes.clone());
                 tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));
             }
-            let closes = closes.clone();
             let send = move || Arc::clone(&exporter).send_events(closes.clone());
             tasks.push(("otlp events", keep(shared, "otlp events", send)));
-        }
-        if let Some(statsd) = self.statsd {
-            let (kept, statsd) = (Arc::clone(shared), Arc::new(statsd));
-            let send = move || Arc::clone(&statsd).run(Arc::clone(&kept), closes.clone());
-            tasks.push(("statsd", keep(shared, "statsd", send)));
         }
         RunningExports { close, tasks }
     }

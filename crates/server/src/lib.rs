@@ -97,7 +97,6 @@ mod service;
 mod signals;
 mod standing_bans;
 mod state;
-mod statsd;
 mod store;
 mod store_choice;
 mod store_secrets;

@@ -14,8 +14,6 @@
 //! have allowed, but nothing was charged, so they count nothing.
 
 mod durations;
-mod exemplars;
-mod exposition;
 mod family;
 mod format;
 mod grants;
@@ -24,7 +22,6 @@ mod limit_work;
 mod limits;
 #[cfg(test)]
 mod monitoring;
-mod native;
 mod offset;
 mod process;
 mod reports;
@@ -35,9 +32,6 @@ mod table;
 mod tally;
 
 pub(crate) use durations::DecisionPath;
-pub(crate) use exemplars::TraceId;
-#[cfg(test)]
-pub(crate) use family::Family;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
 pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
@@ -59,7 +53,7 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Nanos, Time, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 
-use self::durations::{DecisionTimes, WAITS};
+use self::durations::{BUCKETS, DecisionTimes, WAITS};
 use self::limit_row::{EFFECTS, LimitRow, sum_of};
 use crate::OverrideAct;
 
@@ -251,14 +245,14 @@ impl Metrics {
         &self,
         (call, answer): (&envoy::EnvoyCall<'_>, &envoy::EnvoyAnswer<'_>),
         config: &Arc<envoy::EnvoyConfig>,
-        (path, took): (DecisionPath, (Time, Nanos)),
+        (path, took): (DecisionPath, Nanos),
     ) {
         let result = match answer.overall {
             envoy::EnvoyCode::Ok => RequestResult::Allowed,
             envoy::EnvoyCode::OverLimit => RequestResult::Denied,
         };
         self.request(Protocol::Rls, result);
-        self.durations[Protocol::Rls as usize][path as usize].observe(took, None);
+        self.durations[Protocol::Rls as usize][path as usize].observe(took, &BUCKETS);
         self.rules.record(answer, config);
         let mut statuses = answer.statuses.iter();
         let is_limited = statuses.any(|status| status.current_limit.is_some());
@@ -274,7 +268,7 @@ impl Metrics {
         &self,
         (protocol, path): (Protocol, DecisionPath),
         answer: &Answer,
-        (took, trace): (Nanos, Option<TraceId>),
+        took: Nanos,
         banned: impl Fn(&Outcome<'_>),
     ) {
         let admitted = answer.allowed();
@@ -284,8 +278,7 @@ impl Metrics {
             RequestResult::Denied
         };
         self.request(protocol, result);
-        let times = &self.durations[protocol as usize][path as usize];
-        times.observe((answer.decided_at(), took), trace);
+        self.durations[protocol as usize][path as usize].observe(took, &BUCKETS);
         if answer.decision().is_some() {
             self.reports_expected.add(1);
         }

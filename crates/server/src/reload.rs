@@ -378,7 +378,6 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
         (before.redis != now.redis, "[store.redis]"),
         (before.alerts != now.alerts, "[alerts]"),
         (before.otlp != now.otlp, "[otlp]"),
-        (before.statsd != now.statsd, "[statsd]"),
     ]
     .into_iter()
     .filter_map(|(changed, what)| changed.then_some(what))

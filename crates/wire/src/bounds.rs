@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   bytes --size--> --count descriptors, entries--> --decode--> RateLimitRequest
-//!            |      --count fields----------------> --decode--> CheckRequest, ReportRequest
 //!            |               |                         |
 //!            +---------------+-------------------------+--> Refusal
 //! ```
 //!
 //! An empty descriptor takes two bytes on the wire and fifty times as many in memory. So
-//! descriptors, entries and fields are counted while they are still bytes.
+//! descriptors and entries are counted while they are still bytes.
 
 use std::fmt;
 
@@ -17,7 +16,6 @@ use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use crate::RateLimitRequest;
-use crate::rate_limiter::{CheckRequest, ReportRequest};
 
 /// Maximum size of a request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
@@ -25,16 +23,11 @@ pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 pub const MAX_DESCRIPTORS: usize = 100;
 /// Maximum number of entries in a descriptor.
 pub const MAX_ENTRIES: usize = 32;
-/// Maximum number of texts and messages in a check or a report; those of its `request` and
-/// `descriptor`, of its maps and of its lists count. The check API takes fewer.
-pub const MAX_FIELDS: usize = 512;
 
 /// Field number of `descriptors` in a request.
 const DESCRIPTORS: u32 = 2;
 /// Field number of `entries` in a descriptor.
 const ENTRIES: u32 = 1;
-/// Field numbers of `request` and `descriptor` in a check.
-const PARTS: [u32; 2] = [1, 3];
 
 /// Reason why a request is not read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,8 +41,6 @@ pub enum WireRefusal {
     TooManyDescriptors,
     /// One descriptor has more than [`MAX_ENTRIES`].
     TooManyEntries,
-    /// A check or a report has more than [`MAX_FIELDS`].
-    TooManyFields,
     /// The bytes are not a message of this kind.
     Malformed(String),
 }
@@ -67,7 +58,6 @@ impl fmt::Display for WireRefusal {
                 write!(f, "the request has more than {MAX_DESCRIPTORS} descriptors")
             }
             Self::TooManyEntries => write!(f, "a descriptor has more than {MAX_ENTRIES} entries"),
-            Self::TooManyFields => write!(f, "the message has more than {MAX_FIELDS} fields"),
             Self::Malformed(why) => write!(f, "the message cannot be read: {why}"),
         }
     }
@@ -75,24 +65,23 @@ impl fmt::Display for WireRefusal {
 
 impl std::error::Error for WireRefusal {}
 
-/// Reads a call of Envoy's rate limit service within its bounds.
+/// Reads a request within its bounds.
 ///
 /// # Errors
 /// See [`WireRefusal`].
 pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, WireRefusal> {
-    sized(bytes)?;
+    if bytes.len() > MAX_REQUEST_BYTES {
+        return Err(WireRefusal::TooLarge { bytes: bytes.len() });
+    }
     let mut descriptors = 0;
-    each_field(bytes, |number, descriptor| {
-        if number != DESCRIPTORS {
-            return Ok(());
-        }
+    each_of(DESCRIPTORS, bytes, |descriptor| {
         descriptors += 1;
         if descriptors > MAX_DESCRIPTORS {
             return Err(WireRefusal::TooManyDescriptors);
         }
         let mut entries = 0;
-        each_field(descriptor, |number, _| {
-            entries += usize::from(number == ENTRIES);
+        each_of(ENTRIES, descriptor, |_| {
+            entries += 1;
             if entries > MAX_ENTRIES {
                 return Err(WireRefusal::TooManyEntries);
             }
@@ -102,69 +91,26 @@ pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, WireRefusal> {
     RateLimitRequest::decode(bytes).map_err(malformed)
 }
 
-/// Reads a check within its bounds.
-///
-/// # Errors
-/// See [`WireRefusal`].
-pub fn read_check(bytes: &[u8]) -> Result<CheckRequest, WireRefusal> {
-    sized(bytes)?;
-    let mut fields = 0;
-    each_field(bytes, |number, part| {
-        one_more(&mut fields)?;
-        if PARTS.contains(&number) {
-            each_field(part, |_, _| one_more(&mut fields))?;
-        }
-        Ok(())
-    })?;
-    CheckRequest::decode(bytes).map_err(malformed)
-}
-
-/// Reads a report within its bounds.
-///
-/// # Errors
-/// See [`WireRefusal`].
-pub fn read_report(bytes: &[u8]) -> Result<ReportRequest, WireRefusal> {
-    sized(bytes)?;
-    let mut fields = 0;
-    each_field(bytes, |_, _| one_more(&mut fields))?;
-    ReportRequest::decode(bytes).map_err(malformed)
-}
-
-fn sized(bytes: &[u8]) -> Result<(), WireRefusal> {
-    if bytes.len() > MAX_REQUEST_BYTES {
-        return Err(WireRefusal::TooLarge { bytes: bytes.len() });
-    }
-    Ok(())
-}
-
-fn one_more(fields: &mut usize) -> Result<(), WireRefusal> {
-    *fields += 1;
-    if *fields > MAX_FIELDS {
-        return Err(WireRefusal::TooManyFields);
-    }
-    Ok(())
-}
-
-/// Calls `show` with the number and the bytes of every text, message and value of a map or list in an
-/// encoded message. Numbers are skipped: they take no more memory than their field.
-fn each_field<'a>(
+/// Calls `show` with every message of field `number` in an encoded message.
+fn each_of<'a>(
+    number: u32,
     mut rest: &'a [u8],
-    mut show: impl FnMut(u32, &'a [u8]) -> Result<(), WireRefusal>,
+    mut show: impl FnMut(&'a [u8]) -> Result<(), WireRefusal>,
 ) -> Result<(), WireRefusal> {
     while !rest.is_empty() {
-        let (number, wire_type) = decode_key(&mut rest).map_err(malformed)?;
-        if wire_type != WireType::LengthDelimited {
+        let (tag, wire_type) = decode_key(&mut rest).map_err(malformed)?;
+        if tag != number || wire_type != WireType::LengthDelimited {
             let context = DecodeContext::default();
-            skip_field(wire_type, number, &mut rest, context).map_err(malformed)?;
+            skip_field(wire_type, tag, &mut rest, context).map_err(malformed)?;
             continue;
         }
         let length = decode_varint(&mut rest).map_err(malformed)?;
-        let field = usize::try_from(length).ok();
-        let field = field.and_then(|length| rest.get(..length));
-        let field =
-            field.ok_or_else(|| WireRefusal::Malformed("the message ends too early".into()))?;
-        show(number, field)?;
-        rest.advance(field.len());
+        let message = usize::try_from(length).ok();
+        let message = message.and_then(|length| rest.get(..length));
+        let message =
+            message.ok_or_else(|| WireRefusal::Malformed("the message ends too early".into()))?;
+        show(message)?;
+        rest.advance(message.len());
     }
     Ok(())
 }
@@ -176,8 +122,6 @@ fn malformed(error: prost::DecodeError) -> WireRefusal {
 
 #[cfg(test)]
 mod tests {
-    use prost::encoding::encode_varint;
-
     use super::*;
     use crate::RateLimitDescriptor;
     use crate::rate_limit_descriptor::Entry;
@@ -254,63 +198,17 @@ mod tests {
         ));
     }
 
+    /// The corpus that the fuzzer begins with; the fuzzer checks further properties.
     #[test]
-    fn fields_of_checks_and_reports_are_counted() {
-        let limits = |number| b"\x2a\x00".repeat(number);
-        let part = |tag: u8, fields: &[u8]| {
-            let mut part = vec![tag];
-            encode_varint(fields.len() as u64, &mut part);
-            [&part, fields].concat()
-        };
-        let headers = |number| part(0x0a, &b"\x32\x00".repeat(number));
-        let entries = |number| part(0x1a, &b"\x12\x00".repeat(number));
-        for (bytes, expected) in [
-            (limits(MAX_FIELDS), Ok(())),
-            (limits(MAX_FIELDS + 1), Err(WireRefusal::TooManyFields)),
-            (headers(MAX_FIELDS - 1), Ok(())),
-            (headers(MAX_FIELDS), Err(WireRefusal::TooManyFields)),
-            (entries(MAX_FIELDS - 1), Ok(())),
-            (entries(MAX_FIELDS), Err(WireRefusal::TooManyFields)),
-            (
-                [headers(255), entries(255), limits(1)].concat(),
-                Err(WireRefusal::TooManyFields),
-            ),
-        ] {
-            assert_eq!(read_check(&bytes).map(drop), expected);
-        }
-        // Both parts of a message that came in two count.
-        let twice = headers(300).repeat(2);
-        assert_eq!(read_check(&twice), Err(WireRefusal::TooManyFields));
-        let costs = |number| b"\x2a\x00".repeat(number);
-        assert!(read_report(&costs(MAX_FIELDS)).is_ok());
-        let refused = read_report(&costs(MAX_FIELDS + 1));
-        assert_eq!(refused, Err(WireRefusal::TooManyFields));
-        let large = vec![0; MAX_REQUEST_BYTES + 1];
-        let expected = WireRefusal::TooLarge { bytes: large.len() };
-        assert_eq!(read_check(&large), Err(expected.clone()));
-        assert_eq!(read_report(&large), Err(expected));
-    }
-
-    /// Reads each file of a corpus that the fuzzer begins with; the fuzzer checks further properties.
-    fn corpus<M: Message + Default + PartialEq + fmt::Debug>(
-        name: &str,
-        read: impl Fn(&[u8]) -> Result<M, WireRefusal>,
-    ) {
-        let corpus = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+    fn the_corpus_is_read_or_refused() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/rls");
         let files = std::fs::read_dir(corpus).unwrap();
-        let messages = files.map(|file| read(&std::fs::read(file.unwrap().path()).unwrap()));
-        let (messages, refused): (Vec<_>, Vec<_>) = messages.partition(Result::is_ok);
-        assert!(messages.len() >= 4 && !refused.is_empty(), "{name}");
-        for message in messages.into_iter().flatten() {
-            let again = read(&message.encode_to_vec());
-            assert_eq!(again, Ok(message));
+        let read = files.map(|file| read_request(&std::fs::read(file.unwrap().path()).unwrap()));
+        let (read, refused): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
+        assert!(read.len() >= 5 && !refused.is_empty());
+        for request in read.into_iter().flatten() {
+            let again = read_request(&request.encode_to_vec());
+            assert_eq!(again, Ok(request));
         }
-    }
-
-    #[test]
-    fn the_corpora_are_read_or_refused() {
-        corpus("rls", read_request);
-        corpus("check", read_check);
-        corpus("check", read_report);
     }
 }

@@ -1,5 +1,4 @@
-//! Wire: the messages of Envoy's rate limit service, of the check API, of gRPC health and
-//! reflection, of OTLP, and of scrapes by Prometheus.
+//! Wire: the messages of Envoy's rate limit service, of gRPC health and reflection, and of OTLP.
 //!
 //! ```text
 //!   proto/**/*.proto --tests/generated.rs--> src/generated/*.rs   messages
@@ -11,8 +10,7 @@
 //! `UPDATE=1 cargo test -p ratekeeper-wire --test generated` writes both anew; without `UPDATE` the
 //! same test fails where they differ.
 //!
-//! Only the gRPC door, the exporter of OpenTelemetry ([`otlp`]) and scrapes ([`prometheus`]) use
-//! these types.
+//! Only the gRPC door and the exporter of OpenTelemetry ([`otlp`]) use these types.
 
 mod bounds;
 #[expect(
@@ -24,10 +22,7 @@ mod bounds;
 #[rustfmt::skip]
 mod generated;
 
-pub use bounds::{
-    MAX_DESCRIPTORS, MAX_ENTRIES, MAX_FIELDS, MAX_REQUEST_BYTES, WireRefusal, read_check,
-    read_report, read_request,
-};
+pub use bounds::{MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, WireRefusal, read_request};
 pub use generated::envoy::config::core::v3::HeaderValue;
 pub use generated::envoy::extensions::common::ratelimit::v3::{
     RateLimitDescriptor, rate_limit_descriptor,
@@ -38,9 +33,6 @@ pub use generated::envoy::service::ratelimit::v3::{
 pub use generated::envoy::r#type::v3::RateLimitUnit;
 pub use generated::grpc::health::v1 as health;
 pub use generated::grpc::reflection::v1 as reflection;
-pub use generated::ratekeeper::v1 as rate_limiter;
-
-pub use generated::io::prometheus::client as prometheus;
 
 /// The OpenTelemetry protocol: metrics and log records.
 pub mod otlp {

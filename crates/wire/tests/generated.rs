@@ -7,19 +7,17 @@ use std::{env, fs};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
-const ROOTS: [&str; 5] = [
+const ROOTS: [&str; 4] = [
     "envoy/service/ratelimit/v3/rls.proto",
     "grpc/health/v1/health.proto",
     "grpc/reflection/v1/reflection.proto",
     "grpc/reflection/v1alpha/reflection.proto",
-    "ratekeeper/v1/rate_limiter.proto",
 ];
 
 /// Messages that the process sends to others: reflection does not list them.
-const SENT: [&str; 3] = [
+const SENT: [&str; 2] = [
     "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
     "opentelemetry/proto/collector/logs/v1/logs_service.proto",
-    "io/prometheus/client/metrics.proto",
 ];
 
 fn home(path: &str) -> PathBuf {
@@ -53,8 +51,6 @@ fn generate() -> BTreeMap<PathBuf, Vec<u8>> {
     fs::create_dir_all(&out).expect("a directory for temporary files");
     let mut config = prost_build::Config::new();
     config.out_dir(&out).include_file("mod.rs");
-    // Sorted, so that what callers send is read in one order.
-    config.btree_map([".ratekeeper.v1"]);
     config.compile_fds(set).expect("code for the protos");
     for entry in fs::read_dir(&out).expect("just written") {
         let path = entry.expect("just written").path();

@@ -1,31 +1,35 @@
-//! Live: the terminal, from the first board until the user quits.
+//! Live: the screen in a terminal, and the thread that asks the service each second.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::widgets::Paragraph;
 
-use super::board::TopRequest;
-use super::poller::{Asked, Found, poll};
+use super::board::{Board, TopRequest};
 use super::screen::{Press, Screen};
 use crate::Failure;
 use crate::client::Client;
 
 /// Maximum time for which the keyboard waits for a new board.
 const TICK: Duration = Duration::from_millis(100);
+/// Time between two polls.
+const POLL: Duration = Duration::from_secs(1);
+
+/// A board, or the reason why there is none.
+type Found = Result<Board, Failure>;
 
 /// Shows the board until the user quits.
 ///
 /// # Errors
 /// Returns an error if the terminal cannot be used.
-pub(crate) fn live(clients: Vec<(String, Client)>, request: TopRequest) -> Result<(), Failure> {
+pub(crate) fn live(client: Client, request: TopRequest) -> Result<(), Failure> {
     let (ask, asked) = channel();
     let (show, shown) = channel();
     let first = request.clone();
-    thread::spawn(move || poll(&clients, first, &asked, &show));
+    thread::spawn(move || poll(&client, first, &asked, &show));
     let mut terminal = ratatui::try_init().map_err(|why| unusable(&why))?;
     let ended = draw(&mut terminal, Screen::new(request), &ask, &shown);
     ratatui::restore();
@@ -37,10 +41,26 @@ fn unusable(why: &io::Error) -> Failure {
         .hint("print the table once: ratekeeper top --once")
 }
 
+/// Polls the service each second, and for each new request, until the screen is gone.
+fn poll(
+    client: &Client,
+    mut request: TopRequest,
+    asked: &Receiver<TopRequest>,
+    show: &Sender<Found>,
+) {
+    while show.send(Board::poll(client, &request)).is_ok() {
+        match asked.recv_timeout(POLL) {
+            Ok(new) => request = new,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
 fn draw(
     terminal: &mut ratatui::DefaultTerminal,
     mut screen: Screen,
-    ask: &Sender<Asked>,
+    ask: &Sender<TopRequest>,
     shown: &Receiver<Found>,
 ) -> io::Result<()> {
     loop {
@@ -59,19 +79,14 @@ fn draw(
         if !event::poll(TICK)? {
             continue;
         }
-        let Event::Key(key) = event::read()? else {
-            continue;
-        };
-        if key.kind != KeyEventKind::Press {
-            continue;
+        match event::read()? {
+            Event::Key(key) if key.kind == KeyEventKind::Press => match screen.press(key) {
+                Press::Quit => return Ok(()),
+                Press::Nothing => {}
+                // Without a poller the loop ends above.
+                Press::List => drop(ask.send(screen.request.clone())),
+            },
+            _ => {}
         }
-        let asked = match screen.press(key) {
-            Press::Quit => return Ok(()),
-            Press::Nothing => continue,
-            Press::List => Asked::List(screen.request.clone()),
-            Press::Act(act) => Asked::Act(act),
-            Press::Explain(limit) => Asked::Explain(limit),
-        };
-        let _ = ask.send(asked); // without a poller the loop ends above
     }
 }

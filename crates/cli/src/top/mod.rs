@@ -1,17 +1,14 @@
-//! Top: who is refused, in one or several running services, as a table or a screen.
+//! Top: who is refused in a running service, as a table or a screen.
 //!
 //! ```text
-//!   servers --poll--> answers of GET /v1/top --Board--> table (`--once`), JSON, screen
+//!   service --poll--> answers of GET /v1/top --Board--> table (`--once`), JSON, screen
 //! ```
 
-mod act;
 mod board;
 mod live;
-mod poller;
 mod row;
 mod screen;
 mod table;
-mod times;
 mod trend;
 
 pub(crate) use board::{Board, TopRequest};

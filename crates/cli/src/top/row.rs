@@ -1,4 +1,4 @@
-//! Row: the counts of a limit or of a key, added over servers, as read from their answers.
+//! Row: the counts of a limit or of a key, as read from an answer.
 
 use jiff::Timestamp;
 use ratekeeper_core::Nanos;
@@ -11,30 +11,18 @@ pub(crate) struct LimitRow {
     pub(crate) mode: String,
     pub(crate) requests: u64,
     pub(crate) denied: u64,
-    pub(crate) uncounted: u64,
-    /// Different keys refused, of the server with the most of them: at least so many in all.
+    /// Different keys refused.
     pub(crate) distinct_denied: u64,
-    /// The sum of all servers: at most so many in all, because servers may refuse the same keys.
-    pub(crate) distinct_at_most: u64,
-    /// Refusals, or requests, of the busiest key of any server.
+    /// Refusals, or requests, of the busiest key.
     pub(crate) busiest: u64,
-    /// Highest share of the limit that a key had spent in the last minute, in percent, of any
-    /// server; `None` if none has a history of it.
+    /// Highest share of the limit that a key had spent in the last minute, in percent; `None`
+    /// without a history of it.
     pub(crate) highest_percent: Option<u64>,
-    /// Time that the counts cover, of the server with the longest.
+    /// Time that the counts cover.
     pub(crate) covers_ms: u64,
-    /// The decisions of each server.
-    pub(crate) decided: Vec<Decided>,
-}
-
-/// Decisions of a server since its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decided {
-    pub(crate) server: String,
-    /// Time of its answer, in milliseconds since 1970.
-    pub(crate) at_ms: u64,
-    /// All, those that denied, and those that passed with most of the limit spent.
-    pub(crate) counts: [u64; 3],
+    /// Decisions since the start: all, those that denied, and those that passed with most of the
+    /// limit spent.
+    pub(crate) decided: [u64; 3],
 }
 
 /// The counts of a key.
@@ -63,36 +51,28 @@ impl Count {
             error: number(value, "error"),
         }
     }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.error += other.error;
-    }
 }
 
 impl LimitRow {
-    pub(super) fn add(&mut self, limit: &Value, (server, at_ms): (&str, u64)) {
-        self.name = text(limit, "limit");
-        self.mode = text(limit, "mode");
-        self.requests += number(limit, "requests");
-        self.denied += number(limit, "denied");
-        self.uncounted += number(limit, "uncounted");
-        let distinct = number(limit, "distinct_denied");
-        self.distinct_denied = self.distinct_denied.max(distinct);
-        self.distinct_at_most += distinct;
-        self.busiest = self.busiest.max(number(&limit["busiest"], "count"));
-        self.covers_ms = self.covers_ms.max(number(limit, "covers_ms"));
-        let highest = limit["highest_percent"].as_u64();
-        self.highest_percent = self.highest_percent.max(highest);
+    pub(super) fn read(limit: &Value) -> Self {
         let decided = |effect| number(&limit["decisions"], effect);
         let denied = decided("denied") + decided("fail_closed");
         let passed = ["allowed", "queued", "covered", "fail_open"].map(decided);
-        let all = denied + passed.iter().sum::<u64>();
-        self.decided.push(Decided {
-            server: server.to_owned(),
-            at_ms,
-            counts: [all, denied, number(limit, "near")],
-        });
+        Self {
+            name: text(limit, "limit"),
+            mode: text(limit, "mode"),
+            requests: number(limit, "requests"),
+            denied: number(limit, "denied"),
+            distinct_denied: number(limit, "distinct_denied"),
+            busiest: number(&limit["busiest"], "count"),
+            highest_percent: limit["highest_percent"].as_u64(),
+            covers_ms: number(limit, "covers_ms"),
+            decided: [
+                denied + passed.iter().sum::<u64>(),
+                denied,
+                number(limit, "near"),
+            ],
+        }
     }
 
     /// Returns requests a second in the window.
@@ -111,16 +91,13 @@ impl LimitRow {
         )
     }
 
-    /// Returns the likely cause of the refusals: one key, or many. Several servers may refuse one
-    /// key each, the same or different ones.
+    /// Returns the likely cause of the refusals: one key, or many.
     pub(crate) fn reading(&self) -> &'static str {
-        match (self.denied, self.distinct_denied, self.distinct_at_most) {
-            (0, ..) => "",
-            (.., 0 | 1) => "one key",
-            (denied, ..) if self.busiest * 2 > denied => "mostly one key",
-            (_, 1, _) => "one key a server",
-            (.., 2..=9) => "few keys",
-            (_, 2..=9, _) => "few keys a server",
+        match (self.denied, self.distinct_denied) {
+            (0, _) => "",
+            (_, 0 | 1) => "one key",
+            (denied, _) if self.busiest * 2 > denied => "mostly one key",
+            (_, 2..=9) => "few keys",
             _ => "many keys",
         }
     }
@@ -137,17 +114,6 @@ impl KeyRow {
             since: refused["since"].as_str().map(str::to_owned),
             next_free_in_ms: refused["next_free_in_ms"].as_u64(),
         }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.key = other.key;
-        self.requests.add(other.requests);
-        self.denied.add(other.denied);
-        self.since = match (self.since.take(), other.since) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        self.next_free_in_ms = self.next_free_in_ms.max(other.next_free_in_ms);
     }
 
     /// Returns how long it has been refused at a time in milliseconds since 1970.
@@ -210,32 +176,24 @@ pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn one_key_and_many_keys_read_differently() {
-        for (denied, servers, busiest, reading) in [
-            (0, &[0][..], 0, ""),
-            (9, &[1], 9, "one key"),
-            (9, &[1, 0, 0], 9, "one key"),
-            (100, &[1; 10], 10, "one key a server"),
-            (100, &[1, 1], 51, "mostly one key"),
-            (100, &[20], 51, "mostly one key"),
-            (100, &[9], 30, "few keys"),
-            (100, &[4, 5], 30, "few keys"),
-            (100, &[5; 10], 10, "few keys a server"),
-            (100, &[90, 1], 2, "many keys"),
+        for (denied, distinct_denied, busiest, reading) in [
+            (0, 0, 0, ""),
+            (9, 1, 9, "one key"),
+            (100, 20, 51, "mostly one key"),
+            (100, 9, 30, "few keys"),
+            (100, 90, 2, "many keys"),
         ] {
-            let mut row = LimitRow::default();
-            for distinct in servers {
-                let limit = json!({ "distinct_denied": distinct });
-                row.add(&limit, ("a", 0));
-            }
-            (row.denied, row.busiest) = (denied, busiest);
-            assert_eq!(row.reading(), reading, "{servers:?}");
-            assert_eq!(row.distinct_at_most, servers.iter().sum::<u64>());
+            let row = LimitRow {
+                denied,
+                distinct_denied,
+                busiest,
+                ..LimitRow::default()
+            };
+            assert_eq!(row.reading(), reading, "{distinct_denied}");
         }
     }
 

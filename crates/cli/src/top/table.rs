@@ -2,8 +2,8 @@
 
 use ratekeeper_core::Nanos;
 
-use super::board::{Board, CountryHours};
-use super::row::{KeyRow, LimitRow, ratio};
+use super::board::Board;
+use super::row::{KeyRow, LimitRow};
 use crate::words;
 
 /// Maximum width of the text of a key.
@@ -78,13 +78,7 @@ fn limit_line(row: &LimitRow, rate: f64) -> String {
 pub(super) fn keys_refused(row: &LimitRow) -> String {
     match row.distinct_denied {
         0 => String::new(),
-        keys if keys == row.distinct_at_most => {
-            format!("{} ({})", words::count(keys), row.reading())
-        }
-        keys => {
-            let most = words::count(row.distinct_at_most);
-            format!("{} to {most} ({})", words::count(keys), row.reading())
-        }
+        keys => format!("{} ({})", words::count(keys), row.reading()),
     }
 }
 
@@ -146,32 +140,6 @@ fn note(row: &KeyRow, notes: KeyNotes) -> String {
 }
 
 const MINUTE: u64 = 60_000_000_000;
-
-/// Returns the head of the countries.
-pub(super) const COUNTRY_HEAD: &str =
-    "COUNTRY     THIS HOUR   DENIED      24 HOURS    DENIED  TREND (24 h)";
-
-/// Returns a country: its requests of this hour and of the day, and a character for each hour.
-pub(super) fn country_line((country, hours): &(String, CountryHours)) -> String {
-    let [now, denied] = hours.last().copied().unwrap_or_default();
-    let sum = |index: usize| hours.iter().map(|hour| hour[index]).sum::<u64>();
-    let most = hours.iter().map(|[all, _]| *all).max().unwrap_or_default();
-    let level = |[all, _]: &[u64; 2]| match ratio(*all, most) {
-        0.0 => '.',
-        part if part <= 1.0 / 3.0 => ':',
-        part if part <= 2.0 / 3.0 => '|',
-        _ => '#',
-    };
-    let trend: String = hours.iter().map(level).collect();
-    let country = clipped(country, 8);
-    format!(
-        "{country:8} {:>12} {:>8} {:>13} {:>9}  {trend}",
-        words::count(now),
-        words::count(denied),
-        words::count(sum(0)),
-        words::count(sum(1)),
-    )
-}
 
 /// Returns at most `width` characters of `text`.
 pub(super) fn clipped(text: &str, width: usize) -> String {
@@ -254,18 +222,6 @@ mod tests {
             line.ends_with("denied 119 min running") && line.len() <= 84,
             "{line}"
         );
-    }
-
-    #[test]
-    fn a_country_is_one_line() {
-        let mut hours = vec![[0, 0]; 24];
-        hours[20] = [300_000, 0];
-        hours[23] = [90_000, 12_345];
-        let line = country_line(&("NO".into(), hours));
-        let expected = "NO             90,000   12,345       390,000    12,345  \
-                        ....................#..:";
-        assert_eq!(line, expected);
-        assert!(COUNTRY_HEAD.starts_with("COUNTRY") && COUNTRY_HEAD.len() <= 80);
     }
 
     #[test]

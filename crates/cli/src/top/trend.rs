@@ -1,8 +1,8 @@
 //! Trend: the rates of a limit between two polls, and its refusals of the last minute.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use super::row::{Decided, ratio};
+use super::row::ratio;
 
 /// Number of rates kept: a minute of them.
 const RATES: usize = 60;
@@ -12,29 +12,24 @@ const STEP: usize = 5;
 /// Rates of a limit.
 #[derive(Debug, Default)]
 pub(super) struct Trend {
-    /// The decisions of each server at its last answer.
-    last: BTreeMap<String, Decided>,
-    /// Decisions a second between the last two polls, as in [`Decided::counts`].
+    /// Time of the last answer, in milliseconds since 1970, and the decisions until then.
+    last: Option<(u64, [u64; 3])>,
+    /// Decisions a second between the last two polls, as in `LimitRow::decided`.
     pub(super) rates: [f64; 3],
     denied: VecDeque<f64>,
 }
 
 impl Trend {
-    /// Notes the decisions of the servers that answered, each since its own last answer. A server
-    /// that was restarted counts from zero.
-    pub(super) fn note(&mut self, decided: &[Decided]) {
-        self.rates = [0.0; 3];
-        for now in decided {
-            let before = self.last.insert(now.server.clone(), now.clone());
-            let Some(before) = before.filter(|before| before.at_ms < now.at_ms) else {
-                continue;
-            };
-            let millis = now.at_ms - before.at_ms;
-            for (kind, rate) in self.rates.iter_mut().enumerate() {
-                let more = now.counts[kind].saturating_sub(before.counts[kind]);
-                *rate += ratio(more.saturating_mul(1_000), millis);
-            }
-        }
+    /// Notes the decisions until a time. A service that was restarted counts from zero.
+    pub(super) fn note(&mut self, at_ms: u64, decided: [u64; 3]) {
+        let before = self.last.replace((at_ms, decided));
+        self.rates = match before.filter(|(before_ms, _)| *before_ms < at_ms) {
+            None => [0.0; 3],
+            Some((before_ms, before)) => std::array::from_fn(|kind| {
+                let more = decided[kind].saturating_sub(before[kind]);
+                ratio(more.saturating_mul(1_000), at_ms - before_ms)
+            }),
+        };
         self.denied.push_back(self.rates[1]);
         if self.denied.len() > RATES {
             self.denied.pop_front();
@@ -62,36 +57,13 @@ impl Trend {
 mod tests {
     use super::*;
 
-    fn decided(server: &str, at_ms: u64, [all, denied]: [u64; 2]) -> Decided {
-        let counts = [all, denied, 0];
-        Decided {
-            server: server.into(),
-            at_ms,
-            counts,
-        }
-    }
-
-    #[test]
-    fn a_server_that_misses_a_poll_makes_no_spike() {
-        let mut trend = Trend::default();
-        let a = |at_ms| decided("a", at_ms, [at_ms / 100, 0]);
-        let b = |at_ms| decided("b", at_ms, [1_000_000 + at_ms / 50, at_ms / 100]);
-        trend.note(&[a(1_000), b(1_000)]);
-        trend.note(&[a(2_000), b(2_000)]);
-        assert_eq!(trend.rates[..2], [30.0, 10.0]);
-        trend.note(&[a(3_000)]);
-        assert_eq!(trend.rates[..2], [10.0, 0.0]);
-        trend.note(&[a(4_000), b(4_000)]);
-        assert_eq!(trend.rates[..2], [30.0, 10.0]);
-    }
-
     #[test]
     fn refusals_show_beside_the_most_of_the_minute() {
         let mut trend = Trend::default();
         let mut at_ms = 0;
-        let mut note = |trend: &mut Trend, counts: [u64; 2], millis: u64| {
+        let mut note = |trend: &mut Trend, [all, denied]: [u64; 2], millis: u64| {
             at_ms += millis;
-            trend.note(&[decided("a", at_ms, counts)]);
+            trend.note(at_ms, [all, denied, 0]);
         };
         let mut denied = 100;
         note(&mut trend, [100, denied], 1_000);

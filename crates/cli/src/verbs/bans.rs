@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use ratekeeper_core::Nanos;
 use serde_json::Value;
 
-use crate::client::{CallArgs, Client};
+use crate::client::{CallArgs, Client, KeyArgs, key_text};
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::{Exit, Failure, Output, words};
 
@@ -34,7 +34,7 @@ enum BanAct {
     /// Ban a key from now on, in place of a ban that stands
     Add {
         #[command(flatten)]
-        subject: SubjectArgs,
+        subject: KeyArgs,
         /// Length of the ban: 30m, 1h, 7d
         #[arg(long, value_name = "DURATION")]
         r#for: Nanos,
@@ -44,19 +44,10 @@ enum BanAct {
     /// Lift the ban of a key, and forget its refusals
     Lift {
         #[command(flatten)]
-        subject: SubjectArgs,
+        subject: KeyArgs,
         #[command(flatten)]
         call: CallArgs,
     },
-}
-
-#[derive(Args)]
-struct SubjectArgs {
-    /// Name of the limit in the policy
-    limit: String,
-    /// Value of each part of its key, in the order of the policy
-    #[arg(value_name = "VALUE")]
-    key: Vec<String>,
 }
 
 const HELP: &str = "\
@@ -95,21 +86,21 @@ impl Bans {
                 call,
             } => {
                 let span = span.to_string();
-                let mut query = subject.query();
+                let mut query = query(&subject);
                 query.push(("for", &span));
                 let answer = call.client()?.post_query("/v1/bans", &query)?;
                 call.show(&answer, output, line(&answer))?;
                 Ok(Exit::Done)
             }
             BanAct::Lift { subject, call } => {
-                let answer = call.client()?.delete("/v1/bans", &subject.query())?;
+                let answer = call.client()?.delete("/v1/bans", &query(&subject))?;
                 let was_banned = answer["was_banned"] == true;
                 let done = if was_banned {
                     "lifted"
                 } else {
                     "was not banned"
                 };
-                let text = format!("{}: {done}", key(&answer));
+                let text = format!("{}: {done}", key_text(&answer));
                 call.show(&answer, output, text)?;
                 Ok(found(was_banned))
             }
@@ -144,13 +135,10 @@ fn taken(answer: &mut Value) -> Vec<Value> {
     }
 }
 
-impl SubjectArgs {
-    fn query(&self) -> Vec<(&str, &str)> {
-        let values = self.key.iter().map(|value| ("key", &**value));
-        std::iter::once(("limit", &*self.limit))
-            .chain(values)
-            .collect()
-    }
+/// Returns the query about a key.
+fn query(subject: &KeyArgs) -> Vec<(&str, &str)> {
+    let limit = ("limit", &*subject.limit);
+    std::iter::once(limit).chain(subject.values()).collect()
 }
 
 fn found(any: bool) -> Exit {
@@ -162,20 +150,10 @@ fn line(ban: &Value) -> String {
     match ban["ends_after_ms"].as_u64() {
         Some(ends) => format!(
             "{}  {} for another {}",
-            key(ban),
+            key_text(ban),
             paint(BAD, "banned"),
             words::span(Nanos::from_millis(ends))
         ),
-        None => format!("{}  {}", key(ban), paint(GOOD, "not banned")),
-    }
-}
-
-fn key(ban: &Value) -> String {
-    let parts = ban["key"].as_array().into_iter().flatten();
-    let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
-    match parts.as_slice() {
-        [] => "all requests".into(),
-        // A stranger's text: no line breaks, no escapes of a terminal.
-        parts => parts.join(", ").escape_debug().to_string(),
+        None => format!("{}  {}", key_text(ban), paint(GOOD, "not banned")),
     }
 }

@@ -56,7 +56,8 @@ enum OverrideAct {
 struct SubjectArgs {
     /// Name of the limit in the policy
     limit: String,
-    /// Value of its key, as in the file; PART=VALUE;PART=VALUE for a key of several parts
+    /// Value of its key, as in the file: acme-* is a pattern, acme-\* one key; PART=VALUE;PART=VALUE
+    /// for a key of several parts
     key: String,
 }
 

@@ -1,28 +1,22 @@
-//! `top`: the limits that refuse most, and the keys that they refuse, in running services.
+//! `top`: the limits that refuse most, and the keys that they refuse, in a running service.
 
 use std::io::{IsTerminal, stdout};
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
-use crate::client::Client;
+use crate::client::{AdminArgs, Client};
 use crate::top::{Board, TopRequest, live, table};
 use crate::{Exit, Failure, Output};
 
-/// Show the limits that refuse most and the keys that they refuse, in running services
+/// Show the limits that refuse most and the keys that they refuse, in a running service
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Top {
     /// Limit whose keys are listed; by default the first one
     limit: Option<String>,
-    /// URL of the admin listener of a running service; repeat it for several
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    #[arg(
-        env = "RATEKEEPER_ADMIN_SERVER",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    server: Vec<String>,
+    #[command(flatten)]
+    server: AdminArgs,
     /// Order of limits and keys
     #[arg(long, value_parser = ["denied", "requests"], default_value = "denied")]
     by: String,
@@ -46,32 +40,18 @@ Examples:
   ratekeeper top
   ratekeeper top login --once
   ratekeeper top --once --json --by requests --window 1h
-  ratekeeper top --server http://127.0.0.1:9090 --server http://127.0.0.1:9190
+  ratekeeper top --server http://127.0.0.1:9190
 
 This calls the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Keys are
-shown as `reveal_keys` of the policy says; only raw keys can be reset or banned.
+shown as `reveal_keys` of the policy says. To change a key: `ratekeeper reset`, `bans`, `overrides`.
 
-Keys of the screen: l limits, k keys, c countries, e explain the limit, arrows select, r reset,
-b ban for 1 h, o override, / filter, q quit.
+Keys of the screen: arrows select a limit, q ends.
 
 Exit codes: 0 done; 2 usage, or no service.";
 
-/// Maximum number of services.
-const MAX_SERVERS: usize = 64;
-
 impl Top {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        if self.server.len() > MAX_SERVERS {
-            let given = self.server.len();
-            let message = format!("{given} servers are named, at most {MAX_SERVERS} are allowed");
-            return Err(Failure::new(message));
-        }
-        let client = |server: &String| Ok((server.clone(), Client::of_admin_at(server)?));
-        let clients: Vec<_> = self
-            .server
-            .iter()
-            .map(client)
-            .collect::<Result<_, Failure>>()?;
+        let client = Client::of_admin(&self.server)?;
         let request = TopRequest {
             limit: self.limit,
             by: self.by,
@@ -83,19 +63,16 @@ impl Top {
                 return Err(Failure::new("standard output is not a terminal")
                     .hint("print the table once: ratekeeper top --once"));
             }
-            live(clients, request)?;
+            live(client, request)?;
             return Ok(Exit::Done);
         }
-        let board = Board::poll(&clients, &request)?;
+        let board = Board::poll(&client, &request)?;
         if self.json {
-            output.json(&board.json())?;
+            output.json(&board.document)?;
         } else {
             table(&board)
                 .iter()
                 .try_for_each(|line| output.line(line))?;
-        }
-        for failed in &board.failed {
-            output.talk(format!("not included: {failed}"));
         }
         Ok(Exit::Done)
     }

@@ -276,6 +276,35 @@ fn it_tries_another_number_and_sets_and_removes_an_override() {
     browser.wait("document.querySelector('#override-remove').hidden");
 }
 
+/// A client that calls itself `*` is on top of the list; the operator blocks it, and it alone.
+#[test]
+fn an_override_of_the_key_named_star_is_for_it_alone() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &policy(dir.path()));
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    ask(service.http(), ("user", "*"), 9);
+    browser.wait(&format!("{}.includes('*')", text("#keys")));
+    click(&mut browser, "#keys button");
+    browser.wait("!document.querySelector('#override').hidden");
+    browser.run("document.querySelector('#override-set').value = 'blocked'");
+    browser.run("document.querySelector('#override').requestSubmit()");
+    browser.wait("document.querySelector('#confirm').open");
+    browser.wait(&format!("{}.includes('this one key')", text("#question")));
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('Override: blocked')", text("#found")));
+    let file = std::fs::read_to_string(dir.path().join("overrides.csv")).expect("readable");
+    assert!(file.contains("login,\\*,blocked"), "{file}");
+    let allowed = |user: &str| {
+        let body = json!({ "attributes": { "user": user } }).to_string();
+        Visitor::at(2)
+            .post_json(service.http(), "/v1/check", &body)
+            .status
+    };
+    assert_eq!((allowed("bob"), allowed("*")), (200, 429));
+}
+
 /// Presses Tab until the focus is on an element.
 fn tab_to(browser: &mut Chromium, selector: &str) {
     let is_there = format!("document.activeElement?.matches('{selector}') ?? false");

@@ -32,7 +32,6 @@ mod imports;
 mod incidents;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
-mod native_histograms;
 mod outage;
 mod password;
 mod paths;

@@ -1,27 +1,19 @@
 //! Results reported to real services: counted, given back, settled, and once for two services on
-//! one Redis server, also after a restart; over HTTP, and over gRPC by the snippet of the guide.
-//!
-//! `cargo xtask test` brings the client of gRPC: `target/grpc-js-1.14.1` (npm).
+//! one Redis server, also after a restart.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use ratekeeper_core::Nanos;
 use ratekeeper_server::Door;
 use serde_json::{Value, json};
 
+use crate::harness::clock;
 use crate::harness::in_process::InProcess;
 use crate::harness::redis::Redis;
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::Visitor;
-use crate::harness::{clock, process};
 use crate::store;
-
-const GUIDE: &str = include_str!("../../../../docs/guide/grpc.md");
-const PROTO: &str = include_str!("../../../wire/proto/ratekeeper/v1/rate_limiter.proto");
 
 const LIMITS: &str = r#"
 [[limit]]
@@ -291,107 +283,4 @@ fn any_service_on_one_redis_takes_a_report_once_also_after_a_restart() {
     let (status, problem) = report(elsewhere.http(), &third["decision"], 200);
     assert_eq!((status, &problem["code"]), (410, &json!("RK0590")));
     assert_eq!(remaining(&login(b.http(), "ann").1), 0);
-}
-
-/// A program that speaks gRPC only: the snippet of the guide, and the steps of the test.
-struct GrpcProgram {
-    dir: tempfile::TempDir,
-    library: PathBuf,
-}
-
-impl GrpcProgram {
-    /// Writes the program for a service; `None` if its library is not installed.
-    fn new(service: SocketAddr) -> Option<Self> {
-        process::find("node")?;
-        let place = "target/grpc-js-1.14.1/node_modules/@grpc/proto-loader/package.json";
-        let library = process::carried(place)?;
-        let library = library
-            .ancestors()
-            .nth(3)
-            .expect("it is below node_modules");
-        let dir = tempfile::tempdir().expect("a directory of its own");
-        let snippet = GUIDE
-            .split("```js\n")
-            .nth(1)
-            .and_then(|rest| rest.split("```").next());
-        let snippet = snippet.expect("the guide has a snippet");
-        assert!(snippet.lines().count() <= 20, "the snippet is short");
-        let address = "127.0.0.1:8081";
-        assert_eq!(snippet.matches(address).count(), 1);
-        let snippet = snippet.replace(address, &service.to_string());
-        let script = format!("{snippet}\n{}", include_str!("grpc/reserve.js"));
-        write(dir.path(), "program.js", &script);
-        write(dir.path(), "rate_limiter.proto", PROTO);
-        let library = library.to_owned();
-        Some(Self { dir, library })
-    }
-
-    /// Runs a step; returns what it prints.
-    fn run(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("node");
-        command.arg("program.js").args(arguments);
-        command.current_dir(self.dir.path());
-        let output = command.env("NODE_PATH", &self.library).output();
-        let output = output.expect("node is installed");
-        let failure = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {failure}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-}
-
-fn write(dir: &Path, name: &str, text: &str) {
-    fs::write(dir.join(name), text).expect("the test's directory is writable");
-}
-
-#[test]
-fn the_guide_to_grpc_shows_the_proto() {
-    assert!(GUIDE.contains(&format!("```proto\n{PROTO}```\n")));
-}
-
-#[test]
-fn a_program_reserves_and_settles_by_grpc_alone() {
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let open = |config: ratekeeper_server::Config| {
-        let config = config.listen("grpc=127.0.0.1:0");
-        config.expect("it is an address")
-    };
-    let service = InProcess::start_with(dir, &format!("version = 1\n{LIMITS}"), open);
-    let Some(program) = GrpcProgram::new(service.door(Door::Grpc)) else {
-        return;
-    };
-    assert_eq!(program.run(&["settle"]), "done");
-    let decision = program.run(&["reserve"]);
-    service.clock.clock.advance(Nanos::from_secs(121));
-    assert_eq!(program.run(&["late", &decision]), "done");
-}
-
-#[test]
-fn a_program_reserves_and_settles_in_redis_by_grpc_alone() {
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let Some(redis) = Redis::start(dir.path()) else {
-        return;
-    };
-    let url = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
-    let service = store::start(dir.path(), "a", &url, LIMITS);
-    let Some(program) = GrpcProgram::new(service.grpc()) else {
-        return;
-    };
-    assert_eq!(program.run(&["settle"]), "done");
-    // A decision of gRPC is reported by HTTP, at another service.
-    let decision = program.run(&["reserve"]);
-    let other = store::start(dir.path(), "b", &url, LIMITS);
-    let body = json!({ "decision": decision, "cost": 63 });
-    let done = post(other.http(), "/v1/report", &body);
-    assert_eq!(done, (200, json!({ "done": "corrected" })));
-    // Redis decides by its own clock, so the second has to pass.
-    let short = store::start(
-        dir.path(),
-        "c",
-        &url,
-        &reserving("1s").replace("llm-", "short-"),
-    );
-    let program = GrpcProgram::new(short.grpc()).expect("it was there a moment ago");
-    let decision = program.run(&["reserve"]);
-    clock::wait(Duration::from_millis(1_100));
-    assert_eq!(program.run(&["late", &decision]), "done");
 }

@@ -1,10 +1,9 @@
 //! Metrics and events sent by `ratekeeper run`: OTLP to a receiver that decodes with the classes of
-//! the standard, and statsd to the daemon of that name.
+//! the standard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -305,78 +304,6 @@ fn a_receiver_that_refuses_loses_the_message_and_delays_no_decision() {
     clock::poll("a message that is given up", PATIENCE, lost).expect("it is counted");
     assert_eq!(received(&receiver)[0]["status"], 400);
     service.process.log_with("answered 400");
-}
-
-#[test]
-fn a_statsd_daemon_counts_what_envoys_rules_and_limits_did() {
-    let home = tempfile::tempdir().expect("a directory of its own");
-    let dir = home.path();
-    let rules = "domain: edge\ndescriptors: [{ key: path, value: /api:v1, rate_limit: { unit: hour, \
-                 requests_per_unit: 2 } }]\n";
-    fs::write(dir.join("limits.yaml"), rules).expect("the directory is writable");
-    let Some(script) = process::carried("target/statsd-0.9.0/node_modules/statsd/stats.js") else {
-        return;
-    };
-    let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let (port, management) = (port.expect("a free port").port(), free_port());
-    let config = format!(
-        "{{ port: {port}, address: '127.0.0.1', mgmt_port: {management}, mgmt_address: \
-         '127.0.0.1', backends: [], flushInterval: 3600000, deleteGauges: false }}"
-    );
-    fs::write(dir.join("statsd.js"), config).expect("the directory is writable");
-    let mut command = Command::new("node");
-    command.arg(script).arg(dir.join("statsd.js"));
-    let (out, log) = (dir.join("statsd.out"), dir.join("statsd.log"));
-    let daemon = Process::start("statsd", &mut command, out, log);
-    let listens = || TcpStream::connect(("127.0.0.1", management)).ok();
-    clock::poll("statsd", PATIENCE, listens).unwrap_or_else(|error| panic!("{error}"));
-
-    let statsd = format!(
-        "[envoy]\nconfig = \"limits.yaml\"\n[statsd]\naddress = \"localhost:{port}\"\n\
-         interval = \"1s\"\n{LIMIT}"
-    );
-    let path = written(dir, &statsd);
-    let service = Service::start(dir, &path);
-    ask(service.http(), 5);
-    let call =
-        r#"{"domain":"edge","descriptors":[{"entries":[{"key":"path","value":"/api:v1"}]}]}"#;
-    for _ in 0..5 {
-        Visitor::at(2).post_json(service.http(), "/json", call);
-    }
-    let counters = |word: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", management)).ok()?;
-        stream.write_all(format!("{word}\n").as_bytes()).ok()?;
-        let lines = BufReader::new(stream).lines().map_while(Result::ok);
-        let lines: Vec<_> = lines.take_while(|line| line != "END").collect();
-        Some(lines.join("\n"))
-    };
-    let expected = [
-        "'ratelimit.service.rate_limit.edge.path_/api_v1.total_hits': 5",
-        "'ratelimit.service.rate_limit.edge.path_/api_v1.over_limit': 3",
-        "'ratelimit.service.rate_limit.edge.path_/api_v1.within_limit': 2",
-        "'ratekeeper.decisions.login.denied.enforce': 3",
-        "'ratekeeper.decisions.login.allowed.enforce': 2",
-    ];
-    let all = clock::poll("the counters", PATIENCE, || {
-        let text = counters("counters")?;
-        // Slashes of names are hyphens to this daemon.
-        let has = |line: &&str| text.contains(&line.replace("_/", "_-"));
-        expected.iter().all(&has).then_some(())
-    });
-    all.unwrap_or_else(|error| panic!("{error}\n{:?}\n{}", counters("counters"), daemon.log()));
-    ask(service.http(), 1);
-    let one_more = "'ratekeeper.decisions.login.denied.enforce': 4";
-    let grown = || counters("counters")?.contains(one_more).then_some(());
-    clock::poll("what the counter has grown", PATIENCE, grown).expect("one more, not all again");
-    let gauges = counters("gauges").expect("the daemon answers");
-    assert!(
-        gauges.contains("'ratekeeper.limit_quota.login': 2"),
-        "{gauges}"
-    );
-    let bad = counters("counters").expect("the daemon answers");
-    assert!(bad.contains("'statsd.bad_lines_seen': 0"), "{bad}");
-    let failed = service.metric(r#"ratekeeper_statsd_packets_total{result="failed"}"#);
-    assert!(failed.abs() < f64::EPSILON, "{failed}");
 }
 
 /// Type of each field on the page of events, and the fields of each event: true for those that are

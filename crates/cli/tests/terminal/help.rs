@@ -23,6 +23,8 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
         "import",
         "grant",
         "overrides",
+        "bans",
+        "reset",
         "help",
     ] {
         let page = desk.terminal(&[&[verb, "--help"]]);

@@ -49,6 +49,7 @@ mod geo;
 mod headers;
 mod http_url;
 mod jwt;
+mod key_text;
 mod limit;
 mod limit_text;
 mod lints;
@@ -101,6 +102,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
+pub use key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use limit_text::{LimitTextError, parse_limit};
 pub use overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 pub use policy_files::{MAX_LIST_BYTES, PolicyFiles};

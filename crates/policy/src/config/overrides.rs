@@ -13,6 +13,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::exact_value::exact_value;
 use super::fields::MAX_PATTERNS;
+use super::key_text::pieces;
 use super::limit::{Draft, by_name};
 use super::plan::set_text;
 use super::read::{At, Table};
@@ -295,6 +296,13 @@ impl OverrideReader {
                     .help(help);
                 return None;
             };
+            if key[index].is_some() {
+                let message = format!("the key names `{}` twice", parts[index]);
+                let label = "one value for each part";
+                out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                    .help("leave one of them out, or write `\\;` for a semicolon of a value");
+                return None;
+            }
             never_matches(draft, &parts[index], value, out);
             let case = draft.rule.matcher.path_case;
             key[index] = Some(self.value(&parts[index], value, case, out)?);
@@ -311,8 +319,11 @@ impl OverrideReader {
     ) -> Option<PartPattern> {
         // A `*` of a route is its own: keys hold the value of `match.path`.
         let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
-        if !value.value.contains('*') || has_no_patterns {
-            let exact = exact_value(part, value, (self.ipv6_prefix, case), out)?;
+        let pieces = pieces(value.value);
+        if pieces.len() == 1 || has_no_patterns {
+            let text = pieces.join("*");
+            let plain = At::new(&*text, value.at.clone());
+            let exact = exact_value(part, &plain, (self.ipv6_prefix, case), out)?;
             return Some(PartPattern::Exact(exact));
         }
         let has_no_case = match part {
@@ -320,12 +331,13 @@ impl OverrideReader {
             KeyPart::Path => case == PathCase::Insensitive,
             _ => false,
         };
-        let text = if has_no_case {
-            value.value.to_ascii_lowercase()
-        } else {
-            value.value.to_owned()
-        };
-        Some(PartPattern::Glob(Glob::new(text.as_bytes())))
+        let pieces = pieces.into_iter().map(|mut piece| {
+            if has_no_case {
+                piece.make_ascii_lowercase();
+            }
+            piece.into_bytes().into()
+        });
+        Some(PartPattern::Glob(Glob::from_pieces(pieces.collect())))
     }
 }
 

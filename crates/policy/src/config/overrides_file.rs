@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The first line of a table names the columns, in any order; `until` and `reason` may be left
-//! out. If the key of a limit has several parts, a key names them, separated by `;`.
+//! out. If the key of a limit has several parts, a key names them, separated by `;` (`key_text.rs`).
 //!
 //! Errors stand at the field of the policy that names the file, with line and column of the file.
 
@@ -21,6 +21,7 @@ use super::check;
 use super::codes;
 use super::diagnostic::{Findings, Severity, shown};
 use super::fields::{MAX_OVERRIDES, OVERRIDES};
+use super::key_text::key_pairs;
 use super::limit::Draft;
 use super::overrides::{Limits, OverridePlace, OverrideReader, OverrideText};
 use super::policy_files::PolicyFiles;
@@ -183,12 +184,9 @@ fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'
     if let [one] = parts {
         return vec![(At::new(one, key.at.clone()), key.clone())];
     }
-    let each = key.value.split(';').map(|pair| {
-        let (part, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let at = |text: &'t str| At::new(text.trim(), key.at.clone());
-        (at(part), at(value))
-    });
-    each.collect()
+    let at = |text: &'t str| At::new(text, key.at.clone());
+    let pairs = key_pairs(key.value);
+    pairs.map(|(part, value)| (at(part), at(value))).collect()
 }
 
 /// Returns the index of each column in the file; `None` if they are reported as wrong.

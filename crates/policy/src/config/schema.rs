@@ -507,7 +507,7 @@ mod tests {
                 }
             }
         });
-        assert!(compared >= 22, "{compared}");
+        assert!(compared >= 21, "{compared}");
     }
 
     #[test]

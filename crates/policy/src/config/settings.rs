@@ -163,7 +163,6 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         },
         log_requests: root.flag("log_requests") == Some(true),
         otlp: telemetry::otlp(root, out),
-        statsd: telemetry::statsd(root, out),
         metrics: metrics(root),
     }
 }

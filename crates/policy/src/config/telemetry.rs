@@ -1,8 +1,7 @@
 //! Telemetry: reads where metrics and events go beside the admin listener and the log.
 //!
 //! ```text
-//!   [otlp]     endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
-//!   [statsd]   address = "127.0.0.1:8125"            prefix = "prod."
+//!   [otlp]   endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
 //! ```
 
 use std::ops::RangeInclusive;
@@ -15,16 +14,14 @@ use super::http_url::{UrlField, http_url};
 use super::read::{At, Table};
 use super::secrets::secret;
 use super::settings::{header_name, wait};
-use crate::{OtlpSettings, Secret, StatsdSettings};
+use crate::{OtlpSettings, Secret};
 
 /// `interval`: a message holds all metrics, so no more than one a second.
 const INTERVALS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(3_600);
 /// Default `interval` of `[otlp]`.
 const OTLP_INTERVAL: Nanos = Nanos::from_secs(15);
-/// Default `interval` of `[statsd]`: that of Envoy's rate limit service.
-const STATSD_INTERVAL: Nanos = Nanos::from_secs(10);
-/// Maximum length of `service_name` and `prefix`.
-const MAX_PLAIN_BYTES: usize = 100;
+/// Maximum length of `service_name`.
+const MAX_NAME_BYTES: usize = 100;
 /// Fields that the exporter sets itself.
 const OWN_FIELDS: [&str; 6] = [
     "host",
@@ -64,7 +61,7 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
             .help("leave one of them out, or leave out [otlp]");
     }
     let name = table.text("service_name");
-    let name = name.and_then(|name| plain(&name, ("service_name", 1), out));
+    let name = name.and_then(|name| service_name(&name, out));
     Some(OtlpSettings {
         endpoint: endpoint?,
         headers,
@@ -121,57 +118,17 @@ fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
     read
 }
 
-/// Reads `[statsd]`.
-pub(super) fn statsd(root: Table<'_>, out: &mut Findings<'_>) -> Option<StatsdSettings> {
-    let table = root.table("statsd")?;
-    let address = table.text("address").and_then(|text| address(&text, out));
-    let prefix = table.text("prefix");
-    let prefix = prefix.and_then(|text| plain(&text, ("prefix", 0), out));
-    let interval = wait(table, "interval", INTERVALS, out);
-    Some(StatsdSettings {
-        address: address?,
-        prefix: prefix.unwrap_or_default(),
-        interval: interval.unwrap_or(STATSD_INTERVAL),
-    })
-}
-
-/// Reads a text of letters, digits, dots, hyphens and underscores, of the field with that name and
-/// least length.
-fn plain(text: &At<&str>, (name, least): (&str, usize), out: &mut Findings<'_>) -> Option<String> {
+/// Reads a name of letters, digits, dots, hyphens and underscores.
+fn service_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let value = text.value;
-    if (least..=MAX_PLAIN_BYTES).contains(&value.len()) && value.bytes().all(is_plain) {
+    if (1..=MAX_NAME_BYTES).contains(&value.len()) && value.bytes().all(is_plain) {
         return Some(value.to_owned());
     }
-    let message = format!("\"{}\" is not a valid `{name}`", shown(value));
-    let label = format!(
-        "expected {least} to {MAX_PLAIN_BYTES} letters, digits, dots, hyphens or underscores"
-    );
+    let message = format!("\"{}\" is not a valid `service_name`", shown(value));
+    let label =
+        format!("expected 1 to {MAX_NAME_BYTES} letters, digits, dots, hyphens or underscores");
     out.error(codes::TELEMETRY, text.at.clone(), message, label)
         .help("replace other characters by hyphens");
-    None
-}
-
-/// Reads `HOST:PORT`.
-fn address(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let parts = text.value.rsplit_once(':');
-    let is_host = |host: &str| {
-        let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        match bare {
-            Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && host.bytes().all(is_name),
-        }
-    };
-    if parts.is_some_and(|(host, port)| is_host(host) && matches!(port.parse::<u16>(), Ok(1..))) {
-        return Some(text.value.to_owned());
-    }
-    let message = format!(
-        "\"{}\" is not the address of a statsd server",
-        shown(text.value)
-    );
-    let label = "expected HOST:PORT";
-    out.error(codes::TELEMETRY, text.at.clone(), message, label)
-        .help("write for example address = \"127.0.0.1:8125\"");
     None
 }

@@ -131,6 +131,10 @@ fn errors_have_the_line_and_the_column_of_the_file() {
             "o.csv:2:5: `acme` is not in the key of limit `two`",
         ),
         (
+            "limit,key,set\ntwo,attr:user=a;host=b;attr:user=c,5/1m",
+            "o.csv:2:5: the key names `attr:user` twice",
+        ),
+        (
             "limit,key,set,until\napi,acme,5/1m,tomorrow",
             "o.csv:2:15: \"tomorrow\" is not a time with an offset",
         ),

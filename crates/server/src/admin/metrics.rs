@@ -30,7 +30,7 @@ pub(super) async fn metrics<C: Clock + 'static>(
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(read(&shared).written(format));
+    let write = move || coding.written(format.written(&read(&shared).list()));
     match tokio::task::spawn_blocking(write).await {
         Ok(body) => response(format, coding, body),
         Err(_) => text(
@@ -105,7 +105,6 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         clock_offset_nanos: shared.metrics.clock_offset.load(),
     });
     let levels = Levels {
-        origin,
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,

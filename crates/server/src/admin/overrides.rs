@@ -6,11 +6,13 @@ use std::sync::Arc;
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::Key;
-use ratekeeper_policy::config::{OverrideLine, override_lines};
+use ratekeeper_policy::config::{
+    OverrideLine, exact_key_text, is_key_pattern, key_pairs, override_lines,
+};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy};
 use serde_json::{Value, json};
 
-use super::keys::{DEFAULT_TOP, parameters, top, unknown};
+use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
 use crate::changes;
 use crate::context::ServiceContext;
@@ -25,7 +27,8 @@ use crate::override_change::{NotChanged, OverrideChange};
 /// Maximum length of a value of an override in bytes; keys have at most 512.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// The parameters of a call: `limit=NAME&key=VALUE&set=20/1m&until=..&reason=..&top=20`.
+/// The parameters of a call: `limit=NAME&key=TEXT&set=20/1m&until=..&reason=..&top=20`. In place of
+/// `key`, whose text may be a pattern, `value` once for each part names one key.
 struct OverrideQuery {
     line: OverrideLine,
     top: usize,
@@ -33,15 +36,22 @@ struct OverrideQuery {
 
 impl OverrideQuery {
     /// Reads the parameters, of which a call knows those in `known`, and needs the first `needed`.
-    fn read(query: &str, (known, needed): (&[&str], usize)) -> Result<Self, Problem> {
+    fn read(
+        query: &str,
+        (known, needed): (&[&str], usize),
+        policy: &Policy,
+    ) -> Result<Self, Problem> {
         let mut line = OverrideLine::default();
+        let mut values = Vec::new();
         let mut count = DEFAULT_TOP;
         for (parameter, value) in parameters(query)? {
             if !known.contains(&parameter) {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
                 return Err(unknown(parameter, &known.join(" or ")));
             }
+            let mut exact = String::new();
             let field = match parameter {
+                "value" => &mut exact,
                 "limit" => &mut line.limit,
                 "key" => &mut line.key,
                 "set" => &mut line.set,
@@ -64,7 +74,14 @@ impl OverrideQuery {
                 );
                 return Err(Problem::new(WRONG_QUERY, detail));
             }
-            value.trim().clone_into(field);
+            if parameter == "value" {
+                values.push(value);
+            } else {
+                value.trim().clone_into(field);
+            }
+        }
+        if !values.is_empty() {
+            line.key = exact_key(policy, &line, &values)?;
         }
         for (name, value) in [
             ("limit", &line.limit),
@@ -83,13 +100,34 @@ impl OverrideQuery {
     }
 }
 
+/// Returns the text of the key with these values of all parts, which is no pattern.
+fn exact_key(policy: &Policy, line: &OverrideLine, values: &[String]) -> Result<String, Problem> {
+    if !line.key.is_empty() {
+        let detail = "`key` and `value` both name the key; leave one of them out";
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    let rule = find(policy, &line.limit)?;
+    let parts: Vec<_> = key_parts(rule).collect();
+    if parts.len() != values.len() {
+        let (limit, parts) = (&rule.limit.name, parts.len());
+        let detail = format!("the key of `{limit}` has {parts} parts; add `&value=` for each");
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    let values = values.iter().map(String::as_str);
+    Ok(exact_key_text(parts.into_iter().zip(values)))
+}
+
 /// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of
 /// one limit or key if the call names it.
 pub(super) async fn list<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = OverrideQuery::read(query, (&["limit", "key", "top"], 0))?;
+    let query = OverrideQuery::read(
+        query,
+        (&["limit", "key", "value", "top"], 0),
+        &shared.keeper.policy(),
+    )?;
     let context = Arc::clone(shared);
     // Waits for a reload that goes on, so not on the thread that accepts connections.
     let listed = tokio::task::spawn_blocking(move || listed(&context, &query)).await;
@@ -130,8 +168,9 @@ pub(super) async fn set<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let known = ["limit", "key", "set", "until", "reason"];
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 3))?;
+    let known = ["limit", "key", "set", "value", "until", "reason"];
+    let policy = shared.keeper.policy();
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 3), &policy)?;
     change(shared, OverrideChange::Set(line)).await
 }
 
@@ -140,7 +179,9 @@ pub(super) async fn remove<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&["limit", "key"], 2))?;
+    let known = ["limit", "key", "value"];
+    let policy = shared.keeper.policy();
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 2), &policy)?;
     change(shared, OverrideChange::Remove(line)).await
 }
 
@@ -194,17 +235,16 @@ pub(crate) fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
         part.write_plain(value, policy.client_ip.ipv6_prefix, &mut bytes);
         let shown = Key::from_bytes(&bytes).display_parts().next();
         let shown = shown.map(|shown| shown.to_string()).unwrap_or_default();
-        let is_hash = shown.starts_with("sha256:") && !value.contains('*');
+        let is_hash = shown.starts_with("sha256:") && !is_key_pattern(value);
         if is_hash { shown } else { value.to_owned() }
     };
     if let [part] = *parts {
         return as_shown(part, &line.key);
     }
-    let each = line.key.split(';').map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let named = KeyPart::parse(name.trim()).ok();
+    let each = key_pairs(&line.key).map(|(name, value)| {
+        let named = KeyPart::parse(name).ok();
         let part = parts.iter().find(|part| Some(**part) == named.as_ref());
-        let value = part.map_or_else(|| value.to_owned(), |part| as_shown(part, value.trim()));
+        let value = part.map_or_else(|| value.to_owned(), |part| as_shown(part, value));
         format!("{name}={value}")
     });
     each.collect::<Vec<_>>().join(";")

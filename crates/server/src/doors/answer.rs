@@ -78,7 +78,7 @@ fn push_permit(json: &mut Vec<u8>, index: usize, permit: &Permit) {
 }
 
 /// Rounded down, so that a lease is never reported longer than it is.
-pub(super) fn whole_millis(lease: Nanos) -> u64 {
+fn whole_millis(lease: Nanos) -> u64 {
     lease.as_nanos() / 1_000_000
 }
 
@@ -133,42 +133,27 @@ fn push_limits(json: &mut Vec<u8>, answer: &Answer) {
     push(json, "]}");
 }
 
-/// The verdict of a limit, in the word and the units of the check API.
-pub(super) struct ShownVerdict {
-    pub(super) word: &'static str,
-    /// `None` if no wait helps.
-    pub(super) retry_after_ms: Option<u64>,
-    /// How long the request is to be held back.
-    pub(super) delay_ms: Option<u64>,
-}
-
-impl ShownVerdict {
-    pub(super) fn of(outcome: &Outcome<'_>) -> Self {
-        let (word, retry_after, delay) = match outcome.decision.verdict {
-            Verdict::Allow => ("allow", Some(Nanos::ZERO), None),
-            Verdict::AllowAfter(delay) => ("allow_after", Some(Nanos::ZERO), Some(delay)),
-            Verdict::DenyForever => ("deny_forever", None, None),
-            denied => ("deny", denied.retry_after(), None),
-        };
-        Self {
-            word: if outcome.is_asked { word } else { "not_asked" },
-            retry_after_ms: retry_after.map(Nanos::as_millis_ceil),
-            delay_ms: delay.map(Nanos::as_millis_ceil),
-        }
-    }
-}
-
-/// Returns the time until the full quota is available again; `None` for a balance.
-pub(super) fn reset_after_ms(outcome: &Outcome<'_>) -> Option<u64> {
-    let reset = outcome.decision.reset_after;
-    (reset != Nanos::MAX).then(|| reset.as_millis_ceil())
-}
-
 fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push_name(json, outcome);
-    let verdict = ShownVerdict::of(outcome);
+    let (verdict, retry_after, delay) = match outcome.decision.verdict {
+        Verdict::Allow => ("allow", Some(0), None),
+        Verdict::AllowAfter(delay) => ("allow_after", Some(0), Some(delay.as_millis_ceil())),
+        Verdict::DenyForever => ("deny_forever", None, None),
+        denied => (
+            "deny",
+            denied.retry_after().map(Nanos::as_millis_ceil),
+            None,
+        ),
+    };
     push(json, ",\"verdict\":\"");
-    push(json, verdict.word);
+    push(
+        json,
+        if outcome.is_asked {
+            verdict
+        } else {
+            "not_asked"
+        },
+    );
     if let Some(covering) = outcome.covered_by {
         push(json, "\",\"covered_by\":\"");
         push_escaped(json, &covering.limit.name);
@@ -177,12 +162,12 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push_number(json, outcome.quota().get());
     push(json, ",\"remaining\":");
     push_number(json, outcome.remaining().get());
-    if let Some(retry_after) = verdict.retry_after_ms {
+    if let Some(retry_after) = retry_after {
         push(json, ",\"retry_after_ms\":");
         push_number(json, retry_after);
     }
     push_banned(json, outcome);
-    if let Some(delay) = verdict.delay_ms {
+    if let Some(delay) = delay {
         push(json, ",\"delay_ms\":");
         push_number(json, delay);
     }
@@ -201,9 +186,9 @@ fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 /// `,"reset_after_ms":..,"key":[..]}`
 fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, ",\"reset_after_ms\":");
-    match reset_after_ms(outcome) {
-        None => push(json, "null"),
-        Some(reset) => push_number(json, reset),
+    match outcome.decision.reset_after {
+        Nanos::MAX => push(json, "null"), // a balance
+        reset => push_number(json, reset.as_millis_ceil()),
     }
     push(json, ",\"key\":");
     push_key(json, outcome);
@@ -213,26 +198,19 @@ fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 /// The values of the key, each with the part it belongs to: `["ip=192.0.2.1"]`.
 fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     json.push(b'[');
-    for (index, (part, value)) in key_values(outcome).enumerate() {
+    let mut parts = key_parts(outcome.rule);
+    for (index, value) in outcome.key.parts().enumerate() {
         if index > 0 {
             json.push(b',');
         }
         json.push(b'"');
-        if let Some(part) = part {
+        if let Some(part) = parts.next() {
             let _ = write!(Escaping(json), "{part}="); // a vector takes everything
         }
         push_escaped(json, &String::from_utf8_lossy(value));
         json.push(b'"');
     }
     json.push(b']');
-}
-
-/// Returns the values of the key, each with the part it belongs to.
-pub(super) fn key_values<'a>(
-    outcome: &'a Outcome<'_>,
-) -> impl Iterator<Item = (Option<&'a KeyPart>, &'a [u8])> {
-    let mut parts = key_parts(outcome.rule);
-    outcome.key.parts().map(move |value| (parts.next(), value))
 }
 
 /// Returns the parts of a limit's key that put a value into it.

@@ -34,7 +34,7 @@ use crate::Event;
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
 use crate::listener::Caller;
-use crate::metrics::{Protocol, TraceId};
+use crate::metrics::Protocol;
 
 /// Where the question is asked; Envoy puts the original path behind it.
 pub(super) const PREFIX: &str = "/v1/auth";
@@ -108,7 +108,6 @@ pub(super) async fn auth<C: Clock + 'static>(
         method: &original.method,
         path: &original.path,
         headers: &headers,
-        trace: TraceId::of(&parts.headers),
     };
     let asked = (Protocol::Http, request);
     if options.unheld {

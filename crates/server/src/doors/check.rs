@@ -21,7 +21,7 @@ use super::{Reply, answer, facts, hold, json, put_fields, request};
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult, TraceId};
+use crate::metrics::{Protocol, RequestResult};
 
 /// Maximum number of limits of a reset that are named to the dashboard.
 const MAX_NOTED: usize = 4;
@@ -95,18 +95,18 @@ impl CheckOptions {
 pub(super) async fn check<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    (body, trace): (Bytes, Option<TraceId>),
+    body: Bytes,
     options: CheckOptions,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = if options.held {
         let mut answer = ask(shared, &check, CheckCall::Check).await?;
         let id = check.request_id();
-        let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
+        let asked = (Protocol::Http, check.logged(id.as_ref()));
         hold::hold_back(shared, (caller, asked), &mut answer).await;
         answer
     } else {
-        decide(shared, Protocol::Http, &check, trace).await?
+        decide(shared, &check).await?
     };
     Ok(respond(&answer, options.status))
 }
@@ -138,7 +138,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 /// read, none is decided.
 pub(super) async fn batch<C: Clock>(
     shared: &ServiceContext<C>,
-    (body, trace): (Bytes, Option<TraceId>),
+    body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let checks = request::batch(&body)?;
     let policy = shared.keeper.policy();
@@ -152,7 +152,7 @@ pub(super) async fn batch<C: Clock>(
         if index > 0 {
             text.push(b',');
         }
-        let answer = decide(shared, Protocol::Http, check, trace).await?;
+        let answer = decide(shared, check).await?;
         push_check(&mut text, &answer);
         if !held.resize(text.len()) {
             return Err(too_busy());
@@ -234,16 +234,14 @@ pub(super) enum CheckCall {
     Reset,
 }
 
-/// Decides and counts a check, however it came.
-pub(super) async fn decide<C: Clock>(
+/// Decides and counts a check.
+async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
-    protocol: Protocol,
     check: &Check<'_>,
-    trace: Option<TraceId>,
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    let asked = (protocol, check.logged(id.as_ref(), trace));
+    let asked = (Protocol::Http, check.logged(id.as_ref()));
     shared.record(asked, &answer);
     Ok(answer)
 }

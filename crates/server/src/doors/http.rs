@@ -18,7 +18,7 @@ use super::write_log::WriteCall;
 use crate::changes;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
-use crate::metrics::{Protocol, RequestResult, TraceId};
+use crate::metrics::{Protocol, RequestResult};
 
 /// The check API and forward-auth.
 #[derive(Debug)]
@@ -48,15 +48,13 @@ async fn answer<C: Clock + 'static>(
         "/v1/check" => {
             post(&request)?;
             let options = check::CheckOptions::read(request.uri().query())?;
-            let trace = TraceId::of(request.headers());
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            check::check(shared, caller, (body, trace), options).await
+            check::check(shared, caller, body, options).await
         }
         "/v1/check/batch" => {
             post(&request)?;
-            let trace = TraceId::of(request.headers());
             let body = body::read(request, MAX_BATCH_BYTES, &shared.bodies).await?;
-            check::batch(shared, (body, trace)).await
+            check::batch(shared, body).await
         }
         "/v1/peek" => {
             post(&request)?;
@@ -67,9 +65,8 @@ async fn answer<C: Clock + 'static>(
         "/v1/acquire" => {
             post(&request)?;
             let status = StatusChoice::read(request.uri().query())?;
-            let trace = TraceId::of(request.headers());
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            permits::acquire(shared, (body, trace), status).await
+            permits::acquire(shared, body, status).await
         }
         "/v1/renew" => {
             post(&request)?;

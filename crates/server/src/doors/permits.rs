@@ -13,18 +13,18 @@ use super::check::{CheckCall, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
 use super::{Reply, answer, json, put_fields, request};
 use crate::context::ServiceContext;
-use crate::metrics::{Protocol, TraceId};
+use crate::metrics::Protocol;
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
 pub(super) async fn acquire<C: Clock>(
     shared: &ServiceContext<C>,
-    (body, trace): (Bytes, Option<TraceId>),
+    body: Bytes,
     status: StatusChoice,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     let id = check.request_id();
-    let asked = (Protocol::Http, check.logged(id.as_ref(), trace));
+    let asked = (Protocol::Http, check.logged(id.as_ref()));
     shared.record(asked, &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(response.headers_mut(), &answer);

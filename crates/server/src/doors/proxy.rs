@@ -48,7 +48,7 @@ use super::{put_fields, put_shadow};
 use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::{Caller, Handle};
-use crate::metrics::{Protocol, RequestResult, TraceId};
+use crate::metrics::{Protocol, RequestResult};
 use crate::pulse::{InFlight, Pulse};
 use crate::tls::ListenerTls;
 use crate::{Door, StartError};
@@ -214,7 +214,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             headers: &headers,
-            trace: TraceId::of(&parts.headers),
         };
         let asked = (Protocol::Proxy, request);
         hold::hold_back(&self.shared, (caller, asked), &mut answer).await;

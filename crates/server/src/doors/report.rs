@@ -20,17 +20,8 @@ pub(super) async fn report<C: Clock>(
     shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
-    let done = correct(shared, &request::report(&body)?).await?;
-    let body = format!("{{\"done\":\"{done}\"}}");
-    Ok(json(StatusCode::OK, body.into_bytes()))
-}
-
-/// Corrects the charges of a decision, however the report came; returns the word for it.
-pub(super) async fn correct<C: Clock>(
-    shared: &ServiceContext<C>,
-    read: &ReportBody<'_>,
-) -> Result<&'static str, Problem> {
-    let report = result(read)?;
+    let read = request::report(&body)?;
+    let report = result(&read)?;
     knows_costs(&read.decision, &report, &shared.keeper.look_at_policy())?;
     let reported = shared.keeper.report(&read.decision, &report).await;
     shared.metrics.report(match &reported {
@@ -40,14 +31,21 @@ pub(super) async fn correct<C: Clock>(
         Err(_) => ReportResult::Error,
     });
     match reported.map_err(|error| store_down(&error))? {
-        Reported::Corrected => Ok("corrected"),
-        Reported::Repeated => Ok("repeated"),
+        Reported::Corrected => Ok(done("corrected")),
+        Reported::Repeated => Ok(done("repeated")),
         Reported::NotOpen => {
             let detail = "its time for a report is over (`report_within` of the limit), or these \
                 counters have no record of it; its charges stay";
             Err(Problem::new(NOT_OPEN, detail))
         }
     }
+}
+
+fn done(word: &str) -> Response<Reply> {
+    json(
+        StatusCode::OK,
+        format!("{{\"done\":\"{word}\"}}").into_bytes(),
+    )
 }
 
 /// Returns the result that the body states.

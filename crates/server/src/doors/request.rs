@@ -20,7 +20,6 @@ use super::values::{
     entry_key, headers, null_as_default, permit, status,
 };
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::metrics::TraceId;
 
 /// Maximum number of checks in a batch.
 const MAX_CHECKS: usize = 1000;
@@ -128,18 +127,12 @@ impl<'a> Check<'a> {
         self.limits.iter().flat_map(|limits| &limits.0)
     }
 
-    /// Returns the request for the log; `id` is [`request_id`](Self::request_id), and `trace` that
-    /// of the call.
-    pub(super) fn logged<'s>(
-        &'s self,
-        id: Option<&'s (&'s str, &'s [u8])>,
-        trace: Option<TraceId>,
-    ) -> LoggedRequest<'s> {
+    /// Returns the request for the log; `id` is [`request_id`](Self::request_id).
+    pub(super) fn logged<'s>(&'s self, id: Option<&'s (&'s str, &'s [u8])>) -> LoggedRequest<'s> {
         LoggedRequest {
             method: &self.request.method,
             path: target(&self.request.path, &self.request.query).0,
             headers: id.map(std::slice::from_ref).unwrap_or_default(),
-            trace,
         }
     }
 
@@ -151,7 +144,7 @@ impl<'a> Check<'a> {
     }
 
     /// Refuses a check that has both a descriptor and a request, or an empty list of limits.
-    pub(super) fn refuse_contradictions(&self) -> Result<(), Problem> {
+    fn refuse_contradictions(&self) -> Result<(), Problem> {
         let of_request = || *self.request != CheckRequest::default() || !self.attributes.is_empty();
         if self.descriptor.is_some() && of_request() {
             let detail = "`descriptor` stands instead of `request` and `attributes`; a limit is \

@@ -35,12 +35,6 @@ impl Deref for BodyText<'_> {
     }
 }
 
-impl<'a> From<&'a str> for BodyText<'a> {
-    fn from(text: &'a str) -> Self {
-        Self(text.into())
-    }
-}
-
 /// Names and values.
 pub(crate) type Pairs<'a> = Vec<(BodyText<'a>, BodyText<'a>)>;
 
@@ -86,18 +80,6 @@ impl<'a, T: Deserialize<'a>> Visitor<'a> for ObjectVisitor<T> {
 #[derive(Debug, Default)]
 pub(crate) struct BoundedList<T, const MAX: usize>(pub(crate) Vec<T>);
 
-impl<T, const MAX: usize> BoundedList<T, MAX> {
-    /// Returns items that were not read from JSON.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn collect<E: Error>(items: impl ExactSizeIterator<Item = T>) -> Result<Self, E> {
-        if items.len() > MAX {
-            let expected = format!("a list of at most {MAX} items");
-            return Err(E::invalid_length(items.len(), &&*expected));
-        }
-        Ok(Self(items.collect()))
-    }
-}
-
 impl<'a, T: Deserialize<'a>, const MAX: usize> Deserialize<'a> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'a>>(json: D) -> Result<Self, D::Error> {
         json.deserialize_seq(Self(Vec::new()))
@@ -128,8 +110,7 @@ pub(crate) fn cost<'a, D: Deserializer<'a>>(json: D) -> Result<Option<Permits>, 
 /// Costs of a body: all that a limit may have, so that none is cut.
 const COUNTABLE: &str = "a whole number from 0 to 9007199254740991";
 
-/// Refuses a cost that no limit has.
-pub(crate) fn countable<E: Error>(cost: u64) -> Result<Permits, E> {
+fn countable<E: Error>(cost: u64) -> Result<Permits, E> {
     if cost > Quota::MAX_PERMITS {
         return Err(E::invalid_value(Unexpected::Unsigned(cost), &COUNTABLE));
     }
@@ -153,13 +134,9 @@ impl Visitor<'_> for CostVisitor {
 
 /// Reads `request.ip`.
 pub(crate) fn address<'a, D: Deserializer<'a>>(json: D) -> Result<Option<IpAddr>, D::Error> {
-    let text = Option::<BodyText<'a>>::deserialize(json)?;
-    text.map(|text| address_in(&text)).transpose()
-}
-
-/// Reads an address.
-pub(crate) fn address_in<E: Error>(text: &str) -> Result<IpAddr, E> {
-    parsed(text, "an IP address such as \"192.0.2.1\"")
+    let text = Option::deserialize(json)?;
+    let address = |text| parsed(&text, "an IP address such as \"192.0.2.1\"");
+    text.map(address).transpose()
 }
 
 /// Reads an id of `permits`.
@@ -170,26 +147,21 @@ pub(crate) fn permit<'a, D: Deserializer<'a>>(json: D) -> Result<Permit, D::Erro
 
 /// Reads `decision`.
 pub(crate) fn decision<'a, D: Deserializer<'a>>(json: D) -> Result<DecisionId, D::Error> {
-    decision_in(&BodyText::deserialize(json)?)
-}
-
-/// Reads a decision id.
-pub(crate) fn decision_in<E: Error>(text: &str) -> Result<DecisionId, E> {
-    parsed(text, "a decision id that a check returned")
+    let text = BodyText::deserialize(json)?;
+    parsed(&text, "a decision id that a check returned")
 }
 
 /// Reads `status` of a report.
 pub(crate) fn status<'a, D: Deserializer<'a>>(json: D) -> Result<Option<u16>, D::Error> {
-    let status = Option::deserialize(json)?;
-    status.map(status_in).transpose()
-}
-
-/// Refuses a number that is no status of HTTP.
-pub(crate) fn status_in<E: Error>(number: u32) -> Result<u16, E> {
-    let status = u16::try_from(number).ok();
-    let status = status.filter(|status| (100..=599).contains(status));
-    let wrong = Unexpected::Unsigned(number.into());
-    status.ok_or_else(|| E::invalid_value(wrong, &"a status from 100 to 599"))
+    let status = Option::<u16>::deserialize(json)?;
+    let wrong = |status: u16| {
+        let expected = "a status from 100 to 599";
+        D::Error::invalid_value(Unexpected::Unsigned(status.into()), &expected)
+    };
+    match status {
+        Some(status) if !(100..=599).contains(&status) => Err(wrong(status)),
+        status => Ok(status),
+    }
 }
 
 /// Reads `costs`: names and numbers.
@@ -210,33 +182,20 @@ impl<'a> Visitor<'a> for CostsVisitor {
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Costs<'a>, M::Error> {
         let mut costs = Costs::new();
         while let Some((name, cost)) = map.next_entry::<BodyText<'a>, u64>()? {
-            put_cost(&mut costs, name, cost)?;
+            if costs.len() == MAX_ATTRIBUTES {
+                return Err(Error::invalid_length(costs.len() + 1, &self));
+            }
+            if costs.iter().any(|(known, _)| *known == name) {
+                let name = shown(&name);
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            costs.push((name, countable(cost)?));
         }
         Ok(costs)
     }
 }
 
-/// Adds a cost of another limit, within the bounds.
-pub(crate) fn put_cost<'a, E: Error>(
-    costs: &mut Costs<'a>,
-    name: BodyText<'a>,
-    cost: u64,
-) -> Result<(), E> {
-    if costs.len() == MAX_ATTRIBUTES {
-        return Err(E::invalid_length(costs.len() + 1, &CostsVisitor));
-    }
-    if costs.iter().any(|(known, _)| *known == name) {
-        return Err(duplicate(&name));
-    }
-    costs.push((name, countable(cost)?));
-    Ok(())
-}
-
-fn duplicate<E: Error>(name: &str) -> E {
-    E::custom(format_args!("duplicate field `{}`", shown(name)))
-}
-
-fn parsed<T: FromStr, E: Error>(text: &str, expected: &str) -> Result<T, E> {
+fn parsed<T: FromStr, E: Error>(text: &BodyText<'_>, expected: &str) -> Result<T, E> {
     let wrong = |_| E::invalid_value(Unexpected::Str(text), &expected);
     text.parse().map_err(wrong)
 }
@@ -244,16 +203,10 @@ fn parsed<T: FromStr, E: Error>(text: &str, expected: &str) -> Result<T, E> {
 /// Reads the name of an entry of a descriptor.
 pub(crate) fn entry_key<'a, D: Deserializer<'a>>(json: D) -> Result<BodyText<'a>, D::Error> {
     let key = BodyText::deserialize(json)?;
-    named(&key)?;
-    Ok(key)
-}
-
-/// Refuses an entry without a name.
-pub(crate) fn named<E: Error>(key: &str) -> Result<(), E> {
     if key.is_empty() {
-        return Err(E::invalid_length(0, &"at least 1 character"));
+        return Err(Error::invalid_length(0, &"at least 1 character"));
     }
-    Ok(())
+    Ok(key)
 }
 
 /// Reads `attributes`.
@@ -266,9 +219,8 @@ pub(crate) fn headers<'a, D: Deserializer<'a>>(json: D) -> Result<Pairs<'a>, D::
     json.deserialize_any(PairsOf::Headers)
 }
 
-/// What names and values describe.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PairsOf {
+enum PairsOf {
     Attributes,
     Headers,
 }
@@ -279,39 +231,6 @@ impl PairsOf {
             Self::Attributes => MAX_ATTRIBUTES,
             Self::Headers => MAX_HEADERS,
         }
-    }
-
-    /// Returns the name under which a value may be added to `pairs`.
-    fn next<'a, E: Error>(
-        self,
-        mut name: BodyText<'a>,
-        pairs: &Pairs<'a>,
-    ) -> Result<BodyText<'a>, E> {
-        if self == Self::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            name.0.to_mut().make_ascii_lowercase();
-        }
-        // A header may stand on several lines; an attribute has one value.
-        if self == Self::Attributes && pairs.iter().any(|(known, _)| *known == name) {
-            return Err(duplicate(&name));
-        }
-        if pairs.len() == self.max() {
-            return Err(E::invalid_length(pairs.len() + 1, &self));
-        }
-        Ok(name)
-    }
-
-    /// Returns names and values that were not read from JSON.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn collect<'a, E: Error>(
-        self,
-        fields: impl IntoIterator<Item = (&'a String, &'a String)>,
-    ) -> Result<Pairs<'a>, E> {
-        let mut pairs = Pairs::new();
-        for (name, value) in fields {
-            let name = self.next(BodyText::from(&**name), &pairs)?;
-            pairs.push((name, BodyText::from(&**value)));
-        }
-        Ok(pairs)
     }
 }
 
@@ -325,8 +244,18 @@ impl<'a> Visitor<'a> for PairsOf {
     }
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Pairs<'a>, M::Error> {
         let mut pairs = Pairs::new();
-        while let Some(name) = map.next_key::<BodyText<'a>>()? {
-            let name = self.next(name, &pairs)?;
+        while let Some(mut name) = map.next_key::<BodyText<'a>>()? {
+            if self == Self::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                name.0.to_mut().make_ascii_lowercase();
+            }
+            // A header may stand on several lines; an attribute has one value.
+            if self == Self::Attributes && pairs.iter().any(|(known, _)| *known == name) {
+                let name = shown(&name);
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            if pairs.len() == self.max() {
+                return Err(Error::invalid_length(pairs.len() + 1, &self));
+            }
             let value = match self {
                 Self::Attributes => map.next_value_seed(Scalar)?,
                 Self::Headers => map.next_value()?,

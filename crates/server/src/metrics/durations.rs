@@ -1,11 +1,9 @@
 //! Durations: histograms of times, and where decisions were made.
 
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::Nanos;
 
 use super::Counter;
-use super::exemplars::{BucketTraces, TraceId, TracedTime};
 use super::family::{DurationsSnapshot, seconds};
-use super::native::NativeDurations;
 
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 pub(super) const BUCKETS: [u64; 12] = [
@@ -59,31 +57,7 @@ pub(super) struct Durations<const N: usize> {
 }
 
 /// The times of the decisions of one protocol, made at one place.
-#[derive(Debug, Default)]
-pub(super) struct DecisionTimes {
-    durations: Durations<{ BUCKETS.len() + 1 }>,
-    native: NativeDurations,
-    pub(super) traces: BucketTraces<{ BUCKETS.len() + 1 }>,
-}
-
-impl DecisionTimes {
-    /// Counts a decision that was made at `decided_at`, and keeps its trace, if it has one.
-    pub(super) fn observe(&self, (decided_at, took): (Time, Nanos), trace: Option<TraceId>) {
-        let bucket = self.durations.observe(took, &BUCKETS);
-        self.native.observe(took);
-        if let Some(trace) = trace {
-            let at = decided_at + took;
-            self.traces.note(bucket, TracedTime { trace, took, at });
-        }
-    }
-
-    pub(super) fn snapshot(&self) -> DurationsSnapshot {
-        DurationsSnapshot {
-            native: Some(self.native.snapshot()),
-            ..self.durations.snapshot(&BUCKETS)
-        }
-    }
-}
+pub(super) type DecisionTimes = Durations<{ BUCKETS.len() + 1 }>;
 
 impl<const N: usize> Default for Durations<N> {
     fn default() -> Self {
@@ -95,16 +69,13 @@ impl<const N: usize> Default for Durations<N> {
 }
 
 impl<const N: usize> Durations<N> {
-    /// Counts a duration, and returns its bucket; `edges` are the upper bounds of the buckets, in
-    /// nanoseconds.
-    pub(super) fn observe(&self, took: Nanos, edges: &[u64]) -> usize {
+    /// Counts a duration; `edges` are the upper bounds of the buckets, in nanoseconds.
+    pub(super) fn observe(&self, took: Nanos, edges: &[u64]) {
         let lower = edges.iter().take_while(|&&edge| edge < took.as_nanos());
-        let bucket = lower.count();
-        if let Some(counter) = self.buckets.get(bucket) {
+        if let Some(counter) = self.buckets.get(lower.count()) {
             counter.add(1);
         }
         self.sum_nanos.add(took.as_nanos());
-        bucket
     }
 
     /// Adds the durations of another one.
@@ -124,7 +95,6 @@ impl<const N: usize> Durations<N> {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(self.sum_nanos.count()),
-            native: None,
         }
     }
 }
@@ -136,9 +106,8 @@ mod tests {
     #[test]
     fn durations_fall_into_the_bucket_that_holds_them() {
         let durations = Durations::<{ BUCKETS.len() + 1 }>::default();
-        for (nanos, bucket) in [(0, 0), (500, 0), (501, 1), (2_000_000_000, 12)] {
-            let observed = durations.observe(Nanos::from_nanos(nanos), &BUCKETS);
-            assert_eq!(observed, bucket, "{nanos}");
+        for nanos in [0, 500, 501, 2_000_000_000] {
+            durations.observe(Nanos::from_nanos(nanos), &BUCKETS);
         }
         let counts: Vec<u64> = durations.buckets.iter().map(Counter::count).collect();
         assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);

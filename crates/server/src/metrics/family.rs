@@ -1,24 +1,14 @@
-//! Family: one metric of the table, and how its values are written.
+//! Family: one metric of the table, and the list that its values are added to.
 //!
 //! ```text
-//!   values --Family, Series--> MetricSink::Text    /metrics
-//!                         \--> MetricSink::List    OTLP, statsd
+//!   values --Family, Series--> MetricList --> /metrics (`format.rs`), OTLP
 //! ```
 
-use std::fmt;
-
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
-use prometheus_client::metrics::MetricType;
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
-use super::native::NativeBuckets;
-
 /// Number of labels that take no allocation.
 const USUAL_LABELS: usize = 3;
-
-/// Labels of exemplars, of which there are none.
-type NoLabels = [(&'static str, &'static str); 0];
 
 /// A row of the table of metrics.
 #[derive(Debug)]
@@ -65,122 +55,57 @@ pub(crate) enum SampleValue {
     Durations(DurationsSnapshot),
 }
 
-/// The place that metrics are written to.
+/// Metrics in the order of the table.
+pub(super) type MetricList = Vec<MetricValues>;
+
+/// The series of the last metric of a list.
 #[derive(Debug)]
-pub(super) enum MetricSink<'s> {
-    Text(DescriptorEncoder<'s>),
-    List(Vec<MetricValues>),
-}
-
-/// The series of a metric.
-pub(super) struct Series<'s> {
-    out: SeriesSink<'s>,
-    labels: &'static [&'static str],
-}
-
-enum SeriesSink<'s> {
-    Text(MetricEncoder<'s>),
-    List(&'s mut Vec<Sample>),
-}
+pub(super) struct Series<'s>(&'s mut MetricList);
 
 impl Family {
-    /// Writes the description of a metric; its series follow.
-    pub(super) fn open<'s>(
-        &'static self,
-        sink: &'s mut MetricSink<'_>,
-    ) -> Result<Series<'s>, fmt::Error> {
-        let out = match sink {
-            MetricSink::Text(encoder) => SeriesSink::Text(self.describe(encoder)?),
-            MetricSink::List(metrics) => {
-                let (family, samples) = (self, Vec::new());
-                metrics.push(MetricValues { family, samples });
-                let last = metrics.last_mut().ok_or(fmt::Error)?; // it was just pushed
-                SeriesSink::List(&mut last.samples)
-            }
-        };
-        Ok(Series {
-            out,
-            labels: self.labels,
-        })
+    /// Adds a metric; its series follow.
+    pub(super) fn open<'s>(&'static self, list: &'s mut MetricList) -> Series<'s> {
+        let (family, samples) = (self, Vec::new());
+        list.push(MetricValues { family, samples });
+        Series(list)
     }
 
-    /// Writes a counter or a gauge without labels.
-    pub(super) fn write(&'static self, sink: &mut MetricSink<'_>, value: u64) -> fmt::Result {
-        let mut series = self.open(sink)?;
+    /// Adds a counter or a gauge without labels.
+    pub(super) fn write(&'static self, list: &mut MetricList, value: u64) {
+        let mut series = self.open(list);
         match self.kind {
             Kind::Counter => series.count(&[], value),
             Kind::Gauge | Kind::Histogram => series.level(&[], value),
         }
     }
-
-    fn describe<'s>(
-        &'static self,
-        encoder: &'s mut DescriptorEncoder<'_>,
-    ) -> Result<MetricEncoder<'s>, fmt::Error> {
-        let kind = match self.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
-        };
-        encoder.encode_descriptor(self.name, self.help, None, kind)
-    }
 }
 
 impl Series<'_> {
-    /// Writes a counter; `values` are those of its labels, in the order of the table.
-    pub(super) fn count(&mut self, values: &[&str], count: u64) -> fmt::Result {
-        self.put(values, SampleValue::Count(count))
+    /// Adds a counter; `values` are those of its labels, in the order of the table.
+    pub(super) fn count(&mut self, values: &[&str], count: u64) {
+        self.put(values, SampleValue::Count(count));
     }
 
-    /// Writes a gauge.
-    pub(super) fn level(&mut self, values: &[&str], value: u64) -> fmt::Result {
-        self.put(values, SampleValue::Level(value))
+    /// Adds a gauge.
+    pub(super) fn level(&mut self, values: &[&str], value: u64) {
+        self.put(values, SampleValue::Level(value));
     }
 
-    /// Writes a gauge that is no whole number.
-    pub(super) fn number(&mut self, values: &[&str], value: f64) -> fmt::Result {
-        self.put(values, SampleValue::Number(value))
+    /// Adds a gauge that is no whole number.
+    pub(super) fn number(&mut self, values: &[&str], value: f64) {
+        self.put(values, SampleValue::Number(value));
     }
 
-    /// Writes a histogram.
-    pub(super) fn durations(
-        &mut self,
-        values: &[&str],
-        durations: &DurationsSnapshot,
-    ) -> fmt::Result {
-        self.put(values, SampleValue::Durations(durations.clone()))
+    /// Adds a histogram.
+    pub(super) fn durations(&mut self, values: &[&str], durations: &DurationsSnapshot) {
+        self.put(values, SampleValue::Durations(durations.clone()));
     }
 
-    fn put(&mut self, values: &[&str], value: SampleValue) -> fmt::Result {
-        debug_assert_eq!(self.labels.len(), values.len(), "{:?}", self.labels);
-        match &mut self.out {
-            SeriesSink::Text(encoder) if self.labels.is_empty() => value.encode(encoder),
-            SeriesSink::Text(encoder) => {
-                let pairs = self.labels.iter().copied().zip(values.iter().copied());
-                let pairs: SmallVec<[(&str, &str); USUAL_LABELS]> = pairs.collect();
-                value.encode(&mut encoder.encode_family(&pairs.as_slice())?)
-            }
-            SeriesSink::List(samples) => {
-                let labels = values.iter().map(|value| Box::from(*value)).collect();
-                samples.push(Sample { labels, value });
-                Ok(())
-            }
-        }
-    }
-}
-
-impl SampleValue {
-    fn encode(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
-        match self {
-            Self::Count(count) => metric.encode_counter::<NoLabels, _, u64>(count, None),
-            Self::Level(value) => metric.encode_gauge(value),
-            Self::Number(value) => metric.encode_gauge(value),
-            Self::Durations(DurationsSnapshot {
-                buckets,
-                sum_seconds,
-                count,
-                ..
-            }) => metric.encode_histogram::<NoLabels>(*sum_seconds, *count, buckets, None),
+    fn put(&mut self, values: &[&str], value: SampleValue) {
+        if let Some(metric) = self.0.last_mut() {
+            debug_assert_eq!(metric.family.labels.len(), values.len());
+            let labels = values.iter().map(|value| Box::from(*value)).collect();
+            metric.samples.push(Sample { labels, value });
         }
     }
 }
@@ -191,12 +116,10 @@ pub(crate) struct DurationsSnapshot {
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) sum_seconds: f64,
     pub(crate) count: u64,
-    /// The same values in the buckets of native histograms, if they are kept.
-    pub(super) native: Option<NativeBuckets>,
 }
 
 impl DurationsSnapshot {
-    /// Adds the durations of another one with the same buckets, but for native ones.
+    /// Adds the durations of another one with the same buckets.
     pub(super) fn add(&mut self, other: &Self) {
         for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -214,7 +137,6 @@ impl From<CallTime> for DurationsSnapshot {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(time.sum.as_nanos()),
-            native: None,
         }
     }
 }

@@ -1,27 +1,25 @@
 //! Limit work: metrics of requests under way: their waits, their reservations, their permits.
 
-use std::fmt;
-
-use super::family::MetricSink;
+use super::family::MetricList;
 use super::limits::LimitsSnapshot;
 use super::table;
 
 impl LimitsSnapshot {
     /// Writes the work that limits have under way: waits, reservations, loans.
-    pub(super) fn encode_work(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    pub(super) fn encode_work(&self, out: &mut MetricList) {
         let waits = || {
             self.all()
                 .filter_map(|it| Some((&*it.name, it.waits.as_ref()?)))
         };
         if waits().next().is_some() {
-            let mut series = table::QUEUE_WAIT.open(encoder)?;
+            let mut series = table::QUEUE_WAIT.open(out);
             for (name, waits) in waits() {
-                series.durations(&[name], waits)?;
+                series.durations(&[name], waits);
             }
-            let mut series = table::QUEUE_LENGTH.open(encoder)?;
+            let mut series = table::QUEUE_LENGTH.open(out);
             for limit in self.all().filter(|limit| limit.waits.is_some()) {
                 let length = limit.levels.queue_length.unwrap_or_default();
-                series.level(&[&limit.name], length)?;
+                series.level(&[&limit.name], length);
             }
         }
         let reserved = || {
@@ -29,11 +27,11 @@ impl LimitsSnapshot {
             all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
         };
         if reserved().next().is_some() {
-            let mut series = table::RESERVED_UNITS.open(encoder)?;
+            let mut series = table::RESERVED_UNITS.open(out);
             for (name, counts) in reserved() {
-                series.number(&[name], signed(counts.units))?;
+                series.number(&[name], signed(counts.units));
             }
-            let mut series = table::SETTLEMENTS.open(encoder)?;
+            let mut series = table::SETTLEMENTS.open(out);
             for (name, counts) in reserved() {
                 for (result, count) in [
                     ("ok", counts.ok),
@@ -42,7 +40,7 @@ impl LimitsSnapshot {
                     ("expired", counts.expired),
                     ("elsewhere", counts.elsewhere),
                 ] {
-                    series.count(&[name, result], count)?;
+                    series.count(&[name, result], count);
                 }
             }
         }
@@ -51,16 +49,15 @@ impl LimitsSnapshot {
             all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
         };
         if loans().next().is_some() {
-            let mut series = table::CONCURRENCY_IN_USE.open(encoder)?;
+            let mut series = table::CONCURRENCY_IN_USE.open(out);
             for (name, loans) in loans() {
-                series.level(&[name], loans.in_use)?;
+                series.level(&[name], loans.in_use);
             }
-            let mut series = table::LEASES_EXPIRED.open(encoder)?;
+            let mut series = table::LEASES_EXPIRED.open(out);
             for (name, loans) in loans() {
-                series.count(&[name], loans.lapsed)?;
+                series.count(&[name], loans.lapsed);
             }
         }
-        Ok(())
     }
 }
 

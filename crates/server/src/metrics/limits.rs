@@ -8,7 +8,6 @@
 //! No limit of a policy can be called `(other)`. The order is that in which limits came into the
 //! policy, so a limit that is added takes no series from another.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper::ReservationCounts;
@@ -16,7 +15,7 @@ use ratekeeper_core::{LimitId, Outage};
 use ratekeeper_store::{LimitUsage, Loans};
 
 use super::durations::WAITS;
-use super::family::{DurationsSnapshot, MetricSink};
+use super::family::{DurationsSnapshot, MetricList};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{Counter, LimitRows, table};
 use crate::alerts::AlertCounts;
@@ -135,17 +134,17 @@ impl LimitsSnapshot {
     }
 
     /// Writes the decisions of limits.
-    pub(super) fn encode_decisions(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    pub(super) fn encode_decisions(&self, out: &mut MetricList) {
         for (family, counted) in [
             (&table::DECISIONS, decisions as Counted),
             (&table::UNITS, units),
         ] {
-            let mut series = family.open(encoder)?;
+            let mut series = family.open(out);
             for limit in self.all() {
                 for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
                     for ((outcome, count), may) in DID.iter().zip(counts).zip(limit.may) {
                         if (listed && may) || *count > 0 {
-                            series.count(&[&limit.name, outcome, mode], *count)?;
+                            series.count(&[&limit.name, outcome, mode], *count);
                         }
                     }
                 }
@@ -155,99 +154,96 @@ impl LimitsSnapshot {
                 let exempt = limit.exempt.iter().zip(limit.is_in_mode);
                 for (mode, (count, listed)) in MODES.iter().zip(exempt) {
                     if (listed && limit.has_exemptions) || *count > 0 {
-                        series.count(&[&limit.name, EXEMPT, mode], *count)?;
+                        series.count(&[&limit.name, EXEMPT, mode], *count);
                     }
                 }
             }
         }
-        let mut series = table::NEAR_LIMIT.open(encoder)?;
+        let mut series = table::NEAR_LIMIT.open(out);
         for limit in self.all() {
-            series.count(&[&limit.name], limit.counts.near)?;
+            series.count(&[&limit.name], limit.counts.near);
         }
-        self.encode_plans(encoder)?;
-        self.encode_bans(encoder)?;
-        let mut series = table::KEY_MISSING.open(encoder)?;
+        self.encode_plans(out);
+        self.encode_bans(out);
+        let mut series = table::KEY_MISSING.open(out);
         for limit in self.all() {
-            series.count(&[&limit.name], limit.key_missing)?;
+            series.count(&[&limit.name], limit.key_missing);
         }
-        Ok(())
     }
 
     /// Writes the decisions with numbers of plans, of limits with series of their own.
-    fn encode_plans(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn encode_plans(&self, out: &mut MetricList) {
         if self.each.iter().all(|limit| limit.plans.is_empty()) {
-            return Ok(());
+            return;
         }
-        let mut series = table::PLAN_DECISIONS.open(encoder)?;
+        let mut series = table::PLAN_DECISIONS.open(out);
         for limit in &self.each {
             for (plan, counts) in &limit.plans {
                 let counts = DID.iter().zip(sum_of(&counts.decisions));
                 for ((outcome, count), may) in counts.zip(limit.may) {
                     if may || count > 0 {
-                        series.count(&[&limit.name, plan, outcome], count)?;
+                        series.count(&[&limit.name, plan, outcome], count);
                     }
                 }
             }
         }
-        let mut series = table::PLAN_NEAR_LIMIT.open(encoder)?;
+        let mut series = table::PLAN_NEAR_LIMIT.open(out);
         for limit in &self.each {
             for (plan, counts) in &limit.plans {
-                series.count(&[&limit.name, plan], counts.near)?;
+                series.count(&[&limit.name, plan], counts.near);
             }
         }
-        Ok(())
     }
 
     /// Writes the bans of limits that have some.
-    fn encode_bans(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn encode_bans(&self, out: &mut MetricList) {
         let banning = || self.all().filter(|limit| limit.has_ban);
         if banning().next().is_none() {
-            return Ok(());
+            return;
         }
         for (family, counted) in [
             (&table::BANS, (|limit| limit.bans) as fn(&LimitCounts) -> _),
             (&table::BANNED_REQUESTS, |limit| limit.counts.banned),
         ] {
-            let mut series = family.open(encoder)?;
+            let mut series = family.open(out);
             for limit in banning() {
                 let counts = counted(limit).into_iter().zip(limit.is_in_mode);
                 for (mode, (count, listed)) in MODES.iter().zip(counts) {
                     if listed || count > 0 {
-                        series.count(&[&limit.name, mode], count)?;
+                        series.count(&[&limit.name, mode], count);
                     }
                 }
             }
         }
-        let mut series = table::BANS_ACTIVE.open(encoder)?;
+        let mut series = table::BANS_ACTIVE.open(out);
         for limit in banning() {
-            series.level(&[&limit.name], limit.levels.bans.unwrap_or_default())?;
+            series.level(&[&limit.name], limit.levels.bans.unwrap_or_default());
         }
-        Ok(())
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
-    pub(super) fn encode_levels(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let mut series = table::DENIED_KEYS.open(encoder)?;
+    pub(super) fn encode_levels(&self, out: &mut MetricList) {
+        let mut series = table::DENIED_KEYS.open(out);
         for limit in &self.each {
-            series.level(&[&limit.name], limit.denied.keys)?;
+            series.level(&[&limit.name], limit.denied.keys);
         }
-        let mut series = table::DENIED_BUSIEST.open(encoder)?;
+        let mut series = table::DENIED_BUSIEST.open(out);
         for limit in &self.each {
-            series.number(&[&limit.name], limit.denied.busiest)?;
+            series.number(&[&limit.name], limit.denied.busiest);
         }
-        let mut series = table::LIMIT_QUOTA.open(encoder)?;
+        let mut series = table::LIMIT_QUOTA.open(out);
         for limit in &self.each {
-            series.level(&[&limit.name], limit.levels.quota)?;
+            series.level(&[&limit.name], limit.levels.quota);
         }
-        table::LIMITS_FOLDED.write(encoder, self.folded)?;
+        table::LIMITS_FOLDED.write(out, self.folded);
         let hours = || {
             let each = self.each.iter();
             each.filter_map(|limit| Some((&*limit.name, limit.levels.is_active?)))
         };
         if hours().next().is_some() {
-            let mut series = table::LIMIT_ACTIVE.open(encoder)?;
+            let mut series = table::LIMIT_ACTIVE.open(out);
             for (name, is_active) in hours() {
-                series.level(&[name], u64::from(is_active))?;
+                series.level(&[name], u64::from(is_active));
             }
         }
         let alerts = || {
@@ -255,35 +251,33 @@ impl LimitsSnapshot {
             all.filter_map(|limit| Some((&*limit.name, limit.levels.alerts.as_ref()?)))
         };
         if alerts().next().is_some() {
-            let mut series = table::ALERTS_ACTIVE.open(encoder)?;
+            let mut series = table::ALERTS_ACTIVE.open(out);
             for (name, counts) in alerts() {
-                series.level(&[name], counts.active)?;
+                series.level(&[name], counts.active);
             }
-            let mut series = table::ALERTS.open(encoder)?;
+            let mut series = table::ALERTS.open(out);
             for (name, counts) in alerts() {
-                series.count(&[name], counts.started)?;
+                series.count(&[name], counts.started);
             }
-            let mut series = table::ALERTS_UNWATCHED.open(encoder)?;
+            let mut series = table::ALERTS_UNWATCHED.open(out);
             for (name, counts) in alerts() {
-                series.count(&[name], counts.unwatched)?;
+                series.count(&[name], counts.unwatched);
             }
         }
-        Ok(())
     }
 
     /// Writes the keys of limits.
-    pub(super) fn encode_keys(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let mut series = table::KEYS.open(encoder)?;
+    pub(super) fn encode_keys(&self, out: &mut MetricList) {
+        let mut series = table::KEYS.open(out);
         for limit in self.all() {
-            series.level(&[&limit.name], limit.levels.usage.keys as u64)?;
+            series.level(&[&limit.name], limit.levels.usage.keys as u64);
         }
-        let mut series = table::KEYS_EVICTED.open(encoder)?;
+        let mut series = table::KEYS_EVICTED.open(out);
         for limit in self.all() {
             let evicted = limit.levels.usage.evicted;
-            series.count(&[&limit.name, "idle"], evicted.idle)?;
-            series.count(&[&limit.name, "budget"], evicted.budget)?;
+            series.count(&[&limit.name, "idle"], evicted.idle);
+            series.count(&[&limit.name, "budget"], evicted.budget);
         }
-        Ok(())
     }
 }
 

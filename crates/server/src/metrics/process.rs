@@ -1,6 +1,5 @@
 //! Process: metrics of the service beside its decisions: doors, tasks, the log.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -9,12 +8,11 @@ use ratekeeper_core::Time;
 use ratekeeper_gateway::{AddressHealth, RecentResponses};
 use ratekeeper_resilience::AdaptiveConcurrency;
 
-use super::family::MetricSink;
+use super::family::MetricList;
 use super::{Counter, LogGate, ReportResult, table};
 use crate::body_budget::BodyBudget;
 use crate::exports::Exports;
 use crate::otlp::{EXPORT_RESULTS, OtlpCounts};
-use crate::statsd::{PACKET_RESULTS, StatsdCounts};
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
@@ -83,7 +81,6 @@ pub(crate) struct Process {
     task_failures: Counter,
     wall_clock_jumps: Counter,
     otlp: OnceLock<Arc<OtlpCounts>>,
-    statsd: OnceLock<Arc<StatsdCounts>>,
 }
 
 impl Process {
@@ -118,9 +115,6 @@ impl Process {
         if let Some(otlp) = &exports.otlp {
             let _ = self.otlp.set(otlp.counts()); // it is new
         }
-        if let Some(statsd) = &exports.statsd {
-            let _ = self.statsd.set(Arc::clone(&statsd.counts)); // it is new
-        }
     }
 
     /// Counts a panic of a task that must go on.
@@ -133,94 +127,86 @@ impl Process {
         self.wall_clock_jumps.add(1);
     }
 
-    pub(super) fn encode(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    pub(super) fn encode(&self, out: &mut MetricList) {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
-        let mut series = table::CONNECTIONS.open(encoder)?;
+        let mut series = table::CONNECTIONS.open(out);
         for (side, counts) in sides {
-            series.level(&[side], counts.open.count())?;
+            series.level(&[side], counts.open.count());
         }
-        let mut series = table::CONNECTIONS_CLOSED.open(encoder)?;
+        let mut series = table::CONNECTIONS_CLOSED.open(out);
         for (side, counts) in sides {
-            series.count(&[side, "idle"], counts.closed.count())?;
-            series.count(&[side, "new"], counts.refused.count())?;
+            series.count(&[side, "idle"], counts.closed.count());
+            series.count(&[side, "new"], counts.refused.count());
         }
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
-        table::HELD_BODY_BYTES.write(encoder, body_bytes as u64)?;
-        let mut series = table::ACCEPT_FAILURES.open(encoder)?;
+        table::HELD_BODY_BYTES.write(out, body_bytes as u64);
+        let mut series = table::ACCEPT_FAILURES.open(out);
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
-            series.count(&[door], count.count())?;
+            series.count(&[door], count.count());
         }
-        let mut series = table::UPSTREAM_ERRORS.open(encoder)?;
+        let mut series = table::UPSTREAM_ERRORS.open(out);
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
-            series.count(&[kind], count.count())?;
+            series.count(&[kind], count.count());
         }
         if let Some(limits) = self.adaptive.get().filter(|limits| !limits.is_empty()) {
-            let mut series = table::UPSTREAM_LIMIT.open(encoder)?;
+            let mut series = table::UPSTREAM_LIMIT.open(out);
             for (route, limit) in limits {
-                series.level(&[route], u64::from(limit.limit()))?;
+                series.level(&[route], u64::from(limit.limit()));
             }
         }
         #[cfg(feature = "proxy")]
         if let Some(addresses) = self.checked.get().filter(|all| !all.is_empty()) {
-            let mut series = table::UPSTREAM_UP.open(encoder)?;
+            let mut series = table::UPSTREAM_UP.open(out);
             for address in addresses {
                 let labels = [&*address.route, &address.place.to_string()];
-                series.level(&labels, u64::from(address.health.is_up()))?;
+                series.level(&labels, u64::from(address.health.is_up()));
             }
         }
-        self.encode_tls(encoder)?;
-        table::TASK_FAILURES.write(encoder, self.task_failures.count())?;
-        table::WALL_CLOCK_JUMPS.write(encoder, self.wall_clock_jumps.count())?;
+        self.encode_tls(out);
+        table::TASK_FAILURES.write(out, self.task_failures.count());
+        table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
-        table::LOG_LINES_DROPPED.write(encoder, dropped)?;
-        self.encode_exports(encoder)
+        table::LOG_LINES_DROPPED.write(out, dropped);
+        self.encode_exports(out);
     }
 
-    fn encode_exports(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn encode_exports(&self, out: &mut MetricList) {
         if let Some(otlp) = self.otlp.get() {
-            let mut series = table::OTLP_EXPORTS.open(encoder)?;
+            let mut series = table::OTLP_EXPORTS.open(out);
             for (signal, counts) in otlp.by_signal() {
                 for (result, count) in EXPORT_RESULTS.iter().zip(counts) {
-                    series.count(&[signal, result], count)?;
+                    series.count(&[signal, result], count);
                 }
             }
-            table::OTLP_EVENTS_DROPPED.write(encoder, otlp.dropped_events.count())?;
+            table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
         }
-        if let Some(statsd) = self.statsd.get() {
-            let mut series = table::STATSD_PACKETS.open(encoder)?;
-            for (result, count) in PACKET_RESULTS.iter().zip(statsd.counts()) {
-                series.count(&[result], count)?;
-            }
-        }
-        Ok(())
     }
 }
 
 impl Process {
-    fn encode_tls(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn encode_tls(&self, out: &mut MetricList) {
         let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
-            return Ok(());
+            return;
         };
-        let mut series = table::CERTIFICATE_EXPIRY.open(encoder)?;
+        let mut series = table::CERTIFICATE_EXPIRY.open(out);
         for tls in listeners {
             for (place, expiry) in (1..).zip(tls.expiries()) {
                 if let Some(expiry) = expiry {
-                    series.level(&[DOORS[index(tls.door)], &place.to_string()], expiry)?;
+                    series.level(&[DOORS[index(tls.door)], &place.to_string()], expiry);
                 }
             }
         }
-        let mut series = table::CERTIFICATE_RELOADS.open(encoder)?;
+        let mut series = table::CERTIFICATE_RELOADS.open(out);
         for tls in listeners {
             for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
-                series.count(&[DOORS[index(tls.door)], result], count.count())?;
+                series.count(&[DOORS[index(tls.door)], result], count.count());
             }
         }
-        let mut series = table::TLS_HANDSHAKE_FAILURES.open(encoder)?;
+        let mut series = table::TLS_HANDSHAKE_FAILURES.open(out);
         for tls in listeners {
-            series.count(&[DOORS[index(tls.door)]], tls.failed_handshakes.count())?;
+            series.count(&[DOORS[index(tls.door)]], tls.failed_handshakes.count());
         }
-        Ok(())
     }
 }
 

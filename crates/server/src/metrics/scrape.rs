@@ -1,24 +1,17 @@
-//! Scrape: names and labels, in the `OpenMetrics` text format.
+//! Scrape: all metrics at one moment, in the order of the table.
 
-use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::registry::Registry;
-use ratekeeper_core::Origin;
 use ratekeeper_store::Usage;
 
-use super::durations::DecisionTimes;
-use super::exemplars::{self, TracedTime};
-use super::exposition;
-use super::family::{DurationsSnapshot, MetricSink, MetricValues};
+use super::durations::BUCKETS;
+use super::family::{DurationsSnapshot, MetricList, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{
-    ConfigInfo, Counter, DecisionPath, Format, GrantResult, Metrics, Protocol, ReportResult, table,
+    ConfigInfo, Counter, DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table,
 };
 use crate::OverrideAct;
 use crate::alerts::webhook::RESULTS;
@@ -44,8 +37,6 @@ pub(crate) struct StateLevels {
 /// Values that are read at a scrape, beside those of limits.
 #[derive(Debug)]
 pub(crate) struct Levels {
-    /// Where the zero of the clock lies on the wall clock.
-    pub(crate) origin: Origin,
     pub(crate) usage: Usage,
     pub(crate) held: HeldAnswers,
     /// `None` if counters are in memory.
@@ -66,9 +57,8 @@ impl Metrics {
             requests: self.requests.iter().map(|each| counts(each)).collect(),
             unlimited: counts(&self.unlimited),
             durations: durations
-                .map(|each| each.each_ref().map(DecisionTimes::snapshot))
+                .map(|each| each.each_ref().map(|times| times.snapshot(&BUCKETS)))
                 .collect(),
-            traces: self.traces(levels.shared.is_some()),
             reports_expected: self.reports_expected.count(),
             rules: self.rules.snapshot(),
             files: self.rules.sha(),
@@ -81,25 +71,6 @@ impl Metrics {
             process: Arc::clone(&self.process),
         }
     }
-
-    /// Returns the last trace of each bucket of decision time that is shown.
-    fn traces(&self, is_shared: bool) -> Vec<Option<TracedTime>> {
-        let shown = |each: &[DecisionTimes; DecisionPath::NAMES.len()]| {
-            let each = each.iter().take(shown_paths(is_shared));
-            each.flat_map(|times| times.traces.read())
-                .collect::<Vec<_>>()
-        };
-        self.durations.iter().flat_map(shown).collect()
-    }
-}
-
-/// Returns the number of places at which decisions are made: one without a shared store.
-const fn shown_paths(is_shared: bool) -> usize {
-    if is_shared {
-        DecisionPath::NAMES.len()
-    } else {
-        1
-    }
 }
 
 /// All metrics at one moment.
@@ -110,8 +81,6 @@ pub(crate) struct MetricsSnapshot {
     requests: Vec<Vec<u64>>,
     unlimited: Vec<u64>,
     durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
-    /// One for each bucket of the above that is shown.
-    traces: Vec<Option<TracedTime>>,
     /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
@@ -127,155 +96,127 @@ pub(crate) struct MetricsSnapshot {
     process: Arc<Process>,
 }
 
-impl Collector for MetricsSnapshot {
-    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        self.write(&mut MetricSink::Text(encoder))
-    }
-}
-
 impl MetricsSnapshot {
-    /// Returns them in a format.
-    pub(crate) fn written(self, format: Format) -> Vec<u8> {
-        match format {
-            Format::Protobuf => exposition::written(&self.list()),
-            Format::OpenMetrics | Format::Text => self.text(format).into_bytes(),
-        }
-    }
-
-    fn text(mut self, format: Format) -> String {
-        let (traces, origin) = (std::mem::take(&mut self.traces), self.levels.origin);
-        let mut registry = Registry::with_prefix("ratekeeper");
-        registry.register_collector(Box::new(self));
-        let mut text = String::new();
-        // Writing to a string cannot fail, and every label is plain text.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-        if format == Format::OpenMetrics && traces.iter().any(Option::is_some) {
-            let histogram = format!("ratekeeper_{}", table::DECISION_DURATION.name);
-            text = exemplars::put(&text, &histogram, traces, origin);
-        }
-        format.written(text)
-    }
-
-    /// Returns them as values, in the order of the text.
+    /// Returns them as values, in the order of a scrape.
     pub(crate) fn list(&self) -> Vec<MetricValues> {
-        let mut sink = MetricSink::List(Vec::new());
-        let _ = self.write(&mut sink); // writing to a list cannot fail
-        match sink {
-            MetricSink::List(metrics) => metrics,
-            MetricSink::Text(_) => Vec::new(),
-        }
+        let mut list = MetricList::new();
+        self.write(&mut list);
+        list
     }
 
-    fn write(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        self.requests(encoder)?;
-        self.limits.encode_decisions(encoder)?;
-        self.limits.encode_levels(encoder)?;
-        self.limits.encode_work(encoder)?;
-        self.results(encoder)?;
-        self.store(encoder)?;
+    fn write(&self, out: &mut MetricList) {
+        self.requests(out);
+        self.limits.encode_decisions(out);
+        self.limits.encode_levels(out);
+        self.limits.encode_work(out);
+        self.results(out);
+        self.store(out);
         if let Some(shared) = &self.levels.shared {
-            shared.encode(encoder)?;
+            shared.encode(out);
         }
-        self.process.encode(encoder)?;
-        self.config(encoder)
+        self.process.encode(out);
+        self.config(out);
     }
 
-    fn requests(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let mut series = table::REQUESTS.open(encoder)?;
+    fn requests(&self, out: &mut MetricList) {
+        let mut series = table::REQUESTS.open(out);
         for (protocol, counts) in Protocol::ALL.iter().zip(&self.requests) {
             for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
-                series.count(&[protocol.name(), result], *count)?;
+                series.count(&[protocol.name(), result], *count);
             }
         }
-        let mut series = table::UNLIMITED.open(encoder)?;
+        let mut series = table::UNLIMITED.open(out);
         for (protocol, count) in Protocol::ALL.iter().zip(&self.unlimited) {
-            series.count(&[protocol.name()], *count)?;
+            series.count(&[protocol.name()], *count);
         }
-        let mut series = table::DECISION_DURATION.open(encoder)?;
+        let mut series = table::DECISION_DURATION.open(out);
         for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
-            let shown = shown_paths(self.levels.shared.is_some());
+            let is_shared = self.levels.shared.is_some();
+            let shown = if is_shared {
+                DecisionPath::NAMES.len()
+            } else {
+                1
+            };
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
-                series.durations(&[protocol.name(), path], durations)?;
+                series.durations(&[protocol.name(), path], durations);
             }
         }
-        Ok(())
     }
 
     /// Writes the counts of reports, holds and other work beside decisions, by result.
-    fn results(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn results(&self, out: &mut MetricList) {
         if let Some(messages) = &self.levels.webhook {
-            let mut series = table::WEBHOOK_MESSAGES.open(encoder)?;
+            let mut series = table::WEBHOOK_MESSAGES.open(out);
             for (result, count) in RESULTS.iter().zip(messages) {
-                series.count(&[result], *count)?;
+                series.count(&[result], *count);
             }
         }
         let held = self.levels.held;
-        table::HELD_ANSWERS.write(encoder, held.now as u64)?;
-        let mut series = table::HELD_ANSWERS_ENDED.open(encoder)?;
+        table::HELD_ANSWERS.write(out, held.now as u64);
+        let mut series = table::HELD_ANSWERS_ENDED.open(out);
         for ((_, name), count) in HoldEnd::ALL.iter().zip(held.ended) {
-            series.count(&[name], count)?;
+            series.count(&[name], count);
         }
-        let mut series = table::REPORTS.open(encoder)?;
+        let mut series = table::REPORTS.open(out);
         for ((_, name), count) in ReportResult::ALL.iter().zip(&self.process.reports) {
-            series.count(&[name], count.count())?;
+            series.count(&[name], count.count());
         }
-        table::REPORTS_EXPECTED.write(encoder, self.reports_expected)?;
-        let mut series = table::OVERRIDE_CHANGES.open(encoder)?;
+        table::REPORTS_EXPECTED.write(out, self.reports_expected);
+        let mut series = table::OVERRIDE_CHANGES.open(out);
         for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {
-            series.count(&[act.name()], *count)?;
+            series.count(&[act.name()], *count);
         }
-        let mut series = table::GRANTS.open(encoder)?;
+        let mut series = table::GRANTS.open(out);
         for ((_, name), count) in GrantResult::ALL.iter().zip(&self.grants) {
-            series.count(&[name], *count)?;
+            series.count(&[name], *count);
         }
-        let mut series = table::RLS_HITS.open(encoder)?;
+        let mut series = table::RLS_HITS.open(out);
         for (rule, counts) in &self.rules {
             for (kind, count) in KINDS.iter().zip(counts) {
-                series.count(&[rule, kind], *count)?;
+                series.count(&[rule, kind], *count);
             }
         }
-        Ok(())
     }
 
-    fn store(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        self.limits.encode_keys(encoder)?;
+    fn store(&self, out: &mut MetricList) {
+        self.limits.encode_keys(out);
         let usage = &self.levels.usage;
-        table::MEMORY_BYTES.write(encoder, usage.bytes as u64)?;
-        table::MEMORY_BUDGET_BYTES.write(encoder, usage.budget_bytes as u64)?;
+        table::MEMORY_BYTES.write(out, usage.bytes as u64);
+        table::MEMORY_BUDGET_BYTES.write(out, usage.budget_bytes as u64);
         let Some(state) = self.levels.state else {
-            return Ok(());
+            return;
         };
-        let mut series = table::STATE_SAVES.open(encoder)?;
-        series.count(&["ok"], state.saved)?;
-        series.count(&["failed"], state.failed)?;
-        table::STATE_BYTES.write(encoder, state.bytes)?;
-        table::STATE_LAST_SUCCESS.write(encoder, state.at_seconds)
+        let mut series = table::STATE_SAVES.open(out);
+        series.count(&["ok"], state.saved);
+        series.count(&["failed"], state.failed);
+        table::STATE_BYTES.write(out, state.bytes);
+        table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
     }
 
-    fn config(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn config(&self, out: &mut MetricList) {
         if let Some(config) = &self.config {
-            let mut series = table::CONFIG_INFO.open(encoder)?;
-            series.level(&[&config.sha, &config.version.to_string()], 1)?;
+            let mut series = table::CONFIG_INFO.open(out);
+            series.level(&[&config.sha, &config.version.to_string()], 1);
         }
         if let Some(sha) = &self.files {
-            let mut series = table::ENVOY_CONFIG_INFO.open(encoder)?;
-            series.level(&[sha], 1)?;
+            let mut series = table::ENVOY_CONFIG_INFO.open(out);
+            series.level(&[sha], 1);
         }
         if let Some(config) = &self.config {
-            table::CONFIG_LAST_SUCCESS.write(encoder, config.applied_at_seconds)?;
+            table::CONFIG_LAST_SUCCESS.write(out, config.applied_at_seconds);
             if !config.databases.is_empty() {
-                let mut series = table::GEO_DATABASE_BUILT.open(encoder)?;
+                let mut series = table::GEO_DATABASE_BUILT.open(out);
                 for (field, seconds) in &config.databases {
-                    series.level(&[field], *seconds)?;
+                    series.level(&[field], *seconds);
                 }
             }
         }
-        let mut series = table::CONFIG_RELOAD.open(encoder)?;
+        let mut series = table::CONFIG_RELOAD.open(out);
         for (result, count) in ["applied", "rejected"].iter().zip(&self.reloads) {
-            series.count(&[result], *count)?;
+            series.count(&[result], *count);
         }
-        table::CONFIG_REJECTED.write(encoder, u64::from(self.rejected))?;
-        let mut series = table::BUILD_INFO.open(encoder)?;
-        series.level(&[env!("CARGO_PKG_VERSION")], 1)
+        table::CONFIG_REJECTED.write(out, u64::from(self.rejected));
+        let mut series = table::BUILD_INFO.open(out);
+        series.level(&[env!("CARGO_PKG_VERSION")], 1);
     }
 }

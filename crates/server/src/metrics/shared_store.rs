@@ -1,10 +1,8 @@
 //! Shared store: metrics of a store that other processes use too.
 
-use std::fmt;
-
 use ratekeeper_store::{ActKind, BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
 
-use super::family::MetricSink;
+use super::family::MetricList;
 use super::table;
 
 /// The value of the label `store`.
@@ -26,48 +24,47 @@ pub(crate) struct SharedStore {
 }
 
 impl SharedStore {
-    pub(super) fn encode(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    pub(super) fn encode(&self, out: &mut MetricList) {
         let health = &self.health;
-        self.times(encoder)?;
-        self.servers(encoder)?;
-        let mut series = table::STORE_REQUESTS.open(encoder)?;
+        self.times(out);
+        self.servers(out);
+        let mut series = table::STORE_REQUESTS.open(out);
         for calls in &health.calls {
-            series.count(&[STORE, calls.op, "ok"], calls.answered)?;
-            series.count(&[STORE, calls.op, "error"], calls.failed)?;
+            series.count(&[STORE, calls.op, "ok"], calls.answered);
+            series.count(&[STORE, calls.op, "error"], calls.failed);
         }
         let state = match health.state {
             BreakerState::Closed => 0,
             BreakerState::HalfOpen => 1,
             BreakerState::Open { .. } => 2,
         };
-        let mut series = table::STORE_BREAKER_STATE.open(encoder)?;
-        series.level(&[STORE], state)?;
-        let mut series = table::FALLBACK_ACTIVE.open(encoder)?;
-        series.level(&[STORE], u64::from(state > 0))?;
-        let mut series = table::FALLBACK_DECISIONS.open(encoder)?;
+        let mut series = table::STORE_BREAKER_STATE.open(out);
+        series.level(&[STORE], state);
+        let mut series = table::FALLBACK_ACTIVE.open(out);
+        series.level(&[STORE], u64::from(state > 0));
+        let mut series = table::FALLBACK_DECISIONS.open(out);
         let FallbackCounts { local, allow, deny } = health.fallback;
         for (choice, count) in [("local", local), ("allow", allow), ("deny", deny)] {
-            series.count(&[STORE, choice], count)?;
+            series.count(&[STORE, choice], count);
         }
-        let mut series = table::FALLBACK_DEBITED.open(encoder)?;
-        series.count(&[STORE], health.debited)
+        let mut series = table::FALLBACK_DEBITED.open(out);
+        series.count(&[STORE], health.debited);
     }
 
-    fn servers(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
+    fn servers(&self, out: &mut MetricList) {
         let (well, troubled): (Vec<_>, Vec<_>) = self
             .servers
             .iter()
             .partition(|server| server.trouble.is_none());
-        let mut series = table::STORE_SERVER_UP.open(encoder)?;
+        let mut series = table::STORE_SERVER_UP.open(out);
         for server in troubled.into_iter().chain(well).take(MAX_SERVERS) {
             let up = u64::from(server.trouble.is_none());
-            series.level(&[STORE, &server.address], up)?;
+            series.level(&[STORE, &server.address], up);
         }
-        Ok(())
     }
 
-    fn times(&self, encoder: &mut MetricSink<'_>) -> fmt::Result {
-        let mut series = table::STORE_DURATION.open(encoder)?;
+    fn times(&self, out: &mut MetricList) {
+        let mut series = table::STORE_DURATION.open(out);
         for (op, times) in &self.times {
             // Acts that are never called would make a scrape long.
             if *op != DECIDE && *times == CallTimes::default() {
@@ -75,14 +72,13 @@ impl SharedStore {
             }
             let CallTimes { ok, error, timeout } = times.clone();
             for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
-                series.durations(&[STORE, op, outcome], &time.into())?;
+                series.durations(&[STORE, op, outcome], &time.into());
             }
         }
         if let Some(nanos) = self.clock_offset_nanos {
-            let mut series = table::STORE_CLOCK_OFFSET.open(encoder)?;
-            series.number(&[STORE], signed_seconds(nanos))?;
+            let mut series = table::STORE_CLOCK_OFFSET.open(out);
+            series.number(&[STORE], signed_seconds(nanos));
         }
-        Ok(())
     }
 }
 

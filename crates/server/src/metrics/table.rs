@@ -13,7 +13,6 @@
 use super::family::{Family, Kind};
 
 /// What the names of all metrics begin with.
-#[cfg(test)]
 pub(super) const PREFIX: &str = "ratekeeper_";
 
 /// Declares a constant for each metric, and the list of all.
@@ -144,7 +143,6 @@ families! {
         "Messages to the receiver of [otlp], by what they hold";
     OTLP_EVENTS_DROPPED: Counter "otlp_events_dropped" []
         "Events that the receiver of [otlp] did not get";
-    STATSD_PACKETS: Counter "statsd_packets" ["result"] "Packets to the server of [statsd]";
     CONFIG_INFO: Gauge "config_info" ["sha" "version"] "The policy in force";
     ENVOY_CONFIG_INFO: Gauge "envoy_config_info" ["sha"]
         "The files of Envoy's rate limit service in force";

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::LimitId;
 
-use super::durations::{DecisionTimes, WAITS, Waits};
+use super::durations::{BUCKETS, WAITS, Waits};
 use super::{Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult};
 use crate::missing_keys::KeyCounts;
 
@@ -75,10 +75,10 @@ impl Metrics {
     /// Returns the times of all decisions since the start.
     pub(crate) fn decision_times(&self) -> DurationsSnapshot {
         let [[first, rest @ ..], others @ ..] = &self.durations;
-        let mut all = first.snapshot();
+        let mut all = first.snapshot(&BUCKETS);
         let others = rest.iter().chain(others.as_flattened());
-        for one in others.map(DecisionTimes::snapshot) {
-            all.add(&one);
+        for one in others {
+            all.add(&one.snapshot(&BUCKETS));
         }
         all
     }

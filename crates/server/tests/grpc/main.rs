@@ -8,7 +8,6 @@ mod conformance;
 mod files;
 mod health;
 mod json;
-mod rate_limiter;
 mod rls;
 mod stop;
 mod tls;

@@ -7,7 +7,6 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ratekeeper_server::{Config, Event, Service, StartError};
-use ratekeeper_wire::rate_limiter::CheckRequest;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -18,7 +17,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, SHOULD_RATE_LIMIT};
-use super::rate_limiter::CHECK;
 use super::rls::{POLICY, user};
 use super::{Fixture, PATIENCE, run};
 
@@ -87,7 +85,6 @@ fn with_tls(fields: &str) -> String {
 
 async fn passes(client: &mut Client) {
     assert_eq!(client.call(SHOULD_RATE_LIMIT, &user("ada")).await.code, 0);
-    assert_eq!(client.call(CHECK, &CheckRequest::default()).await.code, 0);
 }
 
 #[test]

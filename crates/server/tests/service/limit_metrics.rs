@@ -223,37 +223,6 @@ fn decisions_that_a_report_may_correct_are_counted() {
 }
 
 #[test]
-fn open_metrics_name_the_trace_of_a_decision() {
-    let fixture = Fixture::new(POLICY);
-    let mut http = fixture.http();
-    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let check = |http: &mut Client, flags| {
-        let head = format!("POST /v1/check\ntraceparent: 00-{trace}-00f067aa0ba902b7-{flags}");
-        assert_eq!(http.ask(&head, b"{}").status, 200);
-    };
-    let open = || {
-        let mut admin = fixture.admin();
-        let open = admin.ask("GET /metrics\naccept: application/openmetrics-text", b"");
-        open.body
-    };
-    check(&mut http, "00");
-    assert!(!open().contains("trace_id"), "the trace is not sampled");
-    check(&mut http, "01");
-    fixture.clock.advance(Nanos::from_secs(60));
-    // The clock of this service stands still while it decides.
-    let labels = r#"le="5e-7",protocol="http",path="local""#;
-    let bucket = format!("ratekeeper_decision_duration_seconds_bucket{{{labels}}} 2");
-    let expected = format!("{bucket} # {{trace_id=\"{trace}\"}} 0 1767225600.000\n");
-    let text = open();
-    assert!(text.contains(&expected), "{expected}\n{text}");
-    assert_eq!(text.matches("trace_id").count(), 1, "{text}");
-    assert!(
-        !scrape(&fixture).contains("trace_id"),
-        "the text format has none"
-    );
-}
-
-#[test]
 fn exempt_requests_are_counted_by_limit() {
     let exempt = "[[exempt]]\nlimits = [\"api\", \"failures\"]\nmatch = { path = \"/login\" }\n\
                   [[limit]]\nname = \"also\"\nkey = [\"all\"]\nlimit = \"1/1h\"\nmode = \"shadow\"\n\

@@ -8,7 +8,7 @@ use super::alerts::with_secret;
 const PAGE: &str = include_str!("../../../../docs/guide/metrics.md");
 
 /// A shared store that is not there, a folder for the state, a limit of concurrency, one with plans,
-/// bans and hours, a queue, reservations, a webhook and receivers of metrics: every metric is shown but those below.
+/// bans and hours, a queue, reservations, a webhook and a receiver of metrics: every metric is shown but those below.
 const POLICY: &str = r#"
 version = 1
 [store.redis]
@@ -20,8 +20,6 @@ webhook = { url = "http://127.0.0.1:1/", secret = "file:SECRET" }
 [otlp]
 endpoint = "http://127.0.0.1:1"
 metrics = false
-[statsd]
-address = "127.0.0.1:1"
 [[limit]]
 name = "busy"
 key = ["all"]

@@ -62,6 +62,63 @@ fn file(directory: &Path) -> String {
     fs::read_to_string(directory.join("overrides.csv")).unwrap()
 }
 
+/// A client may be called `*`, and an operator may choose that key.
+#[test]
+fn an_override_by_values_is_for_one_key() {
+    let fixture = started(directory());
+    let mut admin = fixture.admin();
+    for tenant in ["*", "a*", "ev;attr:model=large", " ", r"\*", r"a\"] {
+        let mut key = "limit=api&value=".to_owned();
+        for byte in tenant.bytes() {
+            write!(key, "%{byte:02X}").unwrap();
+        }
+        assert_eq!(put(&mut admin, &format!("{key}&set=blocked")), 200);
+        let escaped = tenant.replace('\\', r"\\");
+        assert_eq!(quota(&fixture, &escaped), None, "{tenant}");
+        for other in ["bob", "abc", "", "ev", "large", r"\\", r"\\x", "b"] {
+            assert_eq!(quota(&fixture, other), Some(60), "{other} beside {tenant}");
+        }
+        let listed = admin.get(&format!("/v1/overrides?{key}")).json();
+        assert_eq!(listed["count"], 1, "{listed}");
+        let removed = admin
+            .ask(&format!("DELETE /v1/overrides?{key}"), b"")
+            .json();
+        assert_eq!(removed["removed"], 1, "{removed}");
+        assert_eq!(quota(&fixture, &escaped), Some(60), "{tenant}");
+    }
+    // Two parts, of which one looks like both.
+    let both = "limit=model&value=ev%3Battr%3Amodel%3Dlarge&value=own&set=blocked";
+    assert_eq!(put(&mut admin, both), 200);
+    assert!(
+        file(fixture.directory.path())
+            .contains(r"model,attr:tenant=ev\;attr:model=large;attr:model=own,blocked")
+    );
+    let model = |tenant: &str, model: &str| {
+        let attributes = format!(r#"{{"tenant": "{tenant}", "model": "{model}"}}"#);
+        let body = format!(r#"{{"attributes": {attributes}, "limits": ["model"]}}"#);
+        fixture.http().post("/v1/peek", &body).json()["allowed"] == true
+    };
+    assert!(!model("ev;attr:model=large", "own"));
+    assert!(model("ev", "own") && model("ev", "large"));
+
+    for (query, detail) in [
+        ("limit=model&value=a&set=1/1m", "has 2 parts"),
+        ("limit=api&key=a&value=a&set=1/1m", "both name the key"),
+    ] {
+        let answer = admin.ask(&format!("PUT /v1/overrides?{query}"), b"");
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.body.contains(detail), "{}", answer.body);
+    }
+    let twice = "limit=model&key=attr:tenant=a;attr:model=x;attr:tenant=b&set=1/1m";
+    let answer = admin.ask(&format!("PUT /v1/overrides?{twice}"), b"");
+    assert_eq!(answer.status, 422);
+    assert!(
+        answer.body.contains("names `attr:tenant` twice"),
+        "{}",
+        answer.body
+    );
+}
+
 #[test]
 fn an_override_is_in_force_with_the_answer_and_after_a_restart() {
     let fixture = started(directory());

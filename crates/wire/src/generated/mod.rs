@@ -41,13 +41,6 @@ pub mod grpc {
         }
     }
 }
-pub mod io {
-    pub mod prometheus {
-        pub mod client {
-            include!("io.prometheus.client.rs");
-        }
-    }
-}
 pub mod opentelemetry {
     pub mod proto {
         pub mod collector {
@@ -82,10 +75,5 @@ pub mod opentelemetry {
                 include!("opentelemetry.proto.resource.v1.rs");
             }
         }
-    }
-}
-pub mod ratekeeper {
-    pub mod v1 {
-        include!("ratekeeper.v1.rs");
     }
 }

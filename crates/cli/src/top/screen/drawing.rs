@@ -3,14 +3,11 @@
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::{Below, Focus, Screen};
+use super::Screen;
+use crate::top::board::Board;
 use crate::top::row::{KeyRow, LimitRow};
-use crate::top::table::{
-    self, COUNTRY_HEAD, KeyNotes, clipped, country_line, key_head, key_line, keys_refused,
-    note_line,
-};
+use crate::top::table::{self, KeyNotes, clipped, key_head, key_line, keys_refused, note_line};
 use crate::top::trend::Trend;
-use crate::words;
 
 /// Maximum number of notes.
 const MAX_NOTES: usize = 3;
@@ -25,37 +22,11 @@ impl Screen {
         self.limit_lines(&mut lines, (width, height));
         lines.push(Line::raw(""));
         let rows = height.saturating_sub(lines.len() + 3);
-        match &self.below {
-            Below::Keys => self.key_lines(&mut lines, (width, rows)),
-            Below::Countries => {
-                lines.push(Line::styled(COUNTRY_HEAD, bold));
-                let countries = self.board.countries.iter().take(rows);
-                lines.extend(countries.map(|row| Line::raw(country_line(row))));
-            }
-            Below::Words {
-                limit,
-                lines: all,
-                first,
-            } => {
-                let head = format!("{limit} (arrows scroll, k shows the keys again)");
-                lines.push(Line::styled(head, bold));
-                let all = all
-                    .iter()
-                    .skip(*first)
-                    .flat_map(|line| wrapped(line, width));
-                lines.extend(all.take(rows).map(Line::raw));
-            }
-        }
+        self.key_lines(&mut lines, (width, rows));
         lines.resize(height.saturating_sub(2), Line::raw(""));
         lines.push(Line::raw(self.message.clone()));
-        let country = match self.board.countries.as_slice() {
-            [] => "",
-            _ => " [c]ountry",
-        };
-        lines.push(Line::styled(
-            format!("[l]imits [k]eys{country} [e]xplain [r]eset [b]an [o]verride [/]filter [q]uit"),
-            Style::new().add_modifier(Modifier::DIM),
-        ));
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        lines.push(Line::styled("arrows select a limit, [q]uit", dim));
         lines
     }
 
@@ -73,7 +44,11 @@ impl Screen {
                 let keys = keys_refused(row);
                 line = format!("{line:KEYS_COLUMN$}{keys}");
             }
-            lines.push(Line::styled(line, self.style(Focus::Limits, index)));
+            let mut style = Style::new();
+            if index == self.limit {
+                style = style.add_modifier(Modifier::REVERSED);
+            }
+            lines.push(Line::styled(line, style));
         }
     }
 
@@ -90,41 +65,15 @@ impl Screen {
             by_minute: self.board.by_minute,
             wide: width >= WIDE,
         };
-        let first = (self.key + 1).saturating_sub(rows);
-        for (index, row) in self.keys().into_iter().enumerate().skip(first).take(rows) {
-            let since = since(row, width);
-            let line = format!("{}{since}", key_line(row, notes));
-            lines.push(Line::styled(line, self.style(Focus::Keys, index)));
-        }
-    }
-
-    /// Returns the style of a row: the selected one is reversed.
-    fn style(&self, table: Focus, index: usize) -> Style {
-        let selected = match table {
-            Focus::Limits => self.limit,
-            Focus::Keys => self.key,
-        };
-        if (table, index) == (self.focus, selected) {
-            Style::new().add_modifier(Modifier::REVERSED)
-        } else {
-            Style::new()
+        for row in self.board.keys.iter().take(rows) {
+            lines.push(Line::raw(key_line(row, notes) + &since(row, width)));
         }
     }
 
     fn title(&self) -> String {
-        let answered = words::counted(self.board.answered.len(), "server");
-        let failed = match self.board.failed.len() {
-            0 => String::new(),
-            failed => format!(", {failed} not answering"),
-        };
-        let policy = match self.board.policies.as_slice() {
-            [] => String::new(),
-            [one] => format!("   policy {one}"),
-            more => format!("   {} different policies", more.len()),
-        };
-        let stores = self.board.stores.join(", ");
+        let Board { policy, store, .. } = &self.board;
         let (by, window) = (&self.request.by, &self.request.window);
-        format!("ratekeeper top   {answered}{failed}{policy}   {stores}   by {by}, {window}")
+        format!("ratekeeper top   policy {policy}   {store}   by {by}, {window}")
     }
 
     fn totals(&self) -> String {
@@ -143,9 +92,8 @@ impl Screen {
             }) += refused;
         }
         let percent = |part: f64| part * 100.0 / all.max(1.0);
-        let time = self.times.within(99).unwrap_or_else(|| "-".into());
         format!(
-            "{all:.1} decisions/s   denied {:.1} %   shadow {:.1} %   near {:.1} %   p99 {time}",
+            "{all:.1} decisions/s   denied {:.1} %   shadow {:.1} %   near {:.1} %",
             percent(denied),
             percent(shadow),
             percent(near)
@@ -174,27 +122,6 @@ fn bar(percent: u64) -> String {
     format!("[{}{}]", "#".repeat(full), "-".repeat(10 - full))
 }
 
-/// Returns the lines of a text that is too long for one; those after the first are indented.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    const INDENT: &str = "              ";
-    let width = width.max(2 * INDENT.len());
-    let mut lines = vec![String::new()];
-    let lead = text.len() - text.trim_start().len();
-    for (index, word) in text.trim_start().split(' ').enumerate() {
-        let last = lines
-            .last_mut()
-            .map(|line| line.chars().count())
-            .unwrap_or_default();
-        if index > 0 && last + 1 + word.chars().count() > width {
-            lines.push(format!("{INDENT}{word}"));
-        } else if let Some(line) = lines.last_mut() {
-            line.push_str(if index == 0 { &text[..lead] } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 const LIMIT_HEAD: &str =
     "LIMIT              MODE          /s  DENIED  HEADROOM            TREND (60 s)";
 /// Column of the keys that a limit refused, on a wide screen.
@@ -212,16 +139,7 @@ fn since(row: &KeyRow, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::board::{Board, TopRequest};
-
-    #[test]
-    fn a_long_line_is_wrapped_and_indented() {
-        assert_eq!(wrapped("    for       all", 80), ["    for       all"]);
-        let long = format!("    ban       {}", "word ".repeat(30));
-        let lines = wrapped(long.trim_end(), 80);
-        assert!(lines.len() == 3 && lines.iter().all(|line| line.chars().count() <= 80));
-        assert!(lines[1].starts_with("              word"), "{lines:?}");
-    }
+    use crate::top::board::TopRequest;
 
     #[test]
     fn rows_fit_their_columns_on_a_small_screen() {
@@ -241,7 +159,6 @@ mod tests {
                 mode: "enforce".into(),
                 denied: 9_752,
                 distinct_denied: 12,
-                distinct_at_most: 12,
                 busiest: 9_000,
                 highest_percent: Some(100),
                 ..LimitRow::default()

@@ -39,7 +39,7 @@ use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
 use self::store::{MEMORY, REDIS, STORE};
-use self::telemetry::{OTLP, STATSD};
+use self::telemetry::OTLP;
 
 /// Maximum number of limits of one policy.
 const MAX_LIMITS: usize = 100_000;
@@ -276,12 +276,6 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             Shape::Table(&OTLP),
             "{ endpoint = \"http://127.0.0.1:4318\" }",
             "Receiver of metrics and events by the OpenTelemetry protocol.",
-        ),
-        optional(
-            "statsd",
-            Shape::Table(&STATSD),
-            "{ address = \"127.0.0.1:8125\" }",
-            "Server that receives counts by the protocol of statsd.",
         ),
         optional(
             "metrics",

@@ -1,10 +1,9 @@
-//! Fields of `[otlp]` and `[statsd]`: servers that receive metrics and events.
+//! Fields of `[otlp]`: the server that receives metrics and events.
 
 use super::{DURATION, MAX_NAMES, SECRET, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};
 
 const SERVICE_NAME: &str = "^[A-Za-z0-9._-]{1,100}$";
-const STATSD_PREFIX: &str = "^[A-Za-z0-9._-]{0,100}$";
 
 pub(super) static OTLP: TableSpec = TableSpec {
     what: "`[otlp]`",
@@ -57,31 +56,6 @@ pub(super) static OTLP: TableSpec = TableSpec {
             Shape::Flag,
             "false",
             "Sends events, as log records (default true).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
-
-pub(super) static STATSD: TableSpec = TableSpec {
-    what: "`[statsd]`",
-    fields: &[
-        required(
-            "address",
-            Shape::TEXT,
-            "\"127.0.0.1:8125\"",
-            "Host and port of the server, which is reached by UDP.",
-        ),
-        optional(
-            "prefix",
-            pattern(STATSD_PREFIX),
-            "\"prod.\"",
-            "Beginning of each name, up to 100 letters, digits, dots, hyphens or underscores.",
-        ),
-        optional(
-            "interval",
-            pattern(DURATION),
-            "\"5s\"",
-            "Time between two messages, from 1s to 1h (default 10s).",
         ),
     ],
     ..TableSpec::EMPTY

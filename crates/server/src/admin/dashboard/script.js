@@ -517,12 +517,8 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
   at("override-remove").hidden = !override?.words;
 }
 
-/** Returns the pairs that name a key in the file of overrides. */
-function overridePairs(limit, parts) {
-  const names = about(limit).key;
-  const key = parts.length === 1 ? parts[0] : parts.map((part, index) => `${names[index]}=${part}`).join(";");
-  return [["limit", limit], ["key", key]];
-}
+/** Returns the pairs that name one key to the calls of overrides: no value of it is a pattern. */
+const overridePairs = (limit, parts) => [["limit", limit], ...parts.map((part) => ["value", part])];
 
 /** Returns the override of a key in words, empty if it has none; null where keys have no overrides. */
 async function overrideOf(limit, parts) {
@@ -700,7 +696,7 @@ at("lookup").addEventListener("submit", (event) => { event.preventDefault(); loo
 at("whatif").addEventListener("submit", (event) => { event.preventDefault(); whatIf(); });
 at("override").addEventListener("submit", (event) => {
   event.preventDefault();
-  act(`Set the override ${at("override-set").value.trim()} for the key`, setOverride);
+  act(`Set the override ${at("override-set").value.trim()} for this one key`, setOverride);
 });
 at("override-remove").addEventListener("click", () => act("Remove the override of the key", removeOverride));
 at("reset").addEventListener("click", () => act("Reset the key", reset));

@@ -13,12 +13,11 @@ use tokio::time::sleep;
 
 use crate::grpc::{Code, GrpcCall, GrpcStatus};
 
-/// The whole server, the name that Envoy's reference service has, and the services' own.
-const SERVICES: [&str; 4] = [
+/// The whole server, the name that Envoy's reference service has, and the service's own.
+const SERVICES: [&str; 3] = [
     "",
     "ratelimit",
     "envoy.service.ratelimit.v3.RateLimitService",
-    "ratekeeper.v1.RateLimiter",
 ];
 /// Maximum number of bytes of a name.
 const MAX_NAME: usize = 1_024;

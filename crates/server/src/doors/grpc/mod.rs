@@ -1,8 +1,7 @@
-//! The grpc door: Envoy's rate limit service, the check API, health, reflection.
+//! The grpc door: Envoy's rate limit service, health, reflection.
 //!
 //! ```text
 //!   /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit --> envoy --> Keeper
-//!   /ratekeeper.v1.RateLimiter/Check, Report                     --> rate_limiter --> Keeper
 //!   /grpc.health.v1.Health/Check, List, Watch                    --> ready?
 //!   /grpc.reflection.v1.ServerReflection/ServerReflectionInfo    --> descriptors
 //! ```
@@ -12,7 +11,6 @@
 
 pub(super) mod envoy;
 mod health;
-mod rate_limiter;
 mod reflection;
 mod refusal;
 
@@ -105,14 +103,6 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
         let code = match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
                 let serve = |message| envoy::should_rate_limit(shared, message);
-                call.unary(serve).await
-            }
-            "/ratekeeper.v1.RateLimiter/Check" => {
-                let serve = |message| rate_limiter::check(shared, message);
-                call.unary(serve).await
-            }
-            "/ratekeeper.v1.RateLimiter/Report" => {
-                let serve = |message| rate_limiter::report(shared, message);
                 call.unary(serve).await
             }
             _ => return self.serve_tools(call).await,

@@ -214,7 +214,6 @@ mod tests {
                 "grpc.health.v1.Health",
                 "grpc.reflection.v1.ServerReflection",
                 "grpc.reflection.v1alpha.ServerReflection",
-                "ratekeeper.v1.RateLimiter",
             ]
         );
     }

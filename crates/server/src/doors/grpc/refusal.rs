@@ -3,7 +3,6 @@
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::WireRefusal;
 
-use crate::doors::problem::Problem;
 use crate::grpc::{Code, GrpcStatus};
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
@@ -27,14 +26,4 @@ pub(super) fn unread(refusal: &WireRefusal) -> GrpcStatus {
         _ => Code::InvalidArgument,
     };
     GrpcStatus::new(code, refusal.to_string())
-}
-
-/// Returns the status of a call that the http door answers with this problem.
-pub(super) fn refused(problem: &Problem) -> GrpcStatus {
-    let code = match problem.status() {
-        404 | 410 => Code::NotFound,
-        503 => Code::Unavailable,
-        _ => Code::InvalidArgument,
-    };
-    GrpcStatus::new(code, problem.to_string())
 }

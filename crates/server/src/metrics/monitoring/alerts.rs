@@ -5,9 +5,8 @@ use super::super::table::{
     CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS,
     ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
     LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
-    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STATSD_PACKETS,
-    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS,
-    WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
+    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STORE_CLOCK_OFFSET,
+    STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS, WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
 };
 use super::alert::{Alert, Severity};
 use super::{quantile, rate};
@@ -336,14 +335,10 @@ fn policy() -> Vec<Alert> {
 
 fn messages() -> Vec<Alert> {
     let undelivered = WEBHOOK_MESSAGES.with(r#"result!="delivered""#);
-    let (exports, packets) = (
-        OTLP_EXPORTS.with(r#"result="failed""#),
-        STATSD_PACKETS.with(r#"result="failed""#),
-    );
+    let exports = OTLP_EXPORTS.with(r#"result="failed""#);
     let lost = [
         format!("sum by (job, signal) (increase({exports}[15m])) > 0"),
         format!("sum by (job) (increase({OTLP_EVENTS_DROPPED}[15m])) > 0"),
-        format!("sum by (job) (increase({packets}[15m])) > 0"),
     ];
     vec![
         Alert::new(
@@ -356,7 +351,7 @@ fn messages() -> Vec<Alert> {
             Warning,
             "RatekeeperExportFails",
             lost.join("\nor "),
-            "metrics or events of {{ $labels.job }} do not reach the receiver of [otlp] or [statsd]",
+            "metrics or events of {{ $labels.job }} do not reach the receiver of [otlp]",
         ),
         Alert::new(
             Info,

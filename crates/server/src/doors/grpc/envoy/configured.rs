@@ -45,7 +45,7 @@ pub(super) async fn decide<C: Clock>(
         error => wrong(error.to_string()),
     })?;
     let took = clock.now().since(before);
-    let timed = (shared.decision_path(), (before, took));
+    let timed = (shared.decision_path(), took);
     shared.metrics.record_call((&call, &answer), config, timed);
     Ok(response(shared, config, &answer, request))
 }
