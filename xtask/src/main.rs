@@ -35,7 +35,7 @@ const CHORES: &[(&str, &str, Chore)] = &[
     ),
     (
         "test",
-        "install the programs that the tests drive, and run every test",
+        "install the programs that the tests drive, and run the tests; `--all`: the long ones too",
         test::run,
     ),
     (

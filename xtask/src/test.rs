@@ -1,4 +1,5 @@
-//! `cargo xtask test`: installs the programs that the tests drive, then runs every test.
+//! `cargo xtask test [--all]`: installs the programs that the tests drive, then runs the tests; with
+//! `--all` the soak too, and all cases of long searches.
 //!
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests share
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
@@ -16,6 +17,10 @@ use std::thread;
 /// Number of tests that run at a time, as the test harness reads it.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 const TESTS_PER_CORE: usize = 2;
+/// Number of cases of long searches, as the tests read it.
+const CASES: &str = "RATEKEEPER_TESTS";
+/// The test that is left out without `--all`.
+const SOAK: &str = "soak::soak";
 /// Program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 13] = [
     ("nginx", "nginx"),
@@ -143,11 +148,27 @@ const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
     ),
 ];
 
+/// How much is tested.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// Before a commit: no soak, and fewer cases of long searches.
+    Usual,
+    /// Before a release.
+    All,
+}
+
 /// Directories of servers, which are not on every user's PATH.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 /// Installs, then tests.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
+    let arguments: Vec<String> = env::args().skip(2).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let extent = match arguments[..] {
+        [] => Extent::Usual,
+        ["--all"] => Extent::All,
+        _ => return Err("write `--all`, or nothing".into()),
+    };
     install(&missing())?;
     for carried in &CARRIED {
         fetch(root, carried);
@@ -160,13 +181,20 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     tests
         .args(["test", "--workspace", "--no-fail-fast"])
         .current_dir(root);
+    match extent {
+        Extent::Usual => tests.args(["--", "--skip", SOAK]),
+        Extent::All => tests.env(CASES, "all"),
+    };
     // Most tests wait for servers, so more of them run at a time than there are cores.
     if env::var_os(TEST_THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         tests.env(TEST_THREADS, (TESTS_PER_CORE * cores).to_string());
     }
     if run_command(&mut tests)? {
-        Ok("every test passed".into())
+        Ok(match extent {
+            Extent::Usual => "every test passed, but for the soak (`--all`)".into(),
+            Extent::All => "every test passed".into(),
+        })
     } else {
         Err("tests failed".into())
     }

@@ -6,14 +6,12 @@
 //!   requests in batches            '------> nginx: a file, whose bytes the test reads
 //! ```
 //!
-//! [`REQUESTS`] of them, or as many as `RATEKEEPER_RANDOM_REQUESTS` states; a failure names the
-//! seed of its connection.
+//! A failure names the seed of its connection.
 
 mod message;
 mod nginx;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,13 +22,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use self::message::{Fields, Framing, Random, Request, Response, by_name, pairs};
+use crate::cases::cases;
 use crate::gateway::gateway;
 use crate::harness::clock;
 use crate::harness::ports::free_address;
 use crate::harness::process::{self, Process};
 
-/// Number of requests of a run, a third for each upstream.
-const REQUESTS: usize = 12_000;
 /// Connections to each upstream's gateway.
 const CONNECTIONS: usize = 4;
 const SEED: u64 = 0x5eed_0062;
@@ -70,11 +67,7 @@ fn upstreams_see_what_clients_send_and_clients_what_upstreams_answer() {
     let node = echo("node", &node, include_str!("gateway_random/echo.js"));
     let python = echo("python", &python, include_str!("gateway_random/echo.py"));
     let nginx = nginx::start_files(dir, &nginx);
-    let total = env::var("RATEKEEPER_RANDOM_REQUESTS").map_or(REQUESTS, |number| {
-        number
-            .parse()
-            .expect("RATEKEEPER_RANDOM_REQUESTS is a number")
-    });
+    let total: usize = cases(3_000, 12_000);
     let each = total.div_ceil(3 * CONNECTIONS);
     let listeners = [("node", node.1), ("python", python.1), ("nginx", nginx.1)];
     let gateways = listeners.map(|(name, upstream)| {

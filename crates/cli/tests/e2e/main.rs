@@ -8,6 +8,8 @@ mod alerts;
 mod bans;
 mod browser;
 mod caddy;
+#[path = "../../../core/tests/algorithms/cases.rs"]
+mod cases;
 mod chains;
 mod counting;
 mod credits;

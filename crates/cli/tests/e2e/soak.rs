@@ -7,7 +7,7 @@
 //!   batch; gRPC; rude clients /                             \ Redis, killed and started empty
 //! ```
 //!
-//! A run of the tests lasts 20 s; `cargo xtask soak --minutes 30` is this test, for longer.
+//! In `cargo xtask test --all` it lasts 20 s; `cargo xtask soak --minutes 30` is this test, for longer.
 
 mod clients;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::cases::cases;
 use crate::harness::ports::free_port;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
@@ -22,7 +23,6 @@ const PROCESSES: usize = 4;
 const CONNECTIONS: usize = 16;
 /// Number of requests: more than the limit of each trial.
 const ATTEMPTS: usize = 1_088;
-const REPETITIONS: usize = 20;
 /// Enough on a busy machine, because a missed deadline would be no fault here.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum time for a change to show: the longest pause of the breaker, and some.
@@ -105,7 +105,6 @@ fn rush(callers: &mut [Caller], path: &str, run: &str) -> usize {
     })
 }
 
-/// Tries each `RATEKEEPER_REPETITIONS` times, or [`REPETITIONS`] times without it.
 fn exact(title: &str, store: &str) {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let name = |number| format!("node-{number}");
@@ -116,10 +115,7 @@ fn exact(title: &str, store: &str) {
     let callers = doors.take(PROCESSES * CONNECTIONS).map(Caller::connect);
     let mut callers: Vec<Caller> = callers.collect();
     let begun = clock::now();
-    let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
-    let repetitions = said
-        .and_then(|said| said.parse().ok())
-        .unwrap_or(REPETITIONS);
+    let repetitions = cases(5, 50);
     for run in 0..repetitions {
         for kind in ["gcra", "window", "log", "interval"] {
             let admitted = rush(&mut callers, &format!("/{kind}"), &format!("{kind}-{run}"));

@@ -1,6 +1,7 @@
 //! The algorithms beside references, searches, recorded traces and the tables of the guide.
 
 mod any_state;
+mod cases;
 mod exact;
 mod give_back;
 mod least_served;

@@ -3,6 +3,7 @@
 //! says that two algorithms are one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::cases::cases;
 use crate::seeds::seeds;
 use proptest::prelude::*;
 use ratekeeper_core::laws::{self, LifeEvent};
@@ -321,7 +322,7 @@ fn beside<A: Refund + std::fmt::Debug>(
 
 #[test]
 fn windows_decide_as_a_list_of_all_events_does() {
-    for seed in seeds(400) {
+    for seed in seeds(cases(100, 400)) {
         let per = 1 + seed % 23;
         let permits = 1 + seed % 7;
         let (quota, phase) = (quota(permits, per), seed % per);

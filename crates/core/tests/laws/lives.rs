@@ -11,12 +11,13 @@ use ratekeeper_core::{
     Quota, QuotaReset, Refund, Reserve, SubBuckets, Tat, Time, Verdict, Window, WithBans,
 };
 
+use crate::cases::cases;
 use crate::{DENIALS, EDGES, Uneven, ban_terms, intervals, nanos, quota};
 
 #[test]
 fn every_algorithm_keeps_the_laws_through_long_lives() {
     // Spans of seconds and hours: the clock's slack, and products beyond 64 bits.
-    for seed in 0..6 {
+    for seed in 0..cases(1, 6) {
         let mut random = Random::new(seed);
         for (permits, per) in [
             (10, 1_000_000_000),
@@ -176,7 +177,7 @@ fn any_case() -> impl Strategy<Value = (Quota, Denials, Time, Vec<LifeEvent>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(cases(50, 150)))]
 
     /// From one permit to the largest quota, from a nanosecond to 584 years, from the clock's zero to
     /// its end.

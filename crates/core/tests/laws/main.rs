@@ -2,6 +2,8 @@
 //! lives on large ones.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../algorithms/cases.rs"]
+mod cases;
 mod everywhere;
 mod lives;
 mod pairs;

@@ -1,6 +1,8 @@
 //! Limits in a program: one limiter, one for each key, their clocks, and first programs.
 
 mod any_clock;
+#[path = "../../../core/tests/algorithms/cases.rs"]
+mod cases;
 mod configured;
 mod costs;
 mod defects;

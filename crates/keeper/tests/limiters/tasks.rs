@@ -1,4 +1,5 @@
 //! Tasks in virtual time, for tests of waiting.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;

@@ -9,7 +9,7 @@
 //!
 //! Operations are charges of all sizes, peeks, looks and refunds, at moments that run forward,
 //! stand still, jump, and step back, while the parameters change. Limits are of all sizes that
-//! the twins hold. `RATEKEEPER_OPS=1000000` runs as many for each core and server.
+//! the twins hold.
 
 mod life;
 mod on_unix;
@@ -27,14 +27,13 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore};
 
+use crate::cases::cases;
 use crate::conforms::tomorrow;
 use crate::server::{Server, every_program};
 use life::live;
 use on_unix::OnUnix;
 use recipe::{BITS, Recipe, below, denials, number, quota_of_any_size};
 
-/// Operations for each core and server unless `RATEKEEPER_OPS` is set.
-const OPERATIONS: u64 = 20_000;
 /// Lives that run at the same time, so that calls share round trips.
 const LIVES: usize = 64;
 /// Operations of a life.
@@ -81,11 +80,6 @@ impl<A: Algorithm> Clone for Trial<A> {
 
 impl<A: Algorithm> Copy for Trial<A> {}
 
-fn operations() -> u64 {
-    let wanted = std::env::var("RATEKEEPER_OPS").ok();
-    wanted.map_or(OPERATIONS, |text| text.parse().unwrap())
-}
-
 fn run<A>(trial: &Trial<A>)
 where
     A: Algorithm + Clone + Debug + Into<AnyAlgorithm> + Send + Sync + 'static,
@@ -103,7 +97,7 @@ where
             })
             .unwrap(),
         );
-        let lives = operations().div_ceil(LENGTH);
+        let lives = cases(4_000_u64, 100_000).div_ceil(LENGTH);
         runtime.block_on(async {
             let threads = (0..LIVES as u64).map(|first| {
                 let store = Arc::clone(&store);

@@ -8,6 +8,8 @@
 
 mod bans;
 mod calls;
+#[path = "../../../core/tests/algorithms/cases.rs"]
+mod cases;
 mod chains;
 mod clock;
 mod conforms;

@@ -9,6 +9,7 @@ use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Time};
 use ratekeeper::{Clock as _, Limiter, ManualClock};
 
 use super::{advance, lives, millis, nth};
+use crate::cases::cases;
 use crate::tasks::{Clocked, Tasks};
 
 const WORDS: [&str; 14] = [
@@ -113,7 +114,7 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
 }
 
 proptest! {
-    #![proptest_config(lives(1_000))]
+    #![proptest_config(lives(cases(300, 10_000)))]
 
     #[test]
     fn no_span_admits_more_than_the_bound(

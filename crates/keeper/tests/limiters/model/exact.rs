@@ -8,6 +8,7 @@ use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Time};
 use ratekeeper::{Clock as _, Limiter};
 
 use super::{advance, lives, millis, nth};
+use crate::cases::cases;
 use crate::tasks::{Clocked, Tasks, Waited};
 
 #[derive(Clone, Copy, Debug)]
@@ -293,7 +294,7 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
 }
 
 proptest! {
-    #![proptest_config(lives(1_000))]
+    #![proptest_config(lives(cases(300, 10_000)))]
 
     #[test]
     fn a_token_bucket_behaves_like_a_queue_and_a_number(

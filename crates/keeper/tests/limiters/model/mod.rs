@@ -7,8 +7,6 @@
 //!            laws of the line
 //!   exact    a token bucket: the story is that of a queue and a number
 //! ```
-//!
-//! `RATEKEEPER_REPETITIONS` sets the number of lives, in thousands.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounded;
@@ -20,13 +18,10 @@ use proptest::prelude::ProptestConfig;
 use ratekeeper::ManualClock;
 use ratekeeper::core::{Nanos, Time};
 
-/// Number of lives of each test: `usual`, unless the environment sets another.
-fn lives(usual: u32) -> ProptestConfig {
-    let wanted = std::env::var("RATEKEEPER_REPETITIONS").ok();
-    let thousands = wanted.map(|wanted| wanted.parse::<u32>().unwrap());
+fn lives(number: u32) -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None, // a life that failed becomes a row of its own
-        ..ProptestConfig::with_cases(thousands.map_or(usual, |thousands| thousands * 1_000))
+        ..ProptestConfig::with_cases(number)
     }
 }
 

@@ -9,6 +9,7 @@ use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock as _, KeyedLimiter, Limiter};
 
 use super::{advance, lives, millis, nth};
+use crate::cases::cases;
 use crate::tasks::{Clocked, Tasks};
 
 /// Limits of few permits in little time; each line keeps the states of some of the others.
@@ -252,7 +253,7 @@ fn same_stories(tasks: &Tasks<'_>, done: &mut usize, context: &dyn Fn() -> Strin
 }
 
 proptest! {
-    #![proptest_config(lives(1_000))]
+    #![proptest_config(lives(cases(300, 10_000)))]
 
     #[test]
     fn a_limiter_and_one_key_of_a_keyed_limiter_behave_alike(
