@@ -231,7 +231,8 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
             KeyPart::Ip { .. } => true,
             _ => is_hashed(&out[start..]),
         };
-        if takes_work && self.seen.len() < REMEMBERED {
+        let is_written = matches!(value, PartValue::Written | PartValue::FirstOfSeveral);
+        if is_written && takes_work && self.seen.len() < REMEMBERED {
             self.seen.push(WrittenValue {
                 part,
                 path_case,

@@ -54,8 +54,14 @@ fn check(source: &impl KeySource, request: &Request<()>, expected: &[u8]) {
 fn keys_are_those_of_the_request() {
     let subject = by_extension(|claims: &Claims| &*claims.subject);
     let tenant = by_extension(|claims: &Claims| &claims.tenant);
-    let key = || get("//a/%62/?q", &[("x-api-key", "k1"), ("x-api-key", "k2")]);
+    let key = || get("//a/%62/?q", &[("x-api-key", "k1"), ("x-api-key", "k1")]);
+    let two = get("/", &[("x-api-key", "k1"), ("x-api-key", "k2")]);
     check(&by_header(API_KEY), &key(), b"k1");
+    assert_eq!(
+        bytes(&by_header(API_KEY), &two),
+        None,
+        "two values are no key"
+    );
     check(&by_path(), &key(), b"/a/b");
     check(&subject, &with(claims("ann"), key()), b"ann");
     check(&tenant, &with(claims("ann"), key()), &[7, 0, 0, 0]);

@@ -139,7 +139,7 @@ async fn six_processes_admit_one_limit_together_by_every_algorithm() {
     let Some(redis) = Redis::start().await else {
         return;
     };
-    let test = "limits::six_processes_admit_one_limit_together_by_every_algorithm";
+    let test = "servers::limits::six_processes_admit_one_limit_together_by_every_algorithm";
     let processes: Vec<_> = (0..PROCESSES)
         .map(|_| {
             let mut command = Command::new(env::current_exe().unwrap());

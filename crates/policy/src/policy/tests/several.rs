@@ -240,3 +240,14 @@ fn a_second_value_replaces_no_limit_and_is_counted_as_a_value() {
         2
     );
 }
+
+#[test]
+fn a_missing_address_is_missing_for_each_limit() {
+    let key = "key = [\"ip\"]";
+    let unknown = Facts {
+        ip: None,
+        ..facts()
+    };
+    let charged = charged(&policy(&[("a", key), ("b", key)]), &unknown);
+    assert_eq!(charged, ["a 1 ~ip=~", "b 1 ~ip=~"]);
+}
