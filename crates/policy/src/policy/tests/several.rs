@@ -249,5 +249,5 @@ fn a_missing_address_is_missing_for_each_limit() {
         ..facts()
     };
     let charged = charged(&policy(&[("a", key), ("b", key)]), &unknown);
-    assert_eq!(charged, ["a 1 ~ip=~", "b 1 ~ip=~"]);
+    assert_eq!(charged, ["~a 1 ip=~", "~b 1 ip=~"]);
 }
