@@ -18,13 +18,10 @@ use ratekeeper_store::{
     Decisions, MemoryConfig, MemoryStore, RedisClock, RedisConfig, RedisServers, RedisStore, Store,
 };
 
+use crate::cases::cases;
 use crate::conforms::tomorrow;
 use crate::server::{Cluster, Server, every_program};
 
-/// Requests on one server: a script decides each.
-const REQUESTS: u64 = 20_000;
-/// Requests on a cluster, where a chain takes several calls.
-const ON_A_CLUSTER: u64 = 3_000;
 /// Requests until all keys are new.
 const LIFE: u64 = 100;
 
@@ -150,12 +147,18 @@ fn charged(asked: &[Asked], decisions: &Decisions) -> HashMap<(usize, String), u
     sums
 }
 
-/// Asks the same of a store in memory and of Redis.
+/// Asks the same of a store in memory and of Redis, whose clock has another zero.
 async fn compare(redis: &RedisStore, keys: Keys, requests: u64) {
     let limits = limits();
     let memory = MemoryStore::new(MemoryConfig::default());
     let mut random = Random::new(0x00c4_a115);
     let mut now = Time::ZERO + Nanos::from_secs(1_000);
+    let mut zero = None;
+    let mut on_clock_of = |here: &Decisions, mut there: Decisions| {
+        let zero = *zero.get_or_insert(there.made.since(here.made));
+        there.made = Time::from_nanos(there.made.as_nanos() - zero.as_nanos());
+        there
+    };
     let (mut covered, mut refused, mut excused, mut shed) = (0, 0, 0, 0);
     for number in 0..requests {
         // Whole microseconds, as clocks of servers are. Not back: memory and Redis forget paid debts
@@ -202,11 +205,11 @@ async fn compare(redis: &RedisStore, keys: Keys, requests: u64) {
         };
         excused += count(&|at| asked[at].3 == Mode::Once && denies(at));
         shed += count(&|at| before(at) == Some(Mode::Headroom) && denies(at));
-        let there = redis.decide(&charges, now).await.unwrap();
+        let there = on_clock_of(&here, redis.decide(&charges, now).await.unwrap());
         assert_eq!(here, there, "request {number} at {now:?}: {asked:?}");
         if number.is_multiple_of(5) {
             let here = memory.settle_now(ratekeeper_store::Look, &charges, now);
-            let there = redis.look(&charges, now).await.unwrap();
+            let there = on_clock_of(&here, redis.look(&charges, now).await.unwrap());
             assert_eq!(here, there, "look {number} at {now:?}: {asked:?}");
         }
     }
@@ -235,7 +238,11 @@ fn run(servers: RedisServers, keys: Keys, requests: u64) {
 fn chains_are_equal_in_memory_and_in_redis() {
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        run(RedisServers::One(server.url()), Keys::Any, REQUESTS);
+        run(
+            RedisServers::One(server.url()),
+            Keys::Any,
+            cases(4_000, 20_000),
+        );
     }
 }
 
@@ -247,7 +254,7 @@ fn chains_are_equal_in_memory_and_on_a_cluster() {
         run(
             RedisServers::Cluster(cluster.urls()),
             Keys::Distinct,
-            ON_A_CLUSTER,
+            cases(1_000, 3_000), // a chain takes several calls
         );
     }
 }
