@@ -117,7 +117,7 @@ memory.md
     store/src/memory/key.rs: SHORT: usize = 15;
   8 bytes more for each permit
     policy/src/config/log.rs: BYTES: u64 = 8;
-  a sample of 16
+  of the next 16
     store/src/memory/table/room.rs: SAMPLE: usize = 16;
   more than twice as much memory
     store/src/memory/shard.rs: tables.bytes() / 2 > own
