@@ -49,9 +49,9 @@ fn office_hours_have_a_number_of_their_own() {
         (17, Some((10, "out-of-office"))), // 18:00
         (24, Some((10, "out-of-office"))), // Friday 01:00
         (24 + 7, Some((100, "office"))),
-        (24 + 23, Some((10, "out-of-office"))), // Saturday 00:00: the night of Friday
-        (48 + 7, None),                         // Saturday 08:00
-        (96 + 6, None),                         // Monday 07:00: Sunday has no night
+        (24 + 23, Some((10, "out-of-office"))), // Saturday 00:00
+        (48 + 7, Some((10, "out-of-office"))),  // Saturday 08:00
+        (96 + 6, Some((10, "out-of-office"))),  // Monday 07:00
         (96 + 7, Some((100, "office"))),
     ] {
         go_to(&fixture, &mut now, hour);
