@@ -10,8 +10,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::{Nanos, Permits, Quota};
+use ratekeeper_resilience::SplitMix;
 
-use crate::random::WorkloadRandom;
+use crate::random::open_unit;
 
 /// Pattern in which checks arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,12 +114,12 @@ pub fn moments(number: u32, rate: Rate, pattern: ArrivalPattern, seed: u64) -> V
 
 /// Gaps with an exponential distribution, their mean `mean`; the first check comes at once.
 fn poisson(number: u32, mean: Nanos, seed: u64) -> Vec<Nanos> {
-    let mut random = WorkloadRandom::new(seed);
+    let mut random = SplitMix::new(seed);
     let mut now = Nanos::ZERO;
     let mut moments = Vec::with_capacity(number as usize);
     for _ in 0..number {
         moments.push(now);
-        now = now + exponential(mean, random.open_unit());
+        now = now + exponential(mean, open_unit(&mut random));
     }
     moments
 }

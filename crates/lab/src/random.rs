@@ -1,27 +1,10 @@
 //! Random: numbers that are reproducible from their seed.
 
-/// `SplitMix64` (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number
-/// generators", 2014): eight bytes of state, the same numbers on every machine.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkloadRandom(u64);
+use ratekeeper_resilience::{Random as _, SplitMix};
 
-impl WorkloadRandom {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number above 0 and at most 1, so that its logarithm is finite.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float exactly")]
-    pub(crate) fn open_unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
+/// Returns a number above 0 and at most 1, so that its logarithm is finite.
+pub(crate) fn open_unit(random: &mut SplitMix) -> f64 {
+    random.unit() + f64::EPSILON / 2.0 // the sum is exact
 }
 
 /// Draws one of `0..n`, number `k` with a weight of `1 / (k + 1)^exponent`: G. Zipf, "Human
@@ -44,9 +27,9 @@ impl Zipf {
         }
     }
 
-    pub(crate) fn draw(&self, random: &mut WorkloadRandom) -> usize {
+    pub(crate) fn draw(&self, random: &mut SplitMix) -> usize {
         let total = self.sums.last().copied().unwrap_or(0.0);
-        let drawn = random.open_unit() * total;
+        let drawn = open_unit(random) * total;
         let rank = self.sums.partition_point(|&sum| sum < drawn);
         rank.min(self.sums.len().saturating_sub(1))
     }
@@ -58,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_first_of_zipf_gets_its_share() {
-        let (zipf, mut random) = (Zipf::new(10, 1.0), WorkloadRandom::new(1));
+        let (zipf, mut random) = (Zipf::new(10, 1.0), SplitMix::new(1));
         let mut counts = [0_u32; 10];
         for _ in 0..10_000 {
             counts[zipf.draw(&mut random)] += 1;
@@ -70,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_exponent_of_zero_is_even() {
-        let (zipf, mut random) = (Zipf::new(4, 0.0), WorkloadRandom::new(1));
+        let (zipf, mut random) = (Zipf::new(4, 0.0), SplitMix::new(1));
         let mut counts = [0_u32; 4];
         for _ in 0..10_000 {
             counts[zipf.draw(&mut random)] += 1;

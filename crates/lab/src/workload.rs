@@ -11,11 +11,12 @@
 //! ```
 
 use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_resilience::SplitMix;
 
 use crate::arrivals::{self, ArrivalPattern, Rate};
 use crate::axis::clock_span;
 use crate::bench::{KeyId, MAX_KEYS};
-use crate::random::{WorkloadRandom, Zipf};
+use crate::random::Zipf;
 
 /// Maximum number of requests of one workload, 24 bytes each.
 pub const MAX_REQUESTS: u64 = 10_000_000;
@@ -194,7 +195,7 @@ impl Workload {
         }
         let mut workload = Self::patterned(traffic, ArrivalPattern::Poisson)?;
         let zipf = Zipf::new(keys, exponent);
-        let mut random = WorkloadRandom::new(!traffic.seed); // moments and keys are independent
+        let mut random = SplitMix::new(!traffic.seed); // moments and keys are independent
         let arrivals = workload
             .phases
             .iter_mut()
