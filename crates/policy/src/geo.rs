@@ -12,7 +12,6 @@
 
 mod country;
 mod database;
-mod mmdb;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,15 +1,15 @@
-//! Database: the country or the network of each address, compiled from a file.
+//! Database: the country or the network of each address, compiled from a file in `MaxMind`'s format.
 //!
 //! ```text
 //!   2.125.0.0     0 -> 0 -> 0 -> 0 -> 0 -> 0 -> 1 -> ..   a node has a record for each bit
 //!
-//!   nodes    [ [1, 2], [1, N + 3], [N, N + 1], .. ]       below N a node, from N on a value
+//!   nodes    [ [1, 2], [1, V + 3], [V, V + 1], .. ]       below V a node, from V on a value
 //!   values   [ unknown, NO, SE, GB, .. ]                  each once
 //! ```
 //!
-//! The file is checked as a whole when it is compiled, and not kept. What remains takes 8 bytes for
-//! each node. A look-up takes one step for each bit of the address at most, whatever the
-//! file holds.
+//! The crate `maxminddb` reads the file. It is read as a whole when it is compiled, and not kept: what
+//! remains takes 8 bytes for each node. A look-up cannot fail, and takes one step for each bit of the
+//! address at most, whatever the file holds.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,26 +17,29 @@ use std::hash::Hash;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
+use maxminddb::{MaxMindDbError, PathElement, Reader, WithinOptions};
+use serde_json::Value;
 
-use super::mmdb::{MmdbFile, Value};
 use super::{Asn, Country};
 
-/// Maximum number of different places in the data that a tree may name, to bound the memory of
-/// the compiler: about 80 MB.
-const MAX_PLACES: usize = 4 << 20;
+/// The first record that is a value.
+const VALUES: u32 = 1 << 31;
+/// Nodes that lead to the IPv4 addresses, which are those of 96 zero bits and their own.
+const BITS_BEFORE_V4: u32 = 96;
 
 /// A compiled database.
 pub(crate) struct GeoDatabase<V> {
     /// SHA-256 of the file, in hexadecimal.
     pub(crate) sha: String,
     pub(crate) built_unix_seconds: u64,
-    nodes: Box<[[u32; 2]]>,
+    /// The first is the root.
+    nodes: Vec<[u32; 2]>,
     /// The record of all IPv4 addresses.
     v4: u32,
     /// True if it has IPv6 addresses.
     has_ipv6: bool,
-    /// By record, from the number of nodes on; the first is unknown.
-    values: Box<[Option<V>]>,
+    /// By record, from [`VALUES`] on; the first is unknown.
+    values: Vec<Option<V>>,
 }
 
 /// The value of an address in a database.
@@ -45,28 +48,22 @@ pub(crate) trait GeoValue: Copy + Eq + Hash {
     const PATH: &'static [&'static str];
 
     /// Returns the value; `None` if it is unknown.
-    fn read(value: Value<'_>) -> Option<Self>;
+    fn read(value: &Value) -> Option<Self>;
 }
 
 impl GeoValue for Country {
     const PATH: &'static [&'static str] = &["country", "iso_code"];
 
-    fn read(value: Value<'_>) -> Option<Self> {
-        match value {
-            Value::Text(code) => Self::assigned(code),
-            _ => None,
-        }
+    fn read(value: &Value) -> Option<Self> {
+        Self::assigned(value.as_str()?.as_bytes())
     }
 }
 
 impl GeoValue for Asn {
     const PATH: &'static [&'static str] = &["autonomous_system_number"];
 
-    fn read(value: Value<'_>) -> Option<Self> {
-        match value {
-            Value::Number(number) => u32::try_from(number).ok().map(Self),
-            _ => None,
-        }
+    fn read(value: &Value) -> Option<Self> {
+        u32::try_from(value.as_u64()?).ok().map(Self)
     }
 }
 
@@ -76,35 +73,81 @@ impl<V: GeoValue> GeoDatabase<V> {
     /// # Errors
     /// The reason: it is cut short, damaged, or a database of something else.
     pub(crate) fn compile(bytes: &[u8], sha: String) -> Result<Self, String> {
-        let mut file = MmdbFile::open(bytes)?;
-        let end = file.node_count;
-        let mut values = Values::new();
-        let mut nodes = Vec::with_capacity(end as usize);
-        for mut node in file.nodes() {
-            for record in &mut node {
-                if *record >= end {
-                    *record = end + values.number(*record, &mut file)?;
-                }
+        let broken = |error: MaxMindDbError| format!("it cannot be read: {error}");
+        let reader = Reader::from_source(bytes).map_err(broken)?;
+        let mut database = Self {
+            sha,
+            built_unix_seconds: reader.metadata().build_epoch,
+            nodes: vec![[VALUES; 2]],
+            v4: 0,
+            has_ipv6: reader.metadata().ip_version == 6,
+            values: vec![None],
+        };
+        // A tree that no two branches share has fewer networks, and leads to fewer nodes.
+        let most = 2 * reader.metadata().node_count as usize + 128;
+        let mut places = HashMap::with_hasher(RandomState::default());
+        let mut known = HashMap::with_hasher(RandomState::default());
+        let path: Vec<_> = V::PATH.iter().copied().map(PathElement::Key).collect();
+        let options = WithinOptions::default().include_networks_without_data();
+        let networks = reader.networks(options).map_err(broken)?;
+        for (count, network) in networks.enumerate() {
+            let network = network.map_err(broken)?;
+            if count > most || database.nodes.len() > most {
+                return Err("it is damaged: branches of its tree lead into each other".into());
             }
-            nodes.push(node);
+            let Some(place) = network.offset() else {
+                continue;
+            };
+            let record = match places.get(&place) {
+                Some(record) => *record,
+                None => match network.decode_path::<Value>(&path) {
+                    Ok(found) => found
+                        .and_then(|found| V::read(&found))
+                        .map_or(VALUES, |value| {
+                            *known.entry(value).or_insert_with(|| {
+                                database.values.push(Some(value));
+                                VALUES + number(database.values.len() - 1)
+                            })
+                        }),
+                    // What the path leads through is no map.
+                    Err(MaxMindDbError::Decoding { .. }) => VALUES,
+                    Err(error) => return Err(broken(error)),
+                },
+            };
+            places.insert(place, record);
+            let network = network.network().map_err(broken)?;
+            database.insert(network.ip(), network.prefix().into(), record);
         }
-        if values.each.len() == 1 {
+        if database.values.len() == 1 {
             let field = V::PATH.join(".");
             return Err(format!("none of its records has a known `{field}`"));
         }
-        let mut database = Self {
-            sha,
-            built_unix_seconds: file.built_unix_seconds,
-            nodes: nodes.into(),
-            v4: 0,
-            has_ipv6: file.has_ipv6,
-            values: values.each.into(),
-        };
-        if file.has_ipv6 {
-            // IPv4 addresses are those of 96 zero bits and their own.
-            database.v4 = database.walk(0, 0, 96);
-        }
+        database.nodes.shrink_to_fit();
+        database.v4 = database.walk(0, 0, BITS_BEFORE_V4);
         Ok(database)
+    }
+
+    fn insert(&mut self, ip: IpAddr, prefix: u32, record: u32) {
+        let (bits, length) = match ip {
+            IpAddr::V4(v4) => (u128::from(v4.to_bits()), prefix + BITS_BEFORE_V4),
+            IpAddr::V6(v6) => (v6.to_bits(), prefix),
+        };
+        let side = |bit: u32| usize::from(bits << bit >> 127 == 1);
+        let mut node = 0;
+        for bit in 0..length.saturating_sub(1) {
+            let next = self.nodes[node][side(bit)];
+            node = if next < VALUES {
+                next as usize
+            } else {
+                self.nodes.push([next; 2]);
+                self.nodes[node][side(bit)] = number(self.nodes.len() - 1);
+                self.nodes.len() - 1
+            };
+        }
+        match length {
+            0 => self.nodes[0] = [record; 2],
+            _ => self.nodes[node][side(length - 1)] = record,
+        }
     }
 
     /// Returns the value of an address; `None` if it is unknown.
@@ -114,8 +157,8 @@ impl<V: GeoValue> GeoDatabase<V> {
             IpAddr::V6(v6) if self.has_ipv6 => self.walk(0, v6.to_bits(), 128),
             IpAddr::V6(_) => return None,
         };
-        let value = (record as usize).checked_sub(self.nodes.len())?;
-        *self.values.get(value)?
+        let value = record.checked_sub(VALUES)?;
+        *self.values.get(value as usize)?
     }
 
     /// Returns the record that the first `count` of `bits` lead to.
@@ -131,47 +174,9 @@ impl<V: GeoValue> GeoDatabase<V> {
     }
 }
 
-/// The values of a file, each once, while it is compiled.
-struct Values<V> {
-    each: Vec<Option<V>>,
-    numbers: HashMap<V, u32, RandomState>,
-    /// Numbers by record.
-    places: HashMap<u32, u32, RandomState>,
-}
-
-impl<V: GeoValue> Values<V> {
-    fn new() -> Self {
-        Self {
-            each: vec![None],
-            numbers: HashMap::default(),
-            places: HashMap::default(),
-        }
-    }
-
-    /// Returns the number of a record's value.
-    fn number(&mut self, record: u32, file: &mut MmdbFile<'_>) -> Result<u32, String> {
-        if record == file.node_count {
-            return Ok(0);
-        }
-        if let Some(number) = self.places.get(&record) {
-            return Ok(*number);
-        }
-        if self.places.len() == MAX_PLACES {
-            return Err(format!("it has more than {MAX_PLACES} different records"));
-        }
-        let number = match file.value(record, V::PATH)?.and_then(V::read) {
-            None => 0,
-            Some(value) => {
-                let each = &mut self.each;
-                *self.numbers.entry(value).or_insert_with(|| {
-                    each.push(Some(value));
-                    u32::try_from(each.len() - 1).unwrap_or(u32::MAX)
-                })
-            }
-        };
-        self.places.insert(record, number);
-        Ok(number)
-    }
+/// A file has less than 2^27 bytes, and fewer nodes and values.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 impl<V> PartialEq for GeoDatabase<V> {

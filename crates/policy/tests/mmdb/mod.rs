@@ -128,14 +128,19 @@ impl Mmdb {
         file.extend([0; SEPARATOR]);
         file.extend(&self.data);
         file.extend(b"\xab\xcd\xefMaxMind.com");
+        let small = |number: usize| vec![5 << 5 | 2, 0, byte(number)];
+        let four = u32::try_from(count).expect("trees of tests are small");
+        let four = [&[6 << 5 | 4][..], &four.to_be_bytes()].concat();
         file.extend(map(&[
-            ("binary_format_major_version", number(2)),
-            ("binary_format_minor_version", number(0)),
+            ("binary_format_major_version", small(2)),
+            ("binary_format_minor_version", small(0)),
             ("build_epoch", number(self.built_unix_seconds)),
             ("database_type", text("Test")),
-            ("ip_version", number(6)),
-            ("node_count", number(count as u64)),
-            ("record_size", number(self.record_bits as u64)),
+            ("description", map(&[])),
+            ("ip_version", small(6)),
+            ("languages", vec![0, 11 - 7]),
+            ("node_count", four),
+            ("record_size", small(self.record_bits)),
         ]));
         file
     }
