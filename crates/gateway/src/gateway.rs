@@ -21,11 +21,12 @@ use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::Client;
 use crate::health::{AddressHealth, HealthCheck};
 use crate::hop::Hop;
+use crate::kept::KeptRequest;
 use crate::noted::InterimReceiver;
-use crate::outgoing::{Form, fit, prepare, prepare_response};
+use crate::outgoing::{Form, copy, fit, prepare, prepare_response};
 use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
-use crate::upload::{Stage, Upload, UploadBody};
+use crate::upload::{OnBreak, Stage, Upload, UploadBody};
 
 /// Maximum number of addresses of an upstream.
 pub const MAX_ADDRESSES: usize = 32;
@@ -119,6 +120,11 @@ impl Gateway {
         self.concurrency.as_ref()
     }
 
+    /// Returns the maximum time that a request which was sent waits for the head of its response.
+    pub const fn response_timeout(&self) -> Duration {
+        self.settings.response
+    }
+
     /// Returns how the upstream responded in the last 10 s.
     pub const fn recent(&self) -> &Arc<RecentResponses> {
         &self.recent
@@ -136,7 +142,8 @@ impl Gateway {
     /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of
     /// the response. `id` names the request in `X-Request-Id`. Dropping the future gives the
     /// request up. `interim` receives the interim responses of an upstream of HTTP/1.1, before this
-    /// returns, or while the future is dropped.
+    /// returns, or while the future is dropped. `kept` is for a request whose future is not dropped
+    /// when the client leaves.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the
@@ -147,16 +154,20 @@ impl Gateway {
         request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
         id: HeaderValue,
         interim: Option<InterimReceiver>,
+        kept: Option<KeptRequest>,
     ) -> Result<Forwarded, ForwardError> {
         let limit = self.concurrency.as_ref();
         let permit = limit.map(|limit| limit.try_acquire(self.now()).ok_or(UpstreamFailure::Busy));
         let permit = permit.transpose().inspect_err(|_| self.recent.refuse())?;
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id, &self.settings.upgrades);
-        let (body, upload) = UploadBody::new(body, client.address_field);
+        let on_break = kept
+            .as_ref()
+            .map_or(OnBreak::End, |_| OnBreak::Wait(self.settings.response));
+        let (body, upload) = UploadBody::new(body, client.address_field, on_break);
         let request = Request::from_parts(parts, body);
         let waiting = self.recent.wait(upload.is_some());
-        let exchange = self.exchange(request, (hop, interim), upload.clone());
+        let exchange = self.exchange(request, (hop, interim, kept), upload.clone());
         let result = exchange.await;
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
@@ -177,7 +188,7 @@ impl Gateway {
     async fn exchange(
         &self,
         mut request: UpstreamRequest,
-        (hop, interim): (Hop, Option<InterimReceiver>),
+        (hop, interim, kept): (Hop, Option<InterimReceiver>, Option<KeptRequest>),
         upload: Option<Arc<Upload>>,
     ) -> Result<Forwarded, ForwardError> {
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
@@ -216,7 +227,9 @@ impl Gateway {
             };
             let copy = is_copied.then(|| copy(&request));
             let exchange = (request, upload.as_deref(), interim.as_ref());
+            let at_work = kept.as_ref().map(KeptRequest::begin);
             let sent = self.send(&mut lease.sender, exchange).await;
+            drop(at_work);
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
             }
@@ -380,14 +393,4 @@ fn is_idempotent(method: &Method) -> bool {
         Method::TRACE,
     ];
     REPEATABLE.contains(method)
-}
-
-/// Returns the same request, which has no body.
-fn copy(request: &UpstreamRequest) -> UpstreamRequest {
-    let mut copy = Request::new(UploadBody::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    copy
 }

@@ -16,6 +16,7 @@ use http_body::Body;
 use crate::forwarded::{self, Client};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
+use crate::upload::UploadBody;
 
 /// Number of fields that are added to a request.
 const ADDED: usize = 7;
@@ -143,6 +144,16 @@ fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(whole) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
         headers.insert(COOKIE, whole);
     }
+}
+
+/// Returns the same request, which has no body.
+pub(crate) fn copy(request: &Request<UploadBody>) -> Request<UploadBody> {
+    let mut copy = Request::new(UploadBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    copy
 }
 
 #[cfg(test)]

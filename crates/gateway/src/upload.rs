@@ -1,23 +1,43 @@
 //! Upload: the body of a request on its way to the upstream, and its progress.
 
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connection::Stream;
 use crate::{forwarded, hop};
 
 /// The body of a request on its way; `None` for a request without one.
-pub(crate) struct UploadBody(Option<(ClientBody, Arc<Upload>)>);
+pub(crate) struct UploadBody(Option<UploadSource>);
+
+struct UploadSource {
+    body: ClientBody,
+    upload: Arc<Upload>,
+    on_break: OnBreak,
+    /// Why it broke off, until that ends the request.
+    broken: Option<(hyper::Error, Pin<Box<Sleep>>)>,
+}
+
+/// What happens when the client breaks the body off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OnBreak {
+    /// The request ends.
+    End,
+    /// The connection stays open for this time, because an upstream that has the head may be at
+    /// work, and shows the end of its work by a response only.
+    Wait(Duration),
+}
 
 /// The body as the client sends it.
 type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
@@ -55,6 +75,7 @@ impl UploadBody {
     pub(crate) fn new(
         body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
         address_field: Option<HeaderName>,
+        on_break: OnBreak,
     ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
             return (Self(None), None);
@@ -63,8 +84,13 @@ impl UploadBody {
             address_field,
             ..Upload::default()
         });
-        let body: ClientBody = Box::pin(body);
-        (Self(Some((body, Arc::clone(&upload)))), Some(upload))
+        let source = UploadSource {
+            body: Box::pin(body),
+            upload: Arc::clone(&upload),
+            on_break,
+            broken: None,
+        };
+        (Self(Some(source)), Some(upload))
     }
 
     /// Returns a body without a byte.
@@ -112,9 +138,14 @@ impl Body for UploadBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Some((body, upload)) = &mut self.0 else {
+        let Some(source) = &mut self.0 else {
             return Poll::Ready(None);
         };
+        if let Some((_, pause)) = &mut source.broken {
+            ready!(pause.as_mut().poll(context));
+            return Poll::Ready(source.broken.take().map(|(error, _)| Err(error)));
+        }
+        let UploadSource { body, upload, .. } = source;
         upload.set(Stage::Client);
         let mut frame = ready!(body.as_mut().poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
@@ -129,22 +160,27 @@ impl Body for UploadBody {
             Some(Ok(_)) if !body.is_end_stream() => Stage::Upstream,
             _ => Stage::Sent,
         });
+        if let (Some(Err(_)), OnBreak::Wait(longest)) = (&frame, source.on_break) {
+            let error = frame.and_then(Result::err);
+            source.broken = error.map(|error| (error, Box::pin(sleep(longest))));
+            return self.poll_frame(context);
+        }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|(body, _)| body.is_end_stream())
+        self.0.as_ref().is_none_or(|it| it.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        let own = self.0.as_ref().map(|(body, _)| body.size_hint());
+        let own = self.0.as_ref().map(|it| it.body.size_hint());
         own.unwrap_or(SizeHint::with_exact(0))
     }
 }
 
 impl fmt::Debug for UploadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let upload = self.0.as_ref().map(|(_, upload)| upload);
+        let upload = self.0.as_ref().map(|it| &it.upload);
         f.debug_tuple("UploadBody").field(&upload).finish()
     }
 }

@@ -1,10 +1,13 @@
 //! Permits on loan of a real service: exact under a rush, and returned after a holder has crashed.
 
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::harness::application::{Application, Framework};
 use crate::harness::clock;
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::{Answer, Visitor};
@@ -75,4 +78,56 @@ fn a_rush_takes_ten_and_a_crashed_holder_loses_them_at_the_expiry() {
     assert_eq!(release(), (200, json!(0)));
     let expired = service.metric("ratekeeper_leases_expired_total{limit=\"in-flight\"}");
     assert!(expired >= 1.0, "{expired}");
+}
+
+/// Sends the start of a request, and closes the connection soon after.
+fn leave(gateway: SocketAddr, start: &str) {
+    let mut stream = TcpStream::connect(gateway).expect("the gateway listens");
+    stream
+        .write_all(start.as_bytes())
+        .expect("a request is short");
+    clock::wait(Duration::from_millis(5));
+}
+
+#[test]
+fn no_more_requests_work_than_the_limit_says_though_their_clients_leave() {
+    const STARTS: [&str; 4] = [
+        "GET /work HTTP/1.1\r\nhost: a\r\n\r\n",
+        "POST /work HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi",
+        "POST /work HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nh",
+        "POST /work HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n",
+    ];
+    let limits = "[[limit]]\nname = \"in-flight\"\nkey = [\"all\"]\n\
+                  concurrency = { max = 7, lease = \"60s\" }\n";
+    let open = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1000000/1h\"\n";
+    let adaptive = "adaptive_concurrency = { min = 7, max = 7 }\n";
+    for (listener, limits) in [("", limits), (adaptive, open)] {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let Some(application) = Application::start(Framework::Express, dir.path()) else {
+            return;
+        };
+        let policy = format!(
+            "version = 1\n[listen.proxy]\nupstream = \"http://{}\"\n{listener}{limits}",
+            application.address()
+        );
+        let path = dir.path().join("ratekeeper.toml");
+        std::fs::write(&path, policy).expect("the test's directory is writable");
+        let (_gateway, gateway) = super::gateway::gateway(dir.path(), &["run"]);
+        let leaving =
+            STARTS.map(|start| thread::spawn(move || (0..100).for_each(|_| leave(gateway, start))));
+        for clients in leaving {
+            clients.join().expect("no client panics");
+        }
+        let work = || {
+            let body = Visitor::at(2).get(application.address(), "/most").body;
+            serde_json::from_str::<Value>(&body).expect("an answer is JSON")
+        };
+        let most = work()["most"].as_u64().expect("a number");
+        assert!((4..=7).contains(&most), "{most} at work");
+        let free = clock::poll("end of the work", SOON_AFTER, || {
+            let served = Visitor::at(2).get(gateway, "/work").status == 200;
+            (work()["atWork"] == 0 && served).then_some(())
+        });
+        free.unwrap_or_else(|error| panic!("{error}"));
+    }
 }

@@ -15,11 +15,13 @@
 
 mod body;
 mod inspect;
+mod kept;
 mod refusal;
 mod upstreams;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -28,16 +30,17 @@ use http::{
 };
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use ratekeeper::tower::{ByPolicy, Decided, InspectedBody, MAX_INSPECTED_BODY, RequestGuard};
+use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, Report, Timer};
 use ratekeeper_gateway::{
-    Client, ClientScheme, ForwardError, Forwarded, Gateway, InterimReceiver, Malformed, RequestIds,
-    Trust, Tunnel, UpstreamFailure, X_REQUEST_ID, examine,
+    Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
+    UpstreamFailure, X_REQUEST_ID, examine,
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
 
 use self::body::{ForwardedBody, ProxyBody};
+use self::kept::Forwarding;
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
@@ -49,7 +52,7 @@ use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
-use crate::pulse::{InFlight, Pulse};
+use crate::pulse::InFlight;
 use crate::tls::ListenerTls;
 use crate::{Door, StartError};
 
@@ -145,8 +148,19 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let gateway = self.upstreams.of_request(&parts, answer.as_deref());
+        let lease = answer.iter().flat_map(|answer| answer.permits());
+        let lease = lease.map(|(_, lease)| Duration::from(lease)).min();
         let request = Request::from_parts(parts, body);
-        let forwarded = forward(caller, gateway, client, (request, id.clone())).await;
+        let forwarding = Forwarding {
+            gateway: Arc::clone(gateway),
+            client,
+            request,
+            id: id.clone(),
+        };
+        let (forwarded, guard) = {
+            let process = &self.shared.metrics.process;
+            forwarding.send(caller, process, (lease, guard)).await
+        };
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
@@ -303,34 +317,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         headers.insert(X_REQUEST_ID, id);
         refusal::put_cors(&self.cors, origin, headers);
     }
-}
-
-/// Forwards a request, and passes its interim responses on before it returns.
-async fn forward(
-    caller: Caller<'_>,
-    gateway: &Gateway,
-    client: Client,
-    (request, id): (Request<InspectedBody<Incoming>>, HeaderValue),
-) -> Result<Forwarded, ForwardError> {
-    let interim = interim(caller.pulse, request.version()).await;
-    let forwarded = {
-        let _waits = caller.pulse.hold_back();
-        gateway.forward(client, request, id, interim).await
-    };
-    caller.pulse.interim.end().await;
-    forwarded
-}
-
-/// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way
-/// to send them by HTTP/2.
-async fn interim(pulse: &Arc<Pulse>, version: Version) -> Option<InterimReceiver> {
-    if version != Version::HTTP_11 {
-        return None;
-    }
-    Some(InterimReceiver {
-        request: pulse.interim.begin().await,
-        taker: Arc::clone(pulse) as _,
-    })
 }
 
 const fn upstream_problem(failure: UpstreamFailure) -> super::problem::ProblemKind {

@@ -68,6 +68,8 @@ pub(crate) struct Process {
     /// Listeners with certificates.
     pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
     upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
+    /// Requests that an application went on with after their clients had left.
+    pub(crate) abandoned: Counter,
     /// Reports of results, by [`ReportResult`].
     pub(super) reports: [Counter; ReportResult::ALL.len()],
     /// Addresses of upstreams that are checked.
@@ -149,6 +151,7 @@ impl Process {
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
             series.count(&[kind], count.count());
         }
+        table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
         if let Some(limits) = self.adaptive.get().filter(|limits| !limits.is_empty()) {
             let mut series = table::UPSTREAM_LIMIT.open(out);
             for (route, limit) in limits {

@@ -124,6 +124,8 @@ families! {
         "Connections that the system failed to accept";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
         "Requests of the proxy listener that failed at the upstream";
+    UPSTREAM_ABANDONED: Counter "upstream_abandoned" []
+        "Requests that kept their permits after their client had left, while the upstream was at work";
     UPSTREAM_UP: Gauge "upstream_up" ["route" "address"]
         "1 if an address of an upstream passed its last check, by its place in the policy";
     UPSTREAM_LIMIT: Gauge "upstream_concurrency_limit" ["route"]

@@ -53,7 +53,8 @@ fn streams_that_are_reset_at_each_state_hold_nothing() {
         let _ = visit.stream.write_all(b"world");
         Next::Request
     });
-    let proxy = Proxy::start(&[upstream.address], "", LIMITS);
+    let longest = "response_timeout = \"2s\"";
+    let proxy = Proxy::start(&[upstream.address], longest, LIMITS);
     let request = |path: &str| {
         let request = http::Request::post(format!("http://a{path}"));
         let form = "application/x-www-form-urlencoded";

@@ -134,7 +134,8 @@ fn slow_clients_do_not_lower_the_number() {
 #[test]
 fn the_places_of_clients_that_leave_come_back() {
     let upstream = Upstream::with(EMPTY);
-    let bounds = "adaptive_concurrency = { min = 40, max = 40 }";
+    // The upstream may be at work on the beginning of their bodies, for at most `response_timeout`.
+    let bounds = "adaptive_concurrency = { min = 40, max = 40 }\nresponse_timeout = \"5s\"";
     let proxy = Proxy::start(&[upstream.address], bounds, OPEN);
     let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n";
     let waiting: Vec<_> = (0..40)

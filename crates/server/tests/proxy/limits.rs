@@ -1,8 +1,8 @@
 //! Limits of requests that are forwarded.
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -286,29 +286,47 @@ fn permits_come_back_at_the_end_of_the_response() {
 }
 
 #[test]
-fn a_client_that_leaves_before_the_response_frees_its_permit() {
-    let served = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&served);
-    let upstream = Upstream::new(move |visit| {
-        if count.fetch_add(1, Ordering::SeqCst) == 0 {
-            sleep(Duration::from_secs(60)); // the test is over long before
+fn a_request_keeps_its_permit_while_the_upstream_works_though_its_client_has_left() {
+    let leave = |proxy: &Proxy, upstream: &Upstream, request: &str| {
+        let mut leaver = proxy.client();
+        leaver.send(request);
+        drop(upstream.seen());
+        assert_eq!(proxy.client().get("/").status(), 429);
+        drop(leaver);
+        eventually("the client has left", || {
+            proxy.metric("ratekeeper_upstream_abandoned_total") == 1
+        });
+    };
+    let comes_back = |proxy: &Proxy| {
+        eventually("the permit came back", || {
+            proxy.client().get("/").status() == 200
+        });
+    };
+    let post = "POST /work HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    for (listener, lease) in [("", "1h"), ("", "1s"), ("response_timeout = \"1s\"", "1h")] {
+        let (finish, work) = channel();
+        let work = Mutex::new(work);
+        let upstream = Upstream::new(move |visit| {
+            if visit.request.start.contains("/work") {
+                let _ = work.lock().unwrap().recv(); // an error: the test is over
+            }
+            let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            let _ = visit.stream.write_all(response);
+            Next::Request
+        });
+        let policy = format!(
+            "[[limit]]\nname = \"work\"\nkey = [\"all\"]\n\
+             concurrency = {{ max = 1, lease = \"{lease}\" }}\n"
+        );
+        let proxy = Proxy::start(&[upstream.address], listener, &policy);
+        leave(&proxy, &upstream, post);
+        if (listener, lease) == ("", "1h") {
+            assert_eq!(proxy.client().get("/").status(), 429);
+            finish.send(()).unwrap();
         }
-        let _ = visit
-            .stream
-            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        Next::Request
-    });
-    let policy =
-        "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
-    let proxy = Proxy::start(&[upstream.address], "", policy);
-    let mut leaver = proxy.client();
-    leaver.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
-    drop(upstream.seen());
-    assert_eq!(proxy.client().get("/").status(), 429);
-    drop(leaver);
-    eventually("the permit came back", || {
-        proxy.client().get("/").status() == 200
-    });
+        comes_back(&proxy);
+        let _ = finish.send(());
+    }
 }
 
 #[test]

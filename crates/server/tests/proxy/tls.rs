@@ -146,7 +146,7 @@ fn a_client_that_ends_tls_gives_its_permit_back() {
         Next::Request
     });
     let policy = "[[limit]]\nname = \"one\"\nkey = [\"all\"]\n\
-        concurrency = { max = 1, lease = \"60s\" }\n";
+        concurrency = { max = 1, lease = \"1s\" }\n"; // renewed while the client is there
     let proxy = with_site(&authority, &upstream, policy);
     let mut first = connect(&proxy, &authority, "a.example").unwrap();
     first.get_mut().write_all(GET.as_bytes()).unwrap();

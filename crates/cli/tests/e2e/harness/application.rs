@@ -1,5 +1,7 @@
 //! A real Express or a real Flask with its default settings: a handler for `/login`, one for
 //! `/api/login`, and one for everything else below `/api`. Each names itself in `x-handler`.
+//! Express also has `/work`, which takes 300 ms whatever its client does, and `/most`, which returns
+//! how many requests worked at a time.
 //!
 //! `cargo xtask test` brings both: `target/express-5.1.0` (npm), `target/flask-3.1.2` (`PyPI`).
 
@@ -21,6 +23,13 @@ const handler = (name) => (request, response) => response.set("x-handler", name)
 application.all("/login", handler("login"));
 application.all("/api/login", handler("nested"));
 application.all("/api/{*rest}", handler("api"));
+let [atWork, most] = [0, 0];
+application.all("/work", (request, response) => {
+  atWork += 1;
+  most = Math.max(most, atWork);
+  setTimeout(() => { atWork -= 1; response.send("done"); }, 300);
+});
+application.get("/most", (request, response) => { response.json({ most, atWork }); });
 application.listen(Number(process.argv[2]), "127.0.0.1");
 "#;
 

@@ -37,7 +37,7 @@ const UPGRADE: Nanos = Nanos::from_secs(600);
 /// The upstream of all requests, and those of routes.
 #[derive(Debug)]
 pub(super) struct Upstreams {
-    usual: Gateway,
+    usual: Arc<Gateway>,
     routes: Vec<RoutedUpstream>,
 }
 
@@ -46,7 +46,7 @@ struct RoutedUpstream {
     name: Box<str>,
     /// `None`: only requests that a limit diverts.
     matcher: Option<Matcher>,
-    gateway: Gateway,
+    gateway: Arc<Gateway>,
 }
 
 impl Upstreams {
@@ -74,7 +74,9 @@ impl Upstreams {
                     initial: bounds.min,
                 }),
             });
-            gateway.ok_or(StartError::Upstreams(urls.len()))
+            gateway
+                .map(Arc::new)
+                .ok_or(StartError::Upstreams(urls.len()))
         };
         let routes = settings.routes.iter().map(|route| {
             Ok(RoutedUpstream {
@@ -124,13 +126,13 @@ impl Upstreams {
     }
 
     fn named(&self) -> impl Iterator<Item = (Box<str>, &Gateway)> {
-        let usual = std::iter::once(("".into(), &self.usual));
+        let usual = std::iter::once(("".into(), &*self.usual));
         let routes = self.routes.iter();
-        usual.chain(routes.map(|route| (route.name.clone(), &route.gateway)))
+        usual.chain(routes.map(|route| (route.name.clone(), &*route.gateway)))
     }
 
     /// Returns the receiver of a request with this answer of its limits.
-    pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &Gateway {
+    pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &Arc<Gateway> {
         if self.routes.is_empty() {
             return &self.usual;
         }

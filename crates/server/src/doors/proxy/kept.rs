@@ -1,0 +1,142 @@
+//! Kept: a request with permits, which keeps them while the application works on it, even if its
+//! client has left.
+//!
+//! ```text
+//!   client leaves --> not sent: dropped, and its permits come back
+//!                '--> sent: head of the response, or the end of `longest` --> permits come back
+//! ```
+//!
+//! An application does not stop because a connection closes, so permits that came back at once would
+//! bound the patience of clients, not the work.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Version};
+use hyper::body::Incoming;
+use ratekeeper::tower::{InspectedBody, RequestGuard};
+use ratekeeper_gateway::{Client, ForwardError, Forwarded, Gateway, InterimReceiver, KeptRequest};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use crate::listener::Caller;
+use crate::metrics::Process;
+use crate::pulse::Pulse;
+
+type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + Send>>;
+
+/// A request that has passed its limits.
+pub(super) struct Forwarding {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) client: Client,
+    pub(super) request: Request<InspectedBody<Incoming>>,
+    pub(super) id: HeaderValue,
+}
+
+impl Forwarding {
+    /// Forwards a request, and passes its interim responses on before it returns. One with permits,
+    /// of the shortest `lease` among them, keeps them while the application is at work.
+    pub(super) async fn send(
+        self,
+        caller: Caller<'_>,
+        process: &Arc<Process>,
+        (lease, guard): (Option<Duration>, Option<RequestGuard>),
+    ) -> (Result<Forwarded, ForwardError>, Option<RequestGuard>) {
+        let interim = interim(caller.pulse, self.request.version()).await;
+        let waits = caller.pulse.hold_back();
+        let forwarded = if lease.is_some() || self.gateway.concurrency().is_some() {
+            let response = self.gateway.response_timeout();
+            let request = KeptRequest::default();
+            let kept = Kept {
+                forwarding: Some(Box::pin(self.run(interim, Some(request.clone())))),
+                request,
+                guard,
+                longest: lease.map_or(response, |lease| lease.min(response)),
+                process: Arc::clone(process),
+            };
+            kept.response().await
+        } else {
+            (self.run(interim, None).await, guard)
+        };
+        drop(waits);
+        caller.pulse.interim.end().await;
+        forwarded
+    }
+
+    async fn run(
+        self,
+        interim: Option<InterimReceiver>,
+        kept: Option<KeptRequest>,
+    ) -> Result<Forwarded, ForwardError> {
+        let (client, request, id) = (self.client, self.request, self.id);
+        self.gateway
+            .forward(client, request, id, interim, kept)
+            .await
+    }
+}
+
+/// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way
+/// to send them by HTTP/2.
+async fn interim(pulse: &Arc<Pulse>, version: Version) -> Option<InterimReceiver> {
+    if version != Version::HTTP_11 {
+        return None;
+    }
+    Some(InterimReceiver {
+        request: pulse.interim.begin().await,
+        taker: Arc::clone(pulse) as _,
+    })
+}
+
+/// A request on its way. Dropped, it goes on by itself while the application is at work.
+struct Kept {
+    /// `None` once it has ended.
+    forwarding: Option<Response>,
+    request: KeptRequest,
+    guard: Option<RequestGuard>,
+    /// Maximum time that it goes on.
+    longest: Duration,
+    process: Arc<Process>,
+}
+
+impl Kept {
+    /// Returns the response, and the permits.
+    async fn response(mut self) -> (Result<Forwarded, ForwardError>, Option<RequestGuard>) {
+        let response = poll_fn(|context| {
+            let forwarding = self.forwarding.as_mut().expect("polled once to its end");
+            forwarding.as_mut().poll(context)
+        })
+        .await;
+        self.forwarding = None;
+        (response, self.guard.take())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Some(mut forwarding) = self.forwarding.take() else {
+            return;
+        };
+        let request = self.request.clone();
+        if let (true, Ok(runtime)) = (request.is_at_work(), Handle::try_current()) {
+            self.process.abandoned.add(1);
+            let (guard, longest) = (self.guard.take(), self.longest);
+            runtime.spawn(async move {
+                let ended = poll_fn(|context| {
+                    let polled = forwarding.as_mut().poll(context);
+                    // It is not sent again for a client that has left.
+                    let is_over = polled.is_ready() || !request.is_at_work();
+                    if is_over {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                });
+                let _ = timeout(longest, ended).await; // late: the lease ends
+                drop(guard); // without a response the charges stay
+            });
+        }
+    }
+}
