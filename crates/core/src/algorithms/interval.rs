@@ -33,6 +33,8 @@
 //!   each `F`. Else choose [GCRA](super::gcra), which is `R = 1` without the steps.
 //! * A clock that steps back finds the strokes that have been: it is denied longer by the
 //!   step, and never gains.
+//! * Charges that are given back leave the strokes as they are: then the worst case from the first
+//!   take is that of a grid.
 //! * Laws: keeps all of them. From the first take, a smaller history may admit less: the
 //!   take that is left out may be the one that set the strokes off.
 //! * Twin: `interval.lua`.
@@ -310,7 +312,8 @@ impl Algorithm for Interval {
 
 impl Refund for Interval {
     /// All, until the first stroke; then at most the permits of the strokes to come, of which the
-    /// last may have brought a single one.
+    /// last may have brought a single one. The strokes stay, also those of a first take that is given
+    /// back: were they to begin anew, calls that overlap would put off the refills for ever.
     fn give_back_late(
         &self,
         missing: &mut IntervalState,
@@ -333,12 +336,7 @@ impl Refund for Interval {
                 most.saturating_sub(returned.get())
             }
         };
-        // One permit of a take that may have set the strokes off stays while there are others.
-        let is_first = self.strokes == Strokes::FirstTake
-            && paid.since(made).as_nanos().is_multiple_of(self.every)
-            && self.refilled(missing, now).permits > cost.get().min(unpaid);
-        let back = cost.min(Permits::new(unpaid)) - Permits::new(is_first.into());
-        self.refund(missing, now, back);
+        self.refund(missing, now, cost.min(Permits::new(unpaid)));
     }
 
     fn refund(&self, missing: &mut IntervalState, now: Time, cost: Permits) {

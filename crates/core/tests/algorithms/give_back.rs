@@ -5,8 +5,9 @@
 //!   replay   charge 1          charge 1   from the start: the real state is never better
 //! ```
 //!
-//! And the permits that stay used keep within `bound` in every span. `RATEKEEPER_LIVES` sets the
-//! number of lives of each limit.
+//! And the permits that stay used keep within `bound` in every span; those of an interval bucket
+//! with strokes from its first take, within the bound of a grid. `RATEKEEPER_LIVES` sets the number
+//! of lives of each limit.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper_core::laws::Random;
@@ -26,9 +27,12 @@ enum Replayed {
     /// Those in which a part of each charge stays: windows open with a charge, and without it a
     /// later one would open them, and end later.
     InPart,
-    /// None: without a charge a bucket may be full earlier, and its strokes begin anew; and one that
-    /// turns a hybrid smooth at the end of its window looks like one of the bucket.
+    /// None: a charge that turns a hybrid smooth at the end of its window looks like one of the
+    /// bucket.
     None,
+    /// None: without a charge a bucket may be full earlier, and its strokes begin anew. They stay, as
+    /// those of a grid do, which bounds it.
+    Strokes,
 }
 
 fn quota(permits: u64, per: u64) -> Quota {
@@ -80,7 +84,7 @@ fn limits() -> Vec<(AnyAlgorithm, Replayed)> {
         let grid = Interval::on_grid(most, refill, every, nanos(1)).unwrap();
         limits.push((grid.into(), Replayed::All));
         let first = Interval::from_first(most, refill, every).unwrap();
-        limits.push((first.into(), Replayed::None));
+        limits.push((first.into(), Replayed::Strokes));
     }
     limits.push((
         Concurrency::new(permits(3), nanos(32)).unwrap().into(),
@@ -107,6 +111,8 @@ struct Made {
 
 struct Life<'a> {
     limit: &'a AnyAlgorithm,
+    /// The limit whose bound it keeps.
+    bounded_by: &'a AnyAlgorithm,
     state: AnyState,
     now: Time,
     made: Vec<Made>,
@@ -173,7 +179,7 @@ impl Life<'_> {
             for to in &self.made[first..] {
                 used += to.cost - to.back;
                 let span = to.at.since(from.at) + Nanos::from_nanos(1);
-                let bound = self.limit.bound(span);
+                let bound = self.bounded_by.bound(span);
                 assert!(
                     used <= bound,
                     "{used} of {bound}: {:?}\n{:#?}",
@@ -192,12 +198,18 @@ fn lives() -> u64 {
 
 #[test]
 fn no_give_back_makes_a_state_better_than_a_smaller_charge() {
-    for (limit, replayed) in limits() {
+    let limits = limits();
+    for (at, (limit, replayed)) in limits.iter().enumerate() {
         let most = limit.capacity().get();
+        let bounded_by = match replayed {
+            Replayed::Strokes => &limits[at - 1].0, // the grid
+            _ => limit,
+        };
         for seed in 0..lives() {
             let mut random = Random::new(seed);
             let mut life = Life {
-                limit: &limit,
+                limit,
+                bounded_by,
                 state: AnyState::default(),
                 now: Time::from_nanos(100 + random.below(20)),
                 made: Vec::new(),
@@ -222,9 +234,9 @@ fn no_give_back_makes_a_state_better_than_a_smaller_charge() {
                     0 => random.below(cost + 1),
                     _ => cost,
                 };
-                let in_part = replayed == Replayed::InPart && seed % 2 == 0;
+                let in_part = *replayed == Replayed::InPart && seed % 2 == 0;
                 life.give_back(index, back.min(cost - u64::from(in_part)));
-                if in_part || replayed == Replayed::All {
+                if in_part || *replayed == Replayed::All {
                     life.is_no_better();
                 }
             }
