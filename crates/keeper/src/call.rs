@@ -15,8 +15,7 @@ use smallvec::SmallVec;
 
 use crate::answer::{Answer, ChargeSpan};
 use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
-use crate::reporting::{record, recorded};
-use crate::{Clock, DecisionId, Outcome};
+use crate::{Clock, Outcome};
 
 /// One item of a call.
 ///
@@ -176,22 +175,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         self.number_replaced(&mut charges);
         let refused = refused_at_once(&charges);
-        let is_reported = !refused && policy.rules.are_corrected();
-        let opens = if is_reported && asked.iter().all(Asked::charges) {
-            DecisionId::new(&policy, &charges, nonce)
-        } else {
-            None
-        };
-        let mut record_key = Vec::new();
         let mut decisions = {
             let mut all = list(&charges, &policy);
             let back = take_back(asked, &ends, &mut all);
             if !back.is_empty() {
                 self.store().refund(&back, now).await?;
-            }
-            if let Some((id, correction)) = &opens {
-                id.put_record_key(&mut record_key);
-                all.push(record(&correction.record, &record_key));
             }
             if refused {
                 self.refused_unasked(&all, Lend::Unnamed, now).await?
@@ -204,9 +192,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 decision.verdict = Verdict::Allow;
             }
         }
-        let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
         let mut answer = Answer::new(policy, charges, decisions, now);
-        self.wait_for_report(&mut answer, open);
+        if asked.iter().all(Asked::charges) {
+            self.await_report(&mut answer, nonce).await;
+        }
         Ok(Answers { answer, ends })
     }
 }

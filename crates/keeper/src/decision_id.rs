@@ -1,34 +1,31 @@
 //! Decision id: the charges of a request that a report may correct, as a text.
 //!
 //! ```text
-//!   base64url:  | 3 | time 4 | flags 1, proof 16, paid after 8, length 1, limit, cost 4 or 8,
-//!                            |   length 2, key                         one for each charge | ...
+//!   base64url:  | 4 | time 4 | flags 1, paid after 8, length 1, limit, cost 4 or 8,
+//!                            |   length 2, key             one for each charge | made 8, nonce 16
 //! ```
 //!
 //! The text contains all that is needed to correct the charges, so any node that shares the store
-//! can do it, and a restart loses nothing. It cannot be forged: the store keeps a record under its
-//! hash, which was made together with the charges, and an id without a record corrects nothing.
+//! can do it, and a restart loses nothing. No part of it can be forged: the store keeps a record
+//! under the hash of the whole, and an id without a record corrects nothing. The nonce is random,
+//! so that an id cannot be guessed. The id holds the keys, readable by its holder.
 //!
 //! The flag `WIDE` marks a cost of 8 bytes. The flag `MADE` is missing if the charge was not made,
-//! because a limit in shadow mode denied it, or another one of a chain was made. That is only known
-//! after the decision, so the record cannot contain it. The proof does: a random secret of a charge
-//! that was made, and the hash of this secret otherwise. The record has the hash in either case, so
-//! the holder of an id cannot have a charge given back that was not made. The id holds the keys,
-//! readable by its holder.
+//! because a limit in shadow mode denied it, or another one of a chain was made.
 //!
 //! * Source of the encoding: as of [`Permit`](crate::Permit).
 
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits};
+use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Correction, Entry, Policy, Rule};
 use sha2::{Digest as _, Sha256};
 
 use crate::permit::{decoded, encoded, is_whole};
 
 /// Version of the layout.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const MADE: u8 = 1;
 const WIDE: u8 = 2;
 /// Maximum number of bytes. Charges of further limits are left out, so they stay.
@@ -68,6 +65,9 @@ const MAX_CHARS: usize = MAX_BYTES / 3 * 4;
 pub struct DecisionId {
     within: Nanos,
     pub(crate) charges: Vec<MadeCharge>,
+    /// The moment of the charges, by the clock of the store.
+    pub(crate) made: Time,
+    nonce: LeaseId,
 }
 
 /// One charge.
@@ -80,21 +80,9 @@ pub(crate) struct MadeCharge {
     /// False if the limit denied it in shadow mode, or if another charge of its chain was made.
     pub(crate) is_made: bool,
     /// How long after the charge time has paid for it, see
-    /// [`Receipt::paid`](ratekeeper_core::Receipt::paid). Known after the decision, so it is not in
-    /// the record: it counts up to the longest debt of the limit.
+    /// [`Receipt::paid`](ratekeeper_core::Receipt::paid).
     pub(crate) paid_after: Nanos,
-    proof: Proof,
 }
-
-/// The flags, the proof and the time of payment of a charge, as the layout has them.
-struct ChargeMark {
-    flags: u8,
-    proof: Proof,
-    paid_after: Nanos,
-}
-
-/// The secret of a charge that was made, or the hash of the secret of one that was not.
-type Proof = [u8; 16];
 
 /// The error for a text that is not the id of a decision.
 ///
@@ -114,26 +102,25 @@ impl fmt::Display for NoDecisionId {
 impl std::error::Error for NoDecisionId {}
 
 impl DecisionId {
-    /// Returns the id for the charges under the limits that reports correct, and the limit of their
-    /// records, the one with the shortest time; `None` if there are none, or no nonce. A nonce is
-    /// drawn only if there are some.
+    /// Returns the id of `charges`, made at `made`, and the limit of its record, the one with the
+    /// shortest time; `None` if there are none, or no nonce. A nonce is drawn only if there are
+    /// some.
     pub(crate) fn new<'p>(
-        policy: &'p Policy,
-        charges: &'p Charges,
+        charges: impl Iterator<Item = (MadeCharge, &'p Correction)>,
+        made: Time,
         nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Option<(Self, &'p Correction)> {
-        let mut made = corrected(policy, charges).peekable();
-        made.peek()?;
-        let nonce = nonce()?;
+        let mut charges = charges.peekable();
+        charges.peek()?;
         let mut id = Self {
             within: Nanos::ZERO,
             charges: Vec::new(),
+            made,
+            nonce: nonce()?,
         };
         let mut shortest: Option<&Correction> = None;
-        let mut bytes = id.bytes(MadeCharge::mark).len();
-        for (index, mut charge, correction) in made {
-            let index = u64::try_from(index).unwrap_or(u64::MAX); // a list is far shorter
-            charge.proof = hash(&[nonce.as_bytes(), &index.to_le_bytes()]);
+        let mut bytes = id.bytes().len();
+        for (charge, correction) in charges {
             bytes += charge.length();
             if bytes > MAX_BYTES {
                 break;
@@ -160,16 +147,11 @@ impl DecisionId {
 
     /// Appends the key of its record.
     pub(crate) fn put_record_key(&self, key: &mut Vec<u8>) {
-        let bytes = self.bytes(|charge| ChargeMark {
-            flags: 0,
-            proof: charge.hashed_proof(),
-            paid_after: Nanos::ZERO,
-        });
-        KeyBuilder::new(key).part(&hash(&[&bytes]));
+        let sum = Sha256::digest(self.bytes());
+        KeyBuilder::new(key).part(&sum[..16]);
     }
 
-    /// Returns the layout, with these marks.
-    fn bytes(&self, mark: impl Fn(&MadeCharge) -> ChargeMark) -> Vec<u8> {
+    fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
         bytes.push(VERSION);
         let millis = u32::try_from(self.within.as_millis_ceil()).unwrap_or(u32::MAX);
@@ -180,10 +162,8 @@ impl DecisionId {
                 Ok(_) => (&cost[..4], 0),
                 Err(_) => (&cost[..], WIDE),
             };
-            let mark = mark(charge);
-            bytes.push(mark.flags | wide);
-            bytes.extend_from_slice(&mark.proof);
-            bytes.extend_from_slice(&mark.paid_after.as_nanos().to_le_bytes());
+            bytes.push(if charge.is_made { MADE | wide } else { wide });
+            bytes.extend_from_slice(&charge.paid_after.as_nanos().to_le_bytes());
             // The name of a variant and a key are far shorter.
             bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(charge.limit.as_bytes());
@@ -192,6 +172,8 @@ impl DecisionId {
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(&charge.key);
         }
+        bytes.extend_from_slice(&self.made.as_nanos().to_le_bytes());
+        bytes.extend_from_slice(self.nonce.as_bytes());
         bytes
     }
 
@@ -199,7 +181,9 @@ impl DecisionId {
         let (&[VERSION], rest) = bytes.split_first_chunk()? else {
             return None;
         };
-        let (millis, mut rest) = rest.split_first_chunk::<4>()?;
+        let (millis, rest) = rest.split_first_chunk::<4>()?;
+        let (rest, nonce) = rest.split_last_chunk::<16>()?;
+        let (mut rest, made) = rest.split_last_chunk::<8>()?;
         let mut charges = Vec::new();
         while !rest.is_empty() {
             let charge;
@@ -209,6 +193,8 @@ impl DecisionId {
         Some(Self {
             within: Nanos::from_millis(u32::from_le_bytes(*millis).into()),
             charges,
+            made: Time::from_nanos(u64::from_le_bytes(*made)),
+            nonce: LeaseId::from_bytes(*nonce),
         })
     }
 }
@@ -228,7 +214,6 @@ pub(crate) fn corrected<'a>(
             cost: entry.cost,
             is_made: true,
             paid_after: Nanos::ZERO,
-            proof: Proof::default(),
         };
         Some((index, charge, correction))
     })
@@ -248,42 +233,7 @@ pub(crate) fn corrected_entries<'a>(
     })
 }
 
-/// Returns the first 128 bits of the SHA-256 of some texts.
-fn hash(texts: &[&[u8]]) -> Proof {
-    let mut sum = Sha256::new();
-    for text in texts {
-        sum.update(text);
-    }
-    let mut half = Proof::default();
-    half.copy_from_slice(&sum.finalize()[..16]);
-    half
-}
-
 impl MadeCharge {
-    /// Notes that it was not made, which its holder cannot undo.
-    pub(crate) fn unmake(&mut self) {
-        self.proof = self.hashed_proof();
-        self.is_made = false;
-    }
-
-    /// Returns the hash of its secret, made or not.
-    fn hashed_proof(&self) -> Proof {
-        if self.is_made {
-            hash(&[&self.proof])
-        } else {
-            self.proof
-        }
-    }
-
-    /// Returns the mark that its holder sees.
-    fn mark(&self) -> ChargeMark {
-        ChargeMark {
-            flags: if self.is_made { MADE } else { 0 },
-            proof: self.proof,
-            paid_after: self.paid_after,
-        }
-    }
-
     /// Returns the name of the limit in the policy, without that of a variant.
     pub(crate) fn rule(&self) -> &str {
         self.limit.split('=').next().unwrap_or_default()
@@ -296,12 +246,11 @@ impl MadeCharge {
     /// Returns its number of bytes.
     fn length(&self) -> usize {
         let cost = u32::try_from(self.cost.get()).map_or(8, |_| 4);
-        1 + self.proof.len() + 8 + 1 + self.limit.len() + cost + 2 + self.key.len()
+        1 + 8 + 1 + self.limit.len() + cost + 2 + self.key.len()
     }
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, rest) = bytes.split_first()?;
-        let (&proof, rest) = rest.split_first_chunk()?;
         let (&paid_after, rest) = rest.split_first_chunk()?;
         let (&length, rest) = rest.split_first()?;
         let (limit, rest) = rest.split_at_checked(length.into())?;
@@ -322,7 +271,6 @@ impl MadeCharge {
             cost: Permits::new(cost),
             is_made: flags & MADE > 0,
             paid_after: Nanos::from_nanos(u64::from_le_bytes(paid_after)),
-            proof,
         };
         Some((charge, rest))
     }
@@ -330,7 +278,7 @@ impl MadeCharge {
 
 impl fmt::Display for DecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&encoded(&self.bytes(MadeCharge::mark)))
+        f.write_str(&encoded(&self.bytes()))
     }
 }
 
@@ -359,12 +307,13 @@ mod tests {
                 cost: Permits::new(cost),
                 is_made: cost != 9,
                 paid_after: Nanos::from_secs(cost),
-                proof: [0xfb; 16],
             }
         });
         DecisionId {
             within: Nanos::from_secs(120),
             charges: charges.collect(),
+            made: Time::from_nanos(7),
+            nonce: LeaseId::from_bytes([0xfb; 16]),
         }
     }
 
@@ -397,16 +346,17 @@ mod tests {
     #[test]
     fn texts_that_are_not_ids_are_refused() {
         let header = |version: u8| [&[version][..], &[1; 4]].concat();
-        let with =
-            |flags: u8, tail: &[u8]| encoded(&[&header(3)[..], &[flags], &[7; 24], tail].concat());
+        let with = |flags: u8, tail: &[u8]| {
+            encoded(&[&header(4)[..], &[flags], &[7; 8], tail, &[9; 24]].concat())
+        };
         for text in [
             String::new(),
             "A".into(),
             "\u{e9}".into(),
             "x".repeat(MAX_CHARS + 1),
             "A".repeat(1 << 20),
-            encoded(&header(2)),
-            encoded(&header(3)[..4]),
+            encoded(&[&header(3)[..], &[9; 24]].concat()),
+            encoded(&header(4)),
             with(2, b"\x01a\0\0\0\0\0\0"),
             with(1, b"\x00\0\0\0\0\0\0"),
             with(1, b"\x02a"),
@@ -427,9 +377,9 @@ mod tests {
             key
         };
         let whole = id(&[("a", 1, b"k"), ("b", 2, b"l")]);
-        let with_proof = |proof| {
+        let with = |change: fn(&mut MadeCharge)| {
             let mut id = whole.clone();
-            id.charges[1].proof = proof;
+            change(&mut id.charges[1]);
             id
         };
         for other in [
@@ -437,18 +387,22 @@ mod tests {
             id(&[("a", 1, b"k"), ("b", 3, b"l")]),
             id(&[("a", 1, b"k"), ("b", 2, b"m")]),
             id(&[("a", 1, b"k"), ("c", 2, b"l")]),
-            with_proof([1; 16]),
+            with(|charge| charge.is_made = false),
+            with(|charge| charge.paid_after = Nanos::MAX),
             DecisionId {
                 within: Nanos::from_secs(121),
+                ..whole.clone()
+            },
+            DecisionId {
+                made: Time::from_nanos(8),
+                ..whole.clone()
+            },
+            DecisionId {
+                nonce: LeaseId::from_bytes([0xfc; 16]),
                 ..whole.clone()
             },
         ] {
             assert_ne!(key(&other), key(&whole), "{other:?}");
         }
-        let mut shadow = whole.clone();
-        shadow.charges[0].unmake();
-        assert_eq!(key(&shadow), key(&whole), "the decision is known later");
-        shadow.charges[0].is_made = true;
-        assert_ne!(key(&shadow), key(&whole), "its holder cannot make a charge");
     }
 }

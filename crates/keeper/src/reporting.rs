@@ -2,7 +2,7 @@
 //! known.
 //!
 //! ```text
-//!   check_for_report --> limits charged, a record made: all or none --> answer with an id
+//!   check_for_report --> limits charged: all or none --> a record made --> answer with an id
 //!                                     |
 //!   report(id) --> its record: open? -+-> yes: closed, then all charges corrected in one act
 //!                                     |-> closed before:  nothing changes
@@ -12,20 +12,17 @@
 //! * The record is a key of a hidden limit, which keeps its charges for as long as a report may
 //!   come. The decision charges one permit and the report two, so the answer to the second charge
 //!   shows which of the three cases it is.
-//! * A crash between closing and correcting leaves the charges as they are: less is admitted.
+//! * A crash before the record is made, or between closing and correcting, leaves the charges as
+//!   they are: less is admitted.
 
-use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, AnyState, Charge, Key, LeaseId, Lend, Limit, Mode, Nanos, Outage,
-    Receipt, Time, Verdict,
-};
+use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Outage, Receipt, Time, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
 use ratekeeper_policy::{CostSource, Rule};
-use ratekeeper_store::{ActualCost, ChargeOrigin, Decisions, Settled, Store, StoreError};
+use ratekeeper_store::{ActualCost, ChargeOrigin, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::decision_id::{MadeCharge, corrected, corrected_entries};
-use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, DecisionId, Keeper, Outcome, Reservations, Scope};
 
 /// The effect of a report.
@@ -74,25 +71,7 @@ impl Answer {
     }
 }
 
-/// Removes the decision about the record of an id, which is the last; returns the id if the request
-/// passes and the store keeps the record.
-pub(crate) fn recorded(id: DecisionId, decisions: &mut Decisions) -> Option<DecisionId> {
-    let record = decisions.each.pop()?;
-    (record.verdict.allows() && decisions.admitted).then_some(id)
-}
-
 impl Answer {
-    /// Returns the id with the charges that were made.
-    pub(crate) fn opened(&self, mut id: DecisionId) -> DecisionId {
-        for (charge, decided) in id.charges.iter_mut().zip(self.corrected_charges()) {
-            charge.paid_after = decided.paid_after;
-            if !decided.is_made {
-                charge.unmake();
-            }
-        }
-        id
-    }
-
     /// Returns the end of the time in which a report corrects its charges; `None` if no report does,
     /// or if the request is refused.
     pub(crate) fn reported_until(&self) -> Option<Time> {
@@ -116,16 +95,18 @@ impl Answer {
 
     /// Returns the charges that a report may correct; an empty list if the request is refused.
     pub(crate) fn corrected_charges(&self) -> Vec<MadeCharge> {
-        if !self.allowed() || !self.policy.rules.are_corrected() {
-            return Vec::new();
-        }
-        let charges = corrected(&self.policy, &self.charges);
-        let decided = charges.filter_map(|(index, mut charge, _)| {
+        self.corrected().map(|(charge, _)| charge).collect()
+    }
+
+    fn corrected(&self) -> impl Iterator<Item = (MadeCharge, &Correction)> {
+        let is_corrected = self.allowed() && self.policy.rules.are_corrected();
+        let charges = is_corrected.then(|| corrected(&self.policy, &self.charges));
+        let decided = charges.into_iter().flatten();
+        decided.filter_map(|(index, mut charge, correction)| {
             charge.is_made = self.makes(index);
             charge.paid_after = self.decisions.each.get(index)?.reset_after;
-            Some(charge)
-        });
-        decided.collect()
+            Some((charge, correction))
+        })
     }
 }
 
@@ -143,41 +124,32 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         scope: Scope<'_>,
         nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Result<Answer, StoreError> {
-        if !self.look_at_policy().rules.are_corrected() {
-            return self.check(facts, scope).await;
-        }
-        let now = self.clock().now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let refused = refused_at_once(&charges);
-        let opens = if refused {
-            None
-        } else {
-            DecisionId::new(&policy, &charges, nonce)
-        };
-        let mut record_key = Vec::new();
-        let mut list = list(&charges, &policy);
-        if let Some((id, correction)) = &opens {
-            id.put_record_key(&mut record_key);
-            list.push(record(&correction.record, &record_key));
-        }
-        let mut decisions = if refused {
-            self.refused_unasked(&list, Lend::Nothing, now).await?
-        } else if list.iter().any(lends) {
-            self.store().acquire(&list, Lend::Nothing, now).await?
-        } else {
-            self.store().decide(&list, now).await?
-        };
-        drop(list);
-        let open = opens.and_then(|(id, _)| recorded(id, &mut decisions));
-        let mut answer = Answer::new(policy, charges, decisions, now);
-        self.wait_for_report(&mut answer, open);
+        let mut answer = self.check(facts, scope).await?;
+        self.await_report(&mut answer, nonce).await;
         Ok(answer)
     }
 
-    /// Gives the answer the id, if there is one; its charges wait for a report from now on.
-    pub(crate) fn wait_for_report(&self, answer: &mut Answer, id: Option<DecisionId>) {
-        answer.open = id.map(|id| Box::new(answer.opened(id)));
-        if answer.open.is_some() {
+    /// Makes a record of the charges that a report may correct, and gives the answer its id. The
+    /// record is made after the charges, so that its key covers all that their decisions have told.
+    /// Without a record the charges stay.
+    pub(crate) async fn await_report(
+        &self,
+        answer: &mut Answer,
+        nonce: impl FnOnce() -> Option<LeaseId>,
+    ) {
+        let Some(ChargeOrigin::Store(receipt)) = answer.origin() else {
+            return;
+        };
+        let opened = DecisionId::new(answer.corrected(), receipt.made, nonce);
+        let Some((id, correction)) = opened else {
+            return;
+        };
+        let mut key = Vec::new();
+        id.put_record_key(&mut key);
+        let record = [record(&correction.record, &key)];
+        let kept = self.store().decide(&record, answer.decided_at()).await;
+        if kept.is_ok_and(|kept| kept.each.iter().all(|record| record.verdict.allows())) {
+            answer.open = Some(Box::new(id));
             self.reservations().begin(answer);
         }
     }
@@ -227,9 +199,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         let unused = Correction::RECORD - Correction::REPORTED;
         if closed.remaining == unused - Correction::RECORDED {
-            // By the record, because the holder of an id could write another moment.
-            let made = decisions.made + closed.reset_after - id.within();
-            let origin = ChargeOrigin::Store(Receipt::of(closed, made));
+            let origin = ChargeOrigin::Store(Receipt::of(closed, id.made));
             self.correct(&id.charges, origin, report).await?;
             // The record ends with the time of the reservation, also by the clock of a store.
             let end = now + closed.reset_after;
@@ -345,13 +315,6 @@ fn settled_by<'a>(
             mode: Mode::Enforce,
         },
         used,
-        origin: origin.paid_after(made.paid_after.min(longest_debt(&limit.algorithm))),
+        origin: origin.paid_after(made.paid_after),
     })
-}
-
-/// Returns the longest time in which an admitted charge is paid: the holder of an id could write a
-/// longer one.
-fn longest_debt(algorithm: &AnyAlgorithm) -> Nanos {
-    let (fresh, all) = (AnyState::default(), algorithm.capacity());
-    algorithm.look(&fresh, Time::ZERO, all).reset_after
 }

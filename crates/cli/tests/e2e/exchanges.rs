@@ -4,7 +4,7 @@
 //! ```text
 //!   10 x POST /v1/check {"request": {"path": "/login"}}     ten times: method, target, body
 //!   X-Original-URI: /login                                  a field of the request
-//!   200 {"allowed": true, "decision": "AgCz...", ...}       status and body of the last answer
+//!   200 {"allowed": true, "decision": "BMDU...", ...}       status and body of the last answer
 //!   Retry-After: 37                                         a field of the answer
 //!   after 10m                                               the clock goes on
 //! ```
