@@ -7,7 +7,7 @@ use crate::harness::clock;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
 use crate::store::{
-    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, with_choices,
+    CHOICES, DEADLINE, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, with_choices,
 };
 
 fn store_calls(service: &Service, result: &str) -> f64 {
@@ -35,14 +35,14 @@ fn decisions_go_on_without_a_full_store_until_it_has_room() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    let service = with_choices(dir.path(), &redis);
+    let service = with_choices(dir.path(), &redis, DEADLINE);
     let only_deny = CHOICES.split("[[limit]]").last().expect("it has limits");
-    let store = format!("url = \"{}\"", redis.url());
+    let store = format!("url = \"{}\"\ndeadline = \"{DEADLINE:?}\"", redis.url());
     let deny = start(dir.path(), "deny", &store, &format!("[[limit]]{only_deny}"));
     let http = service.http();
     assert_eq!(admitted(http, "/local", "a", 10), 10);
     assert_eq!(ready(&service), 200);
-    until_ready(&deny); // a first probe that misses its deadline is made again, 0.25 s later
+    until_ready(&deny);
 
     let load = Load::start(http);
     let load_of_deny = Load::start(deny.http());
@@ -80,7 +80,7 @@ fn a_foreign_value_affects_its_key_only() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    let service = with_choices(dir.path(), &redis);
+    let service = with_choices(dir.path(), &redis, DEADLINE);
     redis.run(&["lpush", "rk:{eve}:local", "1"]);
     let http = service.http();
     let errors = store_calls(&service, "error");
