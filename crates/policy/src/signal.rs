@@ -88,6 +88,16 @@ impl Signal {
         let lasts = now.unix_seconds().is_some_and(|now| now < until);
         lasts.then_some(level)
     }
+
+    /// Returns the level in words: `14.5 %`, or `140 ms` for a latency; `None` as for
+    /// [`level`](Self::level).
+    pub fn words(&self, now: WallTime) -> Option<String> {
+        let level = f64::from(self.level(now)?);
+        Some(match upstream_signal(&self.name) {
+            Some((_, UpstreamMeasure::Latency)) => format!("{} ms", level / 1_000.0),
+            _ => format!("{} %", level / f64::from(PPM_OF_PERCENT)),
+        })
+    }
 }
 
 /// `while` of an elastic limit: a signal, and the level below which it is open.
@@ -144,6 +154,22 @@ mod tests {
             ("load.errors", None),
         ] {
             assert_eq!(upstream_signal(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_latency_is_a_time_and_all_else_a_share() {
+        let now = WallTime::new(Origin::UNIX, Time::from_nanos(1_800_000_000_000_000_000));
+        for (name, level, words) in [
+            ("upstream.latency", 140_000, "140 ms"),
+            ("upstream.spare.latency", 2_500, "2.5 ms"),
+            ("upstream.errors", 145_000, "14.5 %"),
+            (LOAD, 1_000_000, "100 %"),
+        ] {
+            let signal = Signal::new(name);
+            assert_eq!(signal.words(now), None);
+            signal.set(level, now, 5);
+            assert_eq!(signal.words(now).as_deref(), Some(words), "{name}");
         }
     }
 

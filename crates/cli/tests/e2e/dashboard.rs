@@ -516,7 +516,7 @@ fn one_stream_brings_all_numbers_and_a_hidden_tab_has_none() {
     click(&mut browser, "#limits tr:nth-child(2) button");
     browser.wait(&format!("{}.startsWith('signup')", text("#detail-title")));
     browser.wait(&format!(
-        "{}.includes('No request yet')",
+        "{}.includes('No key has asked')",
         text("#keys-note")
     ));
     await_streams(&service, 1);

@@ -233,5 +233,6 @@ fn an_elastic_limit_has_its_factor_and_what_it_let_pass() {
     let set = fixture.admin().ask("PUT /v1/signals/queue", level);
     assert_eq!(set.status, 200, "{}", set.body);
     check(&fixture, &json!({}), 8);
-    await_state(&fixture, &mut page, elastic(300, 3));
+    let open = await_state(&fixture, &mut page, elastic(300, 3));
+    assert_eq!(open["signals"], json!({ "queue": "40 %" }));
 }

@@ -202,7 +202,7 @@ function serviceRows({ store, held, memory, reports, signals, elastic, limits })
   if (lending.length) list.push(["Permits on loan", `${number(total("in_use"))} in use; ${number(total("expired"))} were not given back`]);
   const levels = Object.entries(signals);
   if (levels.length) {
-    const level = ([name, percent]) => `${name} ${percent === null ? "unknown" : `${number(percent)} %`}`;
+    const level = ([name, words]) => `${name} ${words ?? "unknown"}`;
     list.push(["Signals", levels.map(level).join(", ")]);
   }
   for (const { limit, signal, below, open, percent, passed } of elastic) {
@@ -450,7 +450,7 @@ function bansNote(bans) {
 
 function showKeys(top) {
   const hidden = top.reveal_keys === "raw" ? "" : `, keys shown as reveal_keys = "${top.reveal_keys}"`;
-  text("keys-note", `Last ${span(top.covers_ms)}${hidden}.${top.keys.length ? "" : " No request yet."}`);
+  text("keys-note", `Last ${span(top.covers_ms)}${hidden}.${top.keys.length ? "" : " No key has asked in that time."}`);
   rows(at("keys"), top.keys, (row, key) => {
     const count = ({ count, error }) => number(count) + (error ? ` (error ${number(error)})` : "");
     const free = key.refused?.next_free_in_ms;

@@ -126,14 +126,13 @@ fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
     })
 }
 
-/// Returns the levels of the signals of elastic limits, in percent; `null` if none is known.
+/// Returns the levels of the signals of elastic limits in words; `null` if none is known.
 fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
     let now = shared.keeper.clock().now();
     let now = WallTime::new(shared.keeper.wall_origin(), now);
-    let levels = policy.signals().map(|signal| {
-        let percent = signal.level(now).map(|ppm| f64::from(ppm) / 10_000.0);
-        (signal.name().to_owned(), json!(percent))
-    });
+    let levels = policy
+        .signals()
+        .map(|signal| (signal.name().to_owned(), json!(signal.words(now))));
     levels.collect::<serde_json::Map<_, _>>().into()
 }
 
