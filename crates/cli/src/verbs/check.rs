@@ -133,6 +133,9 @@ fn line(limit: &Value) -> String {
     let is_balance = limit["reset_after_ms"].is_null();
     let then = match text("verdict").as_str() {
         "deny" => format!("try again in {}", span("retry_after_ms")),
+        "deny_forever" if limit["key_missing"] == true => {
+            "never: the request has no value for a part of its key, or several".into()
+        }
         "deny_forever" if is_balance => "never by waiting: the rest is granted".into(),
         "deny_forever" => "never: the cost is above the capacity of the limit".into(),
         "allow_after" if text("mode") == "shadow" => {
@@ -163,6 +166,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_refusal_names_its_cause() {
+        for (missing, resets, expected) in [
+            (true, json!(0), "no value for a part of its key"),
+            (false, json!(0), "the cost is above the capacity"),
+            (false, json!(null), "the rest is granted"),
+        ] {
+            let limit = json!({"name": "api", "mode": "enforce", "verdict": "deny_forever",
+                "quota": 2, "remaining": 2, "key_missing": missing, "reset_after_ms": resets});
+            let line = line(&limit);
+            assert!(line.contains(expected), "{line}");
+        }
+    }
 
     #[test]
     fn a_limit_in_shadow_mode_delays_no_request() {

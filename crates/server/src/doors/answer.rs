@@ -167,6 +167,9 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push_number(json, retry_after);
     }
     push_banned(json, outcome);
+    if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
+        push(json, ",\"key_missing\":true");
+    }
     if let Some(delay) = delay {
         push(json, ",\"delay_ms\":");
         push_number(json, delay);

@@ -53,6 +53,22 @@ fn burst_then_pace() {
 }
 
 #[test]
+fn a_refusal_for_a_missing_key_says_so() {
+    let denies = "limit = \"100/1h\"\nmissing_key = \"deny\"";
+    let fixture = Fixture::new(&POLICY.replace("limit = \"100/1h\"", denies));
+    for (attributes, expected) in [(r"{}", true), (r#"{"user_id":"u1"}"#, false)] {
+        let body =
+            format!(r#"{{"request":{{"path":"/api/x"}},"attributes":{attributes},"cost":101}}"#);
+        let answer = fixture
+            .http()
+            .ask("POST /v1/check?status=200", body.as_bytes());
+        assert!(answer.body.contains("deny_forever"), "{}", answer.body);
+        let is_said = answer.body.contains("\"key_missing\":true");
+        assert_eq!(is_said, expected, "{}", answer.body);
+    }
+}
+
+#[test]
 fn a_request_that_matches_no_limit_is_allowed() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
