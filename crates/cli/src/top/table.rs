@@ -49,7 +49,7 @@ pub(super) fn note_line(note: &str) -> String {
     clipped(&format!("note: {shown}"), NOTE_WIDTH)
 }
 
-const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED        HEADROOM  KEYS REFUSED";
+const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";
 
 /// Returns the head of the keys of a limit.
 pub(super) fn key_head(limit: &str, reading: &str) -> String {

@@ -352,7 +352,7 @@ fn drive(tmux: &Path, socket: PathBuf, size: (u16, u16), service: &Service) {
         "signup",
         "attr:user=mallory",
         "KEY OF login (",
-        "HEADROOM",
+        "SPENT",
         "[##########] 100 %",
     ]);
     assert_eq!(screen.lines().count(), usize::from(size.1), "{screen}");

@@ -123,7 +123,7 @@ fn bar(percent: u64) -> String {
 }
 
 const LIMIT_HEAD: &str =
-    "LIMIT              MODE          /s  DENIED  HEADROOM            TREND (60 s)";
+    "LIMIT              MODE          /s  DENIED  SPENT               TREND (60 s)";
 /// Column of the keys that a limit refused, on a wide screen.
 const KEYS_COLUMN: usize = 80;
 /// Width from which the first refusal of a key is shown.
