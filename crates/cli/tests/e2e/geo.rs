@@ -86,7 +86,10 @@ fn countries_are_limited_and_the_database_is_replaced_while_running() {
     seen.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(statuses(5), [429; 4]);
     assert_eq!(statuses(3), [200; 4]);
-    let output = stage.service.process.log_with("could not find MaxMind DB metadata");
+    let output = stage
+        .service
+        .process
+        .log_with("could not find MaxMind DB metadata");
     assert!(output.contains("RK0363"), "{output}");
 }
 
