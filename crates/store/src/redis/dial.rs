@@ -18,8 +18,8 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
-    RedisResult,
+    AsyncConnectionConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisConnectionInfo, RedisResult,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -148,8 +148,16 @@ impl Dial {
     /// [`Trouble::Absent`] if no trusted server is reached, [`Trouble::Refused`] if the login is
     /// refused, [`Trouble::Later`] if the server is not ready. Nothing has run.
     pub(super) async fn connect(&self, patience: Duration) -> Result<ServerConnection, Trouble> {
+        self.connect_by(config(patience), patience).await
+    }
+
+    async fn connect_by(
+        &self,
+        config: AsyncConnectionConfig,
+        patience: Duration,
+    ) -> Result<ServerConnection, Trouble> {
         let absent = |why: &dyn fmt::Display| Trouble::Absent(format!("{}: {why}", self.address));
-        let made = timeout(patience, self.open(patience)).await;
+        let made = timeout(patience, self.open(config)).await;
         let made = made.map_err(|_| {
             let kind = if self.tls.is_some() { "TLS " } else { "" };
             let waited = patience.as_millis();
@@ -168,10 +176,25 @@ impl Dial {
         })
     }
 
-    async fn open(&self, patience: Duration) -> Result<ServerConnection, Failed> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
-            .set_response_timeout(Some(patience));
+    /// Connects to a server that publishes messages, and hands each to `send`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); also if the server does not speak RESP3.
+    pub(super) async fn connect_to_listen<E: 'static>(
+        self,
+        patience: Duration,
+        send: impl Fn(PushInfo) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Result<ServerConnection, Trouble> {
+        let login = self.login.read().clone();
+        let listening = Self {
+            login: Arc::new(RwLock::new(login.set_protocol(ProtocolVersion::RESP3))),
+            ..self
+        };
+        let config = config(patience).set_push_sender(send);
+        listening.connect_by(config, patience).await
+    }
+
+    async fn open(&self, config: AsyncConnectionConfig) -> Result<ServerConnection, Failed> {
         match &self.address {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -203,6 +226,12 @@ impl Dial {
         let greeted = MultiplexedConnection::new_with_config(&login, stream, config).await;
         Ok(ServerConnection::carried(greeted)?)
     }
+}
+
+fn config(patience: Duration) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(patience))
+        .set_response_timeout(Some(patience))
 }
 
 /// Uses the login of each URL for new connections of its dial. All URLs are checked first.

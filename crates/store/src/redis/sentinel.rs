@@ -10,10 +10,14 @@
 //!
 //! * A sentinel that was cut off names the old primary, with an older epoch: it is outvoted.
 //! * The named server must itself report that it is a primary, on every new connection.
+//! * In a failover, the old primary is left before its replica is promoted (`failover.rs`).
 //! * An old primary that is cut off together with this process is left within [`LOOKUP_PERIOD`]
 //!   once a sentinel with a newer epoch is reached. Its charges are lost: at most one limit more.
 
+mod failover;
+
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -49,6 +53,11 @@ struct SentinelInner {
     master: String,
     sentinels: Vec<RedisNode>,
     known: watch::Sender<Option<Primary>>,
+    /// The address of a primary that is replaced, and the time until which no sentinel is believed
+    /// that names it.
+    left: Mutex<Option<(ServerAddress, Instant)>>,
+    /// True for sentinels that are subscribed to.
+    subscribed: Vec<AtomicBool>,
     lookup: Mutex<LookupState>,
     /// How a primary is reached, except for its address.
     dial: Dial,
@@ -120,6 +129,13 @@ impl Sentinels {
             master: config.master.clone(),
             sentinels: dials.into_iter().map(sentinel).collect(),
             known: watch::Sender::new(None),
+            left: Mutex::default(),
+            subscribed: config
+                .urls
+                .iter()
+                .take(MAX_SENTINELS)
+                .map(|_| <_>::default())
+                .collect(),
             lookup: Mutex::default(),
             dial,
             patience,
@@ -208,6 +224,7 @@ impl Sentinels {
             lookup.is_running = true;
             lookup.last = Some(now);
         }
+        failover::subscribe(&self.0);
         let lookup = Lookup(Arc::clone(&self.0));
         tokio::spawn(async move { lookup.ask_all().await });
     }
@@ -276,11 +293,29 @@ impl SentinelInner {
             .ok_or_else(|| format!("{} names no primary `{}`", sentinel.address(), self.master))
     }
 
+    /// Uses a primary no longer, whatever sentinels say until then. Returns its epoch, if known.
+    fn leave(&self, old: &ServerAddress, until: Instant) -> u64 {
+        let mut left = self.left.lock();
+        *left = Some((old.clone(), until));
+        let mut epoch = 0;
+        self.known.send_if_modified(|known| {
+            let is_old = known.as_ref().is_some_and(|known| known.address == *old);
+            epoch = known.as_ref().map_or(0, |known| known.epoch);
+            known.take_if(|_| is_old).is_some()
+        });
+        epoch
+    }
+
     /// Takes over the named primary, unless a newer one is known.
     fn accept(&self, reply: &SentinelReply, backing: Backing) {
         let Some(dial) = self.dial.to(&reply.host, reply.port) else {
             return;
         };
+        let left = self.left.lock();
+        let is_left = |(old, until): &(_, _)| *old == *dial.address() && Instant::now() < *until;
+        if left.as_ref().is_some_and(is_left) {
+            return;
+        }
         self.known.send_if_modified(|known| match known {
             Some(known) if reply.epoch < known.epoch && backing == Backing::One => false,
             Some(known) if known.address == *dial.address() => {
@@ -303,6 +338,10 @@ impl SentinelInner {
 
     /// Returns why no primary is known.
     fn why(&self) -> String {
+        let is_replaced = |(_, until): &(ServerAddress, Instant)| Instant::now() < *until;
+        if self.left.lock().as_ref().is_some_and(is_replaced) {
+            return format!("the sentinels replace the primary `{}`", self.master);
+        }
         let why = self.lookup.lock().why.clone();
         if why.is_empty() {
             return format!("no sentinel has named the primary `{}` yet", self.master);

@@ -13,15 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Limit, Nanos, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Gcra, Limit, Nanos, Outage, Permits, Time, Window};
 use ratekeeper_store::{
     Fallback, MemoryConfig, MemoryStore, RedisConfig, RedisLogin, RedisSentinels, RedisServers,
     RedisStore, Store, StoreError, conformance,
 };
-use redis::Connection;
+use redis::{Connection, RedisResult};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
+use crate::cases::cases;
 use crate::punctual::in_time;
 use crate::server::{Program, Server, programs, wait_a_little};
 
@@ -109,10 +110,11 @@ impl Watched {
 
 /// Waits until a server says a line of itself.
 fn wait_for_info(server: &Server, line: &str) {
-    let mut connection = connect(server, WORD);
     for _ in 0..3_000 {
-        let info: String = redis::cmd("INFO").query(&mut connection).unwrap();
-        if info.contains(line) {
+        // A server that becomes a replica closes its connections.
+        let info = try_connect(server, WORD)
+            .and_then(|mut connection| redis::cmd("INFO").query::<String>(&mut connection));
+        if info.is_ok_and(|info| info.contains(line)) {
             return;
         }
         wait_a_little();
@@ -121,8 +123,11 @@ fn wait_for_info(server: &Server, line: &str) {
 }
 
 fn connect(server: &Server, word: &str) -> Connection {
-    let client = redis::Client::open(format!("redis://:{word}@127.0.0.1:{}", server.port));
-    client.unwrap().get_connection().unwrap()
+    try_connect(server, word).unwrap()
+}
+
+fn try_connect(server: &Server, word: &str) -> RedisResult<Connection> {
+    redis::Client::open(format!("redis://:{word}@127.0.0.1:{}", server.port))?.get_connection()
 }
 
 fn limit(id: u32, outage: Outage) -> Limit {
@@ -285,6 +290,106 @@ fn the_store_leaves_a_primary_that_was_replaced() {
             wait_a_little();
         }
         assert!(decide().unwrap().admitted);
+    }
+}
+
+/// Waits until the replica of a server has received what the server wrote just now.
+fn wait_for_step(server: &Server) {
+    let mut connection = connect(server, WORD);
+    for _ in 0..60 {
+        redis::cmd("SET")
+            .arg("step")
+            .arg(1)
+            .exec(&mut connection)
+            .unwrap();
+        let mut wait = redis::cmd("WAIT");
+        let in_step: u32 = wait.arg(1).arg(500).query(&mut connection).unwrap();
+        if in_step == 1 {
+            return;
+        }
+    }
+    panic!("the replica did not come into step in time");
+}
+
+/// Nothing fails, and nothing is lost: the sentinels are asked to promote the replica, as before an
+/// upgrade of the primary.
+#[test]
+fn a_planned_failover_loses_no_charge() {
+    for program in programs() {
+        let watched = Watched::start(&program);
+        let runtime = Runtime::new().unwrap();
+        for run in 0..cases(1, 20) {
+            let port = watched.fact(0, "port");
+            let is_primary = |server: &&Server| server.port.to_string() == port;
+            let primary = watched.servers.iter().find(is_primary).unwrap();
+            wait_for_step(primary);
+            let quota = format!("{WHOLE}/1d").parse().unwrap();
+            let window = Window::fixed(quota, Nanos::ZERO).unwrap();
+            let limit = || Limit {
+                outage: Outage::Deny,
+                ..conformance::limit(10 + run, window.clone())
+            };
+            // Two processes.
+            let loads = [0, 1].map(|_| {
+                let memory = MemoryStore::new(MemoryConfig::default());
+                let store = RedisStore::new(watched.config()).unwrap();
+                Arc::new(Load {
+                    store: Fallback::new(store, memory, NonZeroU32::MIN),
+                    limits: [limit(), limit()],
+                    began: Instant::now(),
+                    admitted: Default::default(),
+                    decided: AtomicU64::new(0),
+                    stop: AtomicBool::new(false),
+                })
+            });
+            let admitted = || loads.iter().flat_map(|load| load.admitted()).sum::<u32>();
+            let replica = runtime.block_on(async {
+                let mut tasks = Vec::new();
+                for load in &loads {
+                    let tending = Arc::clone(load);
+                    tasks.push(tokio::spawn(async move { tending.tend().await }));
+                    // Few, so that the limit lasts longer than the old primary answers as one.
+                    for _ in 0..CALLERS / 4 {
+                        let load = Arc::clone(load);
+                        tasks.push(tokio::spawn(async move { Box::pin(load.call(0)).await }));
+                    }
+                }
+                loads[0]
+                    .until("a fifth of the permits is used", || admitted() >= WHOLE / 5)
+                    .await;
+                let ports = watched.servers.iter().map(|server| server.port.to_string());
+                let replica = ports.into_iter().find(|it| *it != port).unwrap();
+                redis::cmd("SENTINEL")
+                    .arg("FAILOVER")
+                    .arg("mymaster")
+                    .exec(&mut connect(&watched.sentinels[0], OTHER_WORD))
+                    .unwrap();
+                // A call whose answer is late is charged, and not admitted.
+                loads[0]
+                    .until("all permits are used", || admitted() >= WHOLE - CALLERS / 2)
+                    .await;
+                sleep(Duration::from_millis(1_500)).await;
+                for load in &loads {
+                    load.stop.store(true, Ordering::Relaxed);
+                }
+                for task in tasks {
+                    task.await.unwrap();
+                }
+                replica
+            });
+            println!("{}: {} of {WHOLE} admitted", program.name, admitted());
+            assert!(admitted() <= WHOLE + CALLERS / 2, "{}", admitted());
+            for sentinel in 0..3 {
+                watched.wait(sentinel, "port", &replica);
+                watched.wait(sentinel, "flags", "master"); // the failover is over
+                watched.wait(sentinel, "num-slaves", "1");
+            }
+            let index = watched
+                .servers
+                .iter()
+                .position(|it| it.port.to_string() != replica);
+            wait_for_info(&watched.servers[index.unwrap()], "master_link_status:up");
+        }
     }
 }
 
