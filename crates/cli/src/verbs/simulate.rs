@@ -91,8 +91,8 @@ const HELP: &str = r#"Examples:
   echo '{"at_us": 0, "op": "check", "cost": 3}' | ratekeeper simulate --limit 10/1s --events -
 
 Events: {"at_us": 0, "op": "check|peek|reserve|refund|reset|set", "cost": 1, "max_wait_us": 0,
-"key": "k", "limit": "100/1m"}. Only `at_us` is required; `max_wait_us` belongs to reserve,
-`limit` to set.
+"key": "k", "limit": "100/1m"}. Only `at_us` is required, microseconds since 1970 in UTC;
+`max_wait_us` belongs to reserve, `limit` to set.
 
 Exit codes: 0 simulated, with or without refusals; 1 a phase can never finish (with --compare
 reported, but not an error); 2 usage, an error in the policy, or events that could not be
@@ -150,7 +150,11 @@ fn exponent(text: &str) -> Result<f64, String> {
 impl Simulate {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
-        let origin = real.as_ref().map_or(source::BEGINNING, RealTime::origin);
+        let origin = match (&real, &self.events) {
+            (Some(real), _) => real.origin(),
+            (None, Some(_)) => source::UNIX,
+            (None, None) => source::BEGINNING,
+        };
         let limit = LimitSource {
             policy: self.policy.clone(),
             limit: self.limit.clone(),

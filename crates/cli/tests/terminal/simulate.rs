@@ -323,3 +323,45 @@ fn events_of_any_year_are_answered_alike() {
         assert_eq!(of_year.matches("\"allowed\":true").count(), 6);
     }
 }
+
+/// 2017-03-30 10:00 UTC, a Thursday: weeks, months, years and odd windows end as in service.
+#[test]
+fn events_in_unix_time_meet_the_calendar() {
+    const MOMENT: u64 = 1_490_868_000;
+    const HOUR: u64 = 3_600;
+    for (zone, limit, end) in [
+        ("UTC", "limit = \"20/day\"", 14 * HOUR),
+        ("UTC", "limit = \"20/week\"", 86 * HOUR),
+        ("UTC", "limit = \"20/month\"", 38 * HOUR),
+        ("UTC", "limit = \"20/year\"", (277 * 24 - 10) * HOUR),
+        ("Asia/Tokyo", "limit = \"20/week\"", 77 * HOUR),
+        (
+            "UTC",
+            "algorithm = \"fixed-window\"\nlimit = \"1/7s\"",
+            7 - MOMENT % 7,
+        ),
+    ] {
+        let policy = format!(
+            "version = 1\ntimezone = \"{zone}\"\n\
+             [[limit]]\nname = \"a\"\nkey = [\"all\"]\n{limit}\n"
+        );
+        let desk = Desk::new()
+            .with("policy.toml", &policy)
+            .with("events.jsonl", format!("{{\"at_us\":{MOMENT}000000}}\n"));
+        let output = desk.run(&[
+            "simulate",
+            "policy.toml",
+            "--limit",
+            "a",
+            "--events",
+            "events.jsonl",
+        ]);
+        let answer: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("a line of JSON");
+        assert_eq!(
+            answer["reset_after_us"],
+            end * 1_000_000,
+            "{zone}, {limit}: {output:?}"
+        );
+    }
+}
