@@ -22,7 +22,7 @@
 //!                                      ends   = now + min(length, longest)
 //! ```
 //!
-//! * State: that of the limit, 8 bytes a strike, `after` at most, and 16 bytes; on the heap, from
+//! * State: that of the limit, 8 bytes a strike, `after` at most, and 24 bytes; on the heap, from
 //!   the first request on. Strikes are a [log](super::log), so their count is exact.
 //! * Worst case: that of the limit. Long run: nothing for a key that goes on being refused.
 //! * Choose it where a refusal is a sign of abuse: log-ins, sign-ups, card numbers. Avoid it where
@@ -96,7 +96,8 @@ struct BanRecord<S> {
     strikes: LogState,
     /// The end of the current ban, or of the last.
     ends: Time,
-    /// Length of the last ban that strikes began; zero if there was none.
+    /// End and length of the last ban that strikes began; zero if there was none.
+    struck_out_until: Time,
     length: Nanos,
 }
 
@@ -180,6 +181,7 @@ impl<A: Algorithm> WithBans<A> {
         }
         record.length = self.next_length(record, now);
         record.ends = now + record.length;
+        record.struck_out_until = record.ends;
         record.strikes = LogState::default();
         shut_out(decision, record.ends.since(now), |retry_after| {
             Verdict::Ban { retry_after }
@@ -225,11 +227,11 @@ impl<A: Algorithm> WithBans<A> {
         }
     }
 
-    /// The moment from which the last ban makes the next no longer.
+    /// The moment from which the last ban that strikes began makes the next no longer.
     fn forgotten_at(&self, record: &BanRecord<A::State>) -> Time {
         match record.length {
-            Nanos::ZERO => record.ends,
-            _ => record.ends + self.terms.strikes.per(),
+            Nanos::ZERO => Time::ZERO,
+            _ => record.struck_out_until + self.terms.strikes.per(),
         }
     }
 }
@@ -312,6 +314,7 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
             .expires_at(&record.used, now)
             .max(self.strikes.expires_at(&record.strikes, now))
             .max(self.forgotten_at(record))
+            .max(record.ends)
     }
 
     fn lasts(&self) -> Nanos {
@@ -324,6 +327,7 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
         self.limit.stricter(&mut record.used, &other.used);
         self.strikes.stricter(&mut record.strikes, &other.strikes);
         record.ends = record.ends.max(other.ends);
+        record.struck_out_until = record.struck_out_until.max(other.struck_out_until);
         record.length = record.length.max(other.length);
     }
 

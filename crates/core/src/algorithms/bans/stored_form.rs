@@ -3,6 +3,9 @@
 //! ```text
 //!   b | end, 8 bytes | length, 8 | number of strikes, 1 | strike, 8 bytes | .. | limit's state
 //! ```
+//!
+//! After a ban by hand, the number of strikes is [`BY_HAND`] more, and the end of the last ban that
+//! strikes began follows it, in 8 bytes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,6 +15,9 @@ use super::{BanRecord, BanState, Banning, MAX_STRIKES};
 use crate::stored_form::{StateReader, StoredForm, fingerprint};
 use crate::{AnyState, LogState, Nanos, Time, UnixMicros};
 
+/// Added to the number of strikes, which is at most [`MAX_STRIKES`].
+const BY_HAND: u8 = 0x80;
+
 impl StoredForm for Banning {
     const TAG: u8 = b'b';
 
@@ -19,7 +25,13 @@ impl StoredForm for Banning {
         let mut reader = StateReader::of(Self::TAG, bytes)?;
         let ends = Time::from_nanos(reader.u64()?);
         let length = Nanos::from_nanos(reader.u64()?);
-        let count = reader.byte()?;
+        let marked = reader.byte()?;
+        let struck_out_until = if marked & BY_HAND == 0 {
+            ends
+        } else {
+            Time::from_nanos(reader.u64()?)
+        };
+        let count = marked & !BY_HAND;
         if u32::from(count) > MAX_STRIKES {
             return None;
         }
@@ -35,6 +47,11 @@ impl StoredForm for Banning {
             used,
             strikes: LogState::of_moments(moments)?,
             ends,
+            struck_out_until: if length == Nanos::ZERO {
+                Time::ZERO
+            } else {
+                struck_out_until
+            },
             length,
         }))))
     }
@@ -46,7 +63,13 @@ impl StoredForm for Banning {
         out.extend_from_slice(&record.ends.as_nanos().to_le_bytes());
         out.extend_from_slice(&record.length.as_nanos().to_le_bytes());
         let strikes = record.strikes.moments();
-        out.push(u8::try_from(strikes.len()).unwrap_or(u8::MAX)); // at most MAX_STRIKES
+        let count = u8::try_from(strikes.len()).unwrap_or(u8::MAX); // at most MAX_STRIKES
+        if record.length > Nanos::ZERO && record.struck_out_until != record.ends {
+            out.push(count | BY_HAND);
+            out.extend_from_slice(&record.struck_out_until.as_nanos().to_le_bytes());
+        } else {
+            out.push(count);
+        }
         for moment in strikes {
             out.extend_from_slice(&moment.as_nanos().to_le_bytes());
         }

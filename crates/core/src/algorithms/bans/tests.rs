@@ -4,7 +4,8 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use super::*;
-use crate::{Gcra, Window};
+use crate::stored_form::StoredForm as _;
+use crate::{Gcra, UnixMicros, Window};
 
 const HOUR: u64 = 3_600;
 
@@ -207,9 +208,43 @@ fn bans_by_hand_and_their_lifting() {
     let expires = limit.expires_at(&state, at(2));
     assert_eq!(
         expires,
-        at(2) + MAX_BAN + secs(24 * HOUR),
-        "known until a ban no longer grows"
+        at(2) + MAX_BAN,
+        "known to the end of the longest ban"
     );
+}
+
+#[test]
+fn a_ban_by_hand_changes_nothing_of_the_next_one() {
+    let limit = Banning::new(AnyAlgorithm::from(*logins(terms()).limit()), terms()).unwrap();
+    // Hours of a ban by hand, and of the next strikes; the first ban ends at the hour 1.
+    for (by_hand, then, length) in [
+        (0..0, 2, 2 * HOUR),
+        (2..3, 4, 2 * HOUR),
+        (2..40, 41, HOUR), // the first is forgotten by then
+        (0..0, 41, HOUR),
+    ] {
+        let mut state = BanState::default();
+        let strike = |state: &mut BanState<_>, second: u64| {
+            let asked = [0; 4].map(|_| limit.decide(state, at(second), Permits::ONE).verdict);
+            Met::from(asked[3])
+        };
+        assert_eq!(strike(&mut state, 0), Ban(HOUR));
+        if !by_hand.is_empty() {
+            limit.ban(
+                &mut state,
+                at(by_hand.start * HOUR),
+                secs((by_hand.end - by_hand.start) * HOUR),
+            );
+            let (mut bytes, now) = (Vec::new(), UnixMicros::new(0));
+            limit.write(&state, now, &mut bytes);
+            assert_eq!(limit.read(&bytes, now).as_ref(), Some(&state));
+        }
+        assert_eq!(
+            strike(&mut state, then * HOUR),
+            Ban(length),
+            "{by_hand:?}, {then}"
+        );
+    }
 }
 
 #[test]
