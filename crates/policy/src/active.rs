@@ -31,7 +31,7 @@ use crate::zone::Zone;
 
 const DAY: i64 = 86_400;
 
-/// Time of the wall clock in whole seconds since 1970, or unknown.
+/// Time of the wall clock in milliseconds since 1970, or unknown.
 ///
 /// ```
 /// use ratekeeper_core::{Origin, Time};
@@ -54,23 +54,35 @@ impl WallTime {
     /// Returns the time `now` of a clock with its zero at `origin`; unknown in 1970.
     #[inline]
     pub const fn new(origin: Origin, now: Time) -> Self {
-        Self::from_unix_seconds(origin.unix_nanos(now) / 1_000_000_000)
+        Self::from_unix_millis(origin.unix_nanos(now) / 1_000_000)
     }
 
     const fn from_unix_seconds(seconds: u64) -> Self {
-        if seconds < Self::KNOWN_FROM {
+        Self::from_unix_millis(seconds * 1_000)
+    }
+
+    const fn from_unix_millis(millis: u64) -> Self {
+        if millis < Self::KNOWN_FROM * 1_000 {
             Self::UNKNOWN
         } else {
-            Self(seconds)
+            Self(millis)
+        }
+    }
+
+    /// Returns the milliseconds since 1970; `None` if they are unknown.
+    pub(crate) const fn unix_millis(self) -> Option<u64> {
+        if self.0 == Self::UNKNOWN.0 {
+            None
+        } else {
+            Some(self.0)
         }
     }
 
     /// Returns the seconds since 1970; `None` if they are unknown.
     pub const fn unix_seconds(self) -> Option<u64> {
-        if self.0 == Self::UNKNOWN.0 {
-            None
-        } else {
-            Some(self.0)
+        match self.unix_millis() {
+            Some(millis) => Some(millis / 1_000), // the second that has begun
+            None => None,
         }
     }
 }

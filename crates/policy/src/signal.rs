@@ -12,6 +12,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ratekeeper_core::Nanos;
+
 use crate::WallTime;
 
 /// Name of the signal that the service sets by itself: the load of its machine.
@@ -48,9 +50,15 @@ pub fn upstream_signal(name: &str) -> Option<(&str, UpstreamMeasure)> {
 #[derive(Debug)]
 pub struct Signal {
     name: Box<str>,
-    /// The level in the upper half, and the second since 1970 at which it ends in the lower.
+    /// The level in the upper 24 bits, and the tick since 1970 at which it ends in the others.
     level: AtomicU64,
 }
+
+/// Milliseconds of a tick: 40 bits of ticks last until 2109.
+const TICK_MILLIS: u64 = 4;
+const TICK_BITS: u32 = 40;
+/// Maximum level that is kept: above every `below` of a policy.
+const MAX_LEVEL: u64 = u64::MAX >> TICK_BITS;
 
 impl Signal {
     /// A signal without a level.
@@ -66,12 +74,14 @@ impl Signal {
         &self.name
     }
 
-    /// Sets the level for `seconds` from `now` on; no level if the time is unknown.
-    pub fn set(&self, level: u32, now: WallTime, seconds: u32) {
-        let until = now.unix_seconds().map(|now| now + u64::from(seconds));
-        // Seconds since 1970 fit 32 bits until 2106.
-        let until = until.and_then(|until| u32::try_from(until).ok());
-        let word = until.map_or(0, |until| u64::from(level) << 32 | u64::from(until));
+    /// Sets the level for a time from `now` on, to 4 ms; no level if the time is unknown. A level
+    /// above 16,777,215 is kept as that.
+    pub fn set(&self, level: u32, now: WallTime, lasts: impl Into<Nanos>) {
+        let lasts = lasts.into().as_nanos() / 1_000_000;
+        let until = now.unix_millis().map(|now| (now + lasts) / TICK_MILLIS); // none lasts longer
+        let until = until.filter(|until| until >> TICK_BITS == 0);
+        let level = u64::from(level).min(MAX_LEVEL);
+        let word = until.map_or(0, |until| level << TICK_BITS | until);
         self.level.store(word, Ordering::Relaxed);
     }
 
@@ -84,8 +94,13 @@ impl Signal {
     #[inline]
     pub fn level(&self, now: WallTime) -> Option<u32> {
         let word = self.level.load(Ordering::Relaxed);
-        let (level, until) = ((word >> 32) as u32, word & u64::from(u32::MAX));
-        let lasts = now.unix_seconds().is_some_and(|now| now < until);
+        let (level, until) = (
+            (word >> TICK_BITS) as u32,
+            word & (u64::MAX >> (64 - TICK_BITS)),
+        );
+        let lasts = now
+            .unix_millis()
+            .is_some_and(|now| now < until * TICK_MILLIS);
         lasts.then_some(level)
     }
 
@@ -168,15 +183,16 @@ mod tests {
         ] {
             let signal = Signal::new(name);
             assert_eq!(signal.words(now), None);
-            signal.set(level, now, 5);
+            signal.set(level, now, Nanos::from_secs(5));
             assert_eq!(signal.words(now).as_deref(), Some(words), "{name}");
         }
     }
 
     #[test]
     fn a_gate_is_open_while_a_low_level_lasts() {
-        let at =
-            |seconds: u64| WallTime::new(Origin::UNIX, Time::from_nanos(seconds * 1_000_000_000));
+        let at_ms = |millis: u64| WallTime::new(Origin::UNIX, Time::from_nanos(millis * 1_000_000));
+        let at = |seconds: u64| at_ms(seconds * 1_000);
+        let five = Nanos::from_secs(5);
         let signal = Arc::new(Signal::new(LOAD));
         let gate = Gate {
             signal: Arc::clone(&signal),
@@ -185,19 +201,25 @@ mod tests {
         };
         let now = 1_800_000_000;
         assert!(!gate.is_open(at(now)), "never set");
-        signal.set(699_999, at(now), 5);
+        signal.set(699_999, at_ms(now * 1_000 + 900), Nanos::from_millis(1_500));
+        assert!(
+            gate.is_open(at_ms(now * 1_000 + 2_396)),
+            "it does not end with a second"
+        );
+        assert!(!gate.is_open(at_ms(now * 1_000 + 2_400)));
+        signal.set(699_999, at(now), five);
         assert!(gate.is_open(at(now)) && gate.is_open(at(now + 4)));
         assert!(!gate.is_open(at(now + 5)), "ended");
         assert!(!gate.is_open(WallTime::UNKNOWN), "the time is not known");
         for level in [700_000, 2_000_000, u32::MAX] {
-            signal.set(level, at(now), 5);
+            signal.set(level, at(now), five);
             assert!(!gate.is_open(at(now)), "{level}");
         }
-        signal.set(0, at(now), u32::MAX);
-        assert!(!gate.is_open(at(now)), "an end after 2106 is no end");
-        signal.set(0, WallTime::UNKNOWN, 5);
+        signal.set(0, at(now), Nanos::from_secs(u64::from(u32::MAX)));
+        assert!(!gate.is_open(at(now)), "an end after 2109 is no end");
+        signal.set(0, WallTime::UNKNOWN, five);
         assert!(!gate.is_open(at(now)), "set at an unknown time");
-        signal.set(0, at(now), 5);
+        signal.set(0, at(now), five);
         signal.clear();
         assert!(!gate.is_open(at(now)), "cleared");
     }

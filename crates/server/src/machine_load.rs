@@ -2,13 +2,14 @@
 //!
 //! The load of the last minute, as the system counts it, divided by the number of processors: at
 //! 100 % as many tasks want to run as can. If it cannot be read, the signal ends by itself within
-//! [`LASTS_SECONDS`], and limits are not elastic.
+//! [`LASTS`], and limits are not elastic.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use ratekeeper::Clock;
+use ratekeeper_core::Nanos;
 use ratekeeper_policy::LOAD;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,7 +18,7 @@ use crate::context::ServiceContext;
 /// How often it is read.
 const READ: Duration = Duration::from_secs(1);
 /// How long a reading counts, if no other follows.
-const LASTS_SECONDS: u32 = 5;
+const LASTS: Nanos = Nanos::from_secs(5);
 /// Where Linux states it.
 const FILE: &str = "/proc/loadavg";
 /// Where Linux states the processors that it runs tasks on.
@@ -39,7 +40,7 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
         // A file of the kernel: reading it waits for no disk.
         let text = std::fs::read_to_string(FILE).unwrap_or_default();
         if let Some(load) = load(&text, processors) {
-            shared.keeper.set_signal(LOAD, load, LASTS_SECONDS);
+            shared.keeper.set_signal(LOAD, load, LASTS);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
+use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{RecentLevels, RecentResponses};
 use ratekeeper_policy::{UpstreamMeasure, WallTime, upstream_signal};
 use tokio::time::{MissedTickBehavior, interval};
@@ -17,7 +18,7 @@ use crate::context::ServiceContext;
 /// How often they are read.
 const READ: Duration = Duration::from_secs(1);
 /// How long a reading counts, if no other follows.
-const LASTS_SECONDS: u32 = 3;
+const LASTS: Nanos = Nanos::from_secs(3);
 
 /// Sets the signals until the service ends.
 pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
@@ -34,7 +35,7 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
                 continue;
             };
             match level(upstreams, wanted) {
-                Some(level) => signal.set(level, wall, LASTS_SECONDS),
+                Some(level) => signal.set(level, wall, LASTS),
                 None => signal.clear(),
             }
         }

@@ -148,17 +148,20 @@ fn an_elastic_limit_follows_its_signal() {
     let keeper = keeper(&limit("mails", ELASTIC));
     let pass = |millis| keeper.clock().advance(Nanos::from_millis(millis));
     assert_eq!(passed(&keeper, "ada"), 4, "no level was set");
-    assert!(keeper.set_signal("queue", 400_000, 60));
+    assert!(keeper.set_signal("queue", 400_000, Nanos::from_secs(60)));
     assert_eq!(passed(&keeper, "ada"), 6, "the rest, at once");
     assert_eq!(passed(&keeper, "bob"), 10);
-    assert!(keeper.set_signal("queue", 700_000, 60));
+    assert!(keeper.set_signal("queue", 700_000, Nanos::from_secs(60)));
     assert_eq!(passed(&keeper, "cid"), 4, "not below 70 %");
-    assert!(keeper.set_signal("queue", 699_999, 60));
+    assert!(keeper.set_signal("queue", 699_999, Nanos::from_secs(60)));
     pass(59_000);
     assert_eq!(passed(&keeper, "dan"), 10);
     pass(1_000);
     assert_eq!(passed(&keeper, "eve"), 4, "the level has ended");
-    assert!(!keeper.set_signal("load", 0, 60), "no limit names it");
+    assert!(
+        !keeper.set_signal("load", 0, Nanos::from_secs(60)),
+        "no limit names it"
+    );
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn most_passes(keeper: &TestKeeper, signal: &str) {
     // A signal that changes all the time, for ten minutes.
     for second in 0..600_u32 {
         let level = if second % 7 < 4 { 100_000 } else { 900_000 };
-        assert!(keeper.set_signal(signal, level, 3));
+        assert!(keeper.set_signal(signal, level, Nanos::from_secs(3)));
         passes.push(passed(keeper, "ada"));
         keeper.clock().advance(Nanos::from_secs(1));
     }
@@ -197,7 +200,7 @@ fn most_passes(keeper: &TestKeeper, signal: &str) {
 #[test]
 fn levels_survive_a_reload_and_end_when_the_clock_is_set_back() {
     let keeper = keeper(&limit("mails", ELASTIC));
-    keeper.set_signal("queue", 0, 60);
+    keeper.set_signal("queue", 0, Nanos::from_secs(60));
     assert_eq!(passed(&keeper, "ada"), 10);
     keeper.install(policy(&limit("mails", ELASTIC)));
     assert_eq!(passed(&keeper, "bob"), 10, "the same signal");
@@ -205,7 +208,7 @@ fn levels_survive_a_reload_and_end_when_the_clock_is_set_back() {
     let hour = 3_600 * 1_000_000_000;
     keeper.set_wall_origin(Origin::from_unix_nanos(START.as_unix_nanos() - hour));
     assert_eq!(passed(&keeper, "cid"), 4);
-    keeper.set_signal("queue", 0, 60);
+    keeper.set_signal("queue", 0, Nanos::from_secs(60));
     assert_eq!(passed(&keeper, "dan"), 10);
     keeper.install(policy(&limit("mails", "limit = \"4/1m\"")));
     assert_eq!(passed(&keeper, "eve"), 4, "no longer elastic");

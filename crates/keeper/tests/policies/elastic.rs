@@ -90,7 +90,10 @@ impl Pair {
             self.elastic.clock().advance(tick.wait);
             self.plain.clock().advance(tick.wait);
             let level = if tick.is_low { 100_000 } else { 900_000 };
-            assert!(self.elastic.set_signal("queue", level, 3_600));
+            assert!(
+                self.elastic
+                    .set_signal("queue", level, Nanos::from_secs(3_600))
+            );
             let mut passed = 0;
             for _ in 0..tick.requests {
                 let (elastic, plain) = (ask(&self.elastic), ask(&self.plain));

@@ -107,15 +107,17 @@ impl Warming {
     fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
         let warm = quota.time_for(Permits::ONE);
         if self.cold_factor.value == 1 {
-            let message = "a `cold_factor` of 1 has no effect";
-            let label = format!("a permit takes 1 x {warm} = {warm}, cold or warm");
+            let message = "a `cold_factor` of 1 leaves nothing to warm up";
+            let label = format!("each permit takes {warm}, and none is saved for a burst");
             out.error(
                 codes::PARAMETERS,
                 self.cold_factor.at.clone(),
                 message,
                 label,
             )
-            .help("write cold_factor = 3, or leave `warmup` out");
+            .help(format!(
+                "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
+            ));
             return None;
         }
         Some(())

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use ratekeeper::Clock;
+use ratekeeper_core::Nanos;
 use ratekeeper_policy::{LOAD, upstream_signal};
 use serde::Deserialize;
 use serde_json::json;
@@ -55,15 +56,16 @@ pub(super) fn set<C: Clock>(
         let detail = format!("`expires_in_ms` is {millis}, and must be from 1000 to {MAX_MILLIS}");
         return Err(Problem::new(WRONG_VALUE, detail));
     }
-    // Up, so that no level is taken for a lower one; seconds down, so that none lasts longer.
+    // Up, so that no level is taken for a lower one.
     let ppm = (level.value * 1_000_000.0).ceil();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the bounds are checked above"
     )]
-    let (ppm, seconds) = (ppm as u32, (level.expires_in_ms / 1_000) as u32);
-    if !shared.keeper.set_signal(name, ppm, seconds) {
+    let ppm = ppm as u32;
+    let lasts = Nanos::from_millis(level.expires_in_ms);
+    if !shared.keeper.set_signal(name, ppm, lasts) {
         let policy = shared.keeper.policy();
         let near = near_spelling(name, policy.signals().map(|signal| signal.name()));
         let detail = format!(
@@ -76,6 +78,6 @@ pub(super) fn set<C: Clock>(
         "done": "signal",
         "signal": name,
         "value": level.value,
-        "expires_in_ms": u64::from(seconds) * 1_000,
+        "expires_in_ms": level.expires_in_ms,
     })))
 }
