@@ -197,7 +197,6 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
         "store": dashboard::store(shared),
-        "decision_times": shared.metrics.decision_times().buckets,
         "limits": limits,
         "more": more,
         "countries": countries::busiest(shared),
