@@ -15,6 +15,9 @@ use crate::counter::{CounterOffset, CounterStep};
 /// first clock of a process measures the counter for about half a millisecond. Elsewhere it is the
 /// system's monotonic clock, which takes 20 to 50 ns to read.
 ///
+/// While a machine is suspended it stands still, on Linux and macOS: the limits of a laptop lack
+/// its night, so they refuse more, never less.
+///
 /// On wasm32-unknown-unknown it is JavaScript's `performance.now()`, called by `wasm-bindgen`; it
 /// panics where that does not exist, and no thread can sleep by it.
 ///

@@ -43,8 +43,9 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
     /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
     /// caller waits as it likes. A limit made by [`KeyedLimiter::per`] promises up to about a year
     /// ahead; others up to their patience, see
-    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). Refused while a caller waits
-    /// for the key.
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). A cost above the burst, which
+    /// `check_n` and `acquire_n` refuse, is promised for the moment at which it is saved up. Refused
+    /// while a caller waits for the key.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;

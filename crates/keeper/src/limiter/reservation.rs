@@ -88,7 +88,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
     /// caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a year
     /// ahead; others up to their patience, see
-    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience).
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). A cost above the burst, which
+    /// `check_n` and `acquire_n` refuse, is promised for the moment at which it is saved up.
     ///
     /// ```
     /// use std::time::Duration;
