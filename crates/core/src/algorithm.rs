@@ -154,10 +154,23 @@ pub trait Algorithm {
     /// of parameters can keep it. If not, its [`usage`](Self::usage) is carried over.
     fn keeps_state_of(&self, old: &Self) -> bool;
 
-    /// Converts a kept state to these parameters: unused burst keeps its fraction of the capacity,
-    /// debt keeps its duration. For a store that knows when the parameters change; a state that is
-    /// not converted can still be read.
-    fn rescale(&self, _state: &mut Self::State, _old: &Self, _now: Time) {}
+    /// Converts a kept state to these parameters, so that the usage stays the same permits. For a
+    /// store that knows when the parameters change; a state that is not converted can still be
+    /// read. Moments up to `promised` ahead were promised under `old`, and stay.
+    fn rescale(&self, _state: &mut Self::State, _old: &Self, _now: Time, _promised: Nanos) {}
+
+    /// Converts a state of `old` to these parameters: [rescaled](Self::rescale) if it means the
+    /// same, otherwise fresh but for its usage.
+    fn carry(&self, state: &mut Self::State, old: &Self, now: Time, promised: Nanos) {
+        if self.keeps_state_of(old) {
+            return self.rescale(state, old, now, promised);
+        }
+        *state = self.state_with_usage(old.usage(state, now), now);
+    }
+
+    /// Takes the place of `old`: kept states that no request leaves under these parameters are
+    /// read as they are.
+    fn succeed(&mut self, _old: &Self) {}
 
     /// The part of the capacity that is used at `now`.
     fn usage(&self, state: &Self::State, now: Time) -> Permits {

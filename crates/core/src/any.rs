@@ -354,9 +354,15 @@ impl Algorithm for AnyAlgorithm {
         })
     }
 
-    fn rescale(&self, state: &mut AnyState, old: &Self, now: Time) {
+    fn rescale(&self, state: &mut AnyState, old: &Self, now: Time, promised: Nanos) {
         dispatch!(self, algorithm: A => if let Some(old) = A::of(old) {
-            algorithm.rescale(A::own_state(state), old, now);
+            algorithm.rescale(A::own_state(state), old, now, promised);
+        });
+    }
+
+    fn succeed(&mut self, old: &Self) {
+        dispatch!(self, algorithm: A => if let Some(old) = A::of(old) {
+            algorithm.succeed(old);
         });
     }
 

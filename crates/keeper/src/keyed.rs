@@ -164,7 +164,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 version: 1,
                 outage: Outage::Local,
                 scope: LimitScope::Cluster,
-                algorithm: algorithm.into(),
+                algorithm: algorithm.into().patient(),
             }),
             lines: KeyLines::default(),
             most_waiting: MostWaiting::default(),
@@ -266,10 +266,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.key(key).check_n(cost)
     }
 
-    /// Changes the limit for all keys while it is used. States that mean the same under both limits
-    /// are kept: under GCRA, at another rate, the saved permits stay the same share of the burst,
-    /// and debts beyond it stay. Otherwise the usage is charged to the new limit, as far as it can
-    /// hold it.
+    /// Changes the limit for all keys while it is used. Each key keeps its used permits, as by
+    /// [`Limiter::set_limit`](crate::Limiter::set_limit).
     ///
     /// ```
     /// use ratekeeper::core::Log;
@@ -280,7 +278,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert_eq!(limiter.key("ann").peek().remaining.get(), 16);
     /// ```
     pub fn set_limit(&self, algorithm: A) {
-        let algorithm = algorithm.into();
+        let algorithm = algorithm.into().patient();
         self.limit.update(|old| Limit {
             version: old.version.saturating_add(1),
             algorithm: algorithm.clone(),

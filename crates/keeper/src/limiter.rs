@@ -42,7 +42,7 @@ pub(crate) mod turn;
 pub(crate) mod wait;
 mod wait_error;
 
-use std::{fmt, hint};
+use std::{fmt, hint, sync::atomic::AtomicU64};
 
 use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Returns, Time};
 
@@ -66,9 +66,8 @@ pub use wait_error::WaitError;
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
 pub const MAX_WAITING: usize = 100_000;
 
-/// Pauses of a thread that lost a race before it tries again: 200 ns in all on Zen 4. The word
-/// stays with the winner for some more decisions, which take a tenth of the time to move it between
-/// cores: two threads decide twice as often.
+/// Pauses of a thread that lost a race before it tries again: 200 ns in all on Zen 4. The word stays
+/// with the winner for some more decisions: two threads decide twice as often.
 const PAUSES: u32 = 8;
 
 /// One limit, shared by threads and tasks; see the [module](self) for its three methods.
@@ -90,9 +89,9 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     line: WaitLine,
     most_waiting: usize,
     era: Era,
-    /// Unique in the process.
-    id: u64,
+    id: u64, // unique in the process
     returns: Returns,
+    promised: AtomicU64, // the latest moment, in nanoseconds
     clock: C,
 }
 
@@ -171,13 +170,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// ```
     pub fn with_clock(algorithm: A, clock: C) -> Self {
         Self {
-            limit: Latest::new(algorithm),
+            limit: Latest::new(algorithm.patient()),
             place: A::Place::default(),
             line: WaitLine::default(),
             most_waiting: MAX_WAITING,
             era: Era::new(),
             id: unique(),
             returns: Returns::new(),
+            promised: AtomicU64::new(0),
             clock,
         }
     }

@@ -156,7 +156,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             name,
             id,
             version: 1,
-            algorithm: algorithm.into(),
+            algorithm: algorithm.into().patient(),
             outage: Outage::default(),
             scope: LimitScope::Cluster,
         };

@@ -111,11 +111,12 @@ impl Bench {
 
     /// Changes the limit at `now`. States are kept if they mean the same under the new parameters;
     /// otherwise their usage is carried over, as by a reload.
-    pub fn set(&mut self, algorithm: AnyAlgorithm, now: Time) {
+    pub fn set(&mut self, mut algorithm: AnyAlgorithm, now: Time) {
         let old = &self.algorithm;
+        algorithm.succeed(old);
         if algorithm.keeps_state_of(old) {
             for kept in &mut self.states {
-                algorithm.rescale(&mut kept.state, old, now);
+                algorithm.rescale(&mut kept.state, old, now, self.patience);
             }
         } else {
             for kept in &mut self.states {

@@ -22,7 +22,7 @@ struct Plans([KeyedLimiter; 2]);
 impl Plans {
     fn new() -> Result<Self, Error> {
         let limiter = |quota| {
-            let bucket = Gcra::token_bucket(quota)?.with_patience(Nanos::MAX); // forgets no debt
+            let bucket = Gcra::token_bucket(quota)?;
             // For each plan: the sum is the bound of the table.
             let memory = MemoryConfig {
                 budget_bytes: 64 << 20,

@@ -337,14 +337,14 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
         true
     }
 
-    fn rescale(&self, state: &mut Self::State, old: &Self, now: Time) {
+    fn rescale(&self, state: &mut Self::State, old: &Self, now: Time, promised: Nanos) {
         let Some(record) = &mut state.0 else { return };
-        if self.limit.keeps_state_of(&old.limit) {
-            self.limit.rescale(&mut record.used, &old.limit, now);
-        } else {
-            let usage = old.limit.usage(&record.used, now);
-            record.used = self.limit.state_with_usage(usage, now);
-        }
+        self.limit
+            .carry(&mut record.used, &old.limit, now, promised);
+    }
+
+    fn succeed(&mut self, old: &Self) {
+        self.limit.succeed(&old.limit);
     }
 
     fn usage(&self, state: &Self::State, now: Time) -> Permits {

@@ -37,11 +37,11 @@
 //! * Choose it first. Avoid it when the contract says "N per calendar window", or "never
 //!   more than N in any span".
 //! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request.
-//! * A clock set back leaves a debt longer than a full burst; it is cut to the full burst, and
-//!   the cut is kept, so that no caller is locked out longer than the limit requires. Debts that
+//! * A clock set back leaves a debt deeper than the larger of quota and burst, the maximum that a
+//!   change of parameters can leave; it is cut to that, and the cut is kept. Debts that
 //!   are too long by 10 s or less stay, so that a thread that was suspended after it read the
 //!   clock does not forgive charges made since. A clock that is set back further and then forward
-//!   again forgives the charges between, a full burst at most.
+//!   again forgives the charges between.
 //! * Twin: `gcra.lua`, and `gcra/short.lua` for requests of one charge.
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
@@ -142,6 +142,8 @@ pub struct Gcra {
     queue: u64,
     /// Maximum wait that `reserve` may promise, in units.
     patience: u64,
+    /// The larger of quota and burst, x T; at least the debts under earlier ones of the same rate.
+    most: u64,
     /// Maximum debt that is accepted as it is, in ticks; see [`CLOCK_SLACK_TICKS`].
     deepest: u64,
     denials: Denials,
@@ -203,10 +205,12 @@ impl Gcra {
             Some(sum) if grid.max_ticks(sum) <= HORIZON_TICKS => {}
             _ => return Err(Error::TooLong),
         }
+        let most = units_for(quota.permits()).unwrap_or(u64::MAX).max(burst);
         Ok(Self {
             grid,
             interval,
             burst,
+            most: most.min(grid.units_in_ticks(HORIZON_TICKS, Moment::ZERO)),
             reciprocal: u64::MAX / interval.get(), // down: the quotient is one too small at most
             queue,
             patience: 0,
@@ -222,21 +226,6 @@ impl Gcra {
         let limit = Self { denials, ..self };
         let deepest = limit.grid.max_ticks(limit.deepest_debt()) + CLOCK_SLACK_TICKS;
         Self { deepest, ..limit }
-    }
-
-    /// The same limit, able to promise moments up to `longest_wait` ahead when asked to
-    /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
-    /// reservation waits no longer than in the limit's own queue.
-    ///
-    /// It is part of the limit, because debts up to it are then accepted: see [clocks](self).
-    #[must_use]
-    pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
-        let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
-        let horizon = self.grid.units_in_ticks(HORIZON_TICKS, Moment::ZERO);
-        let longest = horizon.min(largest) - self.burst;
-        let wait = self.grid.units_in(longest_wait.into(), Moment::ZERO);
-        let patience = wait.min(longest);
-        Self { patience, ..self }.with_denials(self.denials)
     }
 
     /// Maximum number of permits with intervals that, one after the other, fit into `span`: in a
@@ -264,12 +253,13 @@ impl Gcra {
         self.burst + self.queue.max(self.patience)
     }
 
-    /// The deepest possible debt.
+    /// The deepest possible debt, also after a change of the burst.
     fn deepest_debt(&self) -> u64 {
         match self.denials {
             Denials::Free => self.full(),
             Denials::Counted => 2 * self.full(),
         }
+        .max(self.most)
     }
 
     /// The units of a cost; saturating.
@@ -367,8 +357,16 @@ impl Algorithm for Gcra {
         true // the debt is time, so it holds at any rate
     }
 
-    fn rescale(&self, tat: &mut Tat, old: &Self, now: Time) {
-        promise::rescale(self, tat, old, now);
+    fn rescale(&self, tat: &mut Tat, old: &Self, now: Time, promised: Nanos) {
+        reconfigure::rescale(self, tat, old, now, promised);
+    }
+
+    /// At the same rate, debts as deep as those under `old` are believed.
+    fn succeed(&mut self, old: &Self) {
+        if self.has_rate_of(old) {
+            self.most = self.most.max(old.deepest_debt());
+            *self = self.with_denials(self.denials);
+        }
     }
 
     fn least_served(&self, kept: Quota) -> Share {

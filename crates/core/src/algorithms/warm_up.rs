@@ -304,7 +304,7 @@ impl Algorithm for WarmUp {
     }
 
     /// As [`WarmUp::set_rate`]; a key never seen stays so.
-    fn rescale(&self, state: &mut WarmUpState, old: &Self, now: Time) {
+    fn rescale(&self, state: &mut WarmUpState, old: &Self, now: Time, _promised: Nanos) {
         if state.0.is_some() && self.line != old.line {
             *state = WarmUpState(Some(self.rescaled(old.seen(state, now), old)));
         }
@@ -433,12 +433,12 @@ mod tests {
                 stored: old.line.most / 4.0,
                 next_us: 7_000_000,
             }));
-            new.rescale(&mut state, &old, Time::ZERO);
+            new.rescale(&mut state, &old, Time::ZERO, Nanos::ZERO);
             let stored = state.permits().unwrap() / new.line.most;
             assert!((stored - 0.25).abs() < 1e-9, "{stored} of {new:?}");
             assert_eq!(state.next(), Some(Time::ZERO + Nanos::from_secs(7)), "debt");
             let mut never = WarmUpState::default();
-            new.rescale(&mut never, &old, Time::ZERO);
+            new.rescale(&mut never, &old, Time::ZERO, Nanos::ZERO);
             assert_eq!(never, WarmUpState::default());
         }
     }

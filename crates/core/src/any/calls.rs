@@ -45,6 +45,15 @@ impl AnyAlgorithm {
     pub fn with_patience(&self, longest_wait: Nanos) -> Self {
         dispatch!(self, algorithm => Reconfigure::with_patience(algorithm, longest_wait).into())
     }
+
+    /// The same limit; of GCRA [`Gcra::patient`].
+    #[must_use]
+    pub fn patient(self) -> Self {
+        match self {
+            Self::Gcra(gcra) => gcra.patient().into(),
+            other => other,
+        }
+    }
 }
 
 /// Calls that only some algorithms have.

@@ -52,6 +52,8 @@ struct BigGcra {
     interval: i128,
     burst: i128,
     queue: i128,
+    /// The larger of quota and burst.
+    most: i128,
     counted: bool,
     /// In units since the clock's zero, if it was ever charged.
     tat: Option<i128>,
@@ -80,6 +82,8 @@ impl BigGcra {
             interval,
             burst: i128::from(quota.burst_size().get()) * interval,
             queue: i128::from(queue) * interval,
+            most: (i128::from(quota.permits().max(quota.burst_size()).get()) * interval)
+                .min((1 << 55) * units / nanos), // 1.1 years
             counted,
             tat: None,
         }
@@ -100,6 +104,7 @@ impl BigGcra {
         let limit = self.burst + self.queue;
         let at = self.unit_at(now);
         let deepest = if self.counted { 2 * limit } else { limit };
+        let deepest = deepest.max(self.most);
         let mut tat = self.tat.unwrap_or(at);
         // Ticks are rounded up, each.
         let ahead = 64 * (tat * self.nanos - i128::from(now.as_nanos()) * self.units);

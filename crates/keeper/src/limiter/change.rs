@@ -1,7 +1,7 @@
 //! Change: refunds, resets, and changes of the limit while it is used.
 //!
 //! ```text
-//!   set_limit --> states mean the same?  yes: they stay
+//!   set_limit --> states mean the same?  yes: they stay, in permits
 //!                                        no:  its usage is charged to a fresh one
 //! ```
 //!
@@ -9,6 +9,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
 
@@ -88,10 +89,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Changes the limit while it is used. States that mean the same under both limits are kept:
-    /// under GCRA, at another rate, the saved permits stay the same share of the burst, and debts
-    /// beyond it, promised moments, stay. Otherwise the usage is charged to the new limit, as far
-    /// as it can hold it. Waiters stay in line, at the new rate.
+    /// Changes the limit while it is used. The usage stays the same permits, at most the larger of
+    /// the new quota and burst: a lower quota forgives the rest, a lower burst at the same rate
+    /// forgives nothing. Debts beyond an empty bucket stay the same permits too, and promised moments
+    /// stay. (Post-paid limits keep the share of their stored permits.) Waiters stay in line, at the
+    /// new rate.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -99,7 +101,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// let limiter = Limiter::per("10/1m").unwrap();
     /// let _ = limiter.check_n(10);
     /// limiter.set_quota("10/1h".parse().unwrap()).unwrap();
-    /// assert_eq!(limiter.peek().remaining.get(), 0, "empty stays empty");
+    /// assert_eq!(limiter.peek().remaining.get(), 0, "ten are used");
+    /// limiter.set_quota("15/1h".parse().unwrap()).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 5, "ten are used");
     ///
     /// let hourly = |permits: &str| QuotaReset::new(permits.parse().unwrap()).unwrap();
     /// let limiter = Limiter::new(hourly("10/1h"));
@@ -108,9 +112,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// assert_eq!(limiter.peek().remaining.get(), 96);
     /// ```
     pub fn set_limit(&self, limit: A) {
+        let mut limit = limit.patient();
         let now = self.clock.now();
-        let limit = Arc::new(limit);
         let queue = self.line.lock(); // one change at a time
+        self.with(|old| limit.succeed(old));
+        let limit = Arc::new(limit);
         self.with(|old| {
             if limit.keeps_state_of(old) {
                 return self.rescale(old, &limit, now);
@@ -134,7 +140,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     fn rescale(&self, old: &A, limit: &Arc<A>, now: Time) {
         let rescaled = |state: &A::State| {
             let mut state = state.clone();
-            limit.rescale(&mut state, old, now);
+            let promised = Time::from_nanos(self.promised.load(Ordering::Relaxed));
+            limit.rescale(&mut state, old, now, promised.since(now));
             state
         };
         if let Some(believing) = old.believing() {

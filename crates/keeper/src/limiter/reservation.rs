@@ -126,7 +126,12 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                     let decision = self.with(|algorithm| reserve(algorithm, state, made, cost));
                     (decision, state.clone())
                 });
-                (decision?, Some(state))
+                let decision = decision?;
+                if let Some(wait) = decision.verdict.wait() {
+                    let due = (made + wait).as_nanos();
+                    self.promised.fetch_max(due, Ordering::Relaxed);
+                }
+                (decision, Some(state))
             }
         };
         Ok(Reservation {

@@ -46,6 +46,15 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
         None
     }
 
+    /// Returns the same limit; a bucket owes as much as its callers have used.
+    #[must_use]
+    fn patient(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
     /// Returns true if permits come back when work is done: a limit of concurrency.
     fn comes_back(&self) -> bool {
         false
@@ -176,6 +185,10 @@ impl<A: Algorithm<State: Send> + 'static> StateCell<A> for Locked<A::State> {
 impl LimiterAlgorithm for AnyAlgorithm {
     type Place = Locked<<Self as Algorithm>::State>;
 
+    fn patient(self) -> Self {
+        Self::patient(self)
+    }
+
     fn comes_back(&self) -> bool {
         self.concurrency().is_some()
     }
@@ -195,6 +208,10 @@ macro_rules! limiter_algorithm {
 
             fn believing(&self) -> Option<Self> {
                 Some(self.with_patience(Nanos::MAX))
+            }
+
+            fn patient(self) -> Self {
+                Self::patient(self)
             }
         }
     };

@@ -155,6 +155,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             era: self.era,
             id: self.id,
             returns: self.returns,
+            promised: self.promised,
             clock: RuntimeClock::over(self.clock, sleep),
         }
     }

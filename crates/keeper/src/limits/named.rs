@@ -69,9 +69,9 @@ impl<S, C> NamedLimit<S, C> {
         self
     }
 
-    /// Changes the algorithm while the limit is used. States that mean the same under both are
-    /// kept; otherwise the usage is charged to the new algorithm, as far as it can hold it. In the
-    /// other processes of a shared store the limit stays as it is until they change it too.
+    /// Changes the limit while it is used. Each key keeps its used permits, at most the larger of
+    /// the new quota and burst. In the other processes of a shared store the limit stays as it is
+    /// until they change it too.
     ///
     /// ```
     /// use ratekeeper::{Limits, at_once};
@@ -80,11 +80,11 @@ impl<S, C> NamedLimit<S, C> {
     /// let calls = limits.limit("calls", Gcra::token_bucket(Quota::per_minute(10))?)?;
     /// at_once(calls.check_n("ann", 5))?;
     /// calls.set_limit(Gcra::token_bucket(Quota::per_minute(20))?);
-    /// assert_eq!(at_once(calls.peek("ann"))?.remaining.get(), 10, "half is left");
+    /// assert_eq!(at_once(calls.peek("ann"))?.remaining.get(), 15, "five are used");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_limit(&self, algorithm: impl Into<AnyAlgorithm>) {
-        let algorithm = algorithm.into();
+        let algorithm = algorithm.into().patient();
         self.change(|limit| limit.algorithm = algorithm.clone());
     }
 

@@ -3,6 +3,7 @@
 mod any_clock;
 #[path = "../../../core/tests/algorithms/cases.rs"]
 mod cases;
+mod changes;
 mod configured;
 mod costs;
 mod defects;

@@ -337,18 +337,6 @@ fn several() -> Vec<Story> {
 fn versions() -> Vec<Story> {
     vec![
         Story {
-            name: "a debt keeps its duration under another rate",
-            limits: vec![
-                limit(0, bucket("10/10s")),
-                in_version(2, limit(0, bucket("20/10s"))),
-            ],
-            steps: vec![
-                passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
-                fails(0, &[(1, "k", 1, Enforce)], &[Deny(500, 0)]),
-                passes(5000, &[(1, "k", 10, Enforce)], &[Allow(0)]),
-            ],
-        },
-        Story {
             name: "a window of the same length keeps its counts",
             limits: vec![
                 limit(0, fixed("10/10s")),

@@ -14,11 +14,11 @@ use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
-use super::table::{History, Made, Table, TableAsk};
+use super::table::{Ahead, History, Made, Table, TableAsk};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
 /// changes its algorithm needs no other amount.
-pub(super) const TABLES_BYTES: usize = 608;
+pub(super) const TABLES_BYTES: usize = 656;
 
 /// The tables of a limit.
 pub(super) struct LimitTables<A: Listed> {
@@ -127,7 +127,7 @@ key_calls! {
     fn decide(budget: &MemoryBudget) -> Option<Decision>;
     fn look() -> Decision;
     fn give_back();
-    fn reserve(max_wait: Nanos, budget: &MemoryBudget) -> Option<Decision>;
+    fn reserve(ahead: Ahead, budget: &MemoryBudget) -> Option<Decision>;
     fn ban(span: Nanos, budget: &MemoryBudget) -> Option<Decision>;
     fn grant(id: GrantId, budget: &MemoryBudget) -> Option<(Option<Granted>, Decision)>;
     fn cancel(made: &Made) -> bool;

@@ -9,7 +9,7 @@
 use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
 
 use super::MemoryStore;
-use super::table::Made;
+use super::table::{Ahead, Made};
 
 /// A reservation; it can be given back by [`MemoryStore::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ impl MemoryStore {
     ) -> Result<Reserved, Unsupported> {
         charge.limit.algorithm.supports(Call::Reserve)?;
         let decision = self.with(charge, now, |shard, limit, ask| {
-            shard.reserve(limit, ask, max_wait)
+            shard.reserve(limit, ask, Ahead::Promised(max_wait))
         });
         Ok(Reserved {
             decision,

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
-use super::table::TableAsk;
+use super::table::{Ahead, TableAsk};
 use crate::act::{ActItem, Correction, GrantAnswer};
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
@@ -178,7 +178,7 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         let promises = self.charge_of(at).limit.algorithm.supports(Call::Reserve);
         match promises {
             Ok(()) => self.with(at, cost, |shard, limit, ask| {
-                shard.reserve(limit, ask, Nanos::MAX)
+                shard.reserve(limit, ask, Ahead::Owed)
             }),
             Err(_) => self.with(at, cost, Shard::decide),
         }

@@ -36,7 +36,7 @@ use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
 use super::flat::{self, Flat};
 use super::key::{KeyHasher, StoredKey};
-pub(super) use promise::Made;
+pub(super) use promise::{Ahead, Made};
 
 /// Slots looked at on each insert, to forget expired states: the table is walked through by the
 /// time it has grown by a quarter.
@@ -58,6 +58,8 @@ pub(super) struct Table<A: Listed, K> {
     floor: A::State,
     /// States that have expired by now may have been forgotten.
     forgotten: Time,
+    /// The latest moment that a reservation was promised.
+    promised: Time,
     /// Bytes of keys and states on the heap.
     heap_bytes: usize,
     /// Walks downwards, for expired entries and for one to evict: slots below it are still to be
@@ -111,6 +113,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             entries: Flat::new(),
             floor: A::State::default(),
             forgotten: Time::ZERO,
+            promised: Time::ZERO,
             heap_bytes: 0,
             hand: 0,
             evicted: EvictionCounts::default(),
@@ -294,14 +297,13 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
             return false;
         }
         let old = std::mem::replace(&mut self.algorithm, new.clone());
+        self.algorithm.succeed(&old);
         let now = now.max(self.forgotten);
-        for slot in self.entries.as_slots_mut() {
-            let Some(entry) = slot else {
-                continue;
-            };
-            new.rescale(&mut entry.state, &old, now);
+        let promised = self.promised.since(now);
+        for entry in self.entries.as_slots_mut().iter_mut().flatten() {
+            new.rescale(&mut entry.state, &old, now, promised);
         }
-        new.rescale(&mut self.floor, &old, now);
+        new.rescale(&mut self.floor, &old, now, promised);
         true
     }
 

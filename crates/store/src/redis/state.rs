@@ -1,7 +1,7 @@
 //! Conversions of the states of a limit in Redis.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, Time, UnixMicros,
+    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Nanos, Paid, Time, UnixMicros,
 };
 
 /// Returns the bytes of a state; empty for a key never seen.
@@ -52,10 +52,7 @@ pub(super) fn carried(
     new: &AnyAlgorithm,
     now: UnixMicros,
 ) -> AnyState {
-    let (mut state, now) = (state, now.time());
-    if new.keeps_state_of(old) {
-        new.rescale(&mut state, old, now);
-        return state;
-    }
-    new.state_with_usage(old.usage(&state, now), now)
+    let mut state = state;
+    new.carry(&mut state, old, now.time(), Nanos::ZERO);
+    state
 }

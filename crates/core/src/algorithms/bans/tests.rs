@@ -280,7 +280,7 @@ fn a_ban_outlives_a_change_of_the_limit() {
         let new = Banning::new(limit, terms()).unwrap();
         let mut state = state.clone();
         assert!(new.keeps_state_of(&old));
-        new.rescale(&mut state, &old, at(0));
+        new.rescale(&mut state, &old, at(0), Nanos::ZERO);
         let met = new.decide(&mut state, at(10), Permits::ONE).verdict;
         assert_eq!(Met::from(met), Banned(20), "{new:?}");
         assert!(new.usage(&state, at(0)) >= Permits::new(3), "{new:?}");

@@ -3,11 +3,10 @@
 //! ```text
 //!   reserve   TAT moves on, though it lies beyond the burst: the caller waits for it
 //!   give back TAT moves back, to now at most, by no more than is unpaid
-//!   rescale   TAT moves to where the same share of another burst is spent
 //! ```
 
-use super::grid::{Moment, TICKS, Units as _};
-use super::{FARTHEST_TICKS, Gcra, Tat};
+use super::grid::{TICKS, Units as _};
+use super::{Gcra, Tat};
 use crate::algorithm::{Refund, Reserve};
 use crate::{Decision, Nanos, Permits, Receipt, Time};
 
@@ -57,27 +56,4 @@ impl Reserve for Gcra {
         let queue = self.grid.units_in(max_wait, self.grid.at(now)).min(longest);
         self.charge(tat, now, cost, queue)
     }
-}
-
-/// Converts a state to other numbers. At another rate, the missing part of the bucket stays the
-/// same share of it; at the same rate, the same permits, as far as it holds them. Debt beyond an
-/// empty bucket, for promised moments, keeps its duration.
-pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time) {
-    let now = new.grid.at(now);
-    let debt = tat.ahead(now);
-    let ticks = |limit: &Gcra, units| limit.grid.ticks(units, Moment::ZERO);
-    let (old_burst, new_burst) = (ticks(old, old.burst), ticks(new, new.burst));
-    if new_burst == old_burst || debt == 0 {
-        return;
-    }
-    let lacking = debt.min(old_burst);
-    let promised = debt - lacking;
-    let lacking = if (new.grid, new.interval) == (old.grid, old.interval) {
-        lacking.min(ticks(new, new.burst + new.queue))
-    } else {
-        let share = u128::from(lacking) * u128::from(new_burst);
-        let share = share.div_ceil(u128::from(old_burst)); // up: no caller gains
-        u64::try_from(share).unwrap_or(u64::MAX) // at most the new burst
-    };
-    *tat = Tat::after(now, lacking.saturating_add(promised).min(FARTHEST_TICKS));
 }

@@ -171,11 +171,11 @@ fn a_clock_set_back_locks_no_caller_out() {
     let _ = gcra.decide(&mut tat, millis(3_600_000), Permits::new(3));
     let now = millis(1_000);
     let denied = gcra.decide(&mut tat, now, Permits::ONE);
-    assert_eq!(denied.verdict.retry_after(), Some(Nanos::from_millis(100)));
+    assert_eq!(denied.verdict.retry_after(), Some(Nanos::from_millis(800)));
     assert_eq!(
         gcra.expires_at(&tat, now),
-        millis(1_300),
-        "the state holds the cut debt"
+        millis(2_000),
+        "the state holds the cut debt: the larger of quota and burst"
     );
 }
 
@@ -245,14 +245,14 @@ fn an_expired_state_reads_as_fresh_for_four_and_a_half_years() {
         let decision = gcra.look(&tat, expired + later, Permits::new(3));
         assert_eq!(decision.verdict, Verdict::Allow);
     }
-    // Then as a full burst that is owed, once.
+    // Then as a full quota that is owed, once.
     let now = expired + gcra.lasts() + Nanos::SECOND;
     let wait = gcra
         .decide(&mut tat, now, Permits::new(3))
         .verdict
         .retry_after();
-    assert_eq!(wait, Some(Nanos::from_millis(300)));
-    let after = gcra.decide(&mut tat, now + Nanos::from_millis(300), Permits::new(3));
+    assert_eq!(wait, Some(Nanos::SECOND));
+    let after = gcra.decide(&mut tat, now + Nanos::SECOND, Permits::new(3));
     assert_eq!(after.verdict, Verdict::Allow);
 }
 
@@ -350,5 +350,70 @@ fn rates_are_met_and_never_exceeded() {
             (exact..=exact + 4).contains(&admitted),
             "{text}: {admitted} of {exact}"
         );
+    }
+}
+
+#[test]
+fn another_rate_keeps_the_used_permits() {
+    // Limit before, permits charged; limit after, permits left, the wait for one more.
+    let check = |old: &Gcra, used: u64, new: &Gcra, left: u64, wait_ms: u64| {
+        let (now, mut tat) = (millis(5_000), Tat::default());
+        let used = old.reserve(&mut tat, now, Permits::new(used), Nanos::MAX);
+        assert!(used.verdict.allows());
+        new.rescale(&mut tat, old, now, Nanos::ZERO);
+        let mut new = *new;
+        new.succeed(old);
+        let seen = new.look(&tat, now, Permits::ONE);
+        let wait = seen.verdict.retry_after().unwrap_or_default();
+        let left_now = new.look(&tat, now, Permits::ZERO).remaining.get();
+        assert_eq!(
+            (left_now, wait),
+            (left, Nanos::from_millis(wait_ms)),
+            "{old:?} {new:?}"
+        );
+    };
+    let of = |text: &str| Gcra::token_bucket(quota(text)).unwrap();
+    check(&of("10/10h"), 10, &of("20/10h"), 10, 0);
+    check(&of("100/1h"), 50, &of("1000/1h"), 950, 0);
+    check(&of("100/1m"), 100, &of("100/1h"), 0, 36_000);
+    check(&of("1000/1h"), 1_000, &of("100/1h"), 0, 36_000); // 900 are forgiven
+    check(&of("3/1s"), 2, &of("7/1s"), 5, 0);
+    check(
+        &of("1000/1d"),
+        1_000,
+        &bucket("1000/1d", 500),
+        0,
+        501 * 86_400,
+    );
+    check(
+        &bucket("10/1s", 1_000),
+        1_000,
+        &bucket("10/1s", 500),
+        0,
+        50_100,
+    );
+    // The larger of quota and burst.
+    check(&of("100/1m"), 100, &bucket("100/1h", 10), 0, 91 * 36_000);
+    check(&bucket("1/1s", 50), 50, &bucket("2/1s", 20), 0, 500);
+    // Overruns stay permits, promised moments of a queue stay moments.
+    let patient = |text: &str| of(text).with_patience(Nanos::MAX);
+    check(&patient("10/10s"), 30, &patient("100/10s"), 70, 0);
+    check(&patient("100/10s"), 300, &patient("10/10s"), 0, 201_000);
+    let queue = |text: &str| Gcra::leaky_queue(quota(text), Permits::new(9)).unwrap();
+    check(&queue("1/1s"), 10, &queue("10/1s"), 0, 8_200);
+}
+
+#[test]
+fn a_burst_that_falls_and_rises_gives_nothing_back() {
+    let (wide, narrow) = (bucket("10/1s", 1_000), bucket("10/1s", 5));
+    let (mut tat, now) = (Tat::default(), millis(0));
+    assert!(wide.take(&mut tat, now, Permits::new(1_000)));
+    for _ in 0..3 {
+        narrow.rescale(&mut tat, &wide, now, Nanos::ZERO);
+        let mut lowered = narrow;
+        lowered.succeed(&wide);
+        assert!(!lowered.take(&mut tat, now, Permits::ONE));
+        wide.rescale(&mut tat, &lowered, now, Nanos::ZERO);
+        assert!(!wide.take(&mut tat, now, Permits::ONE));
     }
 }

@@ -47,6 +47,8 @@ struct Bucket {
     interval: u128,
     burst: u128,
     full_at: u128,
+    /// The latest promise.
+    promised: u128,
 }
 
 struct Waiter {
@@ -76,6 +78,7 @@ impl Bucket {
             interval,
             burst: interval * u128::from(burst),
             full_at: 0,
+            promised: 0,
         }
     }
 
@@ -100,15 +103,21 @@ impl Bucket {
 
     fn set(&mut self, now: Time, new: &Self) {
         let debt = self.full_at.saturating_sub(ticks(now));
-        let lacking = debt.min(self.burst);
-        let owed = debt - lacking;
-        let lacking = if self.interval == new.interval {
-            lacking.min(new.burst)
+        let used = debt.min(self.burst);
+        let promised = (debt - used).min(self.promised.saturating_sub(ticks(now)));
+        let same_permits = |debt: u128| (debt * new.interval).div_ceil(self.interval);
+        let rescaled =
+            same_permits(used).min(new.burst) + promised + same_permits(debt - used - promised);
+        let debt = if self.interval == new.interval {
+            debt
         } else {
-            (lacking * new.burst).div_ceil(self.burst)
+            rescaled
         };
-        let full_at = ticks(now) + lacking + owed;
-        *self = Self { full_at, ..*new };
+        *self = Self {
+            full_at: ticks(now) + debt,
+            promised: self.promised,
+            ..*new
+        };
     }
 }
 
@@ -250,7 +259,9 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
                 let behind = !model.line.is_empty(); // nobody reserves; nothing is only looked at
                 expected = expected.filter(|wait| !behind || (cost, *wait) == (0, Nanos::ZERO));
                 assert_eq!(wait.map(Nanos::from), expected, "{}", context());
-                if wait.is_some() {
+                if let Some(wait) = wait {
+                    let bucket = &mut model.bucket;
+                    bucket.promised = bucket.promised.max(ticks(now + wait.into()));
                     model.bucket.charge(now, cost);
                 }
             }

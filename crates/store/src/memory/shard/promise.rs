@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
-use super::super::table::{Made, TableAsk};
+use super::super::table::{Ahead, Made, TableAsk};
 use super::Shard;
 
 impl Shard {
@@ -34,15 +34,15 @@ impl Shard {
         }
     }
 
-    /// Charges for a moment at most `max_wait` from now; the algorithm supports reservations.
+    /// Charges for a later moment; the algorithm supports reservations.
     pub(in crate::memory) fn reserve(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
-        max_wait: Nanos,
+        ahead: Ahead,
     ) -> Decision {
         self.with_room(limit, ask, |tables, budget| {
-            tables.reserve(ask, max_wait, budget)
+            tables.reserve(ask, ahead, budget)
         })
     }
 

@@ -6,6 +6,15 @@ use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
 use super::{Table, TableAsk};
 
+/// The reason for a charge beyond the capacity.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::memory) enum Ahead {
+    /// A caller waits, at most for this span.
+    Promised(Nanos),
+    /// The permits have been used already.
+    Owed,
+}
+
 impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
@@ -19,23 +28,32 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Charges for a moment at most `max_wait` from now. Returns `None` if the key is new and
+    /// Charges for a later moment. Returns `None` if the key is new and
     /// there is no room for it: then nothing was done.
     pub(in crate::memory) fn reserve(
         &mut self,
         ask: &TableAsk<'_>,
-        max_wait: Nanos,
+        ahead: Ahead,
         budget: &MemoryBudget,
     ) -> Option<Decision> {
+        let max_wait = match ahead {
+            Ahead::Promised(max_wait) => max_wait,
+            Ahead::Owed => Nanos::MAX,
+        };
         let mut reserve = |algorithm: &A, state: &mut A::State, now| {
             algorithm
                 .try_reserve(state, now, ask.cost, max_wait)
                 .unwrap_or_else(|| algorithm.decide(state, now, ask.cost)) // checked by the callers
         };
-        match self.here(ask) {
+        let decision = match self.here(ask) {
             Some((algorithm, state)) => Some(reserve(algorithm, state, ask.now)),
             None => self.decide_new(ask, budget, &mut reserve),
+        };
+        let wait = decision.and_then(|decision| decision.verdict.wait());
+        if let (Ahead::Promised(_), Some(wait)) = (ahead, wait) {
+            self.promised = self.promised.max(ask.now + wait);
         }
+        decision
     }
 
     /// Gives back the charge made at `made`, if nothing was charged since: if the key still
