@@ -20,7 +20,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Gives back permits that were taken here and not used, as far as time has not paid for them:
     /// a bucket that was full again meanwhile gets nothing back, because it has lost nothing. The
     /// first waiter can take them at once. Only for algorithms that can take them back. After a
-    /// [reset](Self::reset) nothing comes back of what was taken before.
+    /// [reset](Self::reset), or a [change](Self::set_limit) of the limit, nothing comes back of what
+    /// was taken before.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -117,6 +118,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let queue = self.line.lock(); // one change at a time
         self.with(|old| limit.succeed(old));
         let limit = Arc::new(limit);
+        self.returns.reset(); // grants know when the old numbers would have paid them
         self.with(|old| {
             if limit.keeps_state_of(old) {
                 return self.rescale(old, &limit, now);
@@ -127,6 +129,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 self.limit.store(Arc::clone(&limit));
             });
         });
+        self.returns.reset(); // and those made meanwhile
         self.era.begin();
         drop(queue);
         self.line.wake_first();

@@ -5,6 +5,7 @@
 //!   bounded  no span admits more than the bound
 //!   twins    every algorithm: one limit and one key of many tell the same story, and keep the
 //!            laws of the line
+//!   verbs    all verbs of every owner of a limit, also on Redis: no life breaks a bound
 //!   exact    a token bucket: the story is that of a queue and a number
 //! ```
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,6 +13,7 @@
 mod bounded;
 mod exact;
 mod twins;
+mod verbs;
 
 use crate::tasks::Tasks;
 use proptest::prelude::ProptestConfig;
