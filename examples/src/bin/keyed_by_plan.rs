@@ -4,7 +4,7 @@
 //! `cargo run -p ratekeeper-examples --bin keyed_by_plan`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Error, Gcra, Nanos, Quota};
+use ratekeeper::core::{Error, Gcra, Quota};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{KeyedLimiter, SystemClock};
 
