@@ -6,7 +6,7 @@ mod worst;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Outage, Permits, Quota, Share};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
     Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
     Policy, Rule, RuleMode, WallTime,
@@ -168,10 +168,25 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         "reported with POST /v1/report within {}; without a report the charge stays",
         words::span(correction.within)
     );
-    [count, cost, reset, Some(report)]
+    let before = match rule.limit.algorithm {
+        AnyAlgorithm::Gcra(_) | AnyAlgorithm::Interval(_) | AnyAlgorithm::Hybrid(_) => "a span",
+        _ => "a reset, or other numbers,",
+    };
+    let more =
+        format!("charges of before {before} that come back later add to its worst case once");
+    [count, cost, reset, Some(report), Some(more)]
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Returns how permits that Envoy gives back without naming their charge add to the worst case;
+/// `None` for limits that it does not ask, or that take nothing back.
+pub(crate) fn negative_hits(rule: &Rule) -> Option<&'static str> {
+    let algorithm = &rule.limit.algorithm;
+    let takes_back = algorithm.supports(Call::Refund).is_ok() && algorithm.concurrency().is_none();
+    (rule.is_for_descriptors() && takes_back)
+        .then_some("by Envoy's negative hits: as many more can pass in a span as come back in it")
 }
 
 /// Returns when a limit begins or ceases to apply next, in its time zone.

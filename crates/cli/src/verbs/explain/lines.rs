@@ -73,6 +73,9 @@ pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<Strin
     for correction in limits::corrections(rule) {
         lines.push(format!("    results   {correction}"));
     }
+    if let Some(more) = limits::negative_hits(rule) {
+        lines.push(format!("    back      {more}"));
+    }
     if let Some(value) = limits::distinct(policy, rule) {
         lines.push(format!(
             "    values    different values of {value} are counted, each once in a window"
