@@ -109,7 +109,7 @@ fn each_write_that_is_let_in_has_a_line_without_the_key() {
     }
     let state = Visitor::at(1).get(open.admin(), "/v1/dashboard").body;
     let state: Value = serde_json::from_str(&state).expect("JSON");
-    assert_eq!(state["signals"], json!({ "queue": 40.0 }));
+    assert_eq!(state["signals"], json!({ "queue": "40 %" }));
     for path in ["/v1/reset", "/v1/refund"] {
         let body = r#"{"attributes":{"user":"ada"}}"#;
         let answer = Visitor::at(1).ask_with(open.http(), ("POST", path), body);
