@@ -5,6 +5,7 @@
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -107,7 +108,8 @@ impl Visitors {
             self.count += 1;
             let body = format!(r#"{{"attributes": {{"user": "user-{:09}"}}}}"#, self.count);
             requests += "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
-            requests += &format!("content-length: {}\r\n\r\n{body}", body.len());
+            write!(requests, "content-length: {}\r\n\r\n{body}", body.len())
+                .expect("a string takes all");
         }
         let sent = self.connection.write_all(requests.as_bytes());
         sent.expect("the service reads");
