@@ -49,7 +49,7 @@ impl Gcra {
     /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
     /// reservation waits no longer than in the limit's own queue.
     ///
-    /// It is part of the limit, because debts up to it are then accepted: see [clocks](self).
+    /// It is part of the limit, because debts up to it are then accepted: see [clocks](super).
     #[must_use]
     pub fn with_patience(self, longest_wait: impl Into<Nanos>) -> Self {
         let largest = self.price_of(Permits::MAX) - 1; // a cost that was cut to it never fits
