@@ -122,7 +122,7 @@ fn queues_steps_logs_and_curves_become_algorithms() {
         ),
         (
             "spacing = \"200ms\"\nqueue = { max = 9 }\ncount_denied = true",
-            Gcra::leaky_queue(quota("5/1s"), Permits::new(9))
+            Gcra::leaky_queue(quota("1/200ms"), Permits::new(9))
                 .unwrap()
                 .with_denials(counted)
                 .into(),
