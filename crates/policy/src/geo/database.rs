@@ -27,6 +27,9 @@ const VALUES: u32 = 1 << 31;
 /// Nodes that lead to the IPv4 addresses, which are those of 96 zero bits and their own.
 const BITS_BEFORE_V4: u32 = 96;
 
+/// Networks of IPv6 that hold the addresses of IPv4, where a database says so: 6to4 and Teredo.
+const ALIASES: [&str; 2] = ["2002::/16", "2001::/32"];
+
 /// A compiled database.
 pub(crate) struct GeoDatabase<V> {
     /// SHA-256 of the file, in hexadecimal.
@@ -122,8 +125,16 @@ impl<V: GeoValue> GeoDatabase<V> {
             let field = V::PATH.join(".");
             return Err(format!("none of its records has a known `{field}`"));
         }
-        database.nodes.shrink_to_fit();
         database.v4 = database.walk(0, 0, BITS_BEFORE_V4);
+        let aliases = if database.has_ipv6 { &ALIASES[..] } else { &[] };
+        for network in aliases.iter().filter_map(|alias| alias.parse().ok()) {
+            // The iterator leaves out a network that leads to those of IPv4, and no other.
+            let mut networks = reader.within(network, options).map_err(broken)?;
+            if networks.next().is_none() {
+                database.insert(network.ip(), network.prefix().into(), database.v4);
+            }
+        }
+        database.nodes.shrink_to_fit();
         Ok(database)
     }
 

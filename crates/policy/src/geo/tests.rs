@@ -214,8 +214,35 @@ fn hostile_values_cost_no_more_than_their_file() {
 }
 
 #[test]
+fn ipv4_addresses_within_ipv6_are_found_where_the_database_has_them() {
+    let networks = [("192.0.2.0/24", "NO"), ("2001:db8::/32", "FI")];
+    let (teredo, six_to_four) = ("2001:0:c000:201::1", "2002:c000:201::1");
+    let mut mmdb = Mmdb::new(BUILT);
+    for (network, code) in networks {
+        mmdb.country(network, code);
+    }
+    let without = compile::<Country>(&mmdb.write()).unwrap();
+    assert_eq!(
+        (at(&without, teredo), at(&without, six_to_four)),
+        (None, None)
+    );
+    let with = compile::<Country>(&mmdb_writer::countries(BUILT, &networks)).unwrap();
+    for (ip, code) in [
+        (teredo, Some("NO")),
+        (six_to_four, Some("NO")),
+        ("192.0.2.1", Some("NO")),
+        ("2001:db8::1", Some("FI")),
+        ("2002:c000:301::1", None),
+    ] {
+        assert_eq!(at(&with, ip).map(Country::code), code, "{ip}");
+    }
+}
+
+#[test]
 fn a_circle_in_the_tree_is_refused() {
-    let mut file = mmdb_writer::countries(BUILT, &[("192.0.2.0/24", "NO")]);
+    let mut mmdb = Mmdb::new(BUILT);
+    mmdb.country("192.0.2.0/24", "NO");
+    let mut file = mmdb.write();
     let database = compile::<Country>(&file).unwrap();
     assert_eq!(at(&database, "192.0.2.1").map(Country::code), Some("NO"));
     file[..6].copy_from_slice(&[0; 6]); // the first node leads to itself

@@ -25,12 +25,14 @@ enum Record {
     Value(usize),
 }
 
-/// Returns a database of countries, each with a network, made at that time.
+/// Returns a database of countries, each with a network, made at that time; with the aliases that
+/// `MaxMind`'s own have.
 pub(crate) fn countries(built_unix_seconds: u64, networks: &[(&str, &str)]) -> Vec<u8> {
     let mut mmdb = Mmdb::new(built_unix_seconds);
     for (network, code) in networks {
         mmdb.country(network, code);
     }
+    mmdb.alias();
     mmdb.write()
 }
 
@@ -85,14 +87,32 @@ impl Mmdb {
 
     /// Adds a network with an encoded value; networks within it come later.
     pub(crate) fn insert(&mut self, network: &str, value: Vec<u8>) {
+        let place = self.data.len();
+        self.data.extend(value);
+        self.put(network, Record::Value(place));
+    }
+
+    /// Lets the networks of 6to4 and Teredo lead to the addresses of IPv4, if there are some.
+    fn alias(&mut self) {
+        let mut node = 0;
+        for _ in 0..96 {
+            let Record::Node(next) = self.nodes[node][0] else {
+                return;
+            };
+            node = next;
+        }
+        for network in ["2001::/32", "2002::/16"] {
+            self.put(network, Record::Node(node));
+        }
+    }
+
+    fn put(&mut self, network: &str, record: Record) {
         let (address, bits) = network.split_once('/').expect("a network");
         let bits: usize = bits.parse().expect("a number of bits");
         let (address, bits) = match address.parse().expect("an address") {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()), 96 + bits),
             IpAddr::V6(v6) => (v6.to_bits(), bits),
         };
-        let place = self.data.len();
-        self.data.extend(value);
         let side = |depth: usize| usize::from(address >> (127 - depth) & 1 == 1);
         let mut node = 0;
         for depth in 0..bits - 1 {
@@ -106,7 +126,7 @@ impl Mmdb {
                 }
             };
         }
-        self.nodes[node][side(bits - 1)] = Record::Value(place);
+        self.nodes[node][side(bits - 1)] = record;
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
