@@ -167,7 +167,7 @@ impl Gateway {
         let (body, upload) = UploadBody::new(body, client.address_field, on_break);
         let request = Request::from_parts(parts, body);
         let waiting = self.recent.wait(upload.is_some());
-        let exchange = self.exchange(request, (hop, interim, kept), upload.clone());
+        let exchange = self.exchange(request, hop, interim, kept, upload.clone());
         let result = exchange.await;
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
@@ -188,7 +188,9 @@ impl Gateway {
     async fn exchange(
         &self,
         mut request: UpstreamRequest,
-        (hop, interim, kept): (Hop, Option<InterimReceiver>, Option<KeptRequest>),
+        hop: Hop,
+        interim: Option<InterimReceiver>,
+        kept: Option<KeptRequest>,
         upload: Option<Arc<Upload>>,
     ) -> Result<Forwarded, ForwardError> {
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();

@@ -156,11 +156,11 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             client,
             request,
             id: id.clone(),
+            lease,
+            guard,
         };
-        let (forwarded, guard) = {
-            let process = &self.shared.metrics.process;
-            forwarding.send(caller, process, (lease, guard)).await
-        };
+        let process = &self.shared.metrics.process;
+        let (forwarded, guard) = forwarding.send(caller, process).await;
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());

@@ -34,19 +34,22 @@ pub(super) struct Forwarding {
     pub(super) client: Client,
     pub(super) request: Request<InspectedBody<Incoming>>,
     pub(super) id: HeaderValue,
+    /// The shortest lease of its permits; `None` if it has none.
+    pub(super) lease: Option<Duration>,
+    pub(super) guard: Option<RequestGuard>,
 }
 
 impl Forwarding {
-    /// Forwards a request, and passes its interim responses on before it returns. One with permits,
-    /// of the shortest `lease` among them, keeps them while the application is at work.
+    /// Forwards a request, and passes its interim responses on before it returns. One with permits
+    /// keeps them while the application is at work.
     pub(super) async fn send(
-        self,
+        mut self,
         caller: Caller<'_>,
         process: &Arc<Process>,
-        (lease, guard): (Option<Duration>, Option<RequestGuard>),
     ) -> (Result<Forwarded, ForwardError>, Option<RequestGuard>) {
         let interim = interim(caller.pulse, self.request.version()).await;
         let waits = caller.pulse.hold_back();
+        let (lease, guard) = (self.lease, self.guard.take());
         let forwarded = if lease.is_some() || self.gateway.concurrency().is_some() {
             let response = self.gateway.response_timeout();
             let request = KeptRequest::default();
