@@ -20,7 +20,7 @@ use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Time};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock};
 
-use self::doors::{Door, Key, OfKeeper, OfKey, OfLimits, Redis, Returned};
+use self::doors::{Door, Key, OfKeeper, OfKey, OfLimits, Patience, Redis, Returned};
 use crate::cases::cases;
 
 const OPERATIONS: usize = 20;
@@ -103,7 +103,7 @@ struct Made {
     back: (u64, Option<Time>),
 }
 
-/// What was charged since the key began anew or got other numbers.
+/// The charges of one key since its last reset or change of numbers.
 struct Life<'a, D: Door> {
     door: &'a D,
     limits: &'a [AnyAlgorithm; 2],
@@ -164,11 +164,13 @@ impl<D: Door> Life<'_, D> {
                 }
             }
             6 => {
-                let (cost, patience) = (1 + random.below(3), random.below(2_000));
-                let patience = Duration::from_millis(patience);
-                let cancels = random.below(3) == 0;
-                // A reservation is used at its moment, or given back at once.
-                if let Some(due) = self.door.reserve(&self.key, cost, patience, cancels) {
+                let (cost, longest) = (1 + random.below(3), random.below(2_000));
+                let longest = Duration::from_millis(longest);
+                let patience = match random.below(3) {
+                    0 => Patience::Cancels(longest),
+                    _ => Patience::Comes(longest),
+                };
+                if let Some(due) = self.door.reserve(&self.key, cost, patience) {
                     self.made.push(Made {
                         at: due,
                         kept: cost,
@@ -288,7 +290,7 @@ fn no_life_in_memory_breaks_a_bound() {
         let of_limits = OfLimits::new(Limits::new(store(), clock()), limits, None);
         live(&of_limits, limits, 0..each);
         live(
-            &OfKeeper::new(words, (store(), clock()), None),
+            &OfKeeper::new(words, store(), clock(), None),
             limits,
             0..each,
         );
@@ -306,7 +308,7 @@ fn no_life_on_redis_breaks_a_bound() {
         let (limits, runtime) = (&limits(words), Some(&redis.runtime));
         let of_limits = Limits::new(redis.store(index), clock());
         live(&OfLimits::new(of_limits, limits, runtime), limits, 0..each);
-        let keeper = OfKeeper::new(words, (redis.store(index + WORDS.len()), clock()), runtime);
+        let keeper = OfKeeper::new(words, redis.store(index + WORDS.len()), clock(), runtime);
         live(&keeper, limits, 0..each);
     }
 }

@@ -1,7 +1,7 @@
 //! The owners of a limit, each with the verbs that it has.
 
 use std::future::Future;
-use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use ratekeeper::{
     Answer, Clock as _, Grant, Keeper, KeyedLimiter, Limiter, Limits, LimitsGrant, ManualClock,
     NamedLimit, Report, Scope, at_once,
 };
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub(super) type Key = [u8; 16];
@@ -26,6 +27,22 @@ pub(super) enum Returned {
     Strokes,
     /// Each charge once: the store does not know what else was given back.
     Once,
+}
+
+/// The caller of a reservation.
+#[derive(Clone, Copy)]
+pub(super) enum Patience {
+    /// Comes at its moment, if that is within this span.
+    Comes(Duration),
+    /// Cancels it at once.
+    Cancels(Duration),
+}
+
+impl Patience {
+    fn longest(self) -> Duration {
+        let (Self::Comes(longest) | Self::Cancels(longest)) = self;
+        longest
+    }
 }
 
 /// An owner of a limit.
@@ -42,8 +59,8 @@ pub(super) trait Door {
     fn reset(&self, key: &Key);
     /// Changes to the numbers of this index.
     fn change(&self, numbers: usize);
-    /// Reserves, and cancels at once if asked to; returns the moment of a reservation that stays.
-    fn reserve(&self, _: &Key, _: u64, _: Duration, _cancels: bool) -> Option<Time> {
+    /// Reserves `cost`; returns the moment of a reservation that stays.
+    fn reserve(&self, _: &Key, _cost: u64, _: Patience) -> Option<Time> {
         None
     }
 
@@ -98,9 +115,10 @@ impl Door for (Limiter<AnyAlgorithm, ManualClock>, &[AnyAlgorithm; 2]) {
         self.0.set_limit(self.1[numbers].clone());
     }
 
-    fn reserve(&self, _: &Key, cost: u64, patience: Duration, cancels: bool) -> Option<Time> {
-        let reserved = self.0.try_reserve(cost, patience).ok()?;
+    fn reserve(&self, _: &Key, cost: u64, patience: Patience) -> Option<Time> {
+        let reserved = self.0.try_reserve(cost, patience.longest()).ok()?;
         let due = reserved.due()?;
+        let cancels = matches!(patience, Patience::Cancels(_));
         let is_cancelled = cancels && self.0.try_cancel(reserved).unwrap();
         (!is_cancelled).then_some(due)
     }
@@ -143,9 +161,10 @@ impl Door for OfKey<'_> {
         self.0.set_limit(self.1[numbers].clone());
     }
 
-    fn reserve(&self, key: &Key, cost: u64, patience: Duration, cancels: bool) -> Option<Time> {
-        let reserved = self.0.key(key).try_reserve(cost, patience).ok()?;
+    fn reserve(&self, key: &Key, cost: u64, patience: Patience) -> Option<Time> {
+        let reserved = self.0.key(key).try_reserve(cost, patience.longest()).ok()?;
         let due = reserved.due()?;
+        let cancels = matches!(patience, Patience::Cancels(_));
         let is_cancelled = cancels && self.0.try_cancel(reserved).unwrap();
         (!is_cancelled).then_some(due)
     }
@@ -230,7 +249,8 @@ fn policy(words: &str) -> Policy {
 impl<'a, S: Store> OfKeeper<'a, S> {
     pub(super) fn new(
         words: [&'static str; 2],
-        (store, clock): (S, ManualClock),
+        store: S,
+        clock: ManualClock,
         runtime: Option<&'a Runtime>,
     ) -> Self {
         Self {
@@ -297,7 +317,7 @@ impl<S: Store> Door for OfKeeper<'_, S> {
 /// A server of the system, on a port of its own; stopped when dropped.
 pub(super) struct Redis {
     child: Child,
-    port: u16,
+    directory: TempDir,
     pub(super) runtime: Runtime,
 }
 
@@ -308,13 +328,12 @@ impl Redis {
     /// If it is absent and `CI` is set.
     #[expect(clippy::print_stdout, reason = "a skipped test is printed")]
     pub(super) fn start() -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("redis.sock");
         let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
-        let Ok(child) = command.stdout(Stdio::null()).spawn() else {
+        command.args(["--port", "0", "--save", "", "--unixsocket"]);
+        command.arg(&socket).current_dir(directory.path());
+        let Ok(mut child) = command.stdout(Stdio::null()).spawn() else {
             assert!(
                 std::env::var_os("CI").is_none(),
                 "redis-server is not installed"
@@ -322,7 +341,8 @@ impl Redis {
             println!("skipped: redis-server is not installed");
             return None;
         };
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while UnixStream::connect(&socket).is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
             std::thread::yield_now();
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -330,7 +350,7 @@ impl Redis {
             .build();
         Some(Self {
             child,
-            port,
+            directory,
             runtime: runtime.unwrap(),
         })
     }
@@ -341,7 +361,10 @@ impl Redis {
             clock: RedisClock::Caller,
             prefix: format!("life-{number}"),
             deadline: Duration::from_secs(60),
-            ..RedisConfig::new(format!("redis://127.0.0.1:{}", self.port))
+            ..RedisConfig::new(format!(
+                "unix://{}/redis.sock",
+                self.directory.path().display()
+            ))
         };
         let _inside = self.runtime.enter();
         RedisStore::new(config).unwrap()
