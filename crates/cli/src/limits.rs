@@ -168,13 +168,13 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         "reported with POST /v1/report within {}; without a report the charge stays",
         words::span(correction.within)
     );
-    let before = match rule.limit.algorithm {
-        AnyAlgorithm::Gcra(_) | AnyAlgorithm::Interval(_) | AnyAlgorithm::Hybrid(_) => "a span",
-        _ => "a reset, or other numbers,",
+    let more = match rule.limit.algorithm {
+        AnyAlgorithm::Gcra(_) | AnyAlgorithm::Interval(_) | AnyAlgorithm::Hybrid(_) => {
+            "a span also admits the permits that come back in it of earlier charges, each once"
+        }
+        _ => "after a reset or a change of numbers, permits charged before can come back once",
     };
-    let more =
-        format!("charges of before {before} that come back later add to its worst case once");
-    [count, cost, reset, Some(report), Some(more)]
+    [count, cost, reset, Some(report), Some(more.into())]
         .into_iter()
         .flatten()
         .collect()

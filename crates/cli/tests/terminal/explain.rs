@@ -518,7 +518,7 @@ fn results_that_are_reported_are_explained() {
         "only status 401, 500-599, outcome locked counts: any other gives the charge back",
         "status 200 forgives the charges of the key",
         "reported with POST /v1/report within 10 min; without a report the charge stays",
-        "charges of before a span that come back later add to its worst case once",
+        "a span also admits the permits that come back in it of earlier charges, each once",
         "the estimate is charged first, and becomes the actual cost",
         "\"report_within_ms\":600000",
         "body      read by the proxy listener and the tower layer; other callers send `form:user` as \
