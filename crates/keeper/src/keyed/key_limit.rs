@@ -60,7 +60,7 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
         let made = GrantOrigin {
             at: self.limiter.clock.now(),
             limiter: self.limiter.id,
-            mark: 0,
+            mark: self.limiter.limit.with(|limit| limit.version.into()),
         };
         Grant::of(self.decide_at(made.at, cost), cost, made)
     }

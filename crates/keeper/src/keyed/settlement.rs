@@ -63,15 +63,26 @@ impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// Corrects a charge of `key`. A settlement of another limiter changes nothing.
+    /// Corrects a charge of `key`. A settlement of another limiter changes nothing. Nothing comes
+    /// back of what other numbers charged: a grant knows when those would have paid it.
     pub(super) fn settle(&self, key: &[u8], Settlement { grant, used }: &Settlement) {
         if grant.made.limiter != self.id {
             return;
         }
-        self.with(key, Permits::new(grant.cost()), |charge, now| {
+        let version: u64 = self.limit.with(|limit| limit.version.into());
+        let is_unpaid = grant.receipt().paid > self.clock.now();
+        let (cost, used) = if is_unpaid && grant.made.mark == version {
+            (grant.cost(), *used)
+        } else {
+            (0, used.saturating_sub(grant.cost())) // the excess is a charge of its own
+        };
+        if cost == used {
+            return;
+        }
+        self.with(key, Permits::new(cost), |charge, now| {
             let settled = Settled {
                 charge: *charge,
-                used: ActualCost::Permits(Permits::new(*used)),
+                used: ActualCost::Permits(Permits::new(used)),
                 origin: ChargeOrigin::Store(grant.receipt()),
             };
             self.store.settle_now(Settle, &[settled], now);

@@ -51,7 +51,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let returned = self.returns.since(grant.made.mark);
         let (now, receipt) = (self.clock.now(), grant.receipt());
         let is_unpaid = grant.made.limiter == self.id && receipt.paid > now;
-        let Some(returned) = returned.filter(|_| is_unpaid) else {
+        let Some(returned) = returned.filter(|_| is_unpaid && back > Permits::ZERO) else {
             return Ok(());
         };
         self.returns.add(back);
@@ -125,6 +125,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             }
             // Under one lock, because only states of a word mean the same under any numbers.
             self.place.update(|state| {
+                self.promised.store(0, Ordering::Relaxed); // a fresh state holds no promise
                 *state = limit.state_with_usage(old.usage(state, now), now);
                 self.limit.store(Arc::clone(&limit));
             });

@@ -31,7 +31,8 @@ pub(crate) struct GrantOrigin {
     pub(crate) at: Time,
     /// The limiter that made it.
     pub(crate) limiter: u64,
-    /// The permits that had been given back to the limiter before; see [`Returns`].
+    /// The permits that had been given back to the limiter before, see [`Returns`]; of a limit by
+    /// key the version of its numbers.
     ///
     /// [`Returns`]: ratekeeper_core::Returns
     pub(crate) mark: u64,

@@ -50,3 +50,27 @@ fn a_burst_that_falls_and_rises_gives_nothing_back() {
         assert!(limiter.check().is_err());
     }
 }
+
+/// A grant knows when its own numbers would have paid it, not when others will.
+#[test]
+fn nothing_comes_back_of_what_other_numbers_charged() {
+    let bucket = |text: &str| Gcra::token_bucket(text.parse().unwrap()).unwrap();
+    let one = Limiter::with_clock(bucket("10/1h"), ManualClock::default());
+    let memory = MemoryConfig::default();
+    let keyed = KeyedLimiter::with_clock(bucket("10/1h"), memory, ManualClock::default());
+    let grants = (one.check_n(4).unwrap(), keyed.check_n("a", 4).unwrap());
+    let late = (one.check_n(2).unwrap(), keyed.check_n("a", 2).unwrap());
+    one.set_limit(bucket("10/1m"));
+    keyed.set_limit(bucket("10/1m"));
+    let left = || {
+        let keyed = keyed.key("a").peek().remaining;
+        (one.peek().remaining.get(), keyed.get())
+    };
+    assert_eq!(left(), (4, 4));
+    one.refund(grants.0);
+    keyed.key("a").refund(grants.1);
+    assert_eq!(left(), (4, 4));
+    one.settle(late.0.used(5));
+    keyed.key("a").settle(late.1.used(5));
+    assert_eq!(left(), (1, 1), "the excess is charged all the same");
+}

@@ -33,7 +33,8 @@ pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised
     let promised = (debt - used).min(promised.max(old.queue));
     let units = same_permits(used)
         .min(new.most)
-        .saturating_add(same_permits(debt - used - promised));
+        .saturating_add(same_permits(debt - used - promised))
+        .min(new.deepest_debt()); // more would be cut later, but not by a look
     let ticks = new.grid.ticks(units, after);
     let promised = old.grid.ticks(promised, before);
     *tat = Tat::after(after, ticks.saturating_add(promised).min(FARTHEST_TICKS));
