@@ -16,7 +16,7 @@ use std::thread;
 
 /// Number of tests that run at a time, as the test harness reads it.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-const TESTS_PER_CORE: usize = 2;
+const TESTS_PER_CORE: usize = 4;
 /// Number of cases of long searches, as the tests read it.
 const CASES: &str = "RATEKEEPER_TESTS";
 /// The test that is left out without `--all`.
