@@ -129,7 +129,9 @@ fn crowds_that_drain_their_keys_leave_newcomers_the_forgiven_part() {
         let met = crowd.play();
         let each = met.admitted * 100 / met.newcomers;
         assert_eq!(met.refused, 0, "{load} % of the capacity: {met:?}");
-        let shown = least..least + 20;
+        // The places of keys follow a hash that chance seeds: each row leaves room of five times the
+        // spread of its result, which is 0.01 permits.
+        let shown = least..=least + 20;
         assert!(
             shown.contains(&each),
             "{load} % of the capacity: {each}, {met:?}"
