@@ -14,3 +14,4 @@ mod stored_form;
 mod table;
 mod traces;
 mod worst_case;
+mod worst_life;
