@@ -53,6 +53,8 @@ pub enum Failure {
     Refused,
     /// The server may have done it: no answer, or one from an intermediary.
     Unknown,
+    /// The same, after a time-out, which lowers an adaptive limit.
+    TimedOut,
     /// Another attempt would end the same.
     Final,
 }
@@ -94,7 +96,7 @@ impl Failure {
     pub fn permits(self, effect: Effect) -> bool {
         match self {
             Self::Refused => true,
-            Self::Unknown => effect != Effect::Effectful,
+            Self::Unknown | Self::TimedOut => effect != Effect::Effectful,
             Self::Final => false,
         }
     }

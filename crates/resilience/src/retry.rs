@@ -14,7 +14,8 @@
 //!   way then is dropped, which cancels the future.
 //! * Reports to the guard: `Ok` and [`Retry::Stop`] show a server that works and accepts,
 //!   [`Retry::After`] one that works and refuses, [`Retry::Backoff`] and the deadline one that
-//!   fails.
+//!   fails. Time-outs of the work are known by their type, or by [`Retry::TimedOut`]: they fail too,
+//!   and lower an adaptive limit, as the deadline does. A call that its caller drops shows nothing.
 //! * Trade-off: a call that fails without an error of its own (the breaker is open, the deadline
 //!   passed) needs one of ours, so that errors are [`CallError`]s.
 //! * The [tower layer](crate::tower) makes its calls by the same rules.
@@ -27,7 +28,7 @@ mod settings;
 use std::future::Future;
 use std::time::Duration;
 
-use self::call::{Call, Shown};
+use self::call::{Call, Shown, is_timeout};
 pub use self::error::CallError;
 pub use self::settings::{CallSettings, Guard};
 use crate::{Deadline, End, ServerWait};
@@ -39,6 +40,9 @@ pub enum Retry {
     Stop,
     /// Make the call again after a wait of the backoff.
     Backoff,
+    /// The same, after a time-out, which lowers an adaptive limit. Needed for errors of other types
+    /// than tokio's `Elapsed`, `io::Error`, `reqwest::Error`, and boxes around them.
+    TimedOut,
     /// Make the call again after this wait, which the server stated, and up to a tenth more.
     /// Zero is no wait stated. If it is above [`RetryAfter::longest`](crate::RetryAfter::longest)
     /// or ends after the deadline, the error is returned.
@@ -88,6 +92,7 @@ pub async fn retry<T, E, W>(
 ) -> Result<T, CallError<E>>
 where
     W: Future<Output = Result<T, E>>,
+    E: 'static,
 {
     retry_if(settings, |_: &E| Retry::Backoff, work).await
 }
@@ -134,6 +139,7 @@ pub async fn retry_if<T, E, W>(
 ) -> Result<T, CallError<E>>
 where
     W: Future<Output = Result<T, E>>,
+    E: 'static,
 {
     let deadline = Deadline::within(clock::now(), settings.within);
     let mut call = Call::new(settings, deadline, settings.backoff.attempts());
@@ -141,22 +147,22 @@ where
         let leave = call.begin()?;
         call.sent()?;
         let result = call.cut(work()).await;
-        let next = if let Err(CallError::Inner(error)) = &result {
-            classify(error)
-        } else {
-            Retry::Stop
+        let (next, timed_out) = match &result {
+            Err(CallError::Inner(error)) => (classify(error), is_timeout(error)),
+            _ => (Retry::Stop, false),
         };
         let (shown, end) = match (&result, next) {
             (Ok(_), _) => (Shown::Accepted, End::Done),
-            (Err(CallError::Deadline), _) => (Shown::Failed, End::Dropped),
-            (_, Retry::Stop) => (Shown::Accepted, End::Ignored),
             (_, Retry::After(_)) => (Shown::Refused, End::Dropped),
+            (_, Retry::TimedOut) | (Err(CallError::Deadline), _) => (Shown::Failed, End::Dropped),
+            _ if timed_out => (Shown::Failed, End::Dropped),
+            (_, Retry::Stop) => (Shown::Accepted, End::Ignored),
             (_, Retry::Backoff) => (Shown::Failed, End::Ignored),
         };
         leave.report(shown, end);
         let stated = match next {
             Retry::Stop => return result,
-            Retry::Backoff => ServerWait::Nothing,
+            Retry::Backoff | Retry::TimedOut => ServerWait::Nothing,
             Retry::After(wait) => settings.retry_after.bound(wait),
         };
         let Some(wait) = call.next_wait(stated) else {

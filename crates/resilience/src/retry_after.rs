@@ -13,8 +13,11 @@
 //!   that waits for a minute needs more room than one that waits for a second.
 //! * `Retry-After` (seconds or a date) wins over `RateLimit`; of that, the longest `t` among
 //!   limits with nothing left counts. Then `RateLimit-Reset` of older drafts and its elder
-//!   `X-RateLimit-Reset`, if nothing is left: below 10^9 a span in seconds, from there on
-//!   seconds since 1970, as servers send both.
+//!   `X-RateLimit-Reset`, if nothing is left: below 10^9 a span in seconds, from there on seconds
+//!   since 1970, from 10^12 on milliseconds since 1970, as servers send all three.
+//! * Seconds may have decimals, and a span may be written as in Go, `6m0s`.
+//! * A field that cannot be read states a wait too, of a second: the smallest that a server can ask
+//!   for in whole seconds.
 //! * A date is compared with the `Date` of the same answer if there is one: only one clock
 //!   is asked then, and it need not be right.
 //! * No time at all (zero, a date that has passed) counts as no wait given: a herd sent back
@@ -35,7 +38,9 @@ use crate::rate_limit::RateLimit;
 
 /// Numbers of `X-RateLimit-Reset` from here on are seconds since 1970 (2001 and later); below
 /// they are a span, of up to 31 years.
-const DATES_FROM: u64 = 1_000_000_000;
+const DATES_FROM: f64 = 1e9;
+/// Numbers from here on are milliseconds since 1970 (2001 and later, too).
+const DATES_IN_MILLIS_FROM: f64 = 1e12;
 
 /// Header fields of a refusal that concern waiting. For a field that comes more than once give
 /// the last, and `RateLimit` joined with commas.
@@ -61,7 +66,7 @@ pub enum ServerWait {
     Wait(Nanos),
     /// A wait above [`RetryAfter::longest`]: coming back sooner is of no use.
     Beyond(Nanos),
-    /// No wait was given, it cannot be read, or there is no need to wait.
+    /// No wait was given, or there is no need to wait.
     Nothing,
 }
 
@@ -104,12 +109,18 @@ impl RetryAfter {
         let ours = origin.unix_nanos(now);
         let date = hints.date.and_then(http_date::parse);
         let today = date.unwrap_or(ours);
-        let exhausted = hints.remaining.is_none_or(|text| number(text) == Some(0));
-        let wait = (hints.retry_after)
-            .and_then(|text| number(text).map(Nanos::from_secs).or(until(text, today)))
+        let spent = hints.remaining.is_none_or(is_zero);
+        let (retry_after, reset_at) = (hints.retry_after, hints.reset.filter(|_| spent));
+        let wait = retry_after
+            .and_then(|text| span(text).or(until(text, today)))
             .or_else(|| hints.rate_limit.and_then(exhausted_for))
-            .or_else(|| (hints.reset.filter(|_| exhausted)).and_then(|text| reset(text, today)));
-        self.bound(wait.unwrap_or(Nanos::ZERO))
+            .or_else(|| reset_at.and_then(|text| reset(text, today)));
+        let stated = |text: &&str| !blanks_off(text).is_empty();
+        let unread = || retry_after.or(reset_at).filter(stated);
+        self.bound(
+            wait.or_else(|| unread().map(|_| Nanos::SECOND))
+                .unwrap_or(Nanos::ZERO),
+        )
     }
 
     /// Classifies a wait that was stated by other means than these fields.
@@ -136,13 +147,6 @@ impl RetryAfter {
     }
 }
 
-/// Parses a number without a sign; one that does not fit becomes the maximum.
-fn number(text: &str) -> Option<u64> {
-    let text = blanks_off(text);
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().unwrap_or(u64::MAX))
-}
-
 /// Returns the span from `today`, in nanoseconds since 1970, to the date; zero if it has passed.
 fn until(text: &str, today: u64) -> Option<Nanos> {
     let date = http_date::parse(blanks_off(text))?;
@@ -151,11 +155,60 @@ fn until(text: &str, today: u64) -> Option<Nanos> {
 
 /// Parses when a limit is whole again: a span, or a moment.
 fn reset(text: &str, today: u64) -> Option<Nanos> {
-    let span = number(text).map(|secs| match secs {
-        ..DATES_FROM => Nanos::from_secs(secs),
-        _ => Nanos::from_secs(secs).saturating_sub(Nanos::from_nanos(today)),
-    });
-    span.or(until(text, today))
+    let since_1970 = match decimal(blanks_off(text)) {
+        Some(secs) if secs < DATES_FROM => return Some(in_units(secs, 1e9)),
+        Some(secs) if secs < DATES_IN_MILLIS_FROM => in_units(secs, 1e9),
+        Some(millis) => in_units(millis, 1e6),
+        None => return span(text).or(until(text, today)),
+    };
+    Some(since_1970.saturating_sub(Nanos::from_nanos(today)))
+}
+
+/// Parses seconds, or a span with units: `7`, `1.5`, `250ms`, `6m0s`.
+pub(crate) fn span(text: &str) -> Option<Nanos> {
+    let mut rest = blanks_off(text);
+    if let Some(seconds) = decimal(rest) {
+        return Some(in_units(seconds, 1e9));
+    }
+    let is_letter = |letter: char| letter.is_alphabetic();
+    let mut total = None;
+    while !rest.is_empty() {
+        let (amount, after) = rest.split_at(rest.find(is_letter)?);
+        let end = after.find(|letter| !is_letter(letter));
+        let (unit, next) = after.split_at(end.unwrap_or(after.len()));
+        let nanos = match unit {
+            "ns" => 1.0,
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            _ => return None,
+        };
+        total = Some(total.unwrap_or(Nanos::ZERO) + in_units(decimal(amount)?, nanos));
+        rest = next;
+    }
+    total
+}
+
+/// Parses digits, with a point among them or without.
+fn decimal(text: &str) -> Option<f64> {
+    let accepted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let ends = [text.bytes().next()?, text.bytes().next_back()?];
+    let plain = text.bytes().all(accepted) && !ends.contains(&b'.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// Rounded up; one that does not fit becomes the maximum.
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+#[expect(clippy::cast_sign_loss, reason = "`decimal` has no sign")]
+fn in_units(amount: f64, nanos: f64) -> Nanos {
+    Nanos::from_nanos((amount * nanos).ceil() as u64)
+}
+
+/// Returns true for a remaining quota of zero, also with decimals.
+pub(crate) fn is_zero(remaining: &str) -> bool {
+    decimal(blanks_off(remaining)).is_some_and(|left| left < 1.0)
 }
 
 fn blanks_off(text: &str) -> &str {
@@ -193,6 +246,7 @@ mod tests {
 
     #[test]
     fn retry_after_wins_over_rate_limit() {
+        const SECOND: ServerWait = ServerWait::Wait(Nanos::SECOND);
         let millis = |millis| ServerWait::Wait(Nanos::from_millis(millis));
         for (retry_after, rate_limit, expected) in [
             ("0", "", ServerWait::Nothing),
@@ -217,6 +271,7 @@ mod tests {
             ("0", r#""a";r=0;t=9"#, ServerWait::Nothing),
             ("7", r#""a";r=0;t=9"#, millis(7_000)),
             ("soon", r#""a";r=0;t=9"#, millis(9_000)),
+            ("soon", "", SECOND),
             (
                 "",
                 r#""a";r=0;t=9,"b";r=0;t=11,"c";r=1;t=60"#,
@@ -224,9 +279,30 @@ mod tests {
             ),
             ("", r#""a";r=5;t=9"#, ServerWait::Nothing),
             ("", r#""a";r=0"#, ServerWait::Nothing),
-            ("-1", "", ServerWait::Nothing),
-            ("1.5", "", ServerWait::Nothing),
+            ("-1", "", SECOND),
+            ("1.5", "", millis(1_500)),
+            ("0.0", "", ServerWait::Nothing),
+            ("0.0004", "", ServerWait::Wait(Nanos::from_micros(400))),
+            (
+                "0.12345678949",
+                "",
+                ServerWait::Wait(Nanos::from_nanos(123_456_790)),
+            ),
+            ("6m0s", "", millis(360_000)),
+            ("1m1.5s", "", millis(61_500)),
+            ("250ms", "", millis(250)),
+            ("250\u{b5}s", "", ServerWait::Wait(Nanos::from_micros(250))),
+            ("0s", "", ServerWait::Nothing),
+            ("1.", "", SECOND),
+            (".5", "", SECOND),
+            ("1.5.5", "", SECOND),
+            ("1e3", "", SECOND),
+            ("inf", "", SECOND),
+            ("6m0", "", SECOND),
+            ("s", "", SECOND),
+            ("1 s", "", SECOND),
             ("", "", ServerWait::Nothing),
+            (" ", "", ServerWait::Nothing),
             ("600", "", millis(600_000)),
             ("601", "", ServerWait::Beyond(Nanos::from_secs(601))),
             (
@@ -250,6 +326,8 @@ mod tests {
         let origin = Origin::from_unix_nanos(now * 1_000_000_000);
         for (remaining, reset, expected) in [
             ("0", "7", secs(7)),
+            ("0", "7s", secs(7)),
+            ("0", "1795219207.0", secs(7)),
             ("", "7", secs(7)),
             ("0", "1795219207", secs(7)),
             ("0", "Sat, 21 Nov 2026 00:00:07 GMT", secs(7)),
@@ -263,9 +341,12 @@ mod tests {
             ),
             ("1", "7", ServerWait::Nothing),
             ("-1", "7", ServerWait::Nothing),
-            ("0", "7.5", ServerWait::Nothing),
-            ("0", "6m0s", ServerWait::Nothing),
+            ("0.0", "7", secs(7)),
+            ("0", "1795219207000", secs(7)),
+            ("0", "6m0s", secs(360)),
             ("0", "", ServerWait::Nothing),
+            ("0", "soon", secs(1)),
+            ("1", "soon", ServerWait::Nothing),
         ] {
             let mut hints = Hints {
                 remaining: (!remaining.is_empty()).then_some(remaining),

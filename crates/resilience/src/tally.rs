@@ -75,6 +75,16 @@ impl Tally {
         }
     }
 
+    /// Takes back an event without the mark that was counted at `at`, unless its slot is gone.
+    pub(crate) fn take_back(&self, at: Time) {
+        let slot = self.slot(at);
+        let word = &self.slots[(slot % SLOTS_U64) as usize];
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+            let counts = TallyWord(old).age(slot) == 0 && TallyWord(old).count().all > 0;
+            counts.then(|| old - 1) // the lowest bits count all
+        });
+    }
+
     /// Returns the counts of the window that ends at `now`.
     pub(crate) fn sum(&self, now: Time) -> MarkedCount {
         let slot = self.slot(now);

@@ -105,6 +105,12 @@ impl Throttle {
         self.requests.add(now, MarkedCount { all: 0, marked: 1 });
     }
 
+    /// Takes back the request that was counted at `sent`: its caller gave it up before the server
+    /// answered, which shows nothing of the server. One that took too long is not taken back.
+    pub fn given_up(&self, sent: Time) {
+        self.requests.take_back(sent);
+    }
+
     /// Returns the share of requests refused locally at `now`, 0 to below 1.
     #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^24")]
     pub fn refusing(&self, now: Time) -> f64 {
@@ -204,6 +210,22 @@ mod tests {
         assert!(throttle.refusing(secs(0)) > 0.99);
         assert!(throttle.refusing(secs(107)) > 0.99);
         assert!(throttle.refusing(secs(120)) <= 0.0);
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_leaves_no_trace() {
+        let (throttle, mut random) = (throttle(), SplitMix::new(1));
+        for at in [0, 50, 119, 300] {
+            for _ in 0..100 {
+                assert!(throttle.try_send(secs(at), &mut random));
+                throttle.given_up(secs(at));
+            }
+        }
+        assert!(throttle.try_send(secs(300), &mut random));
+        let refusing = throttle.refusing(secs(301));
+        throttle.given_up(secs(0)); // too late to matter
+        assert!(refusing > 0.0);
+        assert!((throttle.refusing(secs(301)) - refusing).abs() < f64::EPSILON);
     }
 
     #[test]

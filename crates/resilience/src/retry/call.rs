@@ -6,9 +6,13 @@
 //!     +----------------------------- sleep ----------------------------+
 //! ```
 
+use std::any::Any;
+use std::error::Error;
 use std::future::Future;
+use std::io;
 
 use ratekeeper_core::{Nanos, Time};
+use tokio::time::error::Elapsed;
 
 use super::clock;
 use super::error::CallError;
@@ -52,7 +56,10 @@ impl<'a> Call<'a> {
                 }),
             },
             Guard::Throttle(throttle) if throttle.try_send(now, &mut self.random) => {
-                Ok(AttemptLeave::Throttle(throttle))
+                Ok(AttemptLeave::Throttle(ThrottledAttempt {
+                    throttle: Some(throttle),
+                    sent: now,
+                }))
             }
             Guard::Throttle(_) => Err(CallError::Throttled),
         }
@@ -121,7 +128,22 @@ pub(crate) enum AttemptLeave<'a> {
     Given,
     Breaker(CallPermit<'a>),
     Adaptive(AdaptivePermit<&'a AdaptiveConcurrency>),
-    Throttle(&'a Throttle),
+    Throttle(ThrottledAttempt<'a>),
+}
+
+/// An attempt that a throttle permitted.
+pub(crate) struct ThrottledAttempt<'a> {
+    /// `None` once it is reported.
+    throttle: Option<&'a Throttle>,
+    sent: Time,
+}
+
+impl Drop for ThrottledAttempt<'_> {
+    fn drop(&mut self) {
+        if let Some(throttle) = self.throttle {
+            throttle.given_up(self.sent);
+        }
+    }
 }
 
 impl AttemptLeave<'_> {
@@ -132,8 +154,44 @@ impl AttemptLeave<'_> {
             Self::Breaker(permit) if shown == Shown::Failed => permit.failure(now),
             Self::Breaker(permit) => permit.success(now),
             Self::Adaptive(permit) => permit.end(end, now),
-            Self::Throttle(throttle) if shown == Shown::Accepted => throttle.accepted(now),
-            Self::Given | Self::Throttle(_) => {}
+            Self::Throttle(mut attempt) => {
+                let throttle = attempt.throttle.take();
+                if let Some(throttle) = throttle.filter(|_| shown == Shown::Accepted) {
+                    throttle.accepted(now);
+                }
+            }
+            Self::Given => {}
         }
     }
+}
+
+/// Returns true for an error of a call that was given up because it took too long, as far as its
+/// type is known here.
+pub(crate) fn is_timeout(error: &dyn Any) -> bool {
+    if let Some(boxed) = error.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+        return is_caused_by_timeout(&**boxed);
+    }
+    if let Some(boxed) = error.downcast_ref::<Box<dyn Error>>() {
+        return is_caused_by_timeout(&**boxed);
+    }
+    #[cfg(feature = "reqwest")]
+    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+        return error.is_timeout();
+    }
+    let io = error.downcast_ref::<io::Error>();
+    error.is::<Elapsed>() || io.is_some_and(|io| is_caused_by_timeout(io))
+}
+
+/// Like [`is_timeout`], for an error and its sources.
+fn is_caused_by_timeout(error: &(dyn Error + 'static)) -> bool {
+    #[cfg(feature = "reqwest")]
+    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+        return error.is_timeout();
+    }
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        let inner = io.get_ref(); // `source` skips it
+        return io.kind() == io::ErrorKind::TimedOut
+            || inner.is_some_and(|inner| is_caused_by_timeout(inner));
+    }
+    error.is::<Elapsed>() || error.source().is_some_and(is_caused_by_timeout)
 }

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::message::{Answered, Outgoing};
 use super::retry_if::FailedAnswer;
 use super::settings::{HttpSettings, Propagate};
-use crate::retry::call::{Call, Shown};
+use crate::retry::call::{AttemptLeave, Call, Shown, is_timeout};
 use crate::retry::clock::now;
 use crate::{Backoff, CallError, Deadline, Effect, End, Failure, ServerWait};
 
@@ -93,7 +93,7 @@ where
     S: Service<Q> + Clone + Send + 'static,
     S::Response: Answered,
     S::Future: Send,
-    S::Error: Send,
+    S::Error: Send + 'static,
     Q: Outgoing,
 {
     type Response = S::Response;
@@ -142,16 +142,21 @@ where
     let mut call = Call::new(calls, deadline, backoff.attempts());
     loop {
         let again = request.again();
-        let result = attempt(settings, &mut call, &mut inner, request).await;
+        let (result, leave) = attempt(settings, &mut call, &mut inner, request).await?;
         let failure = match &result {
-            Ok(answer) if answer.status().as_u16() < 400 => return result,
-            Ok(answer) => retry_if.answer(FailedAnswer {
+            Ok(answer) if answer.status().as_u16() < 400 => None,
+            Ok(answer) => Some(retry_if.answer(FailedAnswer {
                 method: &method,
                 status: answer.status(),
                 headers: answer.headers(),
-            }),
-            Err(CallError::Inner(error)) => retry_if.error(error),
-            Err(_) => Failure::Final,
+            })),
+            Err(CallError::Inner(error)) => Some(retry_if.error(error)),
+            Err(_) => Some(Failure::Final),
+        };
+        let (shown, end) = shown(&result, failure);
+        leave.report(shown, end);
+        let Some(failure) = failure else {
+            return result;
         };
         let Some(again) = again.filter(|_| failure.permits(effect)) else {
             return result;
@@ -169,16 +174,19 @@ where
     }
 }
 
-/// Makes one attempt, if there is time and the guard agrees, and reports it to the guard.
-async fn attempt<S, Q>(
+/// The result of an attempt, and the permission to report it.
+type Attempted<'a, R, E> = (Result<R, CallError<E>>, AttemptLeave<'a>);
+
+/// Makes one attempt, if there is time and the guard agrees; without time nothing is sent, so that
+/// nothing is reported to the guard.
+async fn attempt<'a, S, Q>(
     settings: &HttpSettings,
-    call: &mut Call<'_>,
+    call: &mut Call<'a>,
     inner: &mut S,
     mut request: Q,
-) -> Result<S::Response, CallError<S::Error>>
+) -> Result<Attempted<'a, S::Response, S::Error>, CallError<S::Error>>
 where
     S: Service<Q>,
-    S::Response: Answered,
     Q: Outgoing,
 {
     let leave = call.begin()?;
@@ -188,21 +196,23 @@ where
             propagate(settings, request.headers_mut(), now, call.deadline);
             call.cut(inner.call(request)).await
         }
-        // Nothing was sent, so nothing is reported to the guard.
         Err(CallError::Deadline) => return Err(CallError::Deadline),
         Err(error) => Err(error),
     };
-    let (shown, end) = shown(&result);
-    leave.report(shown, end);
-    result
+    Ok((result, leave))
 }
 
-/// Returns the state of the server that an attempt shows: one that took until the deadline was too
-/// slow. The time of a connection that failed is ignored.
-fn shown<R: Answered, E>(result: &Result<R, CallError<E>>) -> (Shown, End) {
+/// Returns the state of the server that an attempt shows: one that took too long was too slow. The
+/// time of a connection that failed is ignored.
+fn shown<R: Answered, E: 'static>(
+    result: &Result<R, CallError<E>>,
+    failure: Option<Failure>,
+) -> (Shown, End) {
     let status = match result {
+        _ if failure == Some(Failure::TimedOut) => return (Shown::Failed, End::Dropped),
         Ok(answer) => answer.status(),
         Err(CallError::Deadline) => return (Shown::Failed, End::Dropped),
+        Err(CallError::Inner(error)) if is_timeout(error) => return (Shown::Failed, End::Dropped),
         Err(_) => return (Shown::Failed, End::Ignored),
     };
     let shown = match status {

@@ -151,8 +151,10 @@ async fn a_call_waits_as_long_as_the_server_states_and_up_to_a_tenth_more() {
     let rows: &[(Fields, Option<_>)] = &[
         (&[], Some(backoff.clone())),
         (&[("retry-after", "20")], Some(stated(20))),
-        (&[("retry-after", "soon")], Some(backoff.clone())),
-        (&[("retry-after", "1.5")], Some(backoff.clone())),
+        (&[("retry-after", "soon")], Some(stated(1))),
+        (&[("retry-after", "2.0")], Some(stated(2))),
+        (&[("retry-after-ms", "3000")], Some(stated(3))),
+        (&[("x-ratelimit-reset-after", "4.00")], Some(stated(4))),
         (
             &[("retry-after", "9"), ("retry-after", "7")],
             Some(stated(7)),

@@ -1,6 +1,7 @@
 //! Futures made again by `retry`, in virtual time: every wait is seen to the millisecond.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use ratekeeper_resilience::{
     BreakerState, CallError, CallSettings, Guard, Jitter, Law, Retry, SplitMix, Throttle,
     ThrottleSettings, retry, retry_if,
 };
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
 type Outcome = Result<&'static str, CallError<Retry>>;
@@ -186,6 +188,7 @@ async fn the_end_of_an_attempt_moves_the_limit_of_calls() {
         (Err(Retry::Stop), 1, 2),
         (DOWN, 1, 2),
         (after(0), 1, 1),
+        (Err(Retry::TimedOut), 1, 1),
         (Ok("late"), 60_000, 1),
     ] {
         let adaptive = AdaptiveSettings {
@@ -212,6 +215,149 @@ async fn the_end_of_an_attempt_moves_the_limit_of_calls() {
         assert_eq!(adaptive.limit(), limit, "{outcome:?}");
         assert_eq!(adaptive.in_flight(), 0);
     }
+}
+
+/// An adaptive limit that falls at a single sign of overload.
+fn adaptive(initial: u32) -> (Arc<AdaptiveConcurrency>, CallSettings) {
+    let adaptive = AdaptiveSettings {
+        law: Law::Aimd(Aimd::default()),
+        bounds: Bounds {
+            least: 1,
+            most: 40,
+            initial,
+        },
+        window: Duration::from_micros(1),
+        least_samples: 1,
+    };
+    let limit = Arc::new(AdaptiveConcurrency::new(adaptive, SplitMix::new(1)).unwrap());
+    let settings = CallSettings {
+        guard: Guard::Adaptive(Arc::clone(&limit)),
+        ..plain()
+    };
+    (limit, settings)
+}
+
+async fn elapsed() -> Elapsed {
+    let late = timeout(Duration::from_secs(1), std::future::pending::<()>());
+    late.await.unwrap_err()
+}
+
+#[derive(Debug)]
+struct Wrapped(Box<dyn std::error::Error + Send + Sync>);
+
+impl std::fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "wrapped")
+    }
+}
+
+impl std::error::Error for Wrapped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// Makes a call whose attempts take a second and then fail with an error that `error` makes;
+/// returns the limit after it.
+async fn limit_after<E: 'static>(classified: Retry, error: impl Fn(Elapsed) -> E) -> u32 {
+    let (limit, settings) = adaptive(2);
+    let work = || async { Err::<(), _>(error(elapsed().await)) };
+    let result = retry_if(&settings, |_| classified, work).await;
+    assert!(matches!(result, Err(CallError::Inner(_))));
+    limit.limit()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_inside_the_work_lowers_the_limit_as_the_deadline_does() {
+    let timed_out = || io::Error::from(io::ErrorKind::TimedOut);
+    let reset = || io::Error::from(io::ErrorKind::ConnectionReset);
+    for classified in [Retry::Backoff, Retry::Stop] {
+        for limit in [
+            limit_after(classified, |elapsed| elapsed).await,
+            limit_after(classified, io::Error::from).await,
+            limit_after(classified, io::Error::other).await,
+            limit_after(classified, |_| timed_out()).await,
+            limit_after(classified, |_| {
+                Box::<dyn std::error::Error>::from(timed_out())
+            })
+            .await,
+            limit_after(
+                classified,
+                |elapsed| -> Box<dyn std::error::Error + Send + Sync> {
+                    Box::new(Wrapped(elapsed.into()))
+                },
+            )
+            .await,
+        ] {
+            assert_eq!(limit, 1, "{classified:?}");
+        }
+        assert_eq!(limit_after(classified, |_| reset()).await, 2);
+        assert_eq!(limit_after(classified, |_| "slow").await, 2);
+    }
+    assert_eq!(limit_after(Retry::TimedOut, |_| "slow").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forty_calls_that_time_out_inside_lower_the_limit() {
+    let (limit, settings) = adaptive(40);
+    for _ in 0..15 {
+        let calls = (0..40).map(|_| {
+            let settings = settings.clone();
+            tokio::spawn(async move {
+                let late = || timeout(Duration::from_secs(1), std::future::pending::<()>());
+                retry(&settings, late).await.is_err()
+            })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            assert!(call.await.unwrap());
+        }
+    }
+    assert!(limit.limit() < 15, "{}", limit.limit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_caller_drops_show_no_guard_anything() {
+    let throttle = Throttle::new(ThrottleSettings::default()).unwrap();
+    let breaker = Breaker::new(BreakerSettings::default(), SplitMix::new(1)).unwrap();
+    for guard in [
+        Guard::Throttle(Arc::new(throttle)),
+        Guard::Breaker(Arc::new(breaker)),
+        adaptive(2).1.guard,
+    ] {
+        let settings = CallSettings { guard, ..plain() };
+        let sent = Mutex::new(0);
+        let call = || {
+            retry(&settings, || {
+                *sent.lock().unwrap() += 1;
+                async {
+                    sleep(Duration::from_millis(200)).await;
+                    Ok::<_, &str>("up")
+                }
+            })
+        };
+        for _ in 0..100 {
+            assert!(timeout(Duration::from_millis(50), call()).await.is_err());
+        }
+        for _ in 0..100 {
+            assert_eq!(call().await.unwrap(), "up", "{:?}", settings.guard);
+        }
+        assert_eq!(*sent.lock().unwrap(), 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_until_the_deadline_is_throttled() {
+    let throttle = Throttle::new(ThrottleSettings::default()).unwrap();
+    let settings = CallSettings {
+        guard: Guard::Throttle(Arc::new(throttle)),
+        within: Duration::from_millis(50),
+        ..plain()
+    };
+    let mut sent = 0;
+    for _ in 0..100 {
+        sent += play(&settings, 60_000, &[Ok("late")]).await.1.len();
+    }
+    assert!(sent < 30, "{sent}");
 }
 
 #[tokio::test(start_paused = true)]

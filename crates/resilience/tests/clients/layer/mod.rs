@@ -102,12 +102,18 @@ async fn an_error_of_an_effectful_call_is_passed_on() {
 
 #[tokio::test]
 async fn retry_after_is_waited_for() {
-    let (address, seen) = server(&[Act::Later(429, "1"), Act::Answer(200)]).await;
-    let got = status(&mut client(quick()), request("GET", &address)).await;
-    assert_eq!(got.unwrap(), 200);
-    let seen = seen.lock().unwrap();
-    let waited = seen[1].2 - seen[0].2;
-    assert!(waited.as_millis() >= 999, "{waited:?}");
+    for (script, least) in [
+        (&[Act::Later(429, "1"), Act::Answer(200)], 999),
+        (&[Act::Later(429, "1.25"), Act::Answer(200)], 1_249),
+        (&[Act::Later(429, "soon"), Act::Answer(200)], 999),
+    ] {
+        let (address, seen) = server(script).await;
+        let got = status(&mut client(quick()), request("GET", &address)).await;
+        assert_eq!(got.unwrap(), 200);
+        let seen = seen.lock().unwrap();
+        let waited = seen[1].2 - seen[0].2;
+        assert!(waited.as_millis() >= least, "{waited:?}");
+    }
 }
 
 #[tokio::test]

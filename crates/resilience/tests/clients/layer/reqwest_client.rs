@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use ratekeeper_resilience::tower::{HttpSettings, Propagate, ResilienceLayer, Resilient, RetryIf};
-use ratekeeper_resilience::{CallError, Effect, Failure};
+use ratekeeper_resilience::{
+    AdaptiveConcurrency, AdaptiveSettings, Aimd, Bounds, CallError, Effect, Failure, Guard, Law,
+    SplitMix,
+};
 use tokio::net::TcpListener;
 use tower_layer::Layer;
 
@@ -94,6 +97,38 @@ async fn one_call_has_settings_of_its_own() {
     let hasty = client.with(|settings| settings.calls.within = Duration::from_millis(100));
     let result = hasty.send(http.get(&address)).await;
     assert!(matches!(result, Err(CallError::Deadline)), "{result:?}");
+}
+
+/// The client's own time-out lowers the limit, and so does an error that the caller calls one.
+#[tokio::test]
+async fn a_time_out_of_the_client_lowers_the_limit() {
+    let hang_up = Some(Failure::TimedOut);
+    for (script, named, falls) in [
+        (&[Act::Hang][..], None, true),
+        (&[Act::HangUp], None, false),
+        (&[Act::HangUp], hang_up, true),
+    ] {
+        let (address, _) = server(script).await;
+        let settings = AdaptiveSettings {
+            law: Law::Aimd(Aimd::default()),
+            window: Duration::from_micros(1),
+            least_samples: 1,
+            bounds: Bounds {
+                least: 1,
+                most: 10,
+                initial: 2,
+            },
+        };
+        let limit = Arc::new(AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap());
+        let (http, client) = client();
+        let client = client.with(|settings| {
+            settings.calls.guard = Guard::Adaptive(Arc::clone(&limit));
+            settings.retry_if = RetryIf::refusals().with_errors(move |_: &reqwest::Error| named);
+        });
+        let request = http.post(&address).timeout(Duration::from_millis(50));
+        assert!(client.send(request).await.is_err());
+        assert_eq!(limit.limit() < 2, falls, "{script:?} {named:?}");
+    }
 }
 
 #[tokio::test]
