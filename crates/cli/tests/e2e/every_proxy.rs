@@ -8,6 +8,8 @@ use crate::harness::proxy::Kind;
 use crate::harness::visitor::{Answer, Visitor};
 use crate::harness::{Stage, clock};
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Tests each fact behind each proxy: `every_proxy::nginx::burst_then_pace`.
 macro_rules! behind_every_proxy {
     ($($fact:ident)*) => {
@@ -84,7 +86,9 @@ fn a_long_run_keeps_the_pace(kind: Kind) {
     let start = clock::now();
     let mut passed = 0_u32;
     let mut denied = 0_u32;
-    while start.elapsed() < Duration::from_millis(1_500) {
+    // A visitor that never stops asking gets the pace.
+    while passed < 20 {
+        assert!(start.elapsed() < PATIENCE, "{passed} passed");
         match visitor.get(stage.address(), "/").status {
             200 => passed += 1,
             429 => denied += 1,
@@ -93,12 +97,9 @@ fn a_long_run_keeps_the_pace(kind: Kind) {
     }
     let most = 5 + u32::try_from(start.elapsed().as_millis() / 100).expect("seconds, not years");
     assert!(passed <= most, "{passed} passed, at most {most} may");
-    assert!(
-        denied > 0 || passed < 20,
-        "{passed} passed and none was refused"
-    );
-    // A visitor that never stops asking gets the pace, less the time of one request.
-    assert!(passed >= 10, "{passed} passed of {}", passed + denied);
+    // On a machine so slow that it asks less often than it may, none is refused.
+    let asked_faster = start.elapsed() < Duration::from_millis(100) * passed;
+    assert!(denied > 0 || !asked_faster, "{passed} passed, none refused");
 }
 
 fn users_are_isolated(kind: Kind) {
