@@ -57,6 +57,8 @@ pub struct LuaTwin {
     pub source: &'static str,
     /// The numbers of the limit, as the source reads them.
     pub numbers: Vec<f64>,
+    /// End of the values that the twin can read, if they depend on the numbers of their writer.
+    pub name: Vec<u8>,
 }
 
 /// An algorithm with states that can be kept in a shared store.

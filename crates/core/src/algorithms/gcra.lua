@@ -18,11 +18,13 @@ end
 
 twins.g = {
   -- Denials are counted; units in a microsecond; the limit; the deepest debt believed; what a
-  -- deeper one is cut to.
-  numbers = '<dddddddd',
+  -- deeper one is cut to; the end of its values.
+  numbers = '<dddddddds',
 
   read = function(value, limit)
-    local low = string.byte(value) == 45
+    local low, name = string.byte(value) == 45, limit[9]
+    if string.sub(value, -#name) ~= name then return nil end -- of other numbers
+    value = string.sub(value, 1, -#name - 1)
     if low then value = string.sub(value, 2) end
     local u, f = tonumber(string.sub(value, 1, -6)), tonumber(string.sub(value, -5))
     if not u or not f then return nil end
@@ -75,7 +77,7 @@ twins.g = {
   write = function(state, limit)
     local u, f = state[1], state[2]
     local value = string.format('%d%05d', math.fmod(now + u, TURN),
-      math.ceil(f * 64000 / limit[2]))
+      math.ceil(f * 64000 / limit[2])) .. limit[9]
     if not state[3] then return value, now + u + 1 end
     return '-' .. value, now + math.max(u, limit[7] + 1) + 1
   end,

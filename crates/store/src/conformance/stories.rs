@@ -337,6 +337,19 @@ fn several() -> Vec<Story> {
 fn versions() -> Vec<Story> {
     vec![
         Story {
+            name: "a bucket of another rate keeps the used permits",
+            limits: vec![
+                limit(0, bucket("10/10s")),
+                in_version(2, limit(0, bucket("20/10s"))),
+            ],
+            steps: vec![
+                passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
+                passes(0, &[(1, "k", 1, Enforce)], &[Allow(9)]),
+                fails(0, &[(1, "k", 10, Enforce)], &[Deny(500, 9)]),
+                passes(4500, &[(1, "k", 18, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
             name: "a window of the same length keeps its counts",
             limits: vec![
                 limit(0, fixed("10/10s")),

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{AnyState, Mode, Paid, Permits, UnixMicros};
+use ratekeeper_core::{AnyState, Gcra, Listed as _, Mode, Paid, Permits, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -132,7 +132,12 @@ impl RedisBatch<'_, ScriptAct> {
         hints: Option<Vec<Option<Paid>>>,
     ) -> Option<(Arc<Script>, Vec<Vec<u8>>)> {
         let hints = hints.unwrap_or_default().into_iter();
-        let hints = hints.map(|hint| hint.map_or(Vec::new(), Paid::value));
+        let hints = hints.zip(&self.keys).map(|(hint, item)| {
+            match (Gcra::of(&item.limit.algorithm), hint) {
+                (Some(gcra), Some(paid)) => gcra.value(paid),
+                _ => Vec::new(),
+            }
+        });
         let given = given.map_or(Vec::new(), |now| now.get().to_string().into());
         if let Some((source, packs)) = self.short() {
             let arguments = std::iter::once(given).chain(packs).chain(hints).collect();
@@ -145,6 +150,7 @@ impl RedisBatch<'_, ScriptAct> {
             cores.insert(item.limit.tag, twin.source);
             let mut pack = vec![item.limit.tag];
             pack.extend(bytes_of(&twin.numbers));
+            pack.extend(ended(&twin.name));
             arguments.push(pack);
         }
         arguments.push(self.charges());
@@ -162,7 +168,9 @@ impl RedisBatch<'_, ScriptAct> {
             if twin.source != first.source {
                 return None;
             }
-            packs.push(bytes_of(&twin.numbers));
+            let mut pack = bytes_of(&twin.numbers);
+            pack.extend(ended(&twin.name));
+            packs.push(pack);
         }
         for (ask, places) in self.asks.iter().zip(&self.places) {
             let ([item], [place], ScriptAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
@@ -207,6 +215,14 @@ impl RedisBatch<'_, ScriptAct> {
             }
         }
         bytes
+    }
+}
+
+/// Returns a name as a script reads it: with a zero at its end; nothing for none.
+fn ended(name: &[u8]) -> Vec<u8> {
+    match name {
+        [] => Vec::new(),
+        name => [name, b"\0"].concat(),
     }
 }
 

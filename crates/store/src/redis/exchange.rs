@@ -177,14 +177,25 @@ impl<'a, A: Act> Exchange<'a, A> {
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
             if is_reset && !was_lowered || moved_back {
-                let value = paid.unwrap_or_else(|| gcra.paid_by(now)).lowered();
+                let paid = paid.unwrap_or_else(|| gcra.paid_by(now));
+                let value = gcra.lowered_value(paid);
                 return Some((value, lasts.max(gcra.lowered_stays())));
             }
         }
-        if kept == after && !value.is_empty() {
+        // A value of other numbers is converted once, whatever the decision: it would go on at the
+        // other rate.
+        let keeps = Gcra::of(algorithm).is_none_or(|gcra| gcra.wrote(value));
+        if kept == after && !value.is_empty() && keeps {
             return None;
         }
-        Some((bytes_of(algorithm, after, now), lasts))
+        let bytes = bytes_of(algorithm, after, now);
+        if !erases
+            && !keeps
+            && let Some(gcra) = Gcra::of(algorithm).filter(|_| Gcra::is_lowered(value))
+        {
+            return Some(([b"-", &*bytes].concat(), lasts.max(gcra.lowered_stays())));
+        }
+        Some((bytes, lasts))
     }
 }
 

@@ -115,7 +115,7 @@ impl Gather {
             Ok(())
         })?;
         let lost = || Trouble::Lost("the call ended without a reply".into());
-        answered.await.map_err(|_| lost())?
+        answered.await.map_err(|_| lost())
     }
 }
 

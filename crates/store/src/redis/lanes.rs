@@ -100,7 +100,7 @@ pub(super) type ReplyResult = Result<(Decisions, UnixMicros), Trouble>;
 #[derive(Debug)]
 pub(super) struct WaitingRequest {
     pub(super) ask: RedisRequest<ScriptAct>,
-    pub(super) answer: oneshot::Sender<Result<BatchReply, Trouble>>,
+    pub(super) answer: oneshot::Sender<BatchReply>,
     /// The runtime of the caller.
     pub(super) home: Handle,
 }
@@ -108,12 +108,7 @@ pub(super) struct WaitingRequest {
 impl WaitingRequest {
     pub(super) fn reply_with(self, reply: ReplyResult) {
         let ask = self.ask;
-        let answer = reply.map(|(decisions, now)| BatchReply {
-            ask,
-            decisions,
-            now,
-        });
-        let _ = self.answer.send(answer); // or the caller has gone
+        let _ = self.answer.send(BatchReply { ask, reply }); // or the caller has gone
     }
 
     pub(super) fn key(&self) -> Alone {
@@ -156,8 +151,7 @@ pub(super) fn reply_to_all(answers: impl IntoIterator<Item = (WaitingRequest, Re
 #[derive(Debug)]
 pub(super) struct BatchReply {
     pub(super) ask: RedisRequest<ScriptAct>,
-    pub(super) decisions: Decisions,
-    pub(super) now: UnixMicros,
+    pub(super) reply: ReplyResult,
 }
 
 /// A batch while it is collected.

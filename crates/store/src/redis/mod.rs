@@ -75,6 +75,7 @@ use denied::DenialCache;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
 use hints::{KeyHints, Losses};
+use lanes::{BatchReply, LaneKey};
 use limits::KnownLimits;
 use node::{ScriptCall, patience};
 use script::Scripts;
@@ -227,7 +228,7 @@ impl RedisStore {
         given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let sent = tokio::time::Instant::now();
-        let kind = ask.act.kind();
+        let (named_act, kind) = (ask.act, ask.act.kind());
         let remembers = given.is_none();
         let script = ask.act.script();
         match (kind, &script) {
@@ -244,30 +245,38 @@ impl RedisStore {
         }
         let answer = match script {
             Some(script) if self.has_script(&ask) => {
-                let act = script.act;
-                let items = ask.items;
-                let reply = self
-                    .gather
-                    .ask(RedisRequest { act, items }, slot, given, sent);
-                reply.await.map(|reply| {
-                    self.latest.store(reply.now.get(), Ordering::Relaxed);
-                    if remembers {
-                        self.denied.note(&reply.ask.items, &reply.decisions, sent);
+                let (act, items) = (script.act, ask.items);
+                let asked = RedisRequest { act, items };
+                match self.gather.ask(asked, slot, given, sent).await {
+                    Ok(BatchReply {
+                        ask,
+                        reply: Ok((decisions, now)),
+                    }) => {
+                        self.latest.store(now.get(), Ordering::Relaxed);
+                        if remembers {
+                            self.denied.note(&ask.items, &decisions, sent);
+                        }
+                        Ok((script.answer)(decisions))
                     }
-                    (script.answer)(reply.decisions)
-                })
-            }
-            // Rare and large: boxed to keep it out of the future of every decision.
-            _ => {
-                let answer = Box::pin(self.by_exchange(&ask, keys, slot, given)).await;
-                let decides = matches!(kind, ActKind::Decide(_));
-                if let Ok(answer) = &answer
-                    && let Some(decisions) = answer.decisions().filter(|_| decides && remembers)
-                {
-                    self.denied.note(&ask.items, decisions, sent);
+                    // The script reads values of its own numbers only.
+                    Ok(BatchReply {
+                        ask: RedisRequest { items, .. },
+                        reply: Err(Trouble::Foreign(_)),
+                    }) => {
+                        let ask = RedisRequest {
+                            act: named_act,
+                            items,
+                        };
+                        self.exchanged(&ask, keys, (slot, given), sent).await
+                    }
+                    Ok(BatchReply {
+                        reply: Err(trouble),
+                        ..
+                    })
+                    | Err(trouble) => Err(trouble),
                 }
-                answer
             }
+            _ => self.exchanged(&ask, keys, (slot, given), sent).await,
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
@@ -288,6 +297,24 @@ impl RedisStore {
         let found = ScriptReply::read(self.servers.run(slot, call).await?, call.keys.len())?;
         self.latest.store(found.now.get(), Ordering::Relaxed);
         Ok(found)
+    }
+
+    /// Decides by an exchange, and remembers a denial.
+    async fn exchanged<A: Act>(
+        &self,
+        ask: &RedisRequest<A>,
+        keys: &[Key<'_>],
+        (slot, given): LaneKey,
+        sent: tokio::time::Instant,
+    ) -> Result<A::Answer, Trouble> {
+        // Rare and large: boxed to keep it out of the future of every decision.
+        let answer = Box::pin(self.by_exchange(ask, keys, slot, given)).await;
+        if let (Ok(answer), ActKind::Decide(_), None) = (&answer, ask.act.kind(), given)
+            && let Some(decisions) = answer.decisions()
+        {
+            self.denied.note(&ask.items, decisions, sent);
+        }
+        answer
     }
 
     /// Performs a request by load, decide and swap.

@@ -51,7 +51,7 @@ fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, Str
 /// When a value becomes meaningless: milliseconds since 1970, rounded up.
 fn paid_ms(value: &str, now_ms: u64) -> u64 {
     const TURN: u64 = 92_000_000_000_000;
-    let digits = value.trim_start_matches('-');
+    let digits = value.trim_start_matches('-').split('/').next().unwrap();
     let micros: u64 = digits[..digits.len() - 5].parse().unwrap();
     let now = now_ms * 1_000;
     // The one nearest to now of all that it may mean.

@@ -43,6 +43,7 @@ impl StoredForm for Balance {
 
     fn twin(&self) -> Option<LuaTwin> {
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../balance.lua"),
             numbers: [self.start, self.max].map(double).into(),
         })

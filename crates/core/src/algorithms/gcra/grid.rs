@@ -184,6 +184,14 @@ impl Grid {
         }
     }
 
+    /// Returns the rate in lowest terms: permits of `interval` units, and nanoseconds.
+    pub(super) fn rate(&self, interval: u64) -> (u64, u64) {
+        let units = gcd(self.per_period, self.period);
+        let (m, p) = (self.per_period / units, self.period / units);
+        let common = gcd(m, interval);
+        (m / common, p * (interval / common)) // a permit takes 1.1 years at most
+    }
+
     /// Returns the number of units that end within `ticks` of `now`.
     #[inline]
     pub(super) fn units_in_ticks(&self, ticks: u64, now: Moment) -> u64 {

@@ -5,7 +5,8 @@
 -- KEYS      the keys, each once
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
 -- ARGV[..]  for each key: the limit, the deepest debt that is left, whether denials are
---           counted, units in a microsecond, then the price of each request in its order
+--           counted, units in a microsecond, the end of its values, then the price of each request
+--           in its order
 -- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
 -- Answers   the moment; then each value as it was found, or as the caller remembers it. Of one
 --           key, by the server's clock: one text, `seconds micros value`, since Redis asks a
@@ -29,17 +30,21 @@ local base = now % TURN
 local count = #KEYS
 local found, values, expiries
 if count > 1 then found, values, expiries = {now}, {}, {} end
-local last, limit, full, counted, units, first, rest, deepest
+local last, limit, full, counted, units, name, first, rest, deepest, tail
 for i = 1, count do
   local value = call('GET', KEYS[i])
   local pack = ARGV[i + 1]
   if pack ~= last then -- mostly one limit, and one request of each key
-    last, limit, full, counted, units, first, rest = pack, unpack('<ddddd', pack)
+    last, limit, full, counted, units, name, first, rest = pack, unpack('<ddddsd', pack)
+    tail = #name
     deepest = full + SLACK * units
   end
   local debt, changed, low, kept = 0, false, false, 0
   if value then
-    local micros = sub(value, 1, -6) + 0
+    if sub(value, -tail) ~= name then -- of other numbers: the caller reads it
+      return redis.error_reply('FOREIGN ' .. KEYS[i])
+    end
+    local micros = sub(value, 1, -6 - tail) + 0
     if micros < 0 then micros, low = -micros, true end -- moved back
     micros = micros - base
     if micros < -PAST then
@@ -51,20 +56,20 @@ for i = 1, count do
     -- Not exact if it is beyond 2^53; then it is cut.
     if micros >= 0 then
       -- The fewest units that last as long: of this limit's own value, what was written.
-      debt = (sub(value, -5) - 1) * units
+      debt = (sub(value, -5 - tail, -1 - tail) - 1) * units
       debt = micros * units + (debt - debt % 64000) / 64000 + 1
       if debt > deepest then debt, changed, low = full, true, true end
     end
   end
   local hint = ARGV[i + 1 + count]
   if hint and hint ~= '' and not low then
-    local micros = sub(hint, 1, -6) - base
+    local micros = sub(hint, 1, -6 - tail) - base
     if micros < -PAST then
       micros = micros + TURN
     elseif micros >= TURN - PAST then
       micros = micros - TURN
     end
-    local told = (sub(hint, -5) - 1) * units
+    local told = (sub(hint, -5 - tail, -1 - tail) - 1) * units
     told = micros * units + (told - told % 64000) / 64000 + 1
     if micros >= 0 and told > debt then
       debt, changed, value = told, true, hint
@@ -87,7 +92,7 @@ for i = 1, count do
     -- Lua's remainder rounds a quotient: of debts below 2^53 it finds the right one.
     local part = debt % units
     local micros = (debt - part) / units
-    after = format('%d%05d', (base + micros) % TURN, ceil(part * 64000 / units))
+    after = format('%d%05d', (base + micros) % TURN, ceil(part * 64000 / units)) .. name
     if low then
       -- It stays for the deepest debt that anybody may remember.
       after, micros, kept = '-' .. after, math.max(micros, full / units + 1), 0

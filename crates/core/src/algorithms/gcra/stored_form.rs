@@ -1,11 +1,16 @@
 //! GCRA in a shared store: a moment as one decimal number, and the numbers of the twin.
 //!
 //! ```text
-//!   48361057204417 39104          TAT, 19 digits: Redis keeps it in the entry itself
-//!   |              |
+//!   48361057204417 39104 /1/600000000/100          TAT, and the numbers of its writer
+//!   |              |      |           |
+//!   |              |      |           burst, and after another `/` the queue if there is one
+//!   |              |      rate: permits in nanoseconds, in lowest terms
 //!   |              ticks of 1/64 ns, below 64,000
-//!   microseconds since 1970, modulo TURN_MICROS (2.9 years): 19 digits hold no more
+//!   microseconds since 1970, modulo TURN_MICROS (2.9 years)
 //! ```
+//!
+//! A limit of other numbers reads the same usage in permits: see `reconfigure.rs`. Twins read values
+//! of their own numbers only; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -26,9 +31,9 @@ use alloc::vec::Vec;
 
 use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
-use crate::Permits;
-use crate::algorithm::Denials;
+use crate::algorithm::{Algorithm as _, Denials};
 use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
+use crate::{Nanos, Permits, Quota};
 
 /// Digits of a number of ticks.
 const TICK_DIGITS: usize = 5;
@@ -55,21 +60,48 @@ impl Paid {
     pub const fn micros(self) -> UnixMicros {
         UnixMicros::new(self.micros)
     }
-
-    /// Returns the bytes of a state that is paid at this moment.
-    pub fn value(self) -> Vec<u8> {
-        format!("{}{:05}", self.micros % TURN_MICROS, self.ticks).into_bytes()
-    }
-
-    /// Returns the bytes of such a state that has been moved back.
-    pub fn lowered(self) -> Vec<u8> {
-        let mut bytes = vec![LOWERED];
-        bytes.extend(self.value());
-        bytes
-    }
 }
 
 impl Gcra {
+    /// Returns the bytes of a state that is paid at `paid`.
+    pub fn value(&self, paid: Paid) -> Vec<u8> {
+        let mut bytes = format!("{}{:05}", paid.micros % TURN_MICROS, paid.ticks).into_bytes();
+        bytes.extend(self.name());
+        bytes
+    }
+
+    /// Returns the bytes of such a state that has been moved back.
+    pub fn lowered_value(&self, paid: Paid) -> Vec<u8> {
+        let mut bytes = vec![LOWERED];
+        bytes.extend(self.value(paid));
+        bytes
+    }
+
+    /// Returns true if these are the bytes of a state under the same numbers.
+    pub fn wrote(&self, bytes: &[u8]) -> bool {
+        bytes.ends_with(&self.name())
+    }
+
+    /// Returns the end of its values: its numbers.
+    fn name(&self) -> Vec<u8> {
+        let (permits, nanos) = self.grid.rate(self.interval.get());
+        let burst = self.permits_in(self.burst).get();
+        match self.permits_in(self.queue).get() {
+            0 => format!("/{permits}/{nanos}/{burst}"),
+            queue => format!("/{permits}/{nanos}/{burst}/{queue}"),
+        }
+        .into_bytes()
+    }
+
+    /// Returns a limit with the numbers of a name, without its first `/`.
+    fn named(name: &[u8]) -> Option<Self> {
+        let mut numbers = name.split(|&byte| byte == b'/').map(decimal);
+        let mut next = || numbers.next().flatten();
+        let quota = Quota::new(Permits::new(next()?), Nanos::from_nanos(next()?)).ok()?;
+        let quota = quota.with_burst(Permits::new(next()?)).ok()?;
+        Self::new(quota, Permits::new(next().unwrap_or(0))).ok()
+    }
+
     /// Returns the moment at which the debt of a state is paid; `None` if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
         let ahead = tat.ahead(self.grid.at(now.time()));
@@ -126,6 +158,7 @@ impl Gcra {
         }
         let counted = f64::from(u8::from(is_counted));
         Some(LuaTwin {
+            name: self.name(),
             source: include_str!("short.lua"),
             numbers: vec![double(limit), double(full), counted, double(per_micro)],
         })
@@ -152,6 +185,7 @@ impl StoredForm for Gcra {
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
         let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
+        let (bytes, name) = bytes.split_at(bytes.iter().position(|&byte| byte == b'/')?);
         let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
         let (micros, ticks) = (decimal(micros)?, decimal(ticks)?);
         if micros >= TURN_MICROS || ticks >= TICKS {
@@ -161,8 +195,12 @@ impl StoredForm for Gcra {
             (micros + TURN_MICROS - now.get() % TURN_MICROS + PAST_MICROS) % TURN_MICROS;
         // Modulo 2^64, as moments are: PAST_MICROS lies behind now.
         let ahead = from_past.wrapping_sub(PAST_MICROS).wrapping_mul(TICKS);
-        let now = self.grid.at(now.time());
-        Some(Tat::after(now, ahead.wrapping_add(ticks)))
+        let moment = self.grid.at(now.time());
+        let mut tat = Tat::after(moment, ahead.wrapping_add(ticks));
+        if name != self.name() {
+            self.rescale(&mut tat, &Self::named(&name[1..])?, now.time(), Nanos::ZERO);
+        }
+        Some(tat)
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
@@ -174,11 +212,11 @@ impl StoredForm for Gcra {
                 micros: past_micros + from_past / TICKS,
                 ticks: (from_past % TICKS) as u32,
             };
-            out.extend(paid.value());
+            out.extend(self.value(paid));
         }
     }
 
-    /// 0, because a debt is time at any rate.
+    /// 0, because a value has the numbers of its writer.
     fn shape(&self) -> u64 {
         0
     }
@@ -199,6 +237,7 @@ impl StoredForm for Gcra {
                 .as_flattened(),
         );
         Some(LuaTwin {
+            name: self.name(),
             source: include_str!("../gcra.lua"),
             numbers,
         })
@@ -271,12 +310,18 @@ mod tests {
             let state = tat(now.get(), 1 + random.below(1 << bits).cast_signed());
             let paid = gcra().paid(&state, now).unwrap();
             assert_eq!(gcra().owing(paid, now), Some(state));
-            for bytes in [paid.value(), paid.lowered()] {
+            for bytes in [gcra().value(paid), gcra().lowered_value(paid)] {
                 assert_eq!(gcra().read(&bytes, now), Some(state));
-                let number: i64 = String::from_utf8(bytes).unwrap().parse().unwrap();
-                assert_ne!(number, 0, "Redis stores it as an integer");
+                assert!(
+                    String::from_utf8(bytes)
+                        .unwrap()
+                        .ends_with("/3/1000000000/3")
+                );
             }
-            assert!(Gcra::is_lowered(&paid.lowered()) && !Gcra::is_lowered(&paid.value()));
+            assert!(
+                Gcra::is_lowered(&gcra().lowered_value(paid))
+                    && !Gcra::is_lowered(&gcra().value(paid))
+            );
         }
         let now = UnixMicros::new(7);
         assert_eq!(gcra().paid(&tat(7, 0), now), None);
@@ -285,23 +330,39 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_an_integer_that_redis_stores_in_place() {
-        for now in [
-            TURN_MICROS - 1,
-            TURN_MICROS * 19 + 12,
-            1_763_712_345_678_901,
+    fn a_value_of_other_numbers_is_read_as_the_same_permits() {
+        let limit = |text: &str| Gcra::token_bucket(text.parse().unwrap()).unwrap();
+        let now = UnixMicros::new(1_763_712_345_678_901);
+        for (old, used, new, left) in [
+            ("10/10h", 10, "20/10h", 10),
+            ("100/1h", 50, "1000/1h", 950),
+            ("100/1m", 100, "100/1h", 0),
+            ("3/1s", 2, "99999/7s", 99_997),
         ] {
-            let mut text = Vec::new();
-            gcra().write(&tat(now, 63_999), UnixMicros::new(now), &mut text);
-            let number: i64 = String::from_utf8(text).unwrap().parse().unwrap();
-            assert_eq!(number.unsigned_abs(), now % TURN_MICROS * 100_000 + 63_999);
+            let (old, new, mut tat) = (limit(old), limit(new), Tat::default());
+            assert!(old.take(&mut tat, now.time(), Permits::new(used)));
+            let mut bytes = Vec::new();
+            old.write(&tat, now, &mut bytes);
+            let read = new.read(&bytes, now).unwrap();
+            let seen = new.look(&read, now.time(), Permits::ZERO);
+            assert_eq!(seen.remaining.get(), left, "{new:?}");
         }
     }
 
     #[test]
     fn garbage_is_refused() {
         for text in [
-            "", "-", "1", "12345", "-12345", "--100000", "x00000", "164000", " 100000", "1e500000",
+            "",
+            "-",
+            "1",
+            "12345",
+            "100000",
+            "100000/",
+            "100000/3/x/3",
+            "-12345/3/1000000000/3",
+            "--100000/3/1000000000/3",
+            "164000/3/1000000000/3",
+            "1e500000/3/1000000000/3",
         ] {
             assert_eq!(
                 gcra().read(text.as_bytes(), UnixMicros::new(0)),
@@ -309,7 +370,7 @@ mod tests {
                 "{text}"
             );
         }
-        let beyond = format!("{TURN_MICROS}00000");
+        let beyond = format!("{TURN_MICROS}00000/3/1000000000/3");
         assert_eq!(gcra().read(beyond.as_bytes(), UnixMicros::new(0)), None);
         assert_eq!(gcra().read(&[b'1'; 40], UnixMicros::new(0)), None);
     }

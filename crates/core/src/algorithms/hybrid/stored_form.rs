@@ -59,6 +59,7 @@ impl StoredForm for Hybrid {
         numbers.extend(micros_and_nanos(bucket.at.since(opened).as_nanos()));
         numbers.push(double(bucket.part));
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../hybrid.lua"),
             numbers,
         })

@@ -58,6 +58,7 @@ impl StoredForm for Interval {
         numbers.extend(micros_and_nanos(phase));
         numbers.extend(micros_and_nanos(self.every));
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../interval.lua"),
             numbers,
         })

@@ -50,6 +50,7 @@ impl StoredForm for Log {
         numbers.extend(micros_and_nanos(self.per.as_nanos()));
         numbers.extend(micros_and_nanos(self.gap.as_nanos()));
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../log.lua"),
             numbers,
         })

@@ -20,6 +20,7 @@ impl QuotaReset {
     pub fn short_twin(&self) -> Option<LuaTwin> {
         let [permits, counted, width, nanos] = self.numbers();
         (nanos == 0.0).then(|| LuaTwin {
+            name: Vec::new(),
             source: include_str!("short.lua"),
             numbers: vec![permits, counted, width],
         })
@@ -64,6 +65,7 @@ impl StoredForm for QuotaReset {
 
     fn twin(&self) -> Option<LuaTwin> {
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../quota_reset.lua"),
             numbers: self.numbers().into(),
         })

@@ -37,6 +37,7 @@ impl<C: Counters> Window<C> {
         let whole = phase_nanos == 0.0 && width_nanos == 0.0;
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
         (self.buckets == 1 && whole && exact).then(|| LuaTwin {
+            name: Vec::new(),
             source: include_str!("short.lua"),
             numbers: vec![permits, edge, counted, phase, width],
         })
@@ -106,6 +107,7 @@ impl<C: Counters> StoredForm for Window<C> {
         numbers.extend(micros_and_nanos(phase.as_nanos()));
         numbers.extend(micros_and_nanos(self.width));
         Some(LuaTwin {
+            name: Vec::new(),
             source: include_str!("../window.lua"),
             numbers,
         })

@@ -39,14 +39,18 @@ where
     let mut now = Time::ZERO + YEAR;
     let mut history = Vec::new();
     for number in 0..LENGTH {
+        let mut old = None;
         if random.below(50) == 0
             && let Some(other) = limit_of(trial, recipe, &mut random)
         {
-            algorithm = other;
+            old = Some(std::mem::replace(&mut algorithm, other));
             limit.version += 1;
             limit.algorithm = algorithm.clone().into();
         }
         now = moment(&algorithm, &state, now, trial.ahead, &mut random);
+        if let Some(old) = old {
+            algorithm.carry(&mut state, &old, now, Nanos::ZERO);
+        }
         let cost = cost(&algorithm, &state, now, &mut random);
         let mode = if random.below(8) == 0 {
             Mode::Shadow

@@ -42,6 +42,9 @@ impl Algorithm for OnUnix {
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.0.keeps_state_of(&old.0)
     }
+    fn rescale(&self, tat: &mut Tat, old: &Self, now: Time, promised: Nanos) {
+        self.0.rescale(tat, &old.0, Self::at(now), promised);
+    }
     fn bound(&self, window: Nanos) -> u64 {
         self.0.bound(window)
     }
