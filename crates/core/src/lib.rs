@@ -54,7 +54,7 @@ pub use algorithms::balance::{Balance, BalanceState, GrantId, Granted, MAX_GRANT
 pub use algorithms::bans::{BanState, BanTerms, Banning, MAX_BAN, MAX_STRIKES, WithBans};
 pub use algorithms::concurrency::{Concurrency, ConcurrencyState, LeaseId};
 pub use algorithms::exponential::{Exponential, ExponentialState};
-pub use algorithms::gcra::{Gcra, Paid, Tat};
+pub use algorithms::gcra::{Gcra, KeptValue, Paid, Tat};
 pub use algorithms::hybrid::{Hybrid, HybridState};
 pub use algorithms::interval::{Interval, IntervalState};
 pub use algorithms::log::{Log, LogState};

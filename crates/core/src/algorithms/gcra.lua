@@ -1,6 +1,6 @@
 -- GCRA: the twin of gcra.rs. A state is a debt: whole microseconds, and units of the limit below
 -- the number that a microsecond holds; microseconds are negative if it has been paid; and whether
--- it has been moved back. The value is the moment at which it is paid, in ticks of 1/64 ns: see
+-- it has been moved back. The value is the moment at which it is paid, to 1/64 ns: see
 -- gcra/stored_form.rs and gcra/grid.rs.
 
 local TURN, PAST = 92000000000000, 10000000000000
@@ -22,12 +22,10 @@ twins.g = {
   numbers = '<dddddddds',
 
   read = function(value, limit)
-    local low, name = string.byte(value) == 45, limit[9]
-    if string.sub(value, -#name) ~= name then return nil end -- of other numbers
-    value = string.sub(value, 1, -#name - 1)
-    if low then value = string.sub(value, 2) end
-    local u, f = tonumber(string.sub(value, 1, -6)), tonumber(string.sub(value, -5))
-    if not u or not f then return nil end
+    if string.sub(value, 9) ~= limit[9] then return nil end -- of other numbers
+    local u, f = struct.unpack('<i6H', value)
+    local low = u < 0
+    if low then u = -u - 1 end
     -- The fewest units that last as long: the very ones that were written, under this limit.
     f = math.floor((f - 1) * limit[2] / 64000) + 1
     if f == limit[2] then u, f = u + 1, 0 end
@@ -76,9 +74,8 @@ twins.g = {
   -- The value, and microseconds after which it says nothing.
   write = function(state, limit)
     local u, f = state[1], state[2]
-    local value = string.format('%d%05d', math.fmod(now + u, TURN),
-      math.ceil(f * 64000 / limit[2])) .. limit[9]
-    if not state[3] then return value, now + u + 1 end
-    return '-' .. value, now + math.max(u, limit[7] + 1) + 1
+    local paid, lasts = math.fmod(now + u, TURN), u
+    if state[3] then paid, lasts = -paid - 1, math.max(u, limit[7] + 1) end
+    return struct.pack('<i6Hc0', paid, math.ceil(f * 64000 / limit[2]), limit[9]), now + lasts + 1
   end,
 }

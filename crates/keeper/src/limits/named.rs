@@ -70,8 +70,8 @@ impl<S, C> NamedLimit<S, C> {
     }
 
     /// Changes the limit while it is used. Each key keeps its used permits, at most the larger of
-    /// the new quota and burst; in Redis a token bucket keeps the time until it is full instead. In
-    /// the other processes of a shared store the limit stays as it is until they change it too.
+    /// the new quota and burst. In the other processes of a shared store the limit stays as it is
+    /// until they change it too; meanwhile a token bucket admits at most the looser of the two.
     ///
     /// ```
     /// use ratekeeper::{Limits, at_once};

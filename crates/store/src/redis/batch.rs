@@ -30,6 +30,9 @@ pub(super) struct RedisRequest<A> {
     pub(super) items: SmallVec<[Item; 2]>,
 }
 
+/// The answer to a request of a batch.
+type BatchAnswer<A> = Result<<A as Act>::Answer, Trouble>;
+
 /// Marks a charge that is made even if the request is refused.
 const REGARDLESS: u8 = 8;
 /// Marks the last charge of a request.
@@ -94,14 +97,25 @@ impl<'a, A: Act> RedisBatch<'a, A> {
         })
     }
 
-    /// Returns the answer to each request over the values found, and the states afterwards.
-    pub(super) fn settle(
-        &self,
-        found: &ScriptReply,
-    ) -> Result<(Vec<A::Answer>, Vec<AnyState>), Trouble> {
-        let mut states = self.states(found)?;
-        let answers = self.settle_over(&mut states, found.now);
-        Ok((answers, states))
+    /// Returns the answer to each request over the values found, and the states afterwards. The
+    /// script did nothing for requests with a value that it does not read.
+    pub(super) fn settle(&self, found: &ScriptReply) -> (Vec<BatchAnswer<A>>, Vec<AnyState>) {
+        let now = found.now;
+        let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
+            Some(bytes) => own_state_of(item, bytes, now),
+            None => Ok(AnyState::default()),
+        };
+        let read: Vec<_> = self.keys.iter().zip(&found.values).map(read).collect();
+        let states = read.iter().map(|state| state.clone().unwrap_or_default());
+        let mut states: Vec<_> = states.collect();
+        let answers = self.settle_over(&mut states, now);
+        let unread = |places: &SmallVec<[usize; 2]>| {
+            let mut errors = places.iter().filter_map(|&place| read[place].clone().err());
+            errors.next().map_or(Ok(()), Err)
+        };
+        let each = answers.into_iter().zip(&self.places);
+        let each = each.map(|(answer, places)| unread(places).map(|()| answer));
+        (each.collect(), states)
     }
 
     /// Settles the requests in order, over the states of the keys.
@@ -110,15 +124,6 @@ impl<'a, A: Act> RedisBatch<'a, A> {
         let settled =
             requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
         settled.collect()
-    }
-
-    /// Reads the states of the keys.
-    fn states(&self, found: &ScriptReply) -> Result<Vec<AnyState>, Trouble> {
-        let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
-            Some(bytes) => state_of(item, bytes, found.now),
-            None => Ok(AnyState::default()),
-        };
-        self.keys.iter().zip(&found.values).map(read).collect()
     }
 }
 
@@ -231,12 +236,23 @@ fn bytes_of(numbers: &[f64]) -> Vec<u8> {
     bytes.collect()
 }
 
+/// Reads a state from bytes that the twin of the item's limit reads.
+fn own_state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<AnyState, Trouble> {
+    match &item.limit.twin {
+        Some(twin) if !bytes.ends_with(&twin.name) => Err(foreign(item)),
+        _ => state_of(item, bytes, now),
+    }
+}
+
 /// Reads a state from its bytes, under the item's limit.
 pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<AnyState, Trouble> {
-    item.limit.algorithm.read(bytes, now).ok_or_else(|| {
-        let name = String::from_utf8_lossy(&item.name);
-        Trouble::Foreign(format!("the value of `{name}` is not a state of its limit"))
-    })
+    let state = item.limit.algorithm.read(bytes, now);
+    state.ok_or_else(|| foreign(item))
+}
+
+fn foreign(item: &Item) -> Trouble {
+    let name = String::from_utf8_lossy(&item.name);
+    Trouble::Foreign(format!("the value of `{name}` is not a state of its limit"))
 }
 
 /// The time and the values that a script found.

@@ -10,7 +10,9 @@
 //! and resets, and limits with states that have changed their meaning. Two calls instead of one,
 //! one if nothing is to be written; the results are the same.
 
-use ratekeeper_core::{AnyState, EXPIRY_STEP_MICROS, Gcra, Listed as _, Paid, UnixMicros};
+use ratekeeper_core::{
+    AnyState, EXPIRY_STEP_MICROS, Gcra, KeptValue, Listed as _, Paid, UnixMicros,
+};
 
 use super::batch::{RedisBatch, RedisRequest, ScriptReply, state_of};
 use super::limits::Earlier;
@@ -168,34 +170,36 @@ impl<'a, A: Act> Exchange<'a, A> {
         now: UnixMicros,
     ) -> Option<(Vec<u8>, u64)> {
         let algorithm = &item.limit.algorithm;
-        let lasts = micros_left(algorithm, after, now);
+        let mut next = KeptValue {
+            bytes: bytes_of(algorithm, after, now),
+            micros: micros_left(algorithm, after, now),
+        };
         // If the caller gives the time nothing is remembered, and no mark is needed.
         let is_reset = self.act == ActKind::Reset;
         let erases = self.act == ActKind::Erase || is_reset && self.given;
-        if !erases && let Some(gcra) = Gcra::of(algorithm) {
-            let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
-            let was_lowered = Gcra::is_lowered(value);
-            let moved_back = kept != after && (was_lowered || paid < was);
-            if is_reset && !was_lowered || moved_back {
-                let paid = paid.unwrap_or_else(|| gcra.paid_by(now));
-                let value = gcra.lowered_value(paid);
-                return Some((value, lasts.max(gcra.lowered_stays())));
-            }
-        }
+        let gcra = Gcra::of(algorithm).filter(|_| !erases);
+        let was_lowered = Gcra::is_lowered(value);
         // A value of other numbers is converted once, whatever the decision: it would go on at the
         // other rate.
-        let keeps = Gcra::of(algorithm).is_none_or(|gcra| gcra.wrote(value));
-        if kept == after && !value.is_empty() && keeps {
+        let is_own = gcra.is_none_or(|gcra| gcra.wrote(value));
+        let mut is_lowered = false;
+        if let Some(gcra) = gcra {
+            let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
+            let moved_back = kept != after && (was_lowered || paid < was);
+            is_lowered = is_reset && !was_lowered || moved_back || was_lowered && !is_own;
+            if is_lowered {
+                let paid = paid.unwrap_or_else(|| gcra.paid_by(now));
+                next.bytes = gcra.lowered_value(paid);
+                next.micros = next.micros.max(gcra.lowered_stays());
+            }
+        }
+        if kept == after && !value.is_empty() && is_own && !is_lowered {
             return None;
         }
-        let bytes = bytes_of(algorithm, after, now);
-        if !erases
-            && !keeps
-            && let Some(gcra) = Gcra::of(algorithm).filter(|_| Gcra::is_lowered(value))
-        {
-            return Some(([b"-", &*bytes].concat(), lasts.max(gcra.lowered_stays())));
+        if let Some(gcra) = gcra.filter(|_| !is_reset) {
+            gcra.keep_beyond(&mut next, value, now);
         }
-        Some((bytes, lasts))
+        Some((next.bytes, next.micros))
     }
 }
 

@@ -32,7 +32,6 @@ use super::pace::{KeyPace, PaceStep};
 use super::script::Scripts;
 use super::servers::Servers;
 use super::trouble::Trouble;
-use crate::Decisions;
 use crate::act::ScriptAct;
 
 /// Maximum number of requests that wait or are being decided; further ones are refused.
@@ -266,19 +265,13 @@ impl GatherInner {
     /// Decides a batch, and returns the answer to each of its requests.
     async fn carry(&self, way: LaneKey, group: &[WaitingRequest]) -> Vec<ReplyResult> {
         match self.decide(way, group).await {
-            Ok((each, now)) => {
-                let replies = each.into_iter().map(|decisions| Ok((decisions, now)));
-                replies.collect()
-            }
+            Ok(each) => each,
             // The call did nothing, because of a key of one request: each is sent alone.
             Err(Trouble::Foreign(_)) if group.len() > 1 => {
                 let mut replies = Vec::with_capacity(group.len());
                 for waiting in group {
                     let alone = self.decide(way, std::slice::from_ref(waiting)).await;
-                    replies.push(alone.and_then(|(mut each, now)| {
-                        let decisions = each.pop().ok_or_else(unanswered)?;
-                        Ok((decisions, now))
-                    }));
+                    replies.push(alone.and_then(|mut each| each.pop().unwrap_or_else(unanswered)));
                 }
                 replies
             }
@@ -291,9 +284,9 @@ impl GatherInner {
         &self,
         (slot, given): LaneKey,
         group: &[WaitingRequest],
-    ) -> Result<(Vec<Decisions>, UnixMicros), Trouble> {
+    ) -> Result<Vec<ReplyResult>, Trouble> {
         if group.is_empty() {
-            return Ok((Vec::new(), UnixMicros::default()));
+            return Ok(Vec::new());
         }
         let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
         let losses = self.hints.losses();
@@ -308,15 +301,16 @@ impl GatherInner {
         };
         let answer = self.servers.run(slot, call).await?;
         let found = ScriptReply::read(answer, call.keys.len())?;
-        let (each, after) = batch.settle(&found)?;
+        let (each, after) = batch.settle(&found);
         if given.is_none() {
             self.hints.note(&batch, &found, &after, losses);
         }
-        Ok((each, found.now))
+        let reply = |answer: Result<_, _>| answer.map(|decisions| (decisions, found.now));
+        Ok(each.into_iter().map(reply).collect())
     }
 }
 
 /// The error for a call that did not answer each of its requests.
-fn unanswered() -> Trouble {
-    Trouble::Refused("the script's reply has no result".into())
+fn unanswered() -> ReplyResult {
+    Err(Trouble::Refused("the script's reply has no result".into()))
 }

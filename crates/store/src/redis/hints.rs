@@ -138,7 +138,10 @@ impl KeyHints {
                     losses,
                     before,
                     after,
-                    lowered: Gcra::is_lowered(bytes) || after < before,
+                    // A value of other numbers is paid at another rate.
+                    lowered: Gcra::is_lowered(bytes)
+                        || !bytes.is_empty() && !gcra.wrote(bytes)
+                        || after < before,
                 };
                 lost |= self.note_one(item, &seen);
             }

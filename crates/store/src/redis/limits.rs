@@ -2,7 +2,7 @@
 //! earlier forms from before their numbers changed.
 //!
 //! ```text
-//!   name of a key     ...:per-user           GCRA: a debt means the same at any rate
+//!   name of a key     ...:per-user           GCRA: values name their numbers
 //!                     ...:per-user~w9c41d02a others: then the shape of their states
 //!                     ...:per-user&edge-1    counted by this process alone
 //!
@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Processes that have not reloaded yet still use the old keys, so while a new policy spreads
-//! a caller may be counted under both, each within its limit.
+//! a caller may be counted under both, each within its limit; GCRA has one key, and together they
+//! admit at most the looser limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +86,10 @@ impl Earlier {
 
 impl Prepared {
     fn new(limit: &Limit, (origin, node): (Origin, &str), before: Option<&Self>) -> Self {
-        let algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
+        let mut algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
+        if let Some(before) = before {
+            algorithm.succeed(&before.algorithm);
+        }
         let tag = algorithm.tag();
         let label = Label {
             limit: match limit.scope {

@@ -29,7 +29,7 @@ fn limit(id: u32, quota: &str) -> Limit {
 
 /// The moment, the milliseconds for which a key stays, and its value, at once: a script that the
 /// system has interrupted between its readings is run again.
-fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, String)> {
+fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, Vec<u8>)> {
     let look = redis::Script::new(
         "local function now()
              local time = redis.call('TIME')
@@ -40,7 +40,7 @@ fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, Str
          return {before, stays, now(), value}",
     );
     loop {
-        let (before, stays, after, value): (u64, i64, u64, Option<String>) =
+        let (before, stays, after, value): (u64, i64, u64, Option<Vec<u8>>) =
             look.key(name).invoke(connection).unwrap();
         if after <= before + 1 {
             return Some((before, u64::try_from(stays).ok()?, value?));
@@ -48,11 +48,20 @@ fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, Str
     }
 }
 
+/// Whether a value has been moved back: it is negative.
+fn is_lowered(value: &[u8]) -> bool {
+    value[5] & 0x80 != 0
+}
+
 /// When a value becomes meaningless: milliseconds since 1970, rounded up.
-fn paid_ms(value: &str, now_ms: u64) -> u64 {
+fn paid_ms(value: &[u8], now_ms: u64) -> u64 {
     const TURN: u64 = 92_000_000_000_000;
-    let digits = value.trim_start_matches('-').split('/').next().unwrap();
-    let micros: u64 = digits[..digits.len() - 5].parse().unwrap();
+    let mut bytes = [0; 8];
+    let sign = if is_lowered(value) { 0xff } else { 0 };
+    for (byte, written) in bytes.iter_mut().zip(&value[..6]) {
+        *byte = written ^ sign;
+    }
+    let micros = u64::from_le_bytes(bytes);
     let now = now_ms * 1_000;
     // The one nearest to now of all that it may mean.
     let turn = now / TURN;
@@ -136,12 +145,12 @@ fn a_value_expires_within_one_step_of_the_end_of_its_effect() {
                     };
                     let (gone, paid) = (now + stays, paid_ms(&value, now));
                     // The two clocks of a script are a millisecond apart at most.
-                    assert!(gone + 1 >= paid, "{name} {value}: {gone} < {paid}");
-                    if !value.starts_with('-') {
+                    assert!(gone + 1 >= paid, "{name} {value:?}: {gone} < {paid}");
+                    if !is_lowered(&value) {
                         let step = EXPIRY_STEP_MICROS / 1_000;
-                        assert!(gone <= paid + step + 1, "{name} {value}: {gone} > {paid}");
+                        assert!(gone <= paid + step + 1, "{name} {value:?}: {gone} > {paid}");
                         let off = (gone + 1) % step;
-                        assert!(off <= 2, "{name} {value}: {gone} is not on a step");
+                        assert!(off <= 2, "{name} {value:?}: {gone} is not on a step");
                         let old = before[key * limits.len() + of].replace((gone, value.clone()));
                         kept += u64::from(
                             old.is_some_and(|(was, old)| was.abs_diff(gone) <= 1 && old != value),

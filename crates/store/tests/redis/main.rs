@@ -26,4 +26,5 @@ mod sentinel;
 mod server;
 mod spread;
 mod tls;
+mod together;
 mod under_load;

@@ -277,7 +277,7 @@ fn the_store_leaves_a_primary_that_was_replaced() {
         let asked = Instant::now();
         let mut found = connect(&watched.servers[1], WORD);
         let name = "rk:{ada}:limit-0";
-        let exists = |connection: &mut Connection| -> String {
+        let exists = |connection: &mut Connection| -> Vec<u8> {
             redis::cmd("GET").arg(name).query(connection).unwrap()
         };
         let old = exists(&mut found);

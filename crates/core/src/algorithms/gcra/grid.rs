@@ -192,6 +192,13 @@ impl Grid {
         (m / common, p * (interval / common)) // a permit takes 1.1 years at most
     }
 
+    /// Returns true if so many permits of `interval` units take so many nanoseconds.
+    pub(super) fn grants(&self, permits: u64, interval: u64, nanos: u64) -> bool {
+        let units = u128::from(permits) * u128::from(interval);
+        let time = units.checked_mul(self.period.into());
+        time == Some(u128::from(nanos) * u128::from(self.per_period))
+    }
+
     /// Returns the number of units that end within `ticks` of `now`.
     #[inline]
     pub(super) fn units_in_ticks(&self, ticks: u64, now: Moment) -> u64 {

@@ -12,16 +12,39 @@ use super::grid::{Moment, TICKS, Units as _};
 use super::{FARTHEST_TICKS, Gcra, HORIZON_TICKS, Tat};
 use crate::{AnyAlgorithm, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time};
 
+/// A debt that was read under other parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) tat: Tat,
+    /// Further debt of the used part, in units: cut here, and kept for limits that hold more.
+    pub(super) beyond: u64,
+}
+
 /// Converts a state to another rate. The used part of the bucket stays the same permits, at most
 /// the larger of the new quota and burst; moments that were promised, by the queue or up to
 /// `promised` ahead, stay; further debts stay the same permits. At the same rate nothing changes.
 pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised: Nanos) {
-    let (before, after) = (old.grid.at(now), new.grid.at(now));
-    let debt = old.grid.units(tat.ahead(before), before);
-    if debt == 0 || new.has_rate_of(old) {
-        return;
+    if !new.has_rate_of(old) {
+        let owed = Owed {
+            tat: *tat,
+            beyond: 0,
+        };
+        *tat = converted(new, owed, old, now, promised).tat;
     }
+}
+
+/// Returns the debt in the units of `new`, cut to the deepest that it believes.
+pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised: Nanos) -> Owed {
+    let (before, after) = (old.grid.at(now), new.grid.at(now));
+    let debt = old.grid.units(owed.tat.ahead(before), before);
+    if debt == 0 && owed.beyond == 0 {
+        return owed;
+    }
+    let has_same_rate = new.has_rate_of(old);
     let same_permits = |units: u64| {
+        if has_same_rate {
+            return units;
+        }
         let wide = u128::from(units) * u128::from(new.interval.get());
         let wide = wide.div_ceil(old.interval.get().into()); // up: no caller gains
         u64::try_from(wide).unwrap_or(u64::MAX)
@@ -30,14 +53,24 @@ pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised
     let promised = old
         .grid
         .units(promised.as_nanos().saturating_mul(TICKS), before);
-    let promised = (debt - used).min(promised.max(old.queue));
-    let units = same_permits(used)
-        .min(new.most)
-        .saturating_add(same_permits(debt - used - promised))
+    let promised = if has_same_rate {
+        0 // a debt like any other
+    } else {
+        (debt - used).min(promised.max(old.queue))
+    };
+    let used_now = same_permits(used.saturating_add(owed.beyond));
+    let overrun = same_permits(debt - used - promised);
+    let most = if has_same_rate { u64::MAX } else { new.most };
+    let units = used_now
+        .min(most)
+        .saturating_add(overrun)
         .min(new.deepest_debt()); // more would be cut later, but not by a look
     let ticks = new.grid.ticks(units, after);
     let promised = old.grid.ticks(promised, before);
-    *tat = Tat::after(after, ticks.saturating_add(promised).min(FARTHEST_TICKS));
+    Owed {
+        tat: Tat::after(after, ticks.saturating_add(promised).min(FARTHEST_TICKS)),
+        beyond: used_now.saturating_add(overrun) - units,
+    }
 }
 
 impl Gcra {

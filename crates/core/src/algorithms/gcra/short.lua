@@ -15,7 +15,8 @@
 -- STEP is EXPIRY_STEP_MICROS: a charge that does not carry the debt past the step at which the
 -- value expires keeps its expiry.
 
-local call, format, sub, unpack = redis.call, string.format, string.sub, struct.unpack
+local call, format, sub = redis.call, string.format, string.sub
+local pack, unpack = struct.pack, struct.unpack
 local ceil = math.ceil
 local KEYS, ARGV = KEYS, ARGV
 local TURN, PAST, SLACK, STEP = 92000000000000, 10000000000000, 10000000, 4000000
@@ -30,22 +31,19 @@ local base = now % TURN
 local count = #KEYS
 local found, values, expiries
 if count > 1 then found, values, expiries = {now}, {}, {} end
-local last, limit, full, counted, units, name, first, rest, deepest, tail
+local last, limit, full, counted, units, name, first, rest, deepest
 for i = 1, count do
   local value = call('GET', KEYS[i])
-  local pack = ARGV[i + 1]
-  if pack ~= last then -- mostly one limit, and one request of each key
-    last, limit, full, counted, units, name, first, rest = pack, unpack('<ddddsd', pack)
-    tail = #name
+  local numbers = ARGV[i + 1]
+  if numbers ~= last then -- mostly one limit, and one request of each key
+    last, limit, full, counted, units, name, first, rest = numbers, unpack('<ddddsd', numbers)
     deepest = full + SLACK * units
   end
   local debt, changed, low, kept = 0, false, false, 0
-  if value then
-    if sub(value, -tail) ~= name then -- of other numbers: the caller reads it
-      return redis.error_reply('FOREIGN ' .. KEYS[i])
-    end
-    local micros = sub(value, 1, -6 - tail) + 0
-    if micros < 0 then micros, low = -micros, true end -- moved back
+  local ours = not value or sub(value, 9) == name -- else of other numbers: left to the caller
+  if value and ours then
+    local micros, ticks = unpack('<i6H', value)
+    if micros < 0 then micros, low = -micros - 1, true end -- moved back
     micros = micros - base
     if micros < -PAST then
       micros = micros + TURN
@@ -56,20 +54,21 @@ for i = 1, count do
     -- Not exact if it is beyond 2^53; then it is cut.
     if micros >= 0 then
       -- The fewest units that last as long: of this limit's own value, what was written.
-      debt = (sub(value, -5 - tail, -1 - tail) - 1) * units
+      debt = (ticks - 1) * units
       debt = micros * units + (debt - debt % 64000) / 64000 + 1
       if debt > deepest then debt, changed, low = full, true, true end
     end
   end
   local hint = ARGV[i + 1 + count]
-  if hint and hint ~= '' and not low then
-    local micros = sub(hint, 1, -6 - tail) - base
+  if hint and hint ~= '' and ours and not low then
+    local micros, ticks = unpack('<i6H', hint)
+    micros = micros - base
     if micros < -PAST then
       micros = micros + TURN
     elseif micros >= TURN - PAST then
       micros = micros - TURN
     end
-    local told = (sub(hint, -5 - tail, -1 - tail) - 1) * units
+    local told = (ticks - 1) * units
     told = micros * units + (told - told % 64000) / 64000 + 1
     if micros >= 0 and told > debt then
       debt, changed, value = told, true, hint
@@ -77,14 +76,14 @@ for i = 1, count do
     end
   end
   local price, at = first, rest
-  while true do
+  while ours do
     if debt <= limit - price then
       if price > 0 then debt, changed = debt + price, true end
     elseif counted == 1 and debt < 2 * limit then
       debt, changed = math.min(debt + price, 2 * limit), true
     end
-    if at > #pack then break end
-    price, at = unpack('<d', pack, at)
+    if at > #numbers then break end
+    price, at = unpack('<d', numbers, at)
   end
 
   local after, expires
@@ -92,11 +91,12 @@ for i = 1, count do
     -- Lua's remainder rounds a quotient: of debts below 2^53 it finds the right one.
     local part = debt % units
     local micros = (debt - part) / units
-    after = format('%d%05d', (base + micros) % TURN, ceil(part * 64000 / units)) .. name
+    local paid = (base + micros) % TURN
     if low then
       -- It stays for the deepest debt that anybody may remember.
-      after, micros, kept = '-' .. after, math.max(micros, full / units + 1), 0
+      paid, micros, kept = -paid - 1, math.max(micros, full / units + 1), 0
     end
+    after = pack('<i6Hc0', paid, ceil(part * 64000 / units), name)
     if micros >= kept then
       expires = format('%d', (now + micros - (now + micros) % STEP + STEP) / 1000)
     end

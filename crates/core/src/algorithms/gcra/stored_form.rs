@@ -1,16 +1,18 @@
-//! GCRA in a shared store: a moment as one decimal number, and the numbers of the twin.
+//! GCRA in a shared store: a moment, the numbers of its writer, and the numbers of the twin.
 //!
 //! ```text
-//!   48361057204417 39104 /1/600000000/100          TAT, and the numbers of its writer
-//!   |              |      |           |
-//!   |              |      |           burst, and after another `/` the queue if there is one
-//!   |              |      rate: permits in nanoseconds, in lowest terms
-//!   |              ticks of 1/64 ns, below 64,000
-//!   microseconds since 1970, modulo TURN_MICROS (2.9 years)
+//!   6 bytes  2 bytes  /1/6e8/100
+//!   |        |         |     |
+//!   |        |         |     burst, and after another `/` the queue if there is one
+//!   |        |         rate: permits in nanoseconds, in lowest terms: 1 in 6 x 10^8
+//!   |        ticks of 1/64 ns, below 64,000
+//!   TAT: microseconds since 1970, modulo TURN_MICROS (2.9 years)
 //! ```
 //!
-//! A limit of other numbers reads the same usage in permits: see `reconfigure.rs`. Twins read values
-//! of their own numbers only; others are read here.
+//! A limit of other numbers reads the same usage in permits: see `reconfigure.rs`. If it holds fewer
+//! than are used, it cuts the debt, and its value ends with `+` and the units that were cut, paid
+//! after the rest: a process with the higher numbers still counts them. Twins read values of their
+//! own numbers without such an end; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -21,8 +23,8 @@
 //! more than 64,000 permits in its span in lowest terms, has no twin.
 //!
 //! TATs only move forward, except on a refund, when a key is reset, or when a debt is cut. Such a
-//! value has a minus sign, keeps it, and stays for the deepest possible debt. So a process that
-//! remembers a later TAT than an unsigned value, or than no value, knows that the store has lost
+//! value is negative (-1 - TAT), stays so, and for the deepest possible debt. So a process that
+//! remembers a later TAT than a positive value, or than no value, knows that the store has lost
 //! it, and may write it again.
 
 use alloc::format;
@@ -30,14 +32,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
+use super::reconfigure::{Owed, converted};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
-use crate::algorithm::{Algorithm as _, Denials};
+use crate::algorithm::Denials;
 use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
 use crate::{Nanos, Permits, Quota};
 
-/// Digits of a number of ticks.
-const TICK_DIGITS: usize = 5;
-/// Values repeat after as many microseconds: `TURN_MICROS x 100,000` stays below 2^63.
+/// Bits of the microseconds of a value; above them, 16 bits of ticks.
+const MICROS_BITS: u32 = 48;
+const MICROS_MASK: u64 = (1 << MICROS_BITS) - 1;
+/// Values repeat after as many microseconds, which stay below 2^47.
 const TURN_MICROS: u64 = 92_000_000_000_000;
 /// Maximum distance of a value behind now, 116 days.
 const PAST_MICROS: u64 = 10_000_000_000_000;
@@ -45,8 +49,8 @@ const PAST_MICROS: u64 = 10_000_000_000_000;
 const SLACK_MICROS: u64 = CLOCK_SLACK_TICKS / TICKS;
 /// Debts below this number of units are exact as one double.
 const EXACT: u64 = 1 << 53;
-/// The first byte of the value of a TAT that has been moved back.
-const LOWERED: u8 = b'-';
+/// Precedes the units of debt beyond a state.
+const BEYOND: u8 = b'+';
 
 /// The moment at which a debt is paid, on the clock of a shared store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,44 +66,155 @@ impl Paid {
     }
 }
 
+/// The end of a value: the numbers of its writer.
+struct Writer {
+    permits: u64,
+    nanos: u64,
+    burst: u64,
+    queue: u64,
+    beyond: u64,
+}
+
+impl Writer {
+    fn of(name: &[u8]) -> Option<Self> {
+        let mut parts = name.splitn(2, |&byte| byte == BEYOND);
+        let numbers = parts.next()?.strip_prefix(b"/")?;
+        let mut numbers = numbers.split(|&byte| byte == b'/');
+        let permits = decimal(numbers.next()?)?;
+        let mut nanos = numbers.next()?.splitn(2, |&byte| byte == b'e').map(decimal);
+        let (digits, zeros) = (nanos.next()??, nanos.next()??);
+        let scale = 10_u64.checked_pow(u32::try_from(zeros).ok()?)?;
+        let writer = Self {
+            permits,
+            nanos: digits.checked_mul(scale)?,
+            burst: decimal(numbers.next()?)?,
+            queue: numbers.next().map_or(Some(0), decimal)?,
+            beyond: parts.next().map_or(Some(0), decimal)?,
+        };
+        numbers.next().is_none().then_some(writer)
+    }
+
+    /// Returns true if these are the numbers of `gcra`.
+    fn is(&self, gcra: &Gcra) -> bool {
+        let interval = gcra.interval.get();
+        gcra.grid.grants(self.permits, interval, self.nanos)
+            && gcra.burst == interval.saturating_mul(self.burst)
+            && gcra.queue == interval.saturating_mul(self.queue)
+    }
+
+    fn limit(&self) -> Option<Gcra> {
+        let nanos = Nanos::from_nanos(self.nanos);
+        let quota = Quota::new(Permits::new(self.permits), nanos).ok()?;
+        let quota = quota.with_burst(Permits::new(self.burst)).ok()?;
+        Gcra::new(quota, Permits::new(self.queue)).ok()
+    }
+}
+
+/// The bytes of a state, and for how many microseconds they stay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptValue {
+    /// The value.
+    pub bytes: Vec<u8>,
+    /// Microseconds after which it has no effect.
+    pub micros: u64,
+}
+
 impl Gcra {
     /// Returns the bytes of a state that is paid at `paid`.
     pub fn value(&self, paid: Paid) -> Vec<u8> {
-        let mut bytes = format!("{}{:05}", paid.micros % TURN_MICROS, paid.ticks).into_bytes();
-        bytes.extend(self.name());
-        bytes
+        self.signed(paid, core::convert::identity)
     }
 
     /// Returns the bytes of such a state that has been moved back.
     pub fn lowered_value(&self, paid: Paid) -> Vec<u8> {
-        let mut bytes = vec![LOWERED];
-        bytes.extend(self.value(paid));
+        self.signed(paid, |micros| !micros)
+    }
+
+    fn signed(&self, paid: Paid, sign: fn(u64) -> u64) -> Vec<u8> {
+        let micros = sign(paid.micros % TURN_MICROS) & MICROS_MASK;
+        let moment = micros | u64::from(paid.ticks) << MICROS_BITS;
+        let mut bytes = moment.to_le_bytes().to_vec();
+        bytes.extend(self.name());
         bytes
     }
 
     /// Returns true if these are the bytes of a state under the same numbers.
     pub fn wrote(&self, bytes: &[u8]) -> bool {
-        bytes.ends_with(&self.name())
+        let writer = bytes.get(8..).and_then(Writer::of);
+        writer.is_some_and(|writer| writer.is(self))
+    }
+
+    /// Adds to the value of a state the debt beyond it that `found`, the value before, had.
+    pub fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
+        let beyond = self.owed(found, now).map_or(0, |owed| owed.beyond);
+        if beyond == 0 {
+            return;
+        }
+        if kept.bytes.is_empty() {
+            kept.bytes = self.value(self.paid_by(now));
+        }
+        // Longer, the moment of the value would be read as one ahead.
+        let paid_after = (self.grid.max_ticks(beyond) / TICKS + 1).min(PAST_MICROS / 2);
+        kept.micros = kept.micros.saturating_add(paid_after);
+        kept.bytes
+            .extend(format!("{}{beyond}", char::from(BEYOND)).into_bytes());
+    }
+
+    /// Reads a value of any numbers.
+    fn owed(&self, bytes: &[u8], now: UnixMicros) -> Option<Owed> {
+        let (moment, name) = bytes.split_first_chunk()?;
+        let moment = u64::from_le_bytes(*moment);
+        let (micros, ticks) = (moment & MICROS_MASK, moment >> MICROS_BITS);
+        let micros = if Self::is_lowered(bytes) {
+            micros ^ MICROS_MASK
+        } else {
+            micros
+        };
+        if micros >= TURN_MICROS || ticks >= TICKS {
+            return None;
+        }
+        let from_past =
+            (micros + TURN_MICROS - now.get() % TURN_MICROS + PAST_MICROS) % TURN_MICROS;
+        // Modulo 2^64, as moments are: PAST_MICROS lies behind now.
+        let ahead = from_past.wrapping_sub(PAST_MICROS).wrapping_mul(TICKS);
+        let ahead = ahead.wrapping_add(ticks);
+        let moment = self.grid.at(now.time());
+        let tat = Tat::after(moment, ahead);
+        let writer = Writer::of(name)?;
+        let is_own = writer.is(self);
+        let beyond = writer.beyond;
+        if is_own && beyond == 0 {
+            return Some(Owed { tat, beyond });
+        }
+        let writer = if is_own { *self } else { writer.limit()? };
+        let past = match tat.ahead(moment) {
+            0 => writer.grid.units_in_ticks(ahead.wrapping_neg(), moment),
+            _ => 0,
+        };
+        let owed = Owed {
+            tat,
+            beyond: beyond.saturating_sub(past),
+        };
+        Some(if is_own {
+            owed
+        } else {
+            converted(self, owed, &writer, now.time(), Nanos::ZERO)
+        })
     }
 
     /// Returns the end of its values: its numbers.
     fn name(&self) -> Vec<u8> {
         let (permits, nanos) = self.grid.rate(self.interval.get());
+        let (mut digits, mut zeros) = (nanos, 0);
+        while digits > 0 && digits.is_multiple_of(10) {
+            (digits, zeros) = (digits / 10, zeros + 1);
+        }
         let burst = self.permits_in(self.burst).get();
         match self.permits_in(self.queue).get() {
-            0 => format!("/{permits}/{nanos}/{burst}"),
-            queue => format!("/{permits}/{nanos}/{burst}/{queue}"),
+            0 => format!("/{permits}/{digits}e{zeros}/{burst}"),
+            queue => format!("/{permits}/{digits}e{zeros}/{burst}/{queue}"),
         }
         .into_bytes()
-    }
-
-    /// Returns a limit with the numbers of a name, without its first `/`.
-    fn named(name: &[u8]) -> Option<Self> {
-        let mut numbers = name.split(|&byte| byte == b'/').map(decimal);
-        let mut next = || numbers.next().flatten();
-        let quota = Quota::new(Permits::new(next()?), Nanos::from_nanos(next()?)).ok()?;
-        let quota = quota.with_burst(Permits::new(next()?)).ok()?;
-        Self::new(quota, Permits::new(next().unwrap_or(0))).ok()
     }
 
     /// Returns the moment at which the debt of a state is paid; `None` if nothing is owed.
@@ -135,7 +250,8 @@ impl Gcra {
 
     /// Returns true if these are the bytes of a TAT that has been moved back.
     pub fn is_lowered(bytes: &[u8]) -> bool {
-        bytes.first() == Some(&LOWERED)
+        let last = bytes.get(5); // of the microseconds
+        last.is_some_and(|byte| byte & 0x80 != 0)
     }
 
     /// Returns the microseconds that a state must stay after it has been moved back, rounded up: no
@@ -184,23 +300,7 @@ impl StoredForm for Gcra {
     const TAG: u8 = b'g';
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
-        let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
-        let (bytes, name) = bytes.split_at(bytes.iter().position(|&byte| byte == b'/')?);
-        let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
-        let (micros, ticks) = (decimal(micros)?, decimal(ticks)?);
-        if micros >= TURN_MICROS || ticks >= TICKS {
-            return None;
-        }
-        let from_past =
-            (micros + TURN_MICROS - now.get() % TURN_MICROS + PAST_MICROS) % TURN_MICROS;
-        // Modulo 2^64, as moments are: PAST_MICROS lies behind now.
-        let ahead = from_past.wrapping_sub(PAST_MICROS).wrapping_mul(TICKS);
-        let moment = self.grid.at(now.time());
-        let mut tat = Tat::after(moment, ahead.wrapping_add(ticks));
-        if name != self.name() {
-            self.rescale(&mut tat, &Self::named(&name[1..])?, now.time(), Nanos::ZERO);
-        }
-        Some(tat)
+        self.owed(bytes, now).map(|owed| owed.tat)
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
@@ -263,8 +363,8 @@ fn decimal(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::Algorithm as _;
     use crate::laws::Random;
-    use alloc::string::String;
 
     fn gcra() -> Gcra {
         Gcra::token_bucket("3/1s".parse().unwrap()).unwrap()
@@ -312,11 +412,7 @@ mod tests {
             assert_eq!(gcra().owing(paid, now), Some(state));
             for bytes in [gcra().value(paid), gcra().lowered_value(paid)] {
                 assert_eq!(gcra().read(&bytes, now), Some(state));
-                assert!(
-                    String::from_utf8(bytes)
-                        .unwrap()
-                        .ends_with("/3/1000000000/3")
-                );
+                assert!(bytes.len() == 16 && bytes.ends_with(b"/3/1e9/3"));
             }
             assert!(
                 Gcra::is_lowered(&gcra().lowered_value(paid))
@@ -351,27 +447,46 @@ mod tests {
 
     #[test]
     fn garbage_is_refused() {
-        for text in [
-            "",
-            "-",
-            "1",
-            "12345",
-            "100000",
-            "100000/",
-            "100000/3/x/3",
-            "-12345/3/1000000000/3",
-            "--100000/3/1000000000/3",
-            "164000/3/1000000000/3",
-            "1e500000/3/1000000000/3",
-        ] {
-            assert_eq!(
-                gcra().read(text.as_bytes(), UnixMicros::new(0)),
-                None,
-                "{text}"
-            );
+        let check = |moment: [u8; 8], name: &str, is_read: bool| {
+            let bytes = [&moment[..], name.as_bytes()].concat();
+            let read = gcra().read(&bytes, UnixMicros::new(0));
+            assert_eq!(read.is_some(), is_read, "{moment:?}{name}");
+        };
+        let moment = [1, 2, 3, 4, 5, 0, 0xff, 0x7f];
+        for name in ["/3/1e9/3", "/4/2e9/5", "/4/2e9/5/6", "/3/1e9/3+7"] {
+            check(moment, name, true);
         }
-        let beyond = format!("{TURN_MICROS}00000/3/1000000000/3");
-        assert_eq!(gcra().read(beyond.as_bytes(), UnixMicros::new(0)), None);
-        assert_eq!(gcra().read(&[b'1'; 40], UnixMicros::new(0)), None);
+        for name in [
+            "",
+            "/",
+            "/3",
+            "/3/x/3",
+            "/3/1e9",
+            "/3/1e9/3/",
+            "/3/1e9/3/1/1",
+            "/3/1e99/3",
+            "/3/1e9/3+",
+            "/3/1000/3",
+            "/0/1e9/3",
+            "/3/0e9/3",
+            "/3/1e9/0",
+            "3/1e9/3",
+            "/-3/1e9/3",
+            "/3/1e9/3+-1",
+            "/3/1e9/3/1+1+1",
+            "/99999999999999999/1e1/3",
+        ] {
+            check(moment, name, false);
+        }
+        // Too many ticks, and a moment beyond the turn.
+        check([1, 2, 3, 4, 5, 0, 0xff, 0xff], "/3/1e9/3", false);
+        check(
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0],
+            "/3/1e9/3",
+            false,
+        );
+        for short in [&b""[..], b"-", b"1234567", b"0000000"] {
+            assert_eq!(gcra().read(short, UnixMicros::new(0)), None);
+        }
     }
 }

@@ -19,7 +19,9 @@ use ratekeeper::core::{
 };
 use ratekeeper::policy::Facts;
 use ratekeeper::tower::{RateLimitLayer, by_header, by_path};
-use ratekeeper::{CheckError, Clock, Keeper, Limits, Refused, Scope, SharedStore, SystemClock};
+use ratekeeper::{
+    CheckError, Clock, Keeper, Limits, NamedLimit, Refused, Scope, SharedStore, SystemClock,
+};
 use tokio::time::{sleep, timeout};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -253,6 +255,28 @@ async fn a_settlement_is_seen_by_every_process() {
     );
     assert!(their_tokens.reset(("ann", 7_u8)).await.unwrap());
     assert_eq!(left().await, (999, 1_000));
+}
+
+#[tokio::test]
+async fn a_change_of_numbers_keeps_the_used_permits_in_redis() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let [mine, theirs] = [limits(&redis.url()), limits(&redis.url())];
+    let quota = |text: &str| text.parse::<Quota>().unwrap();
+    let calls = mine.token_bucket("calls", quota("10/10h")).unwrap();
+    let raised = theirs.token_bucket("calls", quota("20/10h")).unwrap();
+    calls.check_n("ann", 10).await.unwrap();
+    let left = async |limit: &NamedLimit<SharedStore>| {
+        let seen = limit.peek("ann").await.unwrap();
+        seen.remaining.get()
+    };
+    assert_eq!(left(&raised).await, 10);
+    raised.check_n("ann", 10).await.unwrap();
+    assert_eq!((left(&calls).await, left(&raised).await), (0, 0));
+    assert!(calls.check("ann").await.is_err());
+    calls.set_limit(Gcra::token_bucket(quota("1000/10h")).unwrap());
+    assert_eq!(left(&calls).await, 980);
 }
 
 #[tokio::test]

@@ -39,17 +39,14 @@ where
     let mut now = Time::ZERO + YEAR;
     let mut history = Vec::new();
     for number in 0..LENGTH {
-        let mut old = None;
+        now = moment(&algorithm, &state, now, trial.ahead, &mut random);
         if random.below(50) == 0
             && let Some(other) = limit_of(trial, recipe, &mut random)
+            && let Some(changed) = changed(other, (&algorithm, &state), now)
         {
-            old = Some(std::mem::replace(&mut algorithm, other));
+            (algorithm, state) = changed;
             limit.version += 1;
             limit.algorithm = algorithm.clone().into();
-        }
-        now = moment(&algorithm, &state, now, trial.ahead, &mut random);
-        if let Some(old) = old {
-            algorithm.carry(&mut state, &old, now, Nanos::ZERO);
         }
         let cost = cost(&algorithm, &state, now, &mut random);
         let mode = if random.below(8) == 0 {
@@ -124,6 +121,22 @@ where
             &history[history.len().saturating_sub(4)..],
         );
     }
+}
+
+/// Returns the new limit, and the state under it. `None` if a bucket cuts the usage, since values
+/// keep the rest for other processes: see `together`.
+fn changed<A>(mut new: A, (old, state): (&A, &A::State), now: Time) -> Option<(A, A::State)>
+where
+    A: Algorithm + Clone + Into<AnyAlgorithm>,
+{
+    new.succeed(old);
+    let mut changed = state.clone();
+    new.carry(&mut changed, old, now, Nanos::ZERO);
+    let mut back = changed.clone();
+    old.carry(&mut back, &new, now, Nanos::ZERO);
+    let is_cut = old.expires_at(&back, now) < old.expires_at(state, now);
+    let is_bucket = matches!(new.clone().into(), AnyAlgorithm::Gcra(_));
+    (!is_cut || !is_bucket).then_some((new, changed))
 }
 
 /// The next moment: often the same, soon after, at an edge, far ahead, or back.

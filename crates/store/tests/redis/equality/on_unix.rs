@@ -45,6 +45,9 @@ impl Algorithm for OnUnix {
     fn rescale(&self, tat: &mut Tat, old: &Self, now: Time, promised: Nanos) {
         self.0.rescale(tat, &old.0, Self::at(now), promised);
     }
+    fn succeed(&mut self, old: &Self) {
+        self.0.succeed(&old.0);
+    }
     fn bound(&self, window: Nanos) -> u64 {
         self.0.bound(window)
     }
