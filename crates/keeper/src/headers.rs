@@ -9,7 +9,8 @@
 //! A limit of concurrency is a level: `;q=50;qu="concurrent-requests"` and `;r=3`, no window.
 //!
 //! The tightest limit comes first, because some clients read only one item. Limits in shadow mode
-//! are not shown: they promise nothing.
+//! are not shown: they promise nothing. A quota that is not counted, because its store is away,
+//! has no `RateLimit` item.
 //!
 //! * Source: R. Polli, A. Martinez, D. Miller, "RateLimit header fields for HTTP",
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026); RFC 9110, section 10.2.3 (Retry-After).
@@ -127,22 +128,26 @@ pub(crate) fn put_promise(
     put: &mut impl FnMut(&'static str, &str),
 ) {
     if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) && !shown.is_empty() {
-        put(names::RATELIMIT_POLICY, value.list(shown, policy_item));
+        put(
+            names::RATELIMIT_POLICY,
+            value.list(shown.iter(), policy_item),
+        );
     }
 }
 
-/// Passes the state of these limits to `put`.
+/// Passes the state of these limits to `put`; of those that are counted.
 pub(crate) fn put_balance(
     shown: &[LimitReport<'_>],
     style: HeaderStyle,
     value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
 ) {
-    let Some(tightest) = shown.first() else {
+    let counted = shown.iter().filter(|report| report.is_counted());
+    let Some(tightest) = counted.clone().next() else {
         return;
     };
     if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
-        put(names::RATELIMIT, value.list(shown, limit_item));
+        put(names::RATELIMIT, value.list(counted, limit_item));
     }
     if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
         for (name, number) in legacy(tightest) {
@@ -181,9 +186,13 @@ impl FieldValue {
         &self.0
     }
 
-    fn list(&mut self, reports: &[LimitReport<'_>], item: fn(&LimitReport<'_>, &mut Self)) -> &str {
+    fn list<'r>(
+        &mut self,
+        reports: impl Iterator<Item = &'r LimitReport<'r>>,
+        item: fn(&LimitReport<'_>, &mut Self),
+    ) -> &str {
         self.0.clear();
-        for (index, report) in reports.iter().enumerate() {
+        for (index, report) in reports.enumerate() {
             self.0.push_str(if index > 0 { ", \"" } else { "\"" });
             self.push_escaped(report.name);
             item(report, self);

@@ -15,7 +15,8 @@ use crate::{Answer, LimitReport, Outcome};
 pub const PROBLEM_JSON: &str = "application/problem+json";
 /// The problem type for used quotas.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-/// The problem type for self-protection of the service, for limits that answer 503.
+/// The problem type for self-protection of the service: for limits that answer 503, and for
+/// refusals without the store.
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
@@ -122,7 +123,9 @@ fn problem<'a>(
 ) -> String {
     let (r#type, title) = match refused_by.refusal.status {
         _ if refused_by.decision.verdict.is_ban() => (ABNORMAL_USAGE, "Banned for abnormal usage"),
-        503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
+        status if status == 503 || refused_by.outage.is_some() => {
+            (REDUCED_CAPACITY, "Temporarily reduced capacity")
+        }
         _ => (QUOTA_EXCEEDED, "Too many requests"),
     };
     let mut number = itoa::Buffer::new();
@@ -213,7 +216,10 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
         }
         Verdict::Deny { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));
-            text.extend(["Limit ", name, " allows ", report.text]);
+            match report.outage {
+                Some(_) => text.extend(["Limit ", name, " is at reduced capacity"]),
+                None => text.extend(["Limit ", name, " allows ", report.text]),
+            }
             text.extend([". Try again in ", seconds, " s."]);
         }
         Verdict::Allow | Verdict::AllowAfter(_) => {}

@@ -73,7 +73,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             return Ok(plan.answer(&[]));
         }
         let decisions = self.store().decide(&charges, now).await?;
-        Ok(plan.answer(&decisions.each))
+        Ok(EnvoyAnswer {
+            without_store: decisions.without_store,
+            ..plan.answer(&decisions.each)
+        })
     }
 }
 

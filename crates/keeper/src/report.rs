@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::ops::Deref;
 
-use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, Nanos, Outage, Permits, Verdict};
 use ratekeeper_policy::{Refusal, Unit};
 use smallvec::SmallVec;
 
@@ -60,11 +60,24 @@ pub struct LimitReport<'a> {
     pub cost: Permits,
     /// True if the request has no value for a part of the limit's key.
     pub key_missing: bool,
+    /// Its choice for an outage, by which it decided without the store; `None` if the store
+    /// decided.
+    pub outage: Option<Outage>,
     /// Status and body of a refusal.
     pub refusal: &'a Refusal,
 }
 
 impl LimitReport<'_> {
+    /// Returns true if the remaining quota is known; false while the store is away, for a limit
+    /// that refuses, or that passes every request.
+    pub fn is_counted(&self) -> bool {
+        match self.outage {
+            None => true,
+            Some(Outage::Local) => self.decision.verdict.allows(),
+            Some(_) => false,
+        }
+    }
+
     /// Returns the quota and its window in whole seconds; `None` for months and years of the
     /// calendar. For a window under a second, returns the quota of one second if a whole number of
     /// windows makes a second, else no window.
@@ -178,6 +191,7 @@ impl<'a> Outcome<'a> {
             },
             cost: self.cost,
             key_missing: self.key_missing,
+            outage: self.outage,
             refusal: &self.rule.refusal,
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Nanos, Permits};
+use ratekeeper_core::{Decision, Nanos, Outage, Permits};
 use smallvec::SmallVec;
 
 use super::no_key::NoKey;
@@ -45,11 +45,16 @@ pub(super) struct ShownDecision {
     pub(super) limit: Arc<ShownLimit>,
     pub(super) decision: Decision,
     pub(super) cost: Permits,
+    /// See [`LimitReport::outage`].
+    pub(super) outage: Option<Outage>,
 }
 
 impl ShownDecision {
     pub(super) fn report(&self) -> LimitReport<'_> {
-        self.limit.report(self.decision, self.cost)
+        LimitReport {
+            outage: self.outage,
+            ..self.limit.report(self.decision, self.cost)
+        }
     }
 }
 

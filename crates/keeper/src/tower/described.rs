@@ -127,6 +127,7 @@ impl Described {
             limit: self.shown(limited),
             decision,
             cost,
+            outage: None,
         }
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   HTTP 200
 //!   content-type: application/grpc
-//!   grpc-status: 8                       RESOURCE_EXHAUSTED; 14, UNAVAILABLE, for 503
+//!   grpc-status: 8                       RESOURCE_EXHAUSTED; 14, UNAVAILABLE, for 503, and
+//!                                        without the store
 //!   grpc-message: Limit per-user ..      percent-encoded
 //!   grpc-status-details-bin: CAgS..      google.rpc.Status { 8, message, [RetryInfo { delay }] }
 //! ```
@@ -52,11 +53,13 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Adds the status, its reason, and the retry time of a refused call.
 pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
     let message = denial.detail();
+    let is_away = denial.by().is_some_and(|limit| limit.outage.is_some());
     let code = match (denial.no_key(), denial.status()) {
         (Some(NoKey::NotProvided(_)), _) => INTERNAL,
         (Some(_), _) => INVALID_ARGUMENT,
         // A limit that answers 503 protects the service itself from all clients.
         (None, 503) => UNAVAILABLE,
+        (None, _) if is_away => UNAVAILABLE,
         (None, _) => RESOURCE_EXHAUSTED,
     };
     headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use ratekeeper_core::{Decision, Nanos};
+use ratekeeper_core::{Decision, Nanos, Permits};
 
 use super::denial::ShownDecision;
 use super::hold::RequestHold;
@@ -87,13 +87,12 @@ impl FieldsToSend {
     pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
-            Self::Limit(limit, decision) => limit.put_into(*decision, headers),
+            Self::Limit(limit, decision) => {
+                limit.put_into(limit.report(*decision, Permits::ZERO), headers);
+            }
             Self::Limits(limits) => {
-                for ShownDecision {
-                    limit, decision, ..
-                } in limits
-                {
-                    limit.put_into(*decision, headers);
+                for shown in limits {
+                    shown.limit.put_into(shown.report(), headers);
                 }
             }
             Self::Fields(fields) => {

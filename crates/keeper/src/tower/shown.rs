@@ -119,19 +119,20 @@ impl ShownLimit {
             decision,
             cost,
             key_missing: false,
+            outage: None,
             refusal: &self.look.refusal,
         }
     }
 
-    /// Adds a decision to the fields of a response.
-    pub(super) fn put_into(&self, decision: Decision, headers: &mut HeaderMap) {
+    /// Adds a report of this limit to the fields of a response.
+    pub(super) fn put_into(&self, report: LimitReport<'_>, headers: &mut HeaderMap) {
         if let Some(promise) = &self.promise {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
-        let (report, mut value) = (self.report(decision, Permits::ZERO), FieldValue::new());
+        let (wait, mut value) = (report.decision.verdict.retry_after(), FieldValue::new());
         let mut put = |name, value: &str| put_text(headers, name, value);
         put_balance(&[report], self.look.headers, &mut value, &mut put);
-        put_wait(decision.verdict.retry_after(), &mut value, &mut put);
+        put_wait(wait, &mut value, &mut put);
     }
 }
 

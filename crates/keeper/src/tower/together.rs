@@ -228,7 +228,10 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         let each = charges.iter().zip(&decisions.each).zip(&self.described);
         let shown = each.map(|((charge, decision), described)| {
             let limited = Limited::By(charge.limit.algorithm.clone());
-            described.decided(limited, *decision, charge.cost)
+            ShownDecision {
+                outage: decisions.without_store.then_some(charge.limit.outage),
+                ..described.decided(limited, *decision, charge.cost)
+            }
         });
         let mut shown: Vec<_> = shown.collect();
         shown.sort_by_cached_key(|shown| Reverse(shown.report().tightness()));

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use http::StatusCode;
-use ratekeeper::core::{Lend, Nanos, Time};
+use ratekeeper::core::{Lend, Nanos, Outage, Time};
 use ratekeeper::store::{ActKind, MemoryConfig, MemoryStore, Store, StoreAct, StoreError};
-use ratekeeper::tower::{ByPolicy, RateLimitLayer};
-use ratekeeper::{Clock, Keeper};
+use ratekeeper::tower::{ByPolicy, RateLimitLayer, RequestHead};
+use ratekeeper::{Clock, Keeper, Limits};
 use tokio::task::yield_now;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::stage::{Act, Clocked, Log, Stage, clock, get, header, parsed};
+use crate::stage::{Act, Clocked, Log, Stage, clock, content, get, header, parsed};
 
 /// A memory store behind a wire that answers, makes wait, or is cut.
 #[derive(Clone)]
@@ -230,6 +230,53 @@ async fn limits_follow_on_store_error_while_the_store_fails() {
         let errors = log.lock().unwrap();
         assert_eq!(errors.len(), 5);
         assert!(errors[0].contains("the wire is cut"), "{errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_without_the_store_does_not_say_that_a_quota_is_used() {
+    for outage in [Outage::Deny, Outage::Local] {
+        let name = format!("{outage:?}").to_lowercase();
+        let text = format!(
+            "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"2/1m\"\non_store_error = \"{name}\"\n"
+        );
+        let (by_policy, store) = layer(&text, &clock());
+        store.set(CUT);
+        let limits = Limits::new(store, clock());
+        let limit = limits.token_bucket("a", "2/1m".parse().unwrap()).unwrap();
+        let together =
+            RateLimitLayer::together([limit.on_outage(outage).by(|_: RequestHead<'_>| Some("k"))]);
+        let mut services = (
+            by_policy.layer(Stage::default()),
+            together.unwrap().layer(Stage::default()),
+        );
+        for grpc in [false, true] {
+            let request = || {
+                get(
+                    "/",
+                    if grpc {
+                        &[("content-type", "application/grpc")]
+                    } else {
+                        &[]
+                    },
+                )
+            };
+            for answer in [
+                services.0.call(request()).await,
+                services.1.call(request()).await,
+            ] {
+                let answer = answer.unwrap();
+                assert_eq!(header(&answer, "ratelimit"), None, "{name}");
+                if grpc {
+                    assert_eq!(header(&answer, "grpc-status").as_deref(), Some("14"));
+                    continue;
+                }
+                assert_eq!(
+                    content(answer),
+                    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":429,"detail":"Limit a is at reduced capacity. Try again in 1 s.","violated-policies":["a"],"retry_after":1}"#
+                );
+            }
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct EnvoyAnswer<'c> {
     pub statuses: SmallVec<[DescriptorAnswer<'c>; 4]>,
     /// Metadata of the rules that passed, merged: the first rule with a field wins.
     pub metadata: Map<String, Value>,
+    /// True if the call was decided without the store, by `on_store_error`.
+    pub without_store: bool,
 }
 
 /// Result for one descriptor.

@@ -195,6 +195,7 @@ impl<'c> Plan<'c> {
             shadowed: over && settings.shadow_mode,
             statuses,
             metadata,
+            without_store: false,
         }
     }
 

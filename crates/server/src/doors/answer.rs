@@ -109,15 +109,19 @@ fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
             push_number(json, wait.as_millis_ceil());
         }
         if let Some(refused) = answer.refused_by() {
-            push_banned(json, &refused);
+            push_reason(json, &refused);
         }
     }
 }
 
-/// `,"banned":true` if the limit denies because the key is banned.
-fn push_banned(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+/// `,"banned":true` if the limit denies because the key is banned, and `,"without_store":true` if
+/// it decided while its store is away.
+fn push_reason(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     if outcome.decision.verdict.is_ban() {
         push(json, ",\"banned\":true");
+    }
+    if outcome.outage.is_some() {
+        push(json, ",\"without_store\":true");
     }
 }
 
@@ -166,7 +170,7 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push(json, ",\"retry_after_ms\":");
         push_number(json, retry_after);
     }
-    push_banned(json, outcome);
+    push_reason(json, outcome);
     if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
         push(json, ",\"key_missing\":true");
     }

@@ -166,6 +166,24 @@ fn without_redis(envoy: &str, nodes: u32) -> Result<usize, (i32, String)> {
 }
 
 #[test]
+fn a_refusal_without_redis_does_not_say_that_a_quota_is_used() {
+    for headers in ["ietf", "draft-03"] {
+        let store = "on_store_error = \"deny\"\n[store.redis]\nurl = \"redis://127.0.0.1:1\"";
+        let fields = format!("headers = \"{headers}\"\nbody = \"limit\"\n{store}");
+        let response = refusal(&fields);
+        let sent = lines(&response.response_headers_to_add);
+        assert!(
+            sent.iter()
+                .all(|line| !line.to_lowercase().contains("remaining")
+                    && !line.starts_with("ratelimit:")),
+            "{sent:?}"
+        );
+        let body: Value = serde_json::from_slice(&response.raw_body).unwrap();
+        assert_eq!(body["title"], "Temporarily reduced capacity", "{body}");
+    }
+}
+
+#[test]
 fn calls_without_redis_follow_on_store_error() {
     let unavailable = (14, "the store cannot answer".to_owned());
     for (settings, nodes, expected) in [

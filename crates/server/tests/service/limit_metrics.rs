@@ -295,6 +295,15 @@ fn decisions_without_the_store_are_counted_by_limit_and_choice() {
         assert!(!text.contains(absent), "{absent}\n{text}");
     }
     let mut http = fixture.http();
+    let refused = http.post("/v1/check", r#"{"attributes":{"shut":"b"}}"#);
+    assert_eq!(
+        (refused.status, refused.json()["without_store"].as_bool()),
+        (429, Some(true))
+    );
+    assert_eq!(
+        (refused.header("ratelimit"), refused.header("retry-after")),
+        (None, Some("1"))
+    );
     for attributes in [
         r#""open":"a","own":"a""#,
         r#""open":"a","tried":"a""#,
@@ -309,7 +318,7 @@ fn decisions_without_the_store_are_counted_by_limit_and_choice() {
             &counted("open", "fail_open", 2), // the third was refused
             &counted("open", "allowed", 0),
             &counted("tried", "fail_closed", 1),
-            &counted("shut", "fail_closed", 1),
+            &counted("shut", "fail_closed", 2),
             &counted("shut", "denied", 0),
             &counted("own", "allowed", 1),
             &counted("own", "denied", 1),

@@ -48,13 +48,19 @@ pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
     if answer.refused_by().is_some_and(has_own) {
         return response;
     }
+    let refused_by = answer.refused_by();
+    let reason = match refused_by.and_then(|limit| limit.outage) {
+        Some(_) => "The service is at reduced capacity.",
+        None => "Too many requests.",
+    };
+    let sentence = sentence(reason, wait);
     let (content_type, body) = match form(request) {
         Form::Problem => return response,
         Form::Page => (
             "text/html; charset=utf-8",
-            page(response.status().as_u16(), wait),
+            page(response.status().as_u16(), &sentence),
         ),
-        Form::Text => ("text/plain; charset=utf-8", format!("{}\n", sentence(wait))),
+        Form::Text => ("text/plain; charset=utf-8", format!("{sentence}\n")),
     };
     let content_type = HeaderValue::from_static(content_type);
     response
@@ -90,17 +96,17 @@ pub(super) fn put_cors(origins: &[String], origin: Option<&HeaderValue>, headers
     }
 }
 
-fn sentence(wait: Option<u64>) -> String {
+fn sentence(reason: &str, wait: Option<u64>) -> String {
     match wait {
-        Some(1) => "Too many requests. Try again in 1 second.".into(),
-        Some(wait) => format!("Too many requests. Try again in {wait} seconds."),
+        Some(1) => format!("{reason} Try again in 1 second."),
+        Some(wait) => format!("{reason} Try again in {wait} seconds."),
         None => "This request cannot be served.".into(),
     }
 }
 
-fn page(status: u16, wait: Option<u64>) -> String {
+fn page(status: u16, sentence: &str) -> String {
     PAGE.replace("{status}", &status.to_string())
-        .replace("{sentence}", &sentence(wait))
+        .replace("{sentence}", sentence)
 }
 
 /// Returns the form that `Accept` prefers; of equals the first (RFC 9110, section 12.5.1).

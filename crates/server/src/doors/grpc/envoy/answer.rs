@@ -80,7 +80,8 @@ fn status(answers: &Answers, index: usize) -> DescriptorStatus {
         ..DescriptorStatus::default()
     };
     if let Some(report) = tightest {
-        status.current_limit = Some(limit(&report));
+        // Envoy makes fields of it, so it is left out if the remaining quota is not known.
+        status.current_limit = Some(limit(&report)).filter(|_| report.is_counted());
         let remaining = report.decision.remaining.get();
         status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         let reset = fields::until_reset(&report.decision);

@@ -61,7 +61,8 @@ fn response<C: Clock>(
     let over = answer.overall == EnvoyCode::OverLimit;
     let statuses: Vec<_> = answer.statuses.iter().map(status).collect();
     let (texts, refusal) = (fields::texts_of(&statuses), Refusal::default());
-    let reports = fields::reports_of(&statuses, &texts, &refusal);
+    let outage = answer.without_store.then_some(config.settings().outage);
+    let reports = fields::reports_of(&statuses, &texts, &refusal, outage);
     let over_limits = reports
         .iter()
         .filter(|report| !report.decision.verdict.allows());

@@ -13,7 +13,7 @@ use prost_types::{ListValue, Value};
 use ratekeeper::headers::{put_fields, retry_after_secs};
 use ratekeeper::problem::RefusalBody;
 use ratekeeper::{LimitReport, LimitReports};
-use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, Nanos, Outage, Permits, Verdict};
 use ratekeeper_policy::{EnvoyDoor, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Refusal};
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
@@ -47,6 +47,7 @@ fn report<'a>(
     status: &DescriptorStatus,
     texts: &'a LimitTexts,
     refusal: &'a Refusal,
+    outage: Option<Outage>,
 ) -> Option<LimitReport<'a>> {
     let limit = status.current_limit.as_ref()?;
     let reset = status.duration_until_reset.as_ref();
@@ -73,6 +74,7 @@ fn report<'a>(
         },
         cost: Permits::ONE,
         key_missing: false,
+        outage,
         refusal,
     })
 }
@@ -110,7 +112,7 @@ pub(super) fn put_headers(
 
 /// A field each for limit, remaining and reset of the tightest limit.
 fn draft_03(reports: &[LimitReport<'_>], names: &EnvoyHeaderNames) -> Option<[HeaderValue; 3]> {
-    let tightest = reports.first()?;
+    let tightest = reports.iter().find(|report| report.is_counted())?;
     Some([
         header(&names.limit, tightest.quota.to_string()),
         header(&names.remaining, tightest.decision.remaining.to_string()),
@@ -147,9 +149,12 @@ pub(super) fn reports_of<'a>(
     statuses: &[DescriptorStatus],
     texts: &'a [LimitTexts],
     refusal: &'a Refusal,
+    outage: Option<Outage>,
 ) -> LimitReports<'a> {
     let both = statuses.iter().zip(texts);
-    LimitReport::tightest_first(both.filter_map(|(status, texts)| report(status, texts, refusal)))
+    LimitReport::tightest_first(
+        both.filter_map(|(status, texts)| report(status, texts, refusal, outage)),
+    )
 }
 
 /// `{"allowed": false, "limit": "per-user", "retry_after_s": 37, "shadow_denied": []}`, where
@@ -227,7 +232,7 @@ mod tests {
     fn shown(statuses: &[DescriptorStatus], headers: EnvoyHeaders) -> Vec<String> {
         let refusal = Refusal::default();
         let texts = texts_of(statuses);
-        let reports = reports_of(statuses, &texts, &refusal);
+        let reports = reports_of(statuses, &texts, &refusal, None);
         let door = EnvoyDoor {
             headers,
             ..EnvoyDoor::default()
