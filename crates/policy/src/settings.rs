@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use ratekeeper_core::Nanos;
+use ratekeeper_core::{Gcra, Nanos};
 
 use crate::{
     AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, UpstreamTls, UpstreamUrl,
@@ -282,6 +282,8 @@ pub struct ProxySettings {
     pub routes: Vec<Route>,
     /// `cors`: origins of web pages that may read refusals, in lower case.
     pub cors: Vec<String>,
+    /// `preflight_limit`: maximum rate of preflights of an address from these origins.
+    pub preflight_limit: Option<Gcra>,
     /// `connect_timeout`: maximum time until a connection is open.
     pub connect_timeout: Option<Nanos>,
     /// `response_timeout`: maximum time until the head of a response comes.

@@ -121,7 +121,14 @@ impl KeySource for ByAddress {
 }
 
 /// Returns the key of an address; IPv4 addresses are mapped into IPv6.
-fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
+///
+/// ```
+/// use ratekeeper::tower::address_key;
+/// let key = |address: &str| address_key(address.parse().unwrap(), 64);
+/// assert_eq!(key("2001:db8::1"), key("2001:db8::2"), "one client");
+/// assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+/// ```
+pub fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => {

@@ -83,7 +83,7 @@ mod together;
 pub use actix::{ActixBody, ActixLimited, ForActix};
 pub use adaptive::Adaptive;
 pub use body::LimitedBody;
-pub use by_address::{ByAddress, by_address, by_address_from};
+pub use by_address::{ByAddress, address_key, by_address, by_address_from};
 pub use by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
 pub use counted::Counted;
 pub use decided::{Decided, RequestGuard, refusal, target};

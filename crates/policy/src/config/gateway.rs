@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 
-use ratekeeper_core::Nanos;
+use ratekeeper_core::{Gcra, Nanos};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::numbers::rate;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::routes::routes;
@@ -58,6 +59,7 @@ pub(super) fn proxy(
     let inspected = inspected.and_then(|text| bytes(&text, &INSPECTED, out));
     let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
+    let preflights = preflight_limit(table, out);
     let routes = routes(table, files, out);
     let upstream = upstream(table, out)?;
     let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
@@ -80,6 +82,7 @@ pub(super) fn proxy(
         upstream_tls,
         routes,
         cors,
+        preflight_limit: preflights,
         connect_timeout: connect,
         response_timeout: response,
         body_timeout: body,
@@ -89,6 +92,25 @@ pub(super) fn proxy(
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
     })
+}
+
+/// Reads `preflight_limit`, which only counts preflights of the origins in `cors`.
+fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
+    let text = table.text("preflight_limit")?;
+    if !table.has("cors") {
+        let message = "`preflight_limit` has no effect without `cors`";
+        let label = "the limits count preflights like any request";
+        out.error(codes::GATEWAY, text.at, message, label)
+            .help("remove it, or list the origins of your web pages in `cors`");
+        return None;
+    }
+    let limit = rate(text.value).and_then(Gcra::token_bucket);
+    if limit.is_err() {
+        let message = format!("\"{}\" is not a valid `preflight_limit`", shown(text.value));
+        out.error(codes::QUOTA, text.at, message, "expected NUMBER/DURATION")
+            .help("write preflight_limit = \"600/1m\"");
+    }
+    limit.ok()
 }
 
 /// Returns true if a URL leads to a listener of this machine.

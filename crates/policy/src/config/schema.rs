@@ -202,7 +202,8 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 14] = [
+    const BESIDE: [(&str, &str, &str); 15] = [
+        ("preflight_limit", "cors", "[\"https://app.example.com\"]"),
         ("distinct", "limit", "\"5/day\""),
         ("unit", "cost", "\"attr:amount\""),
         ("max", "grow", "2.0"),

@@ -48,7 +48,12 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 
 /// Adds the header fields that describe its limits to a client.
 fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
+    // Those of an application are kept: only `RateLimit` and `RateLimit-Policy` are lists.
+    let has_own = headers.contains_key(names::X_RATELIMIT_LIMIT);
     answer.put_header_fields(|name, value| {
+        if has_own && name.starts_with("x-ratelimit-") {
+            return;
+        }
         // Values are made of limit names and numbers; one that could not be sent is left out.
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.append(field_name(name), value);

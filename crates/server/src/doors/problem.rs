@@ -61,6 +61,7 @@ problems! {
     GATEWAY_TIMEOUT = "RK0525" 504 "the upstream did not answer in time";
     UPSTREAM_BUSY = "RK0526" 503 "the upstream is busy";
     TOO_MANY_STREAMS = "RK0527" 503 "no further dashboard can be open";
+    TOO_MANY_PREFLIGHTS = "RK0528" 429 "too many preflights";
     NO_OVERRIDES_FILE = "RK0530" 409 "the policy names no file of overrides";
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";
@@ -129,7 +130,7 @@ impl Problem {
             let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");
             headers.insert(header::WWW_AUTHENTICATE, scheme);
         }
-        if [TOO_BUSY, UPSTREAM_BUSY].contains(&self.kind) {
+        if [TOO_BUSY, UPSTREAM_BUSY, TOO_MANY_PREFLIGHTS].contains(&self.kind) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -10,12 +10,12 @@
 //!   permits come back <-- end of the body, however it ends <--------'  body: costs that it states
 //! ```
 //!
-//! A preflight of a browser (CORS) from an origin in `cors` is forwarded and not counted: it
-//! carries no key, and its answer is needed to read a refusal.
+//! A preflight of a browser (CORS) from an origin in `cors` has a limit of its own (`preflight.rs`).
 
 mod body;
 mod inspect;
 mod kept;
+mod preflight;
 mod refusal;
 mod upstreams;
 
@@ -25,13 +25,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
-use ratekeeper::{Answer, Report, Timer};
+use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
 use ratekeeper_gateway::{
     Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
     UpstreamFailure, X_REQUEST_ID, examine,
@@ -70,6 +68,8 @@ pub(crate) struct ProxyDoor<C> {
     tls: Option<Arc<ListenerTls>>,
     /// Origins of web pages that may read refusals.
     cors: Vec<String>,
+    /// Preflights by address.
+    preflights: KeyedLimiter,
     max_inspected_body: usize,
 }
 
@@ -99,6 +99,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             ids: RequestIds::default(),
             tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
             cors: settings.cors,
+            preflights: preflight::limiter(settings.preflight_limit),
             max_inspected_body,
         })
     }
@@ -133,6 +134,9 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             Err(problem) => return self.problem(*problem, parts.headers.get(header::ORIGIN), id),
         };
         let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
+            if let Some(refusal) = self.refused_preflight(caller, &parts, &id).await {
+                return refusal;
+            }
             let metrics = &self.shared.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Allowed);
             (None, None)
@@ -234,25 +238,17 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         if answer.allowed() {
             return Ok((answer, guard));
         }
-        let refusal = refusal::of(&answer, &parts.headers);
-        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
-        put_shadow(response.headers_mut(), &answer);
-        self.put_own(
-            parts.headers.get(header::ORIGIN),
-            id.clone(),
-            response.headers_mut(),
-        );
-        Err(Box::new(response))
+        Err(Box::new(self.refusal(&answer, parts, id)))
     }
 
-    /// Returns true for the question of a browser whether a page of a listed origin may send a
-    /// request. Others are counted, because any client can send these fields.
-    fn is_preflight(&self, parts: &Parts) -> bool {
-        parts.method == Method::OPTIONS
-            && parts
-                .headers
-                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-            && refusal::is_listed(&self.cors, parts.headers.get(header::ORIGIN))
+    /// Returns the response to a request that limits refuse.
+    fn refusal(&self, answer: &Answer, parts: &Parts, id: &HeaderValue) -> Response<ProxyBody> {
+        let refusal = refusal::of(answer, &parts.headers);
+        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
+        put_shadow(response.headers_mut(), answer);
+        let origin = parts.headers.get(header::ORIGIN);
+        self.put_own(origin, id.clone(), response.headers_mut());
+        response
     }
 
     fn client(&self, caller: Caller<'_>) -> Client {

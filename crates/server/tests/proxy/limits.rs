@@ -163,21 +163,77 @@ fn the_own_body_of_a_limit_is_sent_in_every_form() {
     );
 }
 
+fn preflight(origin: &str, method: &str, body: &str) -> String {
+    format!(
+        "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: {origin}\r\n\
+         access-control-request-method: {method}\r\n{body}"
+    )
+}
+
 #[test]
-fn preflights_of_listed_origins_are_forwarded_and_not_counted() {
+fn preflights_have_a_limit_of_their_own() {
+    let upstream = Upstream::hello();
+    let listener = "cors = [\"https://app.example\"]\npreflight_limit = \"2/1h\"";
+    let proxy = Proxy::start(&[upstream.address], listener, ONE);
+    let mut client = proxy.client();
+    let mut ask = || client.ask(&preflight("https://app.example", "PUT", "\r\n"));
+    assert_eq!([ask(), ask()].map(|it| it.status()), [200, 200]);
+    let refused = ask();
+    assert_eq!(
+        (refused.status(), refused.one("retry-after")),
+        (429, Some("1"))
+    );
+    assert!(refused.text().contains("RK0528"), "{}", refused.text());
+    assert_eq!(
+        client.get("/").status(),
+        200,
+        "the limits do not count them"
+    );
+    let usual = Proxy::start(&[upstream.address], "cors = [\"https://app.example\"]", ONE);
+    let mut client = usual.client();
+    let mut ask = || {
+        client
+            .ask(&preflight("https://app.example", "PUT", "\r\n"))
+            .status()
+    };
+    let passed = (0..700).filter(|_| ask() == 200).count();
+    assert!(
+        (600..=660).contains(&passed),
+        "600, and ten a second: {passed}"
+    );
+}
+
+#[test]
+fn a_ban_refuses_the_preflights_of_what_it_refuses() {
+    let upstream = Upstream::hello();
+    let limits = "[[limit]]\nname = \"put\"\nmatch = { method = \"PUT\" }\nkey = [\"ip\"]\n\
+                  limit = \"1/1h\"\nban = { after = 1, within = \"1h\", for = \"1h\" }\n";
+    let proxy = Proxy::start(
+        &[upstream.address],
+        "cors = [\"https://app.example\"]",
+        limits,
+    );
+    let mut client = proxy.client();
+    let mut ask = |method| {
+        let request = preflight("https://app.example", method, "\r\n");
+        client.ask(&request).status()
+    };
+    let mut other = proxy.client();
+    let mut put = || other.ask("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+    assert_eq!((ask("PUT"), put().status(), ask("PUT")), (200, 200, 200));
+    assert_eq!(put().status(), 429, "this begins the ban");
+    assert_eq!((ask("PUT"), ask("GET")), (429, 200));
+}
+
+#[test]
+fn preflights_of_listed_origins_are_forwarded_and_no_limit_counts_them() {
     let upstream =
         Upstream::with("HTTP/1.1 204 No Content\r\naccess-control-allow-origin: *\r\n\r\n");
     let start = || Proxy::start(&[upstream.address], "cors = [\"https://app.example\"]", ONE);
-    let preflight = |origin: &str, body: &str| {
-        format!(
-            "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: {origin}\r\n\
-             access-control-request-method: PUT\r\n{body}"
-        )
-    };
     let proxy = start();
     let mut client = proxy.client();
     for _ in 0..3 {
-        let response = client.ask(&preflight("https://app.example", "\r\n"));
+        let response = client.ask(&preflight("https://app.example", "PUT", "\r\n"));
         assert_eq!(
             (
                 response.status(),
@@ -193,13 +249,72 @@ fn preflights_of_listed_origins_are_forwarded_and_not_counted() {
     );
     // All else with such fields is charged as any request.
     for counted in [
-        preflight("https://evil.example", "\r\n"),
-        preflight("https://app.example", "content-length: 2\r\n\r\nhi"),
+        preflight("https://evil.example", "PUT", "\r\n"),
+        preflight("https://app.example", "PUT", "content-length: 2\r\n\r\nhi"),
     ] {
         let proxy = start();
         let statuses = [(), ()].map(|()| proxy.client().ask(&counted).status());
         assert_eq!(statuses, [204, 429], "{counted}");
     }
+}
+
+#[test]
+fn fields_of_an_application_that_limits_too_are_kept() {
+    let upstream =
+        Upstream::with("HTTP/1.1 200 OK\r\nx-ratelimit-limit: 9\r\ncontent-length: 0\r\n\r\n");
+    let proxy = Proxy::start(&[upstream.address], "", ONE);
+    let path = proxy.directory.path().join("ratekeeper.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let both = text.replacen("version = 1", "version = 1\nheaders = \"both\"", 1);
+    std::fs::write(path, both).unwrap();
+    proxy.reload();
+    let response = proxy.client().get("/");
+    let sent = |name: &str| response.all(name).count();
+    assert_eq!(response.one("x-ratelimit-limit"), Some("9"));
+    assert_eq!(
+        ["x-ratelimit-limit", "x-ratelimit-remaining", "ratelimit"].map(sent),
+        [1, 0, 1]
+    );
+}
+
+#[test]
+fn a_refusal_without_the_store_does_not_say_that_a_quota_is_used() {
+    let upstream = Upstream::hello();
+    let policy =
+        format!("{ONE}on_store_error = \"deny\"\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\n");
+    let proxy = Proxy::start(&[upstream.address], "", &policy);
+    let mut client = proxy.client();
+    let mut refused = |fields: &str| {
+        let response = client.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+        assert_eq!(response.one("ratelimit"), None, "{response:?}");
+        response
+    };
+    let problem = refused("");
+    assert_eq!(
+        (problem.status(), problem.one("retry-after")),
+        (429, Some("1"))
+    );
+    assert!(
+        problem.text().contains("#temporary-reduced-capacity"),
+        "{}",
+        problem.text()
+    );
+    assert!(
+        problem
+            .text()
+            .contains("Limit one is at reduced capacity. Try again in 1 s.")
+    );
+    for accept in ["text/plain", "text/html"] {
+        let page = refused(&format!("accept: {accept}\r\n"));
+        assert!(
+            page.text().contains("The service is at reduced capacity."),
+            "{accept}"
+        );
+    }
+    assert_eq!(
+        refused("content-type: application/grpc\r\n").one("grpc-status"),
+        Some("14")
+    );
 }
 
 #[test]

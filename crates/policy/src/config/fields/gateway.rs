@@ -1,8 +1,8 @@
 //! Fields of the proxy listener.
 
 use super::{
-    BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, list, optional, pattern, required, texts,
-    whole,
+    BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, list, optional, pattern,
+    required, texts, whole,
 };
 use crate::config::shape::{Shape, TableSpec};
 
@@ -73,6 +73,13 @@ pub(super) static PROXY: TableSpec = TableSpec {
             list(MAX_VALUES),
             "[\"https://app.example.com\"]",
             "Origins of web pages that may read refusals; compared one by one.",
+        ),
+        optional(
+            "preflight_limit",
+            pattern(ROLLING),
+            "\"600/1m\"",
+            "Preflights of these origins that an address may send (default 600/1m); the limits do \
+             not count them.",
         ),
         optional(
             "connect_timeout",

@@ -1,0 +1,89 @@
+//! Preflight: the question of a browser whether a page of a listed origin may send a request.
+//!
+//! ```text
+//!   preflight --> bans of the request that follows --> `preflight_limit` of its address --> upstream
+//! ```
+//!
+//! The limits of the policy do not count it, because it carries no key, and without its answer the
+//! page cannot read a refusal. Any client can send its fields, so a limit of this process counts it
+//! by address.
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, header};
+use ratekeeper::{KeyedLimiter, Outcome, Scope, SystemClock, Timer, tower};
+use ratekeeper_core::{Gcra, Quota, Verdict};
+use ratekeeper_policy::{Facts, Rule};
+use ratekeeper_store::MemoryConfig;
+use smallvec::SmallVec;
+
+use super::body::ProxyBody;
+use super::{ProxyDoor, refusal};
+use crate::doors::problem::{Problem, TOO_MANY_PREFLIGHTS};
+use crate::listener::Caller;
+use crate::metrics::{Protocol, RequestResult};
+
+/// Preflights of an address, unless the policy states another number.
+const PER_ADDRESS: Quota = Quota::per_minute(600);
+/// Memory for the addresses; when it is full, the least used ones begin anew.
+const MEMORY: MemoryConfig = MemoryConfig {
+    budget_bytes: 4 << 20,
+};
+
+/// Returns the limit of preflights by address.
+pub(super) fn limiter(stated: Option<Gcra>) -> KeyedLimiter {
+    let usual = || Gcra::token_bucket(PER_ADDRESS).expect("600 in a minute can be counted");
+    KeyedLimiter::with_clock(stated.unwrap_or_else(usual), MEMORY, SystemClock::new())
+}
+
+impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Returns true for a preflight of a listed origin. Limits count those of other origins.
+    pub(super) fn is_preflight(&self, parts: &Parts) -> bool {
+        let asks = header::ACCESS_CONTROL_REQUEST_METHOD;
+        parts.method == Method::OPTIONS
+            && parts.headers.contains_key(asks)
+            && refusal::is_listed(&self.cors, parts.headers.get(header::ORIGIN))
+    }
+
+    /// Returns the refusal of a preflight, if a ban of the request that follows it stands, or its
+    /// address has sent too many.
+    pub(super) async fn refused_preflight(
+        &self,
+        caller: Caller<'_>,
+        parts: &Parts,
+        id: &HeaderValue,
+    ) -> Option<Response<ProxyBody>> {
+        let keeper = &self.shared.keeper;
+        let (peer, policy) = (caller.address.ip().to_canonical(), keeper.policy());
+        let fields = parts.headers.iter();
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let headers: SmallVec<[_; 24]> = fields.collect();
+        let address = policy.client_ip.identify(peer, &headers);
+        let method = parts.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let facts = Facts {
+            method: method.map_or("", |method| method.to_str().unwrap_or_default()),
+            ip: Some(address),
+            country: policy.stated_country(peer, &headers),
+            headers: &headers,
+            ..tower::target(parts)
+        };
+        let may_ban = |rule: &Rule| rule.limit.algorithm.bans().is_some();
+        let bans = |outcome: Outcome<'_>| {
+            outcome.refuses() && matches!(outcome.decision.verdict, Verdict::Banned { .. })
+        };
+        let refusal = if policy.rules.iter().any(may_ban)
+            && let Ok(answer) = keeper.peek(&facts, Scope::All).await
+            && answer.outcomes().any(bans)
+        {
+            self.refusal(&answer, parts, id)
+        } else {
+            let key = tower::address_key(address, policy.client_ip.ipv6_prefix);
+            self.preflights.check(key).err()?;
+            let detail = "the address sends more preflights than `preflight_limit` allows";
+            let problem = Problem::new(TOO_MANY_PREFLIGHTS, detail);
+            self.problem(problem, parts.headers.get(header::ORIGIN), id.clone())
+        };
+        let metrics = &self.shared.metrics;
+        metrics.request(Protocol::Proxy, RequestResult::Denied);
+        Some(refusal)
+    }
+}
