@@ -73,6 +73,7 @@ async fn answer<C: Clock + 'static>(
     }
     let act = act(&request);
     if !matches!(path, "/healthz" | "/readyz") {
+        doors::note_wrong_token(shared, caller, request.headers());
         shared.access.admin(act, request.headers())?;
     }
     if path == "/v1/dashboard/stream" {

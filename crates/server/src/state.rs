@@ -73,6 +73,7 @@ pub(crate) struct StateFolder {
 #[derive(Debug, Default)]
 struct StateCounts {
     saved: AtomicU64,
+    /// Of the history, too.
     failed: AtomicU64,
     /// Size of the last one.
     bytes: AtomicU64,
@@ -270,6 +271,7 @@ impl StateFolder {
             Ok(serde_json::to_writer(to, &saved)?)
         });
         if let Err(error) = history {
+            self.counts.failed.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(event = "state.failed", file = HISTORY, %error);
         }
         if shared.keeper.store().shared().is_some() {

@@ -16,7 +16,7 @@ use ratekeeper_server::{Config, Door, Event, LogWriter};
 use serde_json::{Value, json};
 
 use crate::harness::clock::poll;
-use crate::harness::in_process::{InProcess, NEW_YEAR};
+use crate::harness::in_process::{InProcess, NEW_YEAR, TOKEN};
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::staged::{Course, Scrape, staged};
 use crate::harness::visitor::{Caller, Visitor};
@@ -103,7 +103,7 @@ type Stage = fn() -> Scrapes;
 type StoreStage = fn() -> Option<Scrapes>;
 
 /// Each alert, and its fault.
-const FAULTS: [(&str, Course, Stage); 31] = [
+const FAULTS: [(&str, Course, Stage); 33] = [
     ("RatekeeperDown", Course::GoesOn, || {
         let service = InProcess::start(POLICY);
         (service.scrape(), service.end())
@@ -148,6 +148,22 @@ const FAULTS: [(&str, Course, Stage); 31] = [
             ahead.store(3_600, Ordering::Relaxed);
             service.wait(|event| matches!(event, Event::Reloaded { .. }));
         })
+    }),
+    ("RatekeeperWrongToken", Course::GoesOn, || {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let service = InProcess::start_with(dir, POLICY, |mut config| {
+            config.admin_token = Some(TOKEN.into());
+            config
+        });
+        let (before, guess) = (
+            service.scrape(),
+            Visitor::at(1).with("authorization", "Bearer a"),
+        );
+        for _ in 0..9 {
+            let refused = guess.get(service.door(Door::Admin), "/v1/limits");
+            assert_eq!(refused.status, 401, "{}", refused.body);
+        }
+        (before, service.scrape())
     }),
     ("RatekeeperDenialsRise", Course::GoesOn, || {
         after(|service| service.ask("user", same("ada", 9)))
@@ -228,6 +244,15 @@ const FAULTS: [(&str, Course, Stage); 31] = [
         let before = service.scrape();
         service.ask("user", (0..12_000).map(|number| format!("{number:0100}")));
         (before, service.scrape())
+    }),
+    ("RatekeeperStateNotSaved", Course::GoesOn, || {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let obstacle = dir.path().join("state/.counters.state.tmp");
+        std::fs::create_dir_all(obstacle).expect("it is writable");
+        let state = with("[store.memory]\nstate = \"state\"\nstate_every = \"1s\"\n");
+        let service = InProcess::start_with(dir, &state, |config| config);
+        let series = r#"ratekeeper_state_saves_total{result="failed"}"#;
+        (Scrape::default(), service.scrape_with(series))
     }),
     ("RatekeeperReloadRejected", Course::GoesOn, || {
         after(|service| {

@@ -19,11 +19,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, Request, Version, header};
+use ratekeeper::Clock;
 use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
 use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown};
-use crate::context::Token;
+use crate::context::{ServiceContext, Token};
+use crate::listener::Caller;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
@@ -96,6 +98,21 @@ impl Access {
         }
         let detail = "call it from this machine, directly, or present the admin token";
         Err(Problem::new(NOT_LOCAL, detail))
+    }
+}
+
+/// Counts a call with a wrong token, and logs it.
+pub(crate) fn note_wrong_token<C: Clock>(
+    shared: &ServiceContext<C>,
+    caller: Caller<'_>,
+    headers: &HeaderMap,
+) {
+    let token = shared.access.token.as_ref();
+    if headers.contains_key(header::AUTHORIZATION)
+        && token.is_some_and(|token| !bearer_ok(token, headers))
+    {
+        let now = shared.keeper.clock().now();
+        shared.metrics.process.wrong_token(caller.address, now);
     }
 }
 

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use ratekeeper::Clock;
 
 use super::Reply;
-use super::access::{not_a_page, one_host};
+use super::access::{not_a_page, note_wrong_token, one_host};
 use super::auth::{self, PREFIX};
 use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, StatusChoice};
@@ -138,6 +138,7 @@ async fn write<C: Clock>(
     if request.method() != Method::POST {
         return Err(Problem::wrong_method("POST"));
     }
+    note_wrong_token(shared, caller, request.headers());
     shared
         .access
         .balances(caller.address.ip(), request.headers())?;

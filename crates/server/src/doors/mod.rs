@@ -25,7 +25,7 @@ use http_body_util::Full;
 use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
-pub(crate) use self::access::{Access, AccessAct, needs_no_token, one_host};
+pub(crate) use self::access::{Access, AccessAct, needs_no_token, note_wrong_token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub(crate) use self::http::HttpDoor;
 pub(crate) use self::write_log::WriteCall;

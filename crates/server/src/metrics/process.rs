@@ -1,6 +1,7 @@
 //! Process: metrics of the service beside its decisions: doors, tasks, the log.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use ratekeeper_core::Time;
@@ -64,6 +65,8 @@ pub(crate) struct Process {
     /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
+    wrong_tokens: Counter,
+    wrong_token_log: LogGate,
     upstream_tls_log: LogGate,
     /// Listeners with certificates.
     pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
@@ -91,6 +94,14 @@ impl Process {
         self.accept_failures[index(door)].add(1);
         if let Some(suppressed) = self.accept_log.opens(now) {
             tracing::warn!(event = "accept.failed", listener = %door, %error, suppressed);
+        }
+    }
+
+    /// Counts a call with a wrong admin token; at most one line a second reports it.
+    pub(crate) fn wrong_token(&self, caller: SocketAddr, now: Time) {
+        self.wrong_tokens.add(1);
+        if let Some(suppressed) = self.wrong_token_log.opens(now) {
+            tracing::warn!(event = "admin.wrong_token", %caller, suppressed);
         }
     }
 
@@ -147,6 +158,7 @@ impl Process {
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
             series.count(&[door], count.count());
         }
+        table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         let mut series = table::UPSTREAM_ERRORS.open(out);
         for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
             series.count(&[kind], count.count());

@@ -94,7 +94,7 @@ families! {
     MEMORY_BYTES: Gauge "memory_bytes" [] "Bytes the store uses";
     MEMORY_BUDGET_BYTES: Gauge "memory_budget_bytes" [] "Bytes the store may use";
     STATE_SAVES: Counter "state_saves" ["result"]
-        "Snapshots of the counters in the state folder, by result";
+        "Snapshots of the counters in the state folder, by result; failed: also of the history";
     STATE_BYTES: Gauge "state_bytes" [] "Size of the last snapshot of the counters";
     STATE_LAST_SUCCESS: Gauge "state_last_success_timestamp_seconds" []
         "Time at which the last snapshot of the counters was written";
@@ -122,6 +122,8 @@ families! {
         "Bytes of requests that are held until the rest has arrived";
     ACCEPT_FAILURES: Counter "accept_failures" ["listener"]
         "Connections that the system failed to accept";
+    ADMIN_WRONG_TOKENS: Counter "admin_wrong_tokens" []
+        "Calls of operators with a wrong admin token";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
         "Requests of the proxy listener that failed at the upstream";
     UPSTREAM_ABANDONED: Counter "upstream_abandoned" []

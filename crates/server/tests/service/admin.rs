@@ -163,6 +163,14 @@ fn a_token_guards_everything_but_health() {
         let head = format!("GET /metrics\nauthorization: {presented}");
         assert_eq!(admin.ask(&head, b"").status, status, "{presented}");
     }
+    let guess = "POST /v1/reset\nx-forwarded-for: 192.0.2.1\nauthorization: Bearer guess";
+    assert_eq!(fixture.http().ask(guess, LOGIN.as_bytes()).status, 403);
+    let metrics = admin.ask("GET /metrics\nauthorization: Bearer open-sesame", b"");
+    assert!(
+        metrics
+            .body
+            .contains("ratekeeper_admin_wrong_tokens_total 4\n")
+    );
     let mut http = fixture.http();
     let forwarded = "POST /v1/reset\nx-forwarded-for: 192.0.2.1\nauthorization: Bearer open-sesame";
     assert_eq!(http.ask(forwarded, LOGIN.as_bytes()).status, 200);

@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// 2026-01-01 00:00 UTC.
 pub(crate) const NEW_YEAR: u64 = 1_767_225_600;
 
+/// The admin token that this test presents; a service without one takes any.
+pub(crate) const TOKEN: &str = "open-sesame";
+
 /// A clock that stands still, with a wall clock that the test sets.
 pub(crate) struct SetClock {
     pub(crate) clock: ManualClock,
@@ -115,7 +118,8 @@ impl InProcess {
     }
 
     pub(crate) fn get(&self, target: &str) -> String {
-        Visitor::at(1).get(self.door(Door::Admin), target).body
+        let presented = Visitor::at(1).with("authorization", &format!("Bearer {TOKEN}"));
+        presented.get(self.door(Door::Admin), target).body
     }
 
     /// Posts to the HTTP listener.

@@ -1,12 +1,13 @@
 //! Alerts: those that ship, and the file of their rules for Prometheus.
 
 use super::super::table::{
-    ALERTS_ACTIVE, ALERTS_UNWATCHED, CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, CONFIG_INFO,
-    CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS,
-    ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
+    ADMIN_WRONG_TOKENS, ALERTS_ACTIVE, ALERTS_UNWATCHED, CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS,
+    CONFIG_INFO, CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST,
+    DENIED_KEYS, ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
     LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
-    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STORE_CLOCK_OFFSET,
-    STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS, WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
+    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STATE_SAVES,
+    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS,
+    WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
 };
 use super::alert::{Alert, Severity};
 use super::{quantile, rate};
@@ -114,6 +115,12 @@ fn surroundings() -> Vec<Alert> {
             "RatekeeperWallClockSet",
             format!("increase({WALL_CLOCK_JUMPS}[15m]) > 0"),
             "the wall clock of {{ $labels.instance }} was set: windows of the calendar follow it",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperWrongToken",
+            format!("increase({ADMIN_WRONG_TOKENS}[15m]) > 10"),
+            "{{ $labels.instance }} refuses calls with a wrong admin token",
         ),
     ]
 }
@@ -268,6 +275,7 @@ fn requests() -> Vec<Alert> {
 }
 
 fn counters() -> Vec<Alert> {
+    let unsaved = STATE_SAVES.with(r#"result="failed""#);
     let evicted = KEYS_EVICTED.with(r#"reason="budget""#);
     vec![
         Alert::new(
@@ -302,6 +310,12 @@ fn counters() -> Vec<Alert> {
             "RatekeeperMemoryFull",
             format!("sum by (job, instance, limit) (increase({evicted}[10m])) > 0"),
             "{{ $labels.instance }} drops keys of {{ $labels.limit }} to stay within its memory",
+        ),
+        Alert::new(
+            Warning,
+            "RatekeeperStateNotSaved",
+            format!("increase({unsaved}[15m]) > 0"),
+            "{{ $labels.instance }} cannot write its state folder: a restart forgets the charges since the last snapshot",
         ),
     ]
 }
