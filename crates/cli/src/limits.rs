@@ -6,7 +6,7 @@ mod worst;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage, Permits, Quota, Share};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
     Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
     Policy, Rule, RuleMode, WallTime,
@@ -14,7 +14,7 @@ use ratekeeper_policy::{
 
 pub(crate) use self::beside::{candidate, distinct, priority, replaced};
 pub(crate) use self::chain::{Together, together};
-pub(crate) use self::worst::Worst;
+pub(crate) use self::worst::{Worst, returned};
 use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
@@ -168,25 +168,10 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         "reported with POST /v1/report within {}; without a report the charge stays",
         words::span(correction.within)
     );
-    let more = match rule.limit.algorithm {
-        AnyAlgorithm::Gcra(_) | AnyAlgorithm::Interval(_) | AnyAlgorithm::Hybrid(_) => {
-            "a span also admits the permits that come back in it of earlier charges, each once"
-        }
-        _ => "after a reset or a change of numbers, permits charged before can come back once",
-    };
-    [count, cost, reset, Some(report), Some(more.into())]
+    [count, cost, reset, Some(report)]
         .into_iter()
         .flatten()
         .collect()
-}
-
-/// Returns how permits that Envoy gives back without naming their charge add to the worst case;
-/// `None` for limits that it does not ask, or that take nothing back.
-pub(crate) fn negative_hits(rule: &Rule) -> Option<&'static str> {
-    let algorithm = &rule.limit.algorithm;
-    let takes_back = algorithm.supports(Call::Refund).is_ok() && algorithm.concurrency().is_none();
-    (rule.is_for_descriptors() && takes_back)
-        .then_some("by Envoy's negative hits: as many more can pass in a span as come back in it")
 }
 
 /// Returns when a limit begins or ceases to apply next, in its time zone.

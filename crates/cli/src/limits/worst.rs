@@ -1,6 +1,6 @@
 //! Worst: the maximum that a limit ever admits of one key, in numbers.
 
-use ratekeeper_core::{Algorithm as _, Nanos, Permits};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Permits};
 use ratekeeper_policy::Rule;
 
 use super::span;
@@ -37,4 +37,33 @@ impl Worst {
             waiting,
         }
     }
+}
+
+/// Permits that come back and add to the worst case.
+pub(crate) struct Returned {
+    /// The word in `explain --json`.
+    pub(crate) code: &'static str,
+    pub(crate) text: &'static str,
+}
+
+/// Returns the permits that add to the worst case of a limit because they come back.
+pub(crate) fn returned(rule: &Rule) -> impl Iterator<Item = Returned> {
+    let algorithm = &rule.limit.algorithm;
+    let corrected = rule.correction.is_some().then_some(match algorithm {
+        AnyAlgorithm::Gcra(_) | AnyAlgorithm::Interval(_) | AnyAlgorithm::Hybrid(_) => Returned {
+            code: "of_earlier_charges",
+            text: "a span also admits the permits that come back in it of earlier charges, each once",
+        },
+        _ => Returned {
+            code: "once_after_a_reset",
+            text: "after a reset or a change of numbers, permits charged before can come back once",
+        },
+    });
+    // Envoy gives permits back without naming their charge.
+    let takes_back = algorithm.supports(Call::Refund).is_ok() && algorithm.concurrency().is_none();
+    let by_envoy = (rule.is_for_descriptors() && takes_back).then_some(Returned {
+        code: "by_negative_hits",
+        text: "by Envoy's negative hits: as many more can pass in a span as come back in it",
+    });
+    corrected.into_iter().chain(by_envoy)
 }

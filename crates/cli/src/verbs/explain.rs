@@ -31,7 +31,7 @@ pub(crate) struct Explain {
     #[command(flatten)]
     request: RequestArgs,
     /// Time of the request, to show which limits are active and when its windows end:
-    /// 2026-03-29T02:30+01:00, or local time without an offset
+    /// 2026-03-29T02:30+01:00, or without an offset the time in the policy's zone
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Print JSON
@@ -54,13 +54,13 @@ impl Explain {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let path = source::path_or_default(self.policy.clone())?;
         let request = self.request.read()?;
-        let at = self.at.as_deref().map(moment).transpose()?;
+        let source = PolicySource::read(&path)?;
+        let at = self.at.as_deref();
+        let at = at.map(|text| moment(text, zone_of(&source))).transpose()?;
         let origin = at
             .as_ref()
             .map_or_else(|| SystemClock::new().origin(), origin);
-        let source = PolicySource::read(&path)?;
         let policy = source.policy(origin, output)?;
-        let at = at.map(|at| in_zone_of(&policy, at));
         let wall = wall(&policy);
         let answers = request
             .as_ref()
@@ -77,9 +77,8 @@ impl Explain {
     }
 }
 
-/// Reads the time of `--at`: with an offset, or in the local zone.
-fn moment(text: &str) -> Result<Zoned, Failure> {
-    let zone = TimeZone::system();
+/// Reads the time of `--at`: with an offset, or in `zone`.
+fn moment(text: &str, zone: TimeZone) -> Result<Zoned, Failure> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(timestamp.to_zoned(zone));
     }
@@ -95,14 +94,12 @@ fn moment(text: &str) -> Result<Zoned, Failure> {
     })
 }
 
-/// Converts the time to the policy's time zone.
-fn in_zone_of(policy: &Policy, at: Zoned) -> Zoned {
-    let name = policy.settings.timezone.as_deref();
-    let zone = name.and_then(|name| TimeZone::get(name).ok());
-    match zone {
-        Some(zone) => at.with_time_zone(zone),
-        None => at,
-    }
+/// Returns the policy's time zone, or that of this machine.
+fn zone_of(source: &PolicySource) -> TimeZone {
+    let policy = source.parse(source::UNIX).map(|loaded| loaded.policy);
+    let name = policy.ok().and_then(|policy| policy.settings.timezone);
+    let zone = name.and_then(|name| TimeZone::get(&name).ok());
+    zone.unwrap_or_else(TimeZone::system)
 }
 
 /// Returns the time of the request, which is the zero of the policy's clock.

@@ -367,7 +367,7 @@ fn a_window_ends_by_the_calendar() {
             "--request",
             "POST /signup",
             "--at",
-            "2026-03-28T22:59:59"
+            "2026-03-28T23:30"
         ],
         &[
             "explain",
@@ -521,6 +521,7 @@ fn results_that_are_reported_are_explained() {
         "a span also admits the permits that come back in it of earlier charges, each once",
         "the estimate is charged first, and becomes the actual cost",
         "\"report_within_ms\":600000",
+        "\"returned\":[\"of_earlier_charges\"]",
         "body      read by the proxy listener and the tower layer; other callers send `form:user` as \
          an attribute",
         "becomes the actual cost: the field `x-used` of the response (at the proxy listener and the \

@@ -81,6 +81,10 @@ fn limit_document(policy: &Policy, rule: &Rule, wall: WallTime) -> Value {
             "lease_ms": concurrency.lease().as_millis_ceil(),
         });
     }
+    let returned: Vec<_> = limits::returned(rule).map(|it| it.code).collect();
+    if !returned.is_empty() {
+        limit["worst_case"]["returned"] = json!(returned);
+    }
     let (share, kept) = (rule.least_served(), rule.keeps_to);
     limit["at_least"] = json!({
         "served": share.served(),

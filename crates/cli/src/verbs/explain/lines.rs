@@ -73,8 +73,8 @@ pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<Strin
     for correction in limits::corrections(rule) {
         lines.push(format!("    results   {correction}"));
     }
-    if let Some(more) = limits::negative_hits(rule) {
-        lines.push(format!("    back      {more}"));
+    for returned in limits::returned(rule) {
+        lines.push(format!("    back      {}", returned.text));
     }
     if let Some(value) = limits::distinct(policy, rule) {
         lines.push(format!(
