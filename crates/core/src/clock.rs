@@ -26,6 +26,8 @@ use crate::{Origin, Time};
 ///     }
 /// }
 /// assert_eq!(Seconds(60).wall(), 60_000_000_000);
+/// let any: std::sync::Arc<dyn Clock> = std::sync::Arc::new(Seconds(60));
+/// assert_eq!(any.clone().wall(), 60_000_000_000);
 /// ```
 pub trait Clock: Send + Sync {
     /// Returns the current time.
@@ -40,7 +42,7 @@ pub trait Clock: Send + Sync {
     }
 }
 
-impl<C: Clock> Clock for Arc<C> {
+impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Time {
         (**self).now()
     }

@@ -246,7 +246,8 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Reads `100/1m` and `100/1m burst 20`: the texts that it writes.
+/// Reads `100/1m` and `100/1m burst 20`: the texts that it writes. Words of the calendar, as in
+/// `20/day`, are for policies, because they need a time zone.
 impl FromStr for Quota {
     type Err = Error;
 

@@ -16,7 +16,8 @@ use crate::counter::{CounterOffset, CounterStep};
 /// system's monotonic clock, which takes 20 to 50 ns to read.
 ///
 /// While a machine is suspended it stands still, on Linux and macOS: the limits of a laptop lack
-/// its night, so they refuse more, never less.
+/// its night, so they refuse more, never less. Nor does it follow the paused time of a tokio test,
+/// where waiting by it spins: take `TokioClock` (feature `tokio`) there.
 ///
 /// On wasm32-unknown-unknown it is JavaScript's `performance.now()`, called by `wasm-bindgen`; it
 /// panics where that does not exist, and no thread can sleep by it.

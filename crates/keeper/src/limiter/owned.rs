@@ -100,6 +100,7 @@ pub(crate) fn new_name() -> LeaseId {
 
 impl<C: Clock + 'static> Limiter<Concurrency, C> {
     /// Like [`check_n`](Self::check_n), for permits that are given back when the guard is dropped.
+    /// (A grant of `check` and `check_n` gives none back when it is dropped.)
     ///
     /// # Errors
     /// [`Refused`], if fewer are free: nothing is lent.

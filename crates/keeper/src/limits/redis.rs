@@ -28,7 +28,7 @@ impl Limits<SharedStore> {
     /// `unix:///PATH`. It connects when it is first used, and needs a Tokio runtime.
     ///
     /// Nothing has to be kept running: requests detect when the server is away and when it is
-    /// back. Meanwhile each limit decides as
+    /// back. Meanwhile, and for a call that takes longer than 100 ms, each limit decides as
     /// [`NamedLimit::on_outage`](super::NamedLimit::on_outage) says: by default this process holds
     /// the whole limit alone, and its charges are debited once the server is back. If several
     /// processes must admit no more than one limit meanwhile, set their number by
