@@ -151,7 +151,7 @@ impl Init {
             }
             output.line(text.trim_end())?;
         }
-        output.talk(next_steps(&self.file));
+        output.talk(next_steps(&self.file, kept.as_ref()));
         Ok(Exit::Done)
     }
 
@@ -195,13 +195,16 @@ impl Init {
     }
 }
 
-/// Returns advice for a policy that was just written.
-fn next_steps(file: &Path) -> String {
+/// Returns advice for a policy that was just written, or that is kept.
+fn next_steps(file: &Path, kept: Option<&Policy>) -> String {
     let named = if file == Path::new(DEFAULT_FILE) {
         String::new()
     } else {
         format!(" {}", file.display())
     };
+    if kept.is_some() {
+        return format!("next: ratekeeper run{named}    serve it");
+    }
     format!(
         "next: ratekeeper try{named} --limit per-ip -n 25    see its effect, in virtual time\n\
          \x20     ratekeeper run{named}                          serve it"
