@@ -215,6 +215,103 @@ who.md
     server/src/recorder.rs: TOTAL_BYTES: usize = 7 << 19;
   a standard error of 3.25 %
     server/src/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
+gateway.md
+  up to 32 addresses
+    gateway/src/gateway.rs: MAX_ADDRESSES: usize = 32;
+  while all connections are in use | 1 s |
+    server/src/doors/proxy/upstreams.rs: CONNECT: Nanos = Nanos::SECOND;
+  of the request that was sent | 60 s |
+    server/src/doors/proxy/upstreams.rs: RESPONSE: Nanos = Nanos::from_secs(60);
+  of the body of a response | 60 s |
+    server/src/doors/proxy/upstreams.rs: BODY: Nanos = Nanos::from_secs(60);
+  that has switched | 10 min |
+    server/src/doors/proxy/upstreams.rs: UPGRADE: Nanos = Nanos::from_secs(600);
+  of requests and of responses | 64 KiB |
+    keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
+  to each process, 600 in a minute
+    server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
+  a head of more than 16 KiB or 100 fields with 431
+    server/src/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+    server/src/listener.rs: MAX_HEADERS: usize = 100;
+  sends a head of more than 64 KiB or 256 fields
+    gateway/src/connection.rs: MAX_HEAD: usize = 64 << 10;
+    gateway/src/connection.rs: MAX_FIELDS: usize = 256;
+  up to 16 KiB that the client has not read
+    gateway/src/noted.rs: MAX_BYTES: usize = 16 << 10;
+  is skipped for 10 s
+    gateway/src/address.rs: LEFT_OUT: Nanos = Nanos::from_secs(10);
+  (5 s by default), on a separate connection
+    server/src/doors/proxy/upstreams.rs: CHECK: Nanos = Nanos::from_secs(5);
+  retries are at most 20% of the requests
+    gateway/src/gateway.rs: RETRY_PERCENT: u32 = 20;
+  up to 16 certificates
+    policy/src/config/fields/gateway.rs: MAX_CERTIFICATES: usize = 16;
+  from 14 days before a certificate expires
+    server/src/tls/certificates.rs: EXPIRES_SOON: u64 = 14 * DAY;
+  which are closed after 30 s
+    gateway/src/address.rs: IDLE: Duration = Duration::from_secs(30);
+alerts.md
+  At most 1,000 keys of a limit and 10,000 of the process
+    server/src/alerts.rs: MAX_WATCHED: usize = 1_000;
+    server/src/alerts.rs: MAX_WATCHED_IN_ALL: usize = 10_000;
+  and 10 s long each
+    server/src/http_receiver.rs: ATTEMPT: Duration = Duration::from_secs(10);
+bodies.md
+  A body of more than 64 KiB
+    keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
+  all bodies together hold at most 64 MiB
+    server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+geography.md
+  A file may have 128 MiB
+    policy/src/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;
+grpc.md
+  those beyond 10,000 are counted together
+    server/src/metrics/rules.rs: MAX_CALLER_SERIES: usize = 10_000;
+otlp.md
+  2,048 events wait at most, 512 go in a message, 1 s after
+    server/src/otlp.rs: MAX_QUEUED: usize = 2_048;
+    server/src/otlp.rs: MAX_BATCH: usize = 512;
+    server/src/otlp.rs: BATCH_WAIT: Duration = Duration::from_secs(1);
+  says, up to 30 s
+    server/src/otlp/delivery.rs: LONGEST_WAIT: Duration = Duration::from_secs(30);
+  A value longer than 4 KiB
+    server/src/otlp/events.rs: MAX_VALUE_BYTES: usize = 4 << 10;
+plans.md
+  there may be 100 such patterns for each limit, and 100,000 overrides
+    policy/src/config/fields/mod.rs: MAX_PATTERNS: usize = 100;
+    policy/src/config/fields/mod.rs: MAX_OVERRIDES: usize = 100_000;
+clients.md
+  gradient, 20 to 200, windows of 100 ms
+    resilience/src/adaptive/law.rs: least: 20, most: 200,
+    resilience/src/adaptive.rs: window: Duration::from_millis(100),
+  K = 2, two minutes
+    resilience/src/throttle.rs: multiplier_percent: 200, window: Duration::from_secs(120),
+  half of 20 calls in 10 s; open 5 s, doubling to 60 s
+    resilience/src/breaker/settings.rs: window: Duration::from_secs(10), calls_min: 20, failure_percent: 50,
+    resilience/src/breaker/settings.rs: open_base: Duration::from_secs(5), open_cap: Duration::from_secs(60),
+  from 10 % of the quota
+    resilience/src/pacing.rs: Self::from_percent(10)
+  10 minutes at most
+    resilience/src/retry_after.rs: longest: Duration::from_secs(600),
+  100 ms doubling to 20 s, 3 attempts
+    resilience/src/backoff.rs: base: Duration::from_millis(100), cap: Duration::from_secs(20), attempts_max: 3,
+  10 % of requests, and one a second
+    resilience/src/budget.rs: ratio_percent: 10, reserve: 10, window: Duration::from_secs(10),
+middleware.md
+  at most 10,000 at a time
+    keeper/src/tower/ledger.rs: MAX_RETURNS: usize = 10_000;
+  for the first two; the default is 1,000
+    keeper/src/tower/counted.rs: MAX_WAITING: usize = 1_000;
+runbook.md
+  More than ten calls in 15 minutes
+    server/src/metrics/monitoring/alerts.rs: "increase({ADMIN_WRONG_TOKENS}[15m]) > 10"
+  is older than 45 days
+    server/src/metrics/monitoring/alerts.rs: 45 * 86400"
+tokens.md
+  with 60 s for clocks that differ
+    policy/src/tokens.rs: LEEWAY: u64 = 60;
+  It has at most 8 KiB
+    policy/src/tokens.rs: MAX_TOKEN: usize = 8 << 10;
 "#;
 
 /// Returns the text with single spaces, because lines of a page are wrapped and aligned.
