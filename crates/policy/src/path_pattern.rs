@@ -177,7 +177,7 @@ impl Segment {
         if text.contains(['{', '}']) {
             return Err(ValueError::new(
                 format!("`{text}` is not a path segment: a `{{name}}` fills a whole segment"),
-                "write `{id}` between two slashes, or `*` for a part of a segment",
+                "write `{id}` between two slashes, `*` for a part of a segment, or a list of paths",
             ));
         }
         let canonical = |text: &str| canonical(text, case);

@@ -92,6 +92,13 @@ const FIELDS: &[OtherWord] = &[
     ("handler", DETAIL),
     ("passonstoreerror", "write on_store_error = \"allow\""),
     ("ipv6subnet", "write ipv6_prefix = 64 under [client_ip]"),
+    // Cloudflare, Upstash and others
+    ("action", "leave it out: a limit refuses; to log only, write mode = \"shadow\""),
+    ("limiter", NUMBER),
+    ("tokenbucket", BUCKET),
+    ("conditions", "write match = { path = \"/login\" }"),
+    ("include", "write lists of values into files: match = { path = \"file:paths.txt\" }"),
+    ("admintoken", "set RATEKEEPER_ADMIN_TOKEN in the environment of the service"),
     ("trustproxy", "write [client_ip] with trusted_proxies = [\"10.0.0.0/8\"]"),
 ];
 

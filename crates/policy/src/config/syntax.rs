@@ -69,12 +69,9 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
     let message = format!("`{}` is set twice", shown(name));
     let (_, line) = line_of(text, at.start);
     let help = if line.trim_start().starts_with('[') {
-        format!(
-            "put both into one table; lists of tables have two brackets: [[{}]]",
-            shown(name)
-        )
+        "put both into one table; lists of tables have two brackets, as in [[limit]]"
     } else {
-        "keep one of them".into()
+        "keep one of them"
     };
     out.error(
         codes::DUPLICATE_FIELD,
