@@ -11,6 +11,7 @@ mod calls;
 #[path = "../../../core/tests/algorithms/cases.rs"]
 mod cases;
 mod chains;
+mod changes;
 mod clock;
 mod conforms;
 mod equality;
