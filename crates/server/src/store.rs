@@ -137,6 +137,7 @@ pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
     match store.tend(now).await {
         Some(HealthChange::Down(error)) => shared.sink.emit(&Event::StoreDown { error }),
         Some(HealthChange::Up(debited)) => shared.sink.emit(&Event::StoreUp { debited }),
+        Some(HealthChange::Foreign(error)) => tracing::warn!(event = "store.foreign", %error),
         None => {}
     }
     let stuck = !store.is_asked() && !has_fallback(shared);

@@ -106,6 +106,8 @@ pub struct FallbackInner<S> {
     upkeep_at: AtomicU64,
     /// The last state reported by [`Fallback::tend`].
     reported: Mutex<Option<StateReport>>,
+    /// The last foreign value that was not reported, and when the next report is due.
+    foreign: Mutex<(Option<String>, Time)>,
     last_error: Mutex<String>,
     counts: FallbackCounters,
 }
@@ -169,6 +171,7 @@ impl<S: Remote> Fallback<S> {
             owes_again_at: AtomicU64::new(0),
             upkeep_at: AtomicU64::new(0),
             reported: Mutex::default(),
+            foreign: Mutex::default(),
             last_error: Mutex::default(),
             counts: FallbackCounters::default(),
         }))
@@ -241,7 +244,7 @@ impl<S: Remote> Fallback<S> {
                 *reported = Some(report);
                 None
             }
-            _ => None,
+            _ => this.foreign_report(now),
         }
     }
 

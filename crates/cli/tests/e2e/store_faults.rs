@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::harness::clock;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
+use crate::harness::visitor::Visitor;
 use crate::store::{
     CHOICES, DEADLINE, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, with_choices,
 };
@@ -80,7 +81,12 @@ fn a_foreign_value_affects_its_key_only() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    let service = with_choices(dir.path(), &redis, DEADLINE);
+    let store = format!(
+        "url = \"{}\"\ndeadline = \"{DEADLINE:?}\"\nnodes = 2",
+        redis.url()
+    );
+    let limits = format!("[listen]\nadmin_writes = \"open\"\n{CHOICES}");
+    let service = start(dir.path(), "node", &store, &limits);
     redis.run(&["lpush", "rk:{eve}:local", "1"]);
     let http = service.http();
     let errors = store_calls(&service, "error");
@@ -98,6 +104,18 @@ fn a_foreign_value_affects_its_key_only() {
     });
     paid.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(admitted(http, "/local", "eve", 50), 20, "the rest");
+
+    // Another one within a minute is not logged again. A reset removes it.
+    redis.run(&["del", "rk:{eve}:local"]);
+    redis.run(&["set", "rk:{eve}:local", "x"]);
+    let _ = admitted(http, "/local", "eve", 50);
+    let log = service.process.log_with("store.foreign");
+    assert_eq!(log.matches("store.foreign").count(), 1, "{log}");
+    assert!(log.contains("the value of `rk:{eve}:local`"), "{log}");
+    let eve = r#"{"request":{"path":"/local"},"attributes":{"run":"eve"}}"#;
+    let reset = Visitor::at(1).post_json(service.admin(), "/v1/reset", eve);
+    assert_eq!(reset.status, 200, "{}", reset.body);
+    assert_eq!(admitted(http, "/local", "eve", 50), 40);
 }
 
 /// One primary of three is lost without a replica: its keys are decided without it, and the log and

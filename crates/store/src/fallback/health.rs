@@ -52,4 +52,7 @@ pub enum HealthChange {
     Down(String),
     /// The store is asked again; holds the number of permits debited.
     Up(u64),
+    /// A key holds a value of no limit, and is counted by this process alone; holds the error.
+    /// Reported once a minute at most.
+    Foreign(String),
 }

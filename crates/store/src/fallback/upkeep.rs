@@ -2,11 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::Time;
+use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::BreakerState;
 
-use super::{BREAKER, FallbackInner, PROBE, Remote, UPKEEP, add};
+use super::{BREAKER, FallbackInner, HealthChange, PROBE, Remote, UPKEEP, add};
 use crate::{StoreAct, StoreError};
+
+/// Minimum time between two reports of foreign values.
+const FOREIGN_PERIOD: Nanos = Nanos::from_secs(60);
 
 impl<S: Remote> FallbackInner<S> {
     /// Returns true if this request must start the upkeep; for one request at a time.
@@ -91,6 +94,17 @@ impl<S: Remote> FallbackInner<S> {
         *self.last_error.lock() = error.to_string();
     }
 
+    /// Returns the last foreign value since the last report, once a minute at most.
+    pub(super) fn foreign_report(&self, now: Time) -> Option<HealthChange> {
+        let (found, next) = &mut *self.foreign.lock();
+        if now < *next {
+            return None;
+        }
+        let report = found.take()?;
+        *next = now + FOREIGN_PERIOD;
+        Some(HealthChange::Foreign(report))
+    }
+
     pub(super) fn is_asked(&self) -> bool {
         self.breaker.state() == BreakerState::Closed
     }
@@ -118,6 +132,7 @@ impl<S: Remote> FallbackInner<S> {
             // The store answers, and decides other keys.
             Err(error @ StoreError::Foreign(_)) => {
                 self.failed(op, error);
+                self.foreign.lock().0 = Some(error.to_string());
                 permit.success(now);
             }
             // Other servers decide; the permit is dropped, which counts neither way.

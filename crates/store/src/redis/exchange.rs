@@ -98,7 +98,11 @@ impl<'a, A: Act> Exchange<'a, A> {
         let mut before = Vec::with_capacity(count);
         for (key, item) in self.batch.items().enumerate() {
             before.push(match &found.values[key] {
-                Some(bytes) => state_of(item, bytes, now)?,
+                Some(bytes) => match state_of(item, bytes, now) {
+                    // A foreign value is removed, as any state.
+                    Err(_) if self.removes() => AnyState::default(),
+                    state => state?,
+                },
                 None => self.inherited(key, found),
             });
         }
@@ -160,6 +164,11 @@ impl<'a, A: Act> Exchange<'a, A> {
         changes.then_some(arguments)
     }
 
+    /// Returns true if states are removed, whatever they are.
+    fn removes(&self) -> bool {
+        matches!(self.act, ActKind::Reset | ActKind::Erase)
+    }
+
     /// Returns the new value, and for how many microseconds it stays; `None` if it is left as it
     /// is. A TAT that is moved back is marked: see `gcra/stored_form.rs` of the core.
     fn written(
@@ -193,7 +202,9 @@ impl<'a, A: Act> Exchange<'a, A> {
                 next.micros = next.micros.max(gcra.lowered_stays());
             }
         }
-        if kept == after && !value.is_empty() && is_own && !is_lowered {
+        let is_fresh = *kept == AnyState::default();
+        let is_kept = kept == after && !(is_fresh && self.removes());
+        if is_kept && !value.is_empty() && is_own && !is_lowered {
             return None;
         }
         if let Some(gcra) = gcra.filter(|_| !is_reset) {

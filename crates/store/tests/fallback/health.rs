@@ -2,10 +2,31 @@
 
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::{Outage, Permits};
+use ratekeeper_core::{Charge, Key, Outage, Permits};
 use ratekeeper_store::{BreakerState, HealthChange, Store as _};
 
-use crate::{at, charge, cut, decide, fallback, passes, ready, tend, tokens};
+use crate::{FOREIGN, at, charge, cut, decide, fallback, passes, ready, tend, tokens};
+
+#[test]
+fn a_foreign_value_is_reported_once_a_minute() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Local, "10/1h");
+    let foreign = Charge {
+        key: Key::from_bytes(FOREIGN),
+        ..charge(&limit, 1)
+    };
+    assert_eq!(tend(&store, at(0)), None, "the store is up");
+    let mut reports = Vec::new();
+    for seconds in 0..120 {
+        let _ = decide(&store, &[foreign], at(seconds * 1_000));
+        match tend(&store, at(seconds * 1_000)) {
+            None => {}
+            Some(HealthChange::Foreign(why)) if why.contains("foreign") => reports.push(seconds),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(reports, [0, 60]);
+}
 
 #[test]
 fn an_open_breaker_makes_no_calls_and_probes_by_itself() {

@@ -7,12 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, Mode, Permits, Time};
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, Log, Mode, Nanos, Permits, Time, Window,
+};
 use ratekeeper_store::conformance::limit;
-use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Remote, Store, StoreError};
+use ratekeeper_store::{
+    RedisClock, RedisConfig, RedisServers, RedisStore, Remote, Store, StoreError,
+};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
+use crate::conforms::tomorrow;
 use crate::punctual::in_time;
 use crate::relay::Relay;
 use crate::server::{Cluster, Server, programs, signal};
@@ -286,6 +291,57 @@ fn a_foreign_key_fails_alone_and_is_not_changed() {
             )
         });
         assert_eq!(others, (true, false, true, false, true, true));
+    }
+}
+
+#[tokio::test]
+async fn a_reset_removes_a_foreign_value() {
+    let quota = || "3/1h".parse().unwrap();
+    let algorithms: [AnyAlgorithm; 3] = [
+        Gcra::token_bucket(quota()).unwrap().into(),
+        Window::fixed(quota(), Nanos::ZERO).unwrap().into(),
+        Log::sliding(quota()).unwrap().into(),
+    ];
+    for program in programs() {
+        for (clock, algorithm) in [RedisClock::Server, RedisClock::Caller]
+            .into_iter()
+            .flat_map(|clock| algorithms.iter().map(move |algorithm| (clock, algorithm)))
+        {
+            let server = Server::start(&program, &[]);
+            let mut connection = server.connect();
+            let store = RedisStore::new(RedisConfig {
+                origin: tomorrow(),
+                deadline: Duration::from_secs(60),
+                clock,
+                ..RedisConfig::new(server.url())
+            });
+            let (store, limit) = (store.unwrap(), limit(0, algorithm.clone()));
+            let charge = [Charge {
+                limit: &limit,
+                key: Key::from_bytes(b"\x01k"),
+                cost: Permits::new(3),
+                mode: Mode::Enforce,
+            }];
+            assert!(store.decide(&charge, Time::ZERO).await.unwrap().admitted);
+            let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+            for command in ["APPEND", "LPUSH"] {
+                redis::cmd("DEL").arg(&names).exec(&mut connection).unwrap();
+                let mut foreign = redis::cmd(command);
+                foreign
+                    .arg(&names[0])
+                    .arg("x")
+                    .exec(&mut connection)
+                    .unwrap();
+                let refused = store.decide(&charge, Time::ZERO).await.unwrap_err();
+                let why = refused.to_string();
+                assert!(
+                    why.contains(&format!("the value of `{}`", names[0])),
+                    "{why}"
+                );
+                store.reset(&charge, Time::ZERO).await.unwrap();
+                assert!(store.decide(&charge, Time::ZERO).await.unwrap().admitted);
+            }
+        }
     }
 }
 
