@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::application::{Application, Framework};
+use crate::harness::application::{Application, EXPRESS_ROUTES, Framework};
 use crate::harness::clock;
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::{Answer, Visitor};
@@ -103,7 +103,8 @@ fn no_more_requests_work_than_the_limit_says_though_their_clients_leave() {
     let adaptive = "adaptive_concurrency = { min = 7, max = 7 }\n";
     for (listener, limits) in [("", limits), (adaptive, open)] {
         let dir = tempfile::tempdir().expect("a directory of its own");
-        let Some(application) = Application::start(Framework::Express, dir.path()) else {
+        let Some(application) = Application::start(Framework::Express, EXPRESS_ROUTES, dir.path())
+        else {
             return;
         };
         let policy = format!(

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::gateway::gateway;
-use crate::harness::application::{Application, Framework};
+use crate::harness::application::{Application, EXPRESS_ROUTES, Framework};
 use crate::harness::visitor::Caller;
 use crate::harness::{clock, say};
 
@@ -76,7 +76,8 @@ fn assert_bound(phases: &[Phase]) {
 #[test]
 fn the_eight_phases_of_the_document_behind_the_gateway() {
     let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
-    let Some(application) = Application::start(Framework::Express, dir.path()) else {
+    let Some(application) = Application::start(Framework::Express, EXPRESS_ROUTES, dir.path())
+    else {
         return;
     };
     let policy = format!(
