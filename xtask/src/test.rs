@@ -4,8 +4,8 @@
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests share
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
 //! missing ones, and the tests that need them say so and are skipped. Envoy, an older Redis and two
-//! Valkeys come in Python packages that carry the binary of a server; Express and Flask, which
-//! route paths behind a proxy, gRPC of two languages, receivers of metrics and a suite for WebSocket
+//! Valkeys come in Python packages that carry the binary of a server; Express, Django and Flask, which
+//! stand behind a proxy, gRPC of two languages, receivers of metrics and a suite for WebSocket
 //! are installed into `target`.
 
 use std::env;
@@ -22,7 +22,7 @@ const CASES: &str = "RATEKEEPER_TESTS";
 /// The test that is left out without `--all`.
 const SOAK: &str = "soak::soak";
 /// Program, and the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
@@ -35,6 +35,8 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("php", "php-cli"),
+    ("rackup", "ruby-rack"),
     ("chromium", "chromium"), // a page of a stranger, in a real browser
 ];
 
@@ -80,7 +82,7 @@ struct Carried {
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
 /// that installs each, its arguments, and a file that exists afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 8] = [
     (
         "npm",
         &[
@@ -92,6 +94,28 @@ const FRAMEWORKS: [(&str, &[&str], &str); 6] = [
             "express@5.1.0",
         ],
         "target/express-5.1.0/node_modules/express/package.json",
+    ),
+    (
+        "npm",
+        &[
+            "install",
+            "--prefix=target/cookie-parser-1.4.7",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "cookie-parser@1.4.7",
+        ],
+        "target/cookie-parser-1.4.7/node_modules/cookie-parser/package.json",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/django-5.2.8",
+            "django==5.2.8",
+        ],
+        "target/django-5.2.8/django/__init__.py",
     ),
     (
         "pip3",

@@ -58,9 +58,7 @@ pub(crate) fn prepare(
     if let Some(authority) = authority {
         headers.insert(HOST, authority); // before any that the request states
     }
-    if parts.version == Version::HTTP_2 {
-        join_cookies(headers);
-    }
+    join_cookies(headers);
     if !is_origin_form(&parts.uri) {
         parts.uri = Uri::from(target(&parts.uri));
     }
@@ -130,7 +128,8 @@ pub(crate) fn prepare_response(headers: &mut HeaderMap, upgrades: &[HeaderValue]
     hop::remove(headers, upgrades)
 }
 
-/// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3).
+/// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3). In HTTP/1.1, too,
+/// because servers join them by a comma, which makes two cookies one.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;

@@ -26,11 +26,12 @@ mod response;
 
 use std::fmt;
 
+pub(crate) use json::text as json_text;
 pub use response::ResponseReader;
 
-use crate::ValueError;
 use crate::request::values_of;
-use crate::stated::{queries, split_once, trim};
+use crate::stated::{self, Stated, split_once, trim};
+use crate::{Facts, ValueError};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -130,12 +131,11 @@ impl BodyField {
         &self.text
     }
 
-    /// Returns true if it is a field of a form, and the query names it.
-    pub(crate) fn is_in_query(&self, query: &str) -> bool {
-        let Place::Form(wanted) = &self.place else {
-            return false;
-        };
-        queries(query, wanted).next().is_some()
+    /// Calls `take` with each value in the query, if it is a field of a form.
+    pub(crate) fn each_in_query(&self, facts: &Facts<'_>, take: impl FnMut(Stated<'_>)) {
+        if let Place::Form(name) = &self.place {
+            stated::Place::Query(name).each(facts, take);
+        }
     }
 }
 
@@ -272,7 +272,8 @@ fn is_same_name(a: &str, b: &str) -> bool {
 
 /// Like [`is_same_name`], for the names of forms, queries and cookies: PHP removes spaces before a
 /// name, takes some characters in it for `_`, and ignores those behind its last index and behind a
-/// NUL. A list (`user[]`, `user[0]`) has the name of its values.
+/// NUL; Express and Rack ignore brackets around it. A list (`user[]`, `user[0]`) has the name of its
+/// values.
 pub(crate) fn is_same_form_name(a: &str, b: &str) -> bool {
     let mangled = |name: char| match name {
         ' ' | '.' | '[' => '_',
@@ -280,10 +281,13 @@ pub(crate) fn is_same_form_name(a: &str, b: &str) -> bool {
     };
     let [a, b] = [a, b].map(|name| {
         let name = name.split('\0').next().unwrap_or_default();
-        let name = up_to_last_index(name.trim_start_matches(' '));
-        folded(without_index(name)).map(mangled)
+        let name = name.trim_start_matches([' ', '?', '[', ']']);
+        let (word, rest) = name.split_at(name.find(['[', ']']).unwrap_or(name.len()));
+        let name = format!("{word}{}", rest.trim_start_matches(']'));
+        let name = without_index(up_to_last_index(&name));
+        folded(name).map(mangled).collect::<String>()
     });
-    a.eq(b)
+    a == b
 }
 
 /// Returns a name up to the first `]` of an index behind which no other index begins: `a[b][c]` of

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::key_part::is_credential_header;
-use crate::path::{Normal, Reading};
+use crate::path::Reading;
 use crate::request::RequestFacts;
-use crate::stated::{cookie, credentials, decoded, unquoted};
+use crate::stated::{Place, Stated};
 use crate::{Facts, Field, PathCase, Pattern, Patterns};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
@@ -159,18 +158,9 @@ impl Field {
             Self::Country => text_holds(request.country().code().as_bytes()),
             Self::Continent => text_holds(request.country().continent().as_bytes()),
             Self::Asn => text_holds(request.network()),
-            Self::Query(name) => any_value(request.queries(name), |value| {
-                text_holds(decoded(value).as_bytes())
-            }),
-            Self::Header(name) if is_credential_header(name) => {
-                any_value(request.headers(name), |value| {
-                    any_spelling(value, &credentials(value), &mut holds)
-                })
-            }
-            Self::Header(name) => any_value(request.headers(name), text_holds),
-            Self::Cookie(name) => any_value(request.cookies(name), |value| {
-                any_spelling(unquoted(value), &cookie(value), &mut holds)
-            }),
+            Self::Query(name) => any_stated(Place::Query(name), request, holds),
+            Self::Header(name) => any_stated(Place::Header(name), request, holds),
+            Self::Cookie(name) => any_stated(Place::Cookie(name), request, holds),
             Self::Attribute(name) => {
                 text_holds(request.attribute(name).unwrap_or_default().as_bytes())
             }
@@ -191,29 +181,27 @@ impl Field {
     }
 }
 
-/// Returns true if `holds` does for one of the values, or for an empty one if there are none.
-fn any_value<'a>(
-    mut values: impl Iterator<Item = &'a [u8]>,
-    mut holds: impl FnMut(&'a [u8]) -> bool,
+/// Returns true if `holds` does for one of the values that the request states, or for a missing one
+/// if there are none.
+fn any_stated(
+    place: Place<'_>,
+    request: &RequestFacts<'_>,
+    mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
 ) -> bool {
-    match values.next() {
-        None => holds(b""),
-        Some(first) => holds(first) || values.any(holds),
-    }
-}
-
-/// Calls `holds` with the spellings of a value: as written, and in its one spelling.
-fn any_spelling(
-    written: &[u8],
-    normal: &Normal<'_>,
-    holds: &mut impl FnMut(&[FieldValue<'_>]) -> bool,
-) -> bool {
-    let normal = normal.as_bytes();
-    match written {
-        [] => holds(&[]),
-        _ if normal == written => holds(&[FieldValue::Text(written)]),
-        _ => holds(&[FieldValue::Text(written), FieldValue::Text(normal)]),
-    }
+    let mut held = None;
+    place.each(request.facts, |Stated { strict, normal }| {
+        let texts = [FieldValue::Text(strict), FieldValue::Text(normal)];
+        let is_found = held == Some(true)
+            || normal.is_empty() && holds(&[])
+            || !strict.is_empty()
+                && holds(if strict == normal {
+                    &texts[..1]
+                } else {
+                    &texts
+                });
+        held = Some(is_found);
+    });
+    held.unwrap_or_else(|| holds(&[]))
 }
 
 /// Formats the field as in the policy file: `header.x-a`.
@@ -346,7 +334,8 @@ mod tests {
                 "cookie.sid",
                 "cookie.SID",
             ];
-            let other_holds = value != "*" && has_other.contains(&name);
+            // Some applications find no cookie by a name in other case.
+            let other_holds = value != "*" && has_other.contains(&name) || name == "cookie.SID";
             check(
                 name,
                 &[&format!("!{value}")],

@@ -281,7 +281,7 @@ impl PatternOverride {
                 Some(PartPattern::Glob(_)) if value.starts_with(b"~") => false, // a stand-in
                 Some(PartPattern::Glob(glob)) if is_hash(value) => {
                     let value = part.unhashed(value, ask.request, ask.around);
-                    value.is_some_and(|value| glob.matches(value.as_bytes()))
+                    value.is_some_and(|value| glob.matches(&value))
                 }
                 Some(PartPattern::Glob(glob)) => glob.matches(value),
             }

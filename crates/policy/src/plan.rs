@@ -12,6 +12,7 @@ use foldhash::fast::RandomState;
 use ratekeeper_core::Key;
 
 use crate::key_part::PartValue;
+use crate::stated::Place;
 use crate::variants::KeyAsk;
 use crate::{KeyBytes, KeyPart};
 
@@ -62,10 +63,13 @@ impl Plans {
                 plan.and_then(|plan| named(plan.as_bytes()))
             }
             PlanSource::Header(name) => {
-                let mut values = ask.request.headers(name);
-                let plan = values.next();
-                plan.filter(|plan| values.all(|other| other == *plan))
-                    .and_then(named)
+                let (mut plan, mut is_one) = (None, true);
+                Place::Header(name).each(ask.request.facts, |value| {
+                    let stated = named(value.strict);
+                    is_one &= plan.is_none_or(|plan| plan == stated);
+                    plan = Some(stated);
+                });
+                plan.flatten().filter(|_| is_one)
             }
             PlanSource::Keys { part, plans } => {
                 // Copied from the key if it has the part, because some values are hashed.

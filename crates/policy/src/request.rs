@@ -107,28 +107,10 @@ impl<'a> RequestFacts<'a> {
         self.network.get_or_init(found)
     }
 
-    /// Returns the values of all headers of that name, trimmed.
-    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let named = self.facts.headers.iter();
-        let named = named.filter(move |(n, _)| n.eq_ignore_ascii_case(name));
-        named.map(|(_, value)| stated::trim(value))
-    }
-
     /// Returns a claim of the request's verified token, unless empty.
     pub(crate) fn claim(&self, name: &str) -> Option<&'a str> {
         let claim = self.facts.claims?.claim(name);
         claim.filter(|value| !value.is_empty())
-    }
-
-    /// Returns the values of all cookies of that name, as written.
-    pub(crate) fn cookies(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let lines = self.headers("cookie");
-        lines.flat_map(move |line| stated::cookies(line, name))
-    }
-
-    /// Returns the values of all query parameters of that name, encoded.
-    pub(crate) fn queries(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        stated::queries(self.facts.query, name)
     }
 
     /// Returns the value of a field of the body: that of an attribute with its name, else of the
@@ -138,7 +120,11 @@ impl<'a> RequestFacts<'a> {
             return BodyValue::Text(stated);
         }
         match self.facts.body.map(|body| body.value(field)) {
-            Some(BodyValue::Text(_)) if field.is_in_query(self.facts.query) => BodyValue::Ambiguous,
+            Some(BodyValue::Text(text)) => {
+                let mut read = BodyValue::Text(text);
+                field.each_in_query(self.facts, |_| read = BodyValue::Ambiguous);
+                read
+            }
             read => read.unwrap_or(BodyValue::Absent),
         }
     }

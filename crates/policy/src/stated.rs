@@ -5,12 +5,17 @@
 //!   sent                            values               read so by
 //!   ?user=a&user=b                  a, b                 Flask: a; Django, PHP, Rack: b
 //!   ?user=&user=b                   none, b              as above
-//!   ?us%65r=b  ?USER=b              b                    all; ASP.NET
-//!   ?user[]=b  ?user[0]=b           b                    PHP, Express
-//!   ?user.id=b  for `user_id`       b                    PHP
+//!   ?us%65r=b                       b                    all
+//!   ?USER=b                         b, none              ASP.NET: b
+//!   ?user[]=b  ?[user]=b            b, none              PHP; Express, Rack
+//!   ?user.id=b  for `user_id`       b, none              PHP
 //!   ?user=a;user=b                  "a;user=b", a, b     Rack 2
+//!   ?user=b%FF  ?user=b%25FF        b                    with or without the end
 //!   sid=a; sid=b                    a, b                 PHP: a; Django: b
 //!   sid=%62  sid="b"  sid="\142"    b                    Express, PHP; Express; Django, Flask
+//!   sid=j:"b"                       b                    Express
+//!   X_User: b                       b, none              PHP
+//!   X-User: a  X-User: b            a, b, "a, b", "a,b"  Express, PHP: the third; Flask: the last
 //!   bASIC  Yjp4  Basic Y!jp4        Basic b:x            all
 //! ```
 //!
@@ -21,52 +26,204 @@ use std::iter::once;
 
 use smallvec::SmallVec;
 
-use crate::body::is_same_form_name;
+use crate::Facts;
+use crate::body::{is_same_form_name, json_text};
+use crate::key_part::is_credential_header;
 use crate::path::{self, Normal};
 
-/// Returns the values of all query parameters of that name, encoded. One without `=` is empty.
-pub(crate) fn queries<'a>(query: &'a str, name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let pairs = query.as_bytes().split(|byte| *byte == b'&');
-    let pairs = pairs.flat_map(|pair| {
-        let parts = pair
-            .contains(&b';')
-            .then(|| pair.split(|byte| *byte == b';'));
-        once(pair).chain(parts.into_iter().flatten())
+/// Prefix of a cookie whose value is JSON, for the cookie-parser of Express.
+const JSON_COOKIE: &[u8] = b"j:";
+
+/// A place where a request states values under a name.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'n> {
+    Query(&'n str),
+    Cookie(&'n str),
+    Header(&'n str),
+}
+
+/// A value that a request states; empty if it is missing.
+#[derive(Clone, Copy)]
+pub(crate) struct Stated<'v> {
+    /// As a strict application reads it.
+    pub(crate) strict: &'v [u8],
+    /// In its one spelling.
+    pub(crate) normal: &'v [u8],
+}
+
+/// How a name that a request states compares with the wanted one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NameMatch {
+    Different,
+    /// Some applications take it for the wanted one.
+    Lenient,
+    Exact,
+}
+
+impl<'v> Stated<'v> {
+    fn plain(value: &'v [u8]) -> Self {
+        Self {
+            strict: value,
+            normal: value,
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Calls `take` with each value that the request states, and with an empty one if some
+    /// application finds none.
+    pub(crate) fn each(self, facts: &Facts<'_>, mut take: impl FnMut(Stated<'_>)) {
+        let best = match self {
+            Self::Query(name) => each_parameter(facts.query, name, &mut take),
+            Self::Cookie(name) => {
+                let lines = facts.headers.iter();
+                let lines = lines.filter(|(found, _)| found.eq_ignore_ascii_case("cookie"));
+                let best = lines.map(|(_, line)| each_cookie(line, name, &mut take));
+                best.max().unwrap_or(NameMatch::Different)
+            }
+            Self::Header(name) => each_field(facts.headers, name, &mut take),
+        };
+        if best == NameMatch::Lenient {
+            take(Stated::plain(b""));
+        }
+    }
+}
+
+/// Takes the values of query parameters. One without `=` is empty.
+fn each_parameter(query: &str, name: &str, take: &mut impl FnMut(Stated<'_>)) -> NameMatch {
+    let ends = |byte: &u8| matches!(byte, b';' | b'#');
+    let mut best = NameMatch::Different;
+    for whole in query.as_bytes().split(|byte| *byte == b'&') {
+        let parts = whole.iter().any(ends).then(|| whole.split(ends));
+        let parts = parts.into_iter().flatten();
+        let parts = parts.map(|part| (part, NameMatch::Lenient));
+        for (pair, at_best) in once((whole, NameMatch::Exact)).chain(parts) {
+            let (found, value) = split_once(pair, b'=').unwrap_or((pair, b""));
+            let name_match = compare(found, name).min(at_best);
+            if name_match > NameMatch::Different {
+                best = best.max(name_match);
+                let strict = decoded(value);
+                let normal = without_escapes(strict.as_bytes());
+                take(Stated {
+                    strict: strict.as_bytes(),
+                    normal: normal.as_bytes(),
+                });
+            }
+        }
+    }
+    best
+}
+
+/// Takes the values of cookies.
+fn each_cookie(line: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> NameMatch {
+    let mut best = NameMatch::Different;
+    let mut rest = Some(line);
+    while let Some(tail) = rest {
+        let (pair, next) = match split_once(tail, b';') {
+            Some((pair, next)) => (pair, Some(next)),
+            None => (tail, None),
+        };
+        rest = next;
+        let (found, value) = split_once(pair, b'=').unwrap_or((pair, b""));
+        let name_match = if found.trim_ascii_start() == name.as_bytes() {
+            NameMatch::Exact
+        } else {
+            compare(trim(found), name).min(NameMatch::Lenient)
+        };
+        if name_match == NameMatch::Different {
+            continue;
+        }
+        best = best.max(name_match);
+        let long = quoted(&tail[pair.len() - value.len()..]);
+        let long = long.filter(|long| long.len() > value.len());
+        for value in once(value).chain(long) {
+            let normal = cookie(value);
+            take(Stated {
+                strict: value,
+                normal: normal.as_bytes(),
+            });
+        }
+    }
+    best
+}
+
+/// Takes the values of a header.
+fn each_field(
+    headers: &[(&str, &[u8])],
+    name: &str,
+    take: &mut impl FnMut(Stated<'_>),
+) -> NameMatch {
+    if !is_credential_header(name) {
+        return each_line(headers, name, |line| take(Stated::plain(line)));
+    }
+    each_line(headers, name, |line| {
+        for line in once(line).chain(up_to_padding(line)) {
+            let normal = credentials(line);
+            take(Stated {
+                strict: line,
+                normal: normal.as_bytes(),
+            });
+        }
+    })
+}
+
+/// Takes the lines of a header, trimmed; of several also the one line that servers make of them.
+fn each_line(headers: &[(&str, &[u8])], name: &str, mut take: impl FnMut(&[u8])) -> NameMatch {
+    let lines = headers.iter().filter_map(|(found, value)| {
+        let name_match = compare_fields(found, name);
+        (name_match > NameMatch::Different).then(|| (name_match, trim(value)))
     });
-    pairs.filter_map(move |pair| value_of(pair, name))
+    let (mut best, mut first, mut differ) = (NameMatch::Different, None, false);
+    for (name_match, line) in lines.clone() {
+        best = best.max(name_match);
+        differ |= *first.get_or_insert(line) != line;
+        take(line);
+    }
+    if differ {
+        let lines: Vec<&[u8]> = lines.map(|(_, line)| line).collect();
+        take(&lines.join(&b", "[..]));
+        take(&lines.join(&b","[..]));
+    }
+    best
 }
 
-/// Returns the values of all cookies of that name in a header, without spaces.
-pub(crate) fn cookies<'a>(line: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let pairs = line.split(|byte| *byte == b';');
-    pairs.filter_map(move |pair| value_of(pair, name).map(trim))
+/// Takes each token of `Authorization: Bearer`, and an empty one for another scheme.
+pub(crate) fn each_bearer(facts: &Facts<'_>, mut take: impl FnMut(&[u8])) {
+    each_line(facts.headers, "authorization", |line| take(bearer(line)));
 }
 
-/// Returns the value of a cookie without quotes.
-pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
-    match value {
+/// Returns the quoted string at the start of a text, with its quotes; `;` may be in it.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii_start();
+    let inner = text.strip_prefix(b"\"")?;
+    let mut is_escaped = false;
+    let end = inner.iter().position(|byte| {
+        let ends = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        ends
+    })?;
+    Some(&text[..end + 2])
+}
+
+/// Returns the value of a cookie in one spelling: without spaces, quotes and escapes, the text of
+/// a JSON string, and with spaces in place of `+`, because some decoders make one of the other.
+pub(crate) fn cookie(value: &[u8]) -> Normal<'_> {
+    let value = trim(value);
+    let inner = match value {
         [b'"', inner @ .., b'"'] => inner,
         _ => value,
-    }
-}
-
-/// Returns the value of a cookie in one spelling: without quotes and escapes, and with spaces in
-/// place of `+`, because some decoders make one of the other.
-pub(crate) fn cookie(value: &[u8]) -> Normal<'_> {
-    let inner = unquoted(value);
-    let is_quoted = inner.len() < value.len();
+    };
     let is_plain = |byte: &u8| byte.is_ascii() && !matches!(byte, b'%' | b'+' | b'\\');
-    if inner.iter().all(is_plain) {
+    if inner.iter().all(is_plain) && !inner.starts_with(JSON_COOKIE) {
         return Normal::Borrowed(inner);
     }
-    let unescaped = if is_quoted {
-        unescaped(inner)
-    } else {
-        inner.into()
-    };
-    let decoded = decoded(&unescaped);
+    let decoded = decoded(inner);
+    let json = decoded.as_bytes().strip_prefix(JSON_COOKIE);
+    let json = json.and_then(json_text);
+    let text = unescaped(json.as_deref().map_or(decoded.as_bytes(), str::as_bytes));
     let one = |byte: &u8| if *byte == b'+' { b' ' } else { *byte };
-    Normal::Changed(decoded.as_bytes().iter().map(one).collect())
+    let text = without_escapes(&text).as_bytes().iter().map(one).collect();
+    Normal::Changed(text)
 }
 
 /// Returns the value of `authorization` in one spelling: the scheme with one capital, one space,
@@ -97,7 +254,7 @@ pub(crate) fn credentials(value: &[u8]) -> Normal<'_> {
 }
 
 /// Returns the token of `Authorization: Bearer`; empty for another scheme.
-pub(crate) fn bearer(value: &[u8]) -> &[u8] {
+fn bearer(value: &[u8]) -> &[u8] {
     let (scheme, token) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
     let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ");
     if is_bearer { trim(token) } else { b"" }
@@ -118,37 +275,77 @@ pub(crate) fn up_to_padding(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Basic ") && goes_on).then(|| &value[..scheme.len() + at])
 }
 
-/// Returns a query value, decoded. Bytes that are not UTF-8 are left out, because some
-/// applications drop them.
-pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
-    let is_plain = |byte: &u8| byte.is_ascii() && !matches!(byte, b'%' | b'+');
-    if encoded.iter().all(is_plain) {
+/// Returns a query name or value, decoded.
+fn decoded(encoded: &[u8]) -> Normal<'_> {
+    if !encoded.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Normal::Borrowed(encoded);
     }
-    let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+    let mut out = SmallVec::new();
     decode(encoded, |run| out.extend_from_slice(run));
-    let chunks = out.utf8_chunks();
-    Normal::Changed(chunks.flat_map(|chunk| chunk.valid().bytes()).collect())
+    Normal::Changed(out)
 }
 
-/// Returns the value of a pair `NAME=VALUE` if it has that name.
-fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let (found, value) = split_once(pair, b'=').unwrap_or((pair, b""));
-    is_name(trim(found), name).then_some(value)
+/// Returns a decoded value without the escapes that it still has, because some applications leave
+/// an escape as it is or decode twice, and without bytes that are not UTF-8 or stand for such,
+/// because some drop them.
+pub(crate) fn without_escapes(value: &[u8]) -> Normal<'_> {
+    if value.iter().all(|byte| byte.is_ascii() && *byte != b'%') {
+        return Normal::Borrowed(value);
+    }
+    let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+    for byte in value {
+        out.push(*byte);
+        while let [.., b'%', high, low] = out[..]
+            && let Some((byte, _)) = path::unescape(&[high, low])
+        {
+            out.truncate(out.len() - 3);
+            out.push(byte);
+        }
+    }
+    let text = String::from_utf8_lossy(&out);
+    let valid = text.replace(char::REPLACEMENT_CHARACTER, "");
+    Normal::Changed(valid.as_bytes().into())
 }
 
-/// Returns true if some application takes a name of a query or a cookie for the wanted one.
-fn is_name(found: &[u8], wanted: &str) -> bool {
+/// Compares a name of a query or a cookie with the wanted one.
+fn compare(found: &[u8], wanted: &str) -> NameMatch {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if found == wanted.as_bytes() {
-        return true;
+        return NameMatch::Exact;
     }
     if found.iter().chain(wanted.as_bytes()).all(is_plain) {
-        return found.eq_ignore_ascii_case(wanted.as_bytes());
+        return if found.eq_ignore_ascii_case(wanted.as_bytes()) {
+            NameMatch::Lenient
+        } else {
+            NameMatch::Different
+        };
     }
     let found = decoded(found);
     let found = String::from_utf8_lossy(found.as_bytes());
-    is_same_form_name(wanted, &found)
+    match &*found {
+        found if found == wanted => NameMatch::Exact,
+        found if is_same_form_name(wanted, found) => NameMatch::Lenient,
+        _ => NameMatch::Different,
+    }
+}
+
+/// Compares the name of a header field with the wanted one: variables of CGI have `_` for each `-`,
+/// and those of some servers for each other sign.
+fn compare_fields(found: &str, wanted: &str) -> NameMatch {
+    if found.len() != wanted.len() {
+        return NameMatch::Different;
+    }
+    let mut name_match = NameMatch::Exact;
+    for (a, b) in found.bytes().zip(wanted.bytes()) {
+        if a.eq_ignore_ascii_case(&b) {
+            continue;
+        }
+        if a.is_ascii_alphanumeric() || b.is_ascii_alphanumeric() {
+            return NameMatch::Different;
+        }
+        name_match = NameMatch::Lenient;
+    }
+    name_match
 }
 
 /// Feeds a query name or value, decoded, to `take`, run by run.
@@ -175,7 +372,8 @@ fn decode(encoded: &[u8], mut take: impl FnMut(&[u8])) {
     take(rest);
 }
 
-/// Returns the content of a quoted string of a cookie: `\"` is `"`, and `\142` is `b`.
+/// Returns the content of a quoted string of a cookie: `\"` is `"`, and `\142` is `b`. Without
+/// quotes the same, because some applications remove the quotes alone.
 fn unescaped(mut rest: &[u8]) -> SmallVec<[u8; 128]> {
     let mut out = SmallVec::new();
     while let Some((byte, tail)) = rest.split_first() {
@@ -232,9 +430,12 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn check<'a>(values: impl Iterator<Item = &'a [u8]>, expected: &[&str], sent: &str) {
-        let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
-        assert_eq!(values, expected, "{sent}");
+    fn check(place: Place<'_>, facts: &Facts<'_>, expected: &[&str]) {
+        let mut values = Vec::new();
+        place.each(facts, |value| {
+            values.push(String::from_utf8_lossy(value.normal).into_owned());
+        });
+        assert_eq!(values, expected, "{} {:?}", facts.query, facts.headers);
     }
 
     #[test]
@@ -243,11 +444,22 @@ mod tests {
             ("user=a&user=b", "user", &["a", "b"][..]),
             ("user=&x=1&user", "user", &["", ""]),
             ("us%65r=a&USER=b&x=c", "user", &["a", "b"]),
-            ("+user=a&%20user=b&user%00x=c", "user", &["a", "b", "c"]),
+            // By some applications, none is found.
+            ("USER=b", "user", &["b", ""]),
+            (
+                "+user=a&%20user=b&user%00x=c&?user=d",
+                "user",
+                &["a", "b", "c", "d", ""],
+            ),
             (
                 "user[]=a&user%5B%5D=b&user[0]=c&user[7]=d",
                 "user",
-                &["a", "b", "c", "d"],
+                &["a", "b", "c", "d", ""],
+            ),
+            (
+                "[user]=a&user]=b&[]user=c&[user][]=d",
+                "user",
+                &["a", "b", "c", "d", ""],
             ),
             ("user=a&user[x]=b&user[a]b=c", "user", &["a"]),
             ("user[]=a&user=b", "user[]", &["a", "b"]),
@@ -257,18 +469,61 @@ mod tests {
                 &["a", "b", "c", "d"],
             ),
             ("user=a;user=b", "user", &["a;user=b", "a", "b"]),
-            ("x=1;user=b", "user", &["b"]),
+            ("user=a#user=b", "user", &["a#user=b", "a", "b"]),
+            ("x=1;user=b", "user", &["b", ""]),
             ("users=a&use=b&user-=c", "user", &[]),
-            ("%C5%BFid=a", "sid", &["a"]),
+            ("%C5%BFid=a", "sid", &["a", ""]),
+            // Left as it is, dropped, replaced, or decoded twice.
+            (
+                "q=a%FF&q=a%25FF&q=a%EF%BF%BD&q=%2561%25FF",
+                "q",
+                &["a", "a", "a", "a"],
+            ),
+            ("q=100%25&q=a%2Bb", "q", &["100%", "a+b"]),
         ] {
-            check(queries(query, name), expected, query);
+            let facts = Facts {
+                query,
+                ..Facts::default()
+            };
+            check(Place::Query(name), &facts, expected);
+        }
+    }
+
+    #[test]
+    fn headers_and_cookies_are_found_in_every_spelling() {
+        for (lines, place, expected) in [
+            (
+                &[("cookie", &b"sid=a; sid = b ;SID=c;x=1; s%69d=d; sid"[..])][..],
+                Place::Cookie("sid"),
+                &["a", "b", "c", "d", ""][..],
+            ),
+            (
+                &[("cookie", b"sid=\"a;sid=b\\\"\"; x")],
+                Place::Cookie("sid"),
+                &["\"a", "a;sid=b\"", "b\"\""],
+            ),
+            (
+                &[("x_user", b"a"), ("X.User", b"a")],
+                Place::Header("x-user"),
+                &["a", "a", ""],
+            ),
+            (
+                &[("x-user", b"a"), ("X-User", b"b")],
+                Place::Header("x-user"),
+                &["a", "b", "a, b", "a,b"],
+            ),
+            (&[("x-users", b"a")], Place::Header("x-user"), &[]),
+        ] {
+            let facts = Facts {
+                headers: lines,
+                ..Facts::default()
+            };
+            check(place, &facts, expected);
         }
     }
 
     #[test]
     fn cookies_have_one_spelling() {
-        let line = b"sid=a; sid = b ;SID=c;x=1; s%69d=d; sid";
-        check(cookies(line, "sid"), &["a", "b", "c", "d", ""], "names");
         for value in [
             "real",
             "r%65al",
@@ -276,6 +531,9 @@ mod tests {
             "\"r\\145al\"",
             "\"r\\eal\"",
             "real%FF",
+            "r\\145al",
+            "j:\"real\"",
+            "j%3A%22re%5Cu0061l%22",
         ] {
             assert_eq!(cookie(value.as_bytes()).as_bytes(), b"real", "{value}");
         }

@@ -41,6 +41,7 @@ mod permits;
 mod phases;
 #[path = "../../../server/tests/service/promtool.rs"]
 mod promtool;
+mod readings;
 mod readme;
 mod recipes;
 mod reload;

@@ -40,6 +40,11 @@ pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
     }
 }
 
+/// Returns the text of a JSON string.
+pub(crate) fn text(json: &[u8]) -> Option<String> {
+    serde_json::from_slice(json).ok()
+}
+
 /// A pointer, and its steps from here on.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {

@@ -35,6 +35,9 @@ impl KeyPart {
                 Some(Ok(normal)) => value::write_text(&normal, out),
                 _ => value::write_text(value.as_bytes(), out),
             },
+            Self::Query(_) => {
+                self.write_value(stated::without_escapes(value.as_bytes()).as_bytes(), out);
+            }
             Self::Cookie(_) => self.write_value(stated::cookie(value.as_bytes()).as_bytes(), out),
             Self::Header(name) if is_credential_header(name) => {
                 self.write_value(stated::credentials(value.as_bytes()).as_bytes(), out);

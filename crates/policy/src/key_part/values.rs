@@ -2,11 +2,11 @@
 
 use ratekeeper_core::Key;
 
-use super::{KeyPart, is_credential_header, prefix};
+use super::{KeyPart, prefix};
 use crate::body::BodyValue;
-use crate::path::Normal;
 use crate::request::RequestFacts;
-use crate::{Facts, KeyBytes, PathCase, stated, value};
+use crate::stated::{self, Place, Stated};
+use crate::{Facts, KeyBytes, PathCase, value};
 
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
@@ -47,23 +47,25 @@ impl KeyPart {
             value::write_ip(ip, prefix(*bits, around.ipv6_prefix), out);
             return PartValue::Written;
         }
-        let (mut first, mut is_missing, mut differs) = (None::<Normal<'_>>, false, false);
-        let found = self.each_value(request, around, |value| match &first {
-            _ if value.as_bytes().is_empty() => is_missing = true,
-            Some(first) => differs |= first.as_bytes() != value.as_bytes(),
-            None => first = Some(value),
+        let start = out.len();
+        let (mut is_missing, mut differs) = (false, false);
+        let found = self.each_value(request, around, |value| {
+            if value.is_empty() {
+                is_missing = true;
+            } else if out.len() == start {
+                self.write_value(value, out);
+            } else if !differs {
+                let mut other = KeyBytes::default();
+                self.write_value(value, &mut other);
+                differs = other[..] != out[start..];
+            }
         });
-        let first = match (found, first) {
-            (Err(AmbiguousBody), _) => return PartValue::Ambiguous,
-            (Ok(()), None) if *self == Self::All => return PartValue::Written,
-            (Ok(()), None) => return PartValue::Missing,
-            (Ok(()), Some(first)) => first,
-        };
-        self.write_value(first.as_bytes(), out);
-        if differs || is_missing {
-            PartValue::FirstOfSeveral
-        } else {
-            PartValue::Written
+        match found {
+            Err(AmbiguousBody) => PartValue::Ambiguous,
+            Ok(()) if *self == Self::All => PartValue::Written,
+            Ok(()) if out.len() == start => PartValue::Missing,
+            Ok(()) if differs || is_missing => PartValue::FirstOfSeveral,
+            Ok(()) => PartValue::Written,
         }
     }
 
@@ -89,11 +91,11 @@ impl KeyPart {
             }
         } else {
             self.each_value(request, around, |value| {
-                if value.as_bytes().is_empty() {
+                if value.is_empty() {
                     is_missing = true;
                 } else {
                     let mut bytes = KeyBytes::default();
-                    self.write_value(value.as_bytes(), &mut bytes);
+                    self.write_value(value, &mut bytes);
                     add(bytes);
                 }
             })?;
@@ -105,52 +107,41 @@ impl KeyPart {
     }
 
     /// Calls `take` with each value of this part, in one spelling and before a key holds its hash;
-    /// with an empty one if it is missing. Addresses are left out.
-    fn each_value<'a>(
+    /// with an empty one if an application may find none. Addresses are left out.
+    fn each_value(
         &self,
-        request: &'a RequestFacts<'_>,
-        around: Around<'a>,
-        mut take: impl FnMut(Normal<'a>),
+        request: &RequestFacts<'_>,
+        around: Around<'_>,
+        mut take: impl FnMut(&[u8]),
     ) -> Result<(), AmbiguousBody> {
-        let plain = Normal::Borrowed;
+        let facts = request.facts;
+        let take_normal = |value: Stated<'_>| take(value.normal);
         let text = match self {
             Self::All | Self::Ip { .. } => return Ok(()),
             Self::Bearer => {
-                let lines = request.headers("authorization");
-                lines.for_each(|line| take(plain(stated::bearer(line))));
+                stated::each_bearer(facts, take);
                 return Ok(());
             }
             Self::ApiKey => {
-                let lines = request.headers("authorization").map(stated::bearer);
-                let values = request.headers("x-api-key").chain(lines);
-                values
-                    .filter(|value| !value.is_empty())
-                    .for_each(|value| take(plain(value)));
+                let mut take_found = |value: &[u8]| {
+                    if !value.is_empty() {
+                        take(value);
+                    }
+                };
+                Place::Header("x-api-key").each(facts, |value| take_found(value.normal));
+                stated::each_bearer(facts, take_found);
                 return Ok(());
             }
             Self::Cookie(name) => {
-                request
-                    .cookies(name)
-                    .for_each(|value| take(stated::cookie(value)));
-                return Ok(());
-            }
-            Self::Header(name) if is_credential_header(name) => {
-                for value in request.headers(name) {
-                    take(stated::credentials(value));
-                    if let Some(value) = stated::up_to_padding(value) {
-                        take(stated::credentials(value));
-                    }
-                }
+                Place::Cookie(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Header(name) => {
-                request.headers(name).for_each(|value| take(plain(value)));
+                Place::Header(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Query(name) => {
-                request
-                    .queries(name)
-                    .for_each(|value| take(stated::decoded(value)));
+                Place::Query(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Path => request.path(around.path_case),
@@ -166,7 +157,11 @@ impl KeyPart {
             Self::Claim(name) => request.claim(name).unwrap_or_default().as_bytes(),
             Self::Body(field) => match request.body(field) {
                 BodyValue::Text(text) => text.as_bytes(),
-                BodyValue::Absent => b"",
+                BodyValue::Absent => {
+                    // Some applications read a field of a form in the query, too.
+                    field.each_in_query(facts, take_normal);
+                    b""
+                }
                 BodyValue::Ambiguous => return Err(AmbiguousBody),
             },
             Self::Descriptor(name) => {
@@ -175,7 +170,7 @@ impl KeyPart {
                 value.unwrap_or_default().as_bytes()
             }
         };
-        take(plain(text));
+        take(text);
         Ok(())
     }
 
@@ -190,18 +185,18 @@ impl KeyPart {
 
     /// Returns the value of a request that a key holds as a hash: a secret, or a long one. `None` for
     /// addresses, which are never hashed, and for `route`.
-    pub(crate) fn unhashed<'a>(
+    pub(crate) fn unhashed(
         &self,
         hash: &[u8],
-        request: &'a RequestFacts<'_>,
-        around: Around<'a>,
-    ) -> Option<Normal<'a>> {
+        request: &RequestFacts<'_>,
+        around: Around<'_>,
+    ) -> Option<Vec<u8>> {
         let mut found = None;
         let values = self.each_value(request, around, |value| {
             let mut bytes = KeyBytes::default();
-            self.write_value(value.as_bytes(), &mut bytes);
+            self.write_value(value, &mut bytes);
             if Key::from_bytes(&bytes).parts().next() == Some(hash) {
-                found = Some(value);
+                found = Some(value.to_vec());
             }
         });
         values.ok().and(found)

@@ -76,10 +76,12 @@ pub(super) async fn auth<C: Clock + 'static>(
     } else {
         AuthOptions::default()
     };
+    let cookies = joined_cookies(&parts.headers);
     let headers: SmallVec<[(&str, &[u8]); 24]> = parts
         .headers
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .chain(cookies.iter().map(|line| ("cookie", line.as_slice())))
         .collect();
     let policy = shared.keeper.look_at_policy();
     let original = if policy.client_ip.trusts(peer) {
@@ -116,6 +118,16 @@ pub(super) async fn auth<C: Clock + 'static>(
     }
     hold::hold_back(shared, (caller, asked), &mut answer).await;
     Ok(respond(&answer, options))
+}
+
+/// Returns the lines that servers behind the proxy may make of several fields `cookie`.
+fn joined_cookies(headers: &HeaderMap) -> Vec<Vec<u8>> {
+    let fields = headers.get_all(header::COOKIE).iter();
+    let fields: SmallVec<[&[u8]; 4]> = fields.map(HeaderValue::as_bytes).collect();
+    match fields[..] {
+        [] | [_] => Vec::new(),
+        _ => vec![fields.join(&b", "[..]), fields.join(&b","[..])],
+    }
 }
 
 impl AuthOptions {
