@@ -26,7 +26,7 @@ mod response;
 
 use std::fmt;
 
-pub(crate) use json::text as json_text;
+pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
 use crate::request::values_of;
@@ -64,6 +64,8 @@ enum Place {
 pub(crate) enum BodyValue<'a> {
     /// The body has no such value, or cannot be read.
     Absent,
+    /// No text and no number.
+    Other,
     Text(&'a str),
     /// The body names the field twice.
     Ambiguous,
@@ -190,6 +192,7 @@ impl<'p> BodyFields<'p> {
         match pairs.find(|(known, _)| *known == field) {
             Some((_, Found::Text(text))) if !text.is_empty() => BodyValue::Text(text),
             Some((_, Found::Ambiguous)) => BodyValue::Ambiguous,
+            Some((_, Found::Other)) => BodyValue::Other,
             _ => BodyValue::Absent,
         }
     }
@@ -299,13 +302,16 @@ fn up_to_last_index(name: &str) -> &str {
     end.map_or(name, |end| &name[..end])
 }
 
-/// Returns the name of a list without the index of a value.
+/// Returns the name of a list without the index of a value, also of lists in lists.
 fn without_index(name: &str) -> &str {
     let index = name
         .strip_suffix(']')
         .and_then(|rest| rest.rsplit_once('['));
-    let of_list = index.filter(|(_, index)| index.bytes().all(|byte| byte.is_ascii_digit()));
-    of_list.map_or(name, |(list, _)| list)
+    let is_number = |index: &str| index.trim().bytes().all(|byte| byte.is_ascii_digit());
+    match index {
+        Some((list, index)) if is_number(index) => without_index(list),
+        _ => name,
+    }
 }
 
 /// Goes by way of the upper case, so that the long s and the Kelvin sign become `s` and `k`.

@@ -18,13 +18,14 @@ pub enum Cost {
     /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
     /// it has more decimals; one whole of the unit if it is missing or no number.
     Decimal(String, Unit),
-    /// The value of the body, read as that of an attribute; a value of 0 is no amount, because the
-    /// client writes the body, and would pass a spent limit by it.
+    /// The value of the body, a decimal number, rounded up. An absent one and 0 are 1, because the
+    /// client writes the body, and would pass a spent limit by a 0.
     Body(BodyField, Option<Unit>),
 }
 
 impl Cost {
-    /// Returns the cost of a request; `None` if its body states two.
+    /// Returns the cost of a request; `None` if its body states two, or one that an application
+    /// may read as any number.
     pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
         let facts = request.facts;
         let stated = match self {
@@ -32,21 +33,46 @@ impl Cost {
             Self::Fixed(_) if looks(facts) => return Some(Permits::ZERO),
             Self::Fixed(cost) => return Some(*cost),
             Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
-            Self::Body(field, _) => match request.body(field) {
-                BodyValue::Text(text) => Some(text),
-                BodyValue::Absent => None,
-                BodyValue::Ambiguous => return None,
-            },
+            Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
         };
-        let (cost, default) = match self {
-            Self::Decimal(_, unit) | Self::Body(_, Some(unit)) => {
-                (stated.and_then(|text| unit.permits(text)), unit.one())
+        Some(match self {
+            Self::Decimal(_, unit) => {
+                let cost = stated.and_then(|text| unit.permits(text));
+                cost.unwrap_or(unit.one())
             }
-            _ => (stated.and_then(whole_number), Permits::ONE),
+            _ => stated.and_then(whole_number).unwrap_or(Permits::ONE),
+        })
+    }
+}
+
+/// Returns the largest cost that a body states, or, for a field of a form that is not in the body,
+/// the query; `None` if it states two, or no number.
+fn of_body(field: &BodyField, unit: Option<&Unit>, request: &RequestFacts<'_>) -> Option<Permits> {
+    let whole = Unit::new("", 0);
+    let unit = unit.unwrap_or(&whole);
+    let read = |text: &str| {
+        let cost = if text.is_empty() {
+            unit.one()
+        } else {
+            unit.permits(text)?
         };
-        let is_of_client = matches!(self, Self::Body(..));
-        let cost = cost.filter(|cost| !is_of_client || *cost != Permits::ZERO);
-        Some(cost.unwrap_or(default))
+        Some(if cost == Permits::ZERO {
+            unit.one()
+        } else {
+            cost
+        })
+    };
+    match request.body(field) {
+        BodyValue::Text(text) => read(text),
+        BodyValue::Other | BodyValue::Ambiguous => None,
+        BodyValue::Absent => {
+            let mut largest = Some(unit.one());
+            field.each_in_query(request.facts, |value| {
+                let cost = std::str::from_utf8(value.strict).ok().and_then(read);
+                largest = largest.zip(cost).map(|(a, b)| a.max(b));
+            });
+            largest
+        }
     }
 }
 

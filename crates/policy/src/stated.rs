@@ -13,10 +13,11 @@
 //!   ?user=b%FF  ?user=b%25FF        b                    with or without the end
 //!   sid=a; sid=b                    a, b                 PHP: a; Django: b
 //!   sid=%62  sid="b"  sid="\142"    b                    Express, PHP; Express; Django, Flask
-//!   sid=j:"b"                       b                    Express
+//!   sid=j:"b"                       j:"b", b             Express: b
 //!   X_User: b                       b, none              PHP
 //!   X-User: a  X-User: b            a, b, "a, b", "a,b"  Express, PHP: the third; Flask: the last
 //!   bASIC  Yjp4  Basic Y!jp4        Basic b:x            all
+//!   Basic -_-_Yjp4                  with -_ as +/, b:x   Express; Django, PHP, Rack: b:x
 //! ```
 //!
 //! In doubt every value counts against the client: a key is charged under each, `match` holds if
@@ -27,7 +28,7 @@ use std::iter::once;
 use smallvec::SmallVec;
 
 use crate::Facts;
-use crate::body::{is_same_form_name, json_text};
+use crate::body::{is_same_form_name, json_leaves};
 use crate::key_part::is_credential_header;
 use crate::path::{self, Normal};
 
@@ -136,12 +137,19 @@ fn each_cookie(line: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> Na
         best = best.max(name_match);
         let long = quoted(&tail[pair.len() - value.len()..]);
         let long = long.filter(|long| long.len() > value.len());
-        for value in once(value).chain(long) {
-            let normal = cookie(value);
-            take(Stated {
-                strict: value,
-                normal: normal.as_bytes(),
-            });
+        for strict in once(value).chain(long) {
+            let mut take_normal = |value: &[u8]| {
+                let normal = cookie(value);
+                take(Stated {
+                    strict,
+                    normal: normal.as_bytes(),
+                });
+            };
+            take_normal(strict);
+            let decoded = decoded(unquoted(strict));
+            if let Some(json) = decoded.as_bytes().strip_prefix(JSON_COOKIE) {
+                json_leaves(json, |leaf| take_normal(leaf.as_bytes()));
+            }
         }
     }
     best
@@ -156,18 +164,27 @@ fn each_field(
     if !is_credential_header(name) {
         return each_line(headers, name, |line| take(Stated::plain(line)));
     }
-    each_line(headers, name, |line| {
-        for line in once(line).chain(up_to_padding(line)) {
+    each_line(headers, name, |strict| {
+        let mut take_normal = |line: &[u8]| {
             let normal = credentials(line);
             take(Stated {
-                strict: line,
+                strict,
                 normal: normal.as_bytes(),
             });
+        };
+        for line in once(strict).chain(up_to_padding(strict)) {
+            take_normal(line);
+            let is_of_urls = |byte: &u8| matches!(byte, b'-' | b'_');
+            if is_basic(line) && line.iter().any(is_of_urls) {
+                let rest = line.iter().filter(|byte| !is_of_urls(byte));
+                take_normal(&rest.copied().collect::<Vec<_>>());
+            }
         }
     })
 }
 
-/// Takes the lines of a header, trimmed; of several also the one line that servers make of them.
+/// Takes the lines of a header, trimmed; of different ones also the one line that servers make of
+/// them, with or without those that have the name for some servers only.
 fn each_line(headers: &[(&str, &[u8])], name: &str, mut take: impl FnMut(&[u8])) -> NameMatch {
     let lines = headers.iter().filter_map(|(found, value)| {
         let name_match = compare_fields(found, name);
@@ -180,9 +197,16 @@ fn each_line(headers: &[(&str, &[u8])], name: &str, mut take: impl FnMut(&[u8]))
         take(line);
     }
     if differ {
-        let lines: Vec<&[u8]> = lines.map(|(_, line)| line).collect();
-        take(&lines.join(&b", "[..]));
-        take(&lines.join(&b","[..]));
+        let joined = |at_least| {
+            let lines = lines.clone().filter(|(found, _)| *found >= at_least);
+            lines.map(|(_, line)| line).collect::<Vec<&[u8]>>()
+        };
+        let [exact, all] = [NameMatch::Exact, NameMatch::Lenient].map(joined);
+        let is_more = exact.len() < all.len();
+        for lines in once(all).chain((is_more && exact.len() > 1).then_some(exact)) {
+            take(&lines.join(&b", "[..]));
+            take(&lines.join(&b","[..]));
+        }
     }
     best
 }
@@ -205,25 +229,27 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
     Some(&text[..end + 2])
 }
 
-/// Returns the value of a cookie in one spelling: without spaces, quotes and escapes, the text of
-/// a JSON string, and with spaces in place of `+`, because some decoders make one of the other.
+/// Returns the value of a cookie in one spelling: without spaces, quotes and escapes, and with
+/// spaces in place of `+`, because some decoders make one of the other.
 pub(crate) fn cookie(value: &[u8]) -> Normal<'_> {
-    let value = trim(value);
-    let inner = match value {
-        [b'"', inner @ .., b'"'] => inner,
-        _ => value,
-    };
+    let inner = unquoted(value);
     let is_plain = |byte: &u8| byte.is_ascii() && !matches!(byte, b'%' | b'+' | b'\\');
-    if inner.iter().all(is_plain) && !inner.starts_with(JSON_COOKIE) {
+    if inner.iter().all(is_plain) {
         return Normal::Borrowed(inner);
     }
-    let decoded = decoded(inner);
-    let json = decoded.as_bytes().strip_prefix(JSON_COOKIE);
-    let json = json.and_then(json_text);
-    let text = unescaped(json.as_deref().map_or(decoded.as_bytes(), str::as_bytes));
+    let text = unescaped(decoded(inner).as_bytes());
+    let text = without_escapes(&text);
     let one = |byte: &u8| if *byte == b'+' { b' ' } else { *byte };
-    let text = without_escapes(&text).as_bytes().iter().map(one).collect();
-    Normal::Changed(text)
+    Normal::Changed(unquoted(text.as_bytes()).iter().map(one).collect())
+}
+
+/// Returns the value of a cookie without spaces and quotes around it.
+fn unquoted(value: &[u8]) -> &[u8] {
+    let mut value = trim(value);
+    while let [b'"', inner @ .., b'"'] = value {
+        value = inner;
+    }
+    value
 }
 
 /// Returns the value of `authorization` in one spelling: the scheme with one capital, one space,
@@ -232,7 +258,7 @@ pub(crate) fn credentials(value: &[u8]) -> Normal<'_> {
     let at = value.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (scheme, token) = value.split_at(at.unwrap_or(value.len()));
     let is_normal = |(at, byte): (usize, &u8)| *byte == capital(at, *byte);
-    let is_basic = scheme.eq_ignore_ascii_case(b"basic");
+    let is_basic = is_basic(value);
     let has_one_space = token
         .get(1)
         .is_none_or(|byte| !matches!(byte, b' ' | b'\t'));
@@ -246,7 +272,9 @@ pub(crate) fn credentials(value: &[u8]) -> Normal<'_> {
         .collect();
     out.push(b' ');
     if is_basic {
-        decode_base64(token, &mut out);
+        let mut decoded = SmallVec::new();
+        decode_base64(token, &mut decoded);
+        out.extend_from_slice(without_escapes(&decoded).as_bytes());
     } else {
         out.extend_from_slice(trim(token));
     }
@@ -258,6 +286,11 @@ fn bearer(value: &[u8]) -> &[u8] {
     let (scheme, token) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
     let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ");
     if is_bearer { trim(token) } else { b"" }
+}
+
+fn is_basic(value: &[u8]) -> bool {
+    let scheme = value.split(|byte| matches!(byte, b' ' | b'\t')).next();
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Basic"))
 }
 
 fn capital(at: usize, byte: u8) -> u8 {
@@ -503,9 +536,34 @@ mod tests {
                 &["\"a", "a;sid=b\"", "b\"\""],
             ),
             (
+                &[(
+                    "cookie",
+                    b"sid=j:[\"a\",7.0,[true]]; sid=j%3A%22re%5Cu0061l%22",
+                )],
+                Place::Cookie("sid"),
+                &[
+                    "j:[\"a\",7.0,[true]]",
+                    "a",
+                    "7",
+                    "true",
+                    "j:\"reu0061l\"",
+                    "real",
+                ],
+            ),
+            (
                 &[("x_user", b"a"), ("X.User", b"a")],
                 Place::Header("x-user"),
                 &["a", "a", ""],
+            ),
+            (
+                &[("x-user", b"a"), ("X-User", b"a"), ("X_User", b"b")],
+                Place::Header("x-user"),
+                &["a", "a", "b", "a, a, b", "a,a,b", "a, a", "a,a"],
+            ),
+            (
+                &[("authorization", b"basic -_-_YTpi")],
+                Place::Header("authorization"),
+                &["Basic a:b", "Basic a:b"],
             ),
             (
                 &[("x-user", b"a"), ("X-User", b"b")],
@@ -532,8 +590,8 @@ mod tests {
             "\"r\\eal\"",
             "real%FF",
             "r\\145al",
-            "j:\"real\"",
-            "j%3A%22re%5Cu0061l%22",
+            "%22real%22",
+            "\"\"real\"\"",
         ] {
             assert_eq!(cookie(value.as_bytes()).as_bytes(), b"real", "{value}");
         }

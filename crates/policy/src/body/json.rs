@@ -40,9 +40,36 @@ pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
     }
 }
 
-/// Returns the text of a JSON string.
-pub(crate) fn text(json: &[u8]) -> Option<String> {
-    serde_json::from_slice(json).ok()
+/// Calls `take` with each text, number and boolean of a JSON value.
+pub(crate) fn leaves(json: &[u8], mut take: impl FnMut(&str)) {
+    if let Ok(value) = serde_json::from_slice(json) {
+        each_leaf(&value, &mut take);
+    }
+}
+
+fn each_leaf(value: &serde_json::Value, take: &mut dyn FnMut(&str)) {
+    match value {
+        serde_json::Value::Null => {}
+        serde_json::Value::Bool(value) => take(&value.to_string()),
+        serde_json::Value::Number(number) => {
+            take(&number.as_f64().map(shown).unwrap_or_default());
+        }
+        serde_json::Value::String(text) => take(text),
+        serde_json::Value::Array(list) => list.iter().for_each(|value| each_leaf(value, take)),
+        serde_json::Value::Object(map) => map.values().for_each(|value| each_leaf(value, take)),
+    }
+}
+
+/// Writes `7.0` and `70e-1` as `7`, and all integers that have one nearest double as that: an
+/// application may take them for the same number.
+fn shown(number: f64) -> String {
+    let is_whole = number.fract() == 0.0 && number.abs() <= EXACT;
+    // The zero has no sign.
+    if is_whole {
+        format!("{:.0}", number + 0.0)
+    } else {
+        number.to_string()
+    }
 }
 
 /// A pointer, and its steps from here on.
@@ -115,23 +142,14 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         self.visit_f64(number as f64)
     }
 
-    /// Writes `7.0` and `70e-1` as `7`, and all integers that have one nearest double as that: the
-    /// application may take them for the same number.
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        let is_whole = number.fract() == 0.0 && number.abs() <= EXACT;
-        // The zero has no sign.
-        let text = if is_whole {
-            format!("{:.0}", number + 0.0)
-        } else {
-            number.to_string()
-        };
-        self.text(&text);
+        self.text(&shown(number));
         Ok(())
     }
 
-    /// Takes null for an absent value.
+    /// Takes null for an empty text, which is an absent value.
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.note(|| Found::Other);
+        self.text("");
         Ok(())
     }
 

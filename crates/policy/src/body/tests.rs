@@ -16,7 +16,7 @@ fn read(field: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
         .map(|(name, value)| (*name, value.as_bytes()))
         .collect();
     match BodyFields::read(&fields, &headers, body).value(&fields[0]) {
-        BodyValue::Absent => "absent".into(),
+        BodyValue::Absent | BodyValue::Other => "absent".into(),
         BodyValue::Ambiguous => "ambiguous".into(),
         BodyValue::Text(text) => format!("={text}"),
     }

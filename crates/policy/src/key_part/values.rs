@@ -157,7 +157,7 @@ impl KeyPart {
             Self::Claim(name) => request.claim(name).unwrap_or_default().as_bytes(),
             Self::Body(field) => match request.body(field) {
                 BodyValue::Text(text) => text.as_bytes(),
-                BodyValue::Absent => {
+                BodyValue::Absent | BodyValue::Other => {
                     // Some applications read a field of a form in the query, too.
                     field.each_in_query(facts, take_normal);
                     b""

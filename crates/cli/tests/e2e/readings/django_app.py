@@ -12,6 +12,15 @@ from django.urls import re_path
 settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of a test")
 
 
+def numbers(value):
+    """What applications make of a number that a client wrote."""
+    for number in (int, float):
+        try:
+            yield str(number(value))
+        except (TypeError, ValueError):
+            pass
+
+
 def read(request):
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     basic = base64.b64decode(token.strip()).decode() if scheme.lower() == "basic" else None
@@ -26,6 +35,11 @@ def read(request):
         "bearer": [token.strip()] if scheme.lower() == "bearer" else [],
         "form": request.POST.getlist("user"),
         "params": [both],
+        "query-name": request.GET.getlist("user_name"),
+        "cookie-name": [request.COOKIES.get("user_name")],
+        "form-name": request.POST.getlist("user_name"),
+        "cost": numbers(body.get("n") if isinstance(body, dict) else None),
+        "amount": [each for n in request.POST.getlist("n") for each in numbers(n)],
         "json": [json.dumps(body["user"])] if isinstance(body, dict) and "user" in body else [],
     }
     pairs = [(kind, value) for kind, values in lines.items() for value in values]

@@ -8,6 +8,15 @@ from flask import Flask, request
 application = Flask(__name__)
 
 
+def numbers(value):
+    """What applications make of a number that a client wrote."""
+    for number in (int, float):
+        try:
+            yield str(number(value))
+        except (TypeError, ValueError):
+            pass
+
+
 @application.route("/<path:rest>", methods=["GET", "POST"])
 def read(rest):
     user = request.headers.get("X-User")
@@ -22,6 +31,11 @@ def read(rest):
         "bearer": [seen.token] if seen is not None and seen.type == "bearer" else [],
         "form": request.form.getlist("user"),
         "params": [request.values.get("user"), *request.values.getlist("user")],
+        "query-name": request.args.getlist("user_name"),
+        "cookie-name": request.cookies.getlist("user_name"),
+        "form-name": request.form.getlist("user_name"),
+        "cost": numbers(body.get("n") if isinstance(body, dict) else None),
+        "amount": [each for n in request.values.getlist("n") for each in numbers(n)],
         "json": [json.dumps(body["user"])] if isinstance(body, dict) and "user" in body else [],
     }
     pairs = [(kind, value) for kind, values in lines.items() for value in values]

@@ -13,6 +13,10 @@ leaves = lambda do |value|
   else [value]
   end
 end
+# What applications make of a number that a client wrote.
+numbers = lambda do |value|
+  leaves.(value).flat_map { |each| [(Integer(each) rescue nil), (Float(each) rescue nil), (each.to_i rescue nil)] }
+end
 application = lambda do |environment|
   request = Rack::Request.new(environment)
   basic = Rack::Auth::Basic::Request.new(environment)
@@ -27,6 +31,11 @@ application = lambda do |environment|
     "bearer" => authorization[/\Abearer +(.*)\z/i, 1],
     "form" => (request.POST["user"] unless is_json),
     "params" => (request.params["user"] unless is_json),
+    "query-name" => request.GET["user_name"],
+    "cookie-name" => request.cookies["user_name"],
+    "form-name" => (request.POST["user_name"] unless is_json),
+    "cost" => (numbers.(body["n"]) if body.is_a?(Hash)),
+    "amount" => (numbers.(request.params["n"]) unless is_json),
     "json" => (JSON.generate(body["user"]) if is_json && body.key?("user")),
   }
   encoded = lines.flat_map { |kind, values| leaves.(values).map { |value| "#{kind} #{ERB::Util.url_encode(value)}\n" } }

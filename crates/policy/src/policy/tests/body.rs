@@ -71,7 +71,7 @@ fn limits_count_by_values_of_the_body() {
             "/chat",
             json,
             r#"{"user":{"id":7},"max_tokens":1.5}"#,
-            "1 7",
+            "2 7",
         ),
         (
             "/chat",
@@ -79,7 +79,21 @@ fn limits_count_by_values_of_the_body() {
             r#"{"user":{"id":7},"max_tokens":1e99}"#,
             "9007199254740992 7",
         ),
-        ("/chat", json, r#"{"user":{"id":7},"max_tokens":-3}"#, "1 7"),
+        // An application may read them as any number.
+        ("/chat", json, r#"{"user":{"id":7},"max_tokens":-3}"#, "-"),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":"3e3"}"#,
+            "-",
+        ),
+        ("/chat", json, r#"{"user":{"id":7},"max_tokens":[9]}"#, "-"),
+        (
+            "/chat",
+            json,
+            r#"{"user":{"id":7},"max_tokens":null}"#,
+            "1 7",
+        ),
         // Else a client would pass a spent limit.
         ("/chat", json, r#"{"user":{"id":7},"max_tokens":0}"#, "1 7"),
         (
