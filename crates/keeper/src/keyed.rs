@@ -45,6 +45,8 @@ use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
 use crate::{Clock, RuntimeClock, SystemClock};
 pub use by_hash::ByHash;
 pub use key::LimitKey;
+#[cfg(feature = "tower")]
+pub(crate) use key::one_address;
 pub use key_limit::KeyLimit;
 use lines::KeyLines;
 pub use reservation::KeyedReservation;

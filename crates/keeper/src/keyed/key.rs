@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 /// is `Hash + Eq`, or by this trait, if it is to have the bytes that you choose.
 ///
 /// Values of one type have the same bytes only if they are equal, tuples too: `("ab", "c")` and
-/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6 is the IPv4
-/// address.) Use one type of key with a limiter, because values of different types may have the
+/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6, or
+/// translated by NAT64, is the IPv4 address.) Use one type of key with a limiter, because values of different types may have the
 /// same bytes.
 ///
 /// ```
@@ -141,10 +141,22 @@ impl LimitKey for Ipv6Addr {
     }
 }
 
+/// Converts IPv6 that stands for IPv4: `::ffff:0:0/96`, and `64:ff9b::/96`, by which clients come
+/// that a NAT64 translates (RFC 6052).
+pub(crate) fn one_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::from([a, b, c, d])
+        }
+        other => other,
+    }
+}
+
 /// An IPv4 address has four bytes, also where it is mapped into IPv6.
 impl LimitKey for IpAddr {
     fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-        match self.to_canonical() {
+        match one_address(*self) {
             Self::V4(address) => SmallVec::<[u8; 16]>::from_slice(&address.octets()),
             Self::V6(address) => SmallVec::from(address.octets()),
         }
@@ -189,6 +201,8 @@ mod tests {
         assert_eq!(bytes(("ann", 42_u8)), [3, b'a', b'n', b'n', 1, 42]);
         let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
         assert_eq!(bytes(mapped), bytes(address), "one client");
+        let translated: IpAddr = "64:ff9b::192.0.2.1".parse().unwrap();
+        assert_eq!(bytes(translated), bytes(address), "one client");
     }
 
     proptest! {

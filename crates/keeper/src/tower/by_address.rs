@@ -18,6 +18,7 @@ use super::key_source::KeySource;
 use super::no_key::NoKey;
 use super::peer::PeerSource;
 use crate::LimitKey;
+use crate::keyed::one_address;
 
 /// The client's address as a key; made by [`by_address`] and [`by_address_from`].
 ///
@@ -129,7 +130,7 @@ impl KeySource for ByAddress {
 /// assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
 /// ```
 pub fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
-    match address.to_canonical() {
+    match one_address(address) {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => {
             let rest = u32::from(128_u8.saturating_sub(ipv6_prefix));

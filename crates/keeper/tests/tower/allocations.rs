@@ -105,3 +105,37 @@ fn allocations_of_a_request() {
     check("a key, denied", &keyed("1/1h"), 429, 8);
     check("in flight, denied", &in_flight(0), 429, 7);
 }
+
+#[test]
+fn a_value_in_its_plain_spelling_costs_no_allocation() {
+    for part in [
+        "all",
+        "query:user",
+        "cookie:sid",
+        "header:x-user",
+        "header:authorization",
+        "bearer",
+    ] {
+        let text = format!(
+            "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"{part}\"]\nlimit = \"9000/1h\"\n"
+        );
+        let mut service = RateLimitLayer::policy_text(&text).unwrap().layer(Page(""));
+        let request = || {
+            let head = Request::get("/a?x=1&user=ann")
+                .header("cookie", "x=1; sid=3f1c0a9e")
+                .header("x-user", "ann")
+                .header("authorization", "Bearer 3f1c0a9e");
+            head.body(()).unwrap()
+        };
+        let mut count = 0;
+        for _ in 0..100 {
+            let request = request();
+            let mut context = Context::from_waker(Waker::noop());
+            let counted = allocation_counter::measure(|| {
+                assert!(pin!(service.call(request)).poll(&mut context).is_ready());
+            });
+            count = counted.count_total;
+        }
+        assert_eq!(count, 7, "{part}, as without a part");
+    }
+}
