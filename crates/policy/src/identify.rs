@@ -12,6 +12,7 @@
 //! * Only hops written by a trusted proxy count; the header of any other peer is ignored.
 //! * All lines of the header are one list. If every hop is trusted, the leftmost is the
 //!   client.
+//! * A hop `unix:` is a proxy that came by a socket of its machine, trusted if `unix:` is listed.
 //! * If a hop on the way is empty, malformed, hidden or `unknown`, or the way has more than 64
 //!   hops or 8 KiB, the peer is counted. There is always an address.
 //! * Addresses are compared by value: `::ffff:192.0.2.1` and `64:ff9b::192.0.2.1` (NAT64) are
@@ -23,6 +24,10 @@ use ipnet::IpNet;
 
 use crate::forwarded::{MAX_BYTES, MAX_HOPS, Syntax};
 use crate::pattern;
+use crate::stated::trim;
+
+/// Hop without an address.
+const UNIX: &[u8] = b"unix:";
 
 /// Source of a client's address; nothing is trusted unless listed.
 ///
@@ -41,16 +46,29 @@ use crate::pattern;
 pub struct ClientIp {
     /// Proxies that are trusted to send a forwarding header.
     pub trusted_proxies: Vec<IpNet>,
+    /// Trust in hops `unix:`, as nginx names clients of a socket of its machine.
+    pub sockets: SocketTrust,
     /// The forwarding header, lower case.
     pub header: String,
     /// Number of bits of an IPv6 address that identify one client.
     pub ipv6_prefix: u8,
 }
 
+/// Trust in hops that came by a socket of a machine, without an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SocketTrust {
+    /// The walk ends there, and the peer is counted.
+    #[default]
+    Distrust,
+    /// They are proxies: `trusted_proxies = ["unix:"]`.
+    Trust,
+}
+
 impl Default for ClientIp {
     fn default() -> Self {
         Self {
             trusted_proxies: Vec::new(),
+            sockets: SocketTrust::default(),
             header: "x-forwarded-for".into(),
             ipv6_prefix: 64,
         }
@@ -95,12 +113,15 @@ impl ClientIp {
                     return None;
                 }
                 hops += 1;
+                rest = before;
+                if trim(hop) == UNIX && self.sockets == SocketTrust::Trust {
+                    continue;
+                }
                 let ip = pattern::address(syntax.address(hop)?);
                 if !self.trusts(ip) {
                     return Some(ip);
                 }
                 leftmost = Some(ip);
-                rest = before;
             }
         }
         leftmost
@@ -118,6 +139,7 @@ mod tests {
         let trusted = ["::ffff:10.0.0.0/104", "fd00::/8", "192.0.2.255/32"];
         ClientIp {
             trusted_proxies: trusted.map(|net| net.parse().unwrap()).to_vec(),
+            sockets: SocketTrust::Trust,
             header: header.into(),
             ipv6_prefix: 64,
         }
@@ -145,6 +167,17 @@ mod tests {
             ("11.0.0.1", &["198.51.100.1"], "11.0.0.1"),
             ("127.0.0.1", &["198.51.100.1"], "127.0.0.1"),
             ("::1", &["198.51.100.1"], "::1"),
+            // A proxy that came by a socket of its machine.
+            (PROXY, &["198.51.100.1, unix:"], "198.51.100.1"),
+            (
+                PROXY,
+                &["198.51.100.1", "unix:", "10.0.0.2, unix:"],
+                "198.51.100.1",
+            ),
+            (PROXY, &["unix:, 203.0.113.9"], "203.0.113.9"),
+            (PROXY, &["unix:"], PROXY),
+            (PROXY, &["198.51.100.1, unix:x"], PROXY),
+            ("203.0.113.9", &["198.51.100.1, unix:"], "203.0.113.9"),
             // One proxy, however it is spelled.
             (PROXY, &[], PROXY),
             (PROXY, &["198.51.100.1"], "198.51.100.1"),

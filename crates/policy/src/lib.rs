@@ -76,7 +76,7 @@ pub use exemption::Exemption;
 pub use facts::Facts;
 pub use geo::{Asn, Country, Geo, GeoFile};
 pub use health_check::HealthCheck;
-pub use identify::ClientIp;
+pub use identify::{ClientIp, SocketTrust};
 pub use key_part::KeyPart;
 pub use key_share::KeyShare;
 pub use matcher::Matcher;

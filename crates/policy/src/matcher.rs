@@ -145,6 +145,10 @@ impl Field {
             _ => holds(&[FieldValue::Text(value)]),
         };
         match self {
+            // A server runs the handler of GET for HEAD (RFC 9110, section 9.3.2).
+            Self::Method if request.method() == b"HEAD" => {
+                holds(&["HEAD", "GET"].map(|method| FieldValue::Text(method.as_bytes())))
+            }
             Self::Method => text_holds(request.method()),
             Self::Host => text_holds(request.host()),
             Self::Path => {
@@ -379,6 +383,33 @@ mod tests {
         }
         check("ip", &["0.0.0.0/0", "::/0"], &nothing, false);
         check("path", &["/"], &nothing, true);
+    }
+
+    #[test]
+    fn head_counts_as_get_and_is_not_exempt_as_get() {
+        for (values, limits, exempts) in [
+            (&["GET"][..], true, false),
+            (&["GET", "!HEAD"], false, false),
+            (&["HEAD"], true, true),
+            (&["!GET"], true, false),
+            (&["POST"], false, false),
+        ] {
+            let patterns = values
+                .iter()
+                .map(|text| Pattern::parse(&Field::Method, text));
+            let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
+            let matcher = Matcher {
+                fields: vec![(Field::Method, patterns.into())],
+                ..Matcher::default()
+            };
+            let facts = Facts {
+                method: "head",
+                ..Facts::default()
+            };
+            let request = RequestFacts::new(&facts);
+            let held = (matcher.holds(&request), matcher.exempts(&request));
+            assert_eq!(held, (limits, exempts), "{values:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use ipnet::IpNet;
+
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
@@ -140,11 +142,28 @@ impl Requests {
                 }
             }
         }
+        if field == Field::Ip {
+            half_of_all(values, out);
+        }
         let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
         let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
         self.same
             .push((name.to_owned(), same.into_iter().collect()));
+    }
+}
+
+/// Warns of all addresses of IPv4, without any of IPv6.
+fn half_of_all(values: &[At<&str>], out: &mut Findings<'_>) {
+    let networks = values.iter().map_while(|text| text.value.parse().ok());
+    let networks: Vec<IpNet> = networks.collect();
+    let all: Option<IpNet> = "0.0.0.0/0".parse().ok();
+    let [first, ..] = values else { return };
+    if networks.len() == values.len() && IpNet::aggregate(&networks) == all.as_slice() {
+        let message = "ip matches each IPv4 address, and no IPv6 address";
+        let label = "leaves IPv6 out";
+        out.warning(codes::FOREIGN_PATTERN, first.at.clone(), message, label)
+            .help("remove `ip`, or write ip = [\"0.0.0.0/0\", \"::/0\"]");
     }
 }
 

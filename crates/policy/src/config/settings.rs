@@ -19,7 +19,7 @@ use super::size::{self, BUDGET};
 use super::telemetry;
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
-    ValueError, network,
+    SocketTrust, ValueError, network,
 };
 
 /// Maximum number of characters of a header name.
@@ -53,9 +53,12 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     let Some(table) = root.table("client_ip") else {
         return client;
     };
-    let proxies = table.texts("trusted_proxies").into_iter();
-    let proxies = proxies.filter_map(|text| proxy(&text, out));
-    client.trusted_proxies = proxies.collect();
+    for text in table.texts("trusted_proxies") {
+        match text.value {
+            "unix:" => client.sockets = SocketTrust::Trust,
+            _ => client.trusted_proxies.extend(proxy(&text, out)),
+        }
+    }
     let all = IpNet::aggregate(&client.trusted_proxies);
     if let Some(network) = all.iter().find(|network| network.prefix_len() == 0) {
         let message = format!("`trusted_proxies` together trust every address of `{network}`");

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::{KeyPart, is_credential_header, prefix};
 use crate::geo::{AsnText, normal_place};
+use crate::path::Normal;
 use crate::{Field, KeyBytes, ValueError};
 use crate::{stated, value};
 
@@ -35,15 +36,16 @@ impl KeyPart {
                 Some(Ok(normal)) => value::write_text(&normal, out),
                 _ => value::write_text(value.as_bytes(), out),
             },
-            Self::Query(_) => {
-                self.write_value(stated::without_escapes(value.as_bytes()).as_bytes(), out);
+            _ => {
+                let value = value.as_bytes();
+                let normal = match self {
+                    Self::Query(_) => stated::without_escapes(value),
+                    Self::Cookie(_) => stated::cookie(value),
+                    Self::Header(name) if is_credential_header(name) => stated::credentials(value),
+                    _ => Normal::Borrowed(value),
+                };
+                self.write_value(normal.as_bytes(), ipv6_prefix, out);
             }
-            Self::Cookie(_) => self.write_value(stated::cookie(value.as_bytes()).as_bytes(), out),
-            Self::Header(name) if is_credential_header(name) => {
-                self.write_value(stated::credentials(value.as_bytes()).as_bytes(), out);
-            }
-            _ if self.is_secret() => value::write_hashed(value.as_bytes(), out),
-            _ => value::write_text(value.as_bytes(), out),
         }
     }
 

@@ -155,6 +155,14 @@ fn an_operator_writes_a_value_as_a_request_brings_it_or_as_a_key_shows_it() {
         ("ip", "::ffff:192.0.2.7", "192.0.2.7"),
         ("ip/24", "192.0.2.7", "192.0.2.0/24"),
         ("ip/24", "192.0.2.0/24", "192.0.2.0/24"),
+        ("descriptor:remote_address", "2001:db8::1", "2001:db8::/64"),
+        (
+            "descriptor:remote_address",
+            "64:ff9b::192.0.2.7",
+            "192.0.2.7",
+        ),
+        ("descriptor:remote_address", "unix:", "unix:"),
+        ("descriptor:user", "2001:db8::1", "2001:db8::1"),
     ] {
         let mut out = KeyBytes::default();
         KeyPart::parse(part)

@@ -6,7 +6,7 @@ use super::{KeyPart, prefix};
 use crate::body::BodyValue;
 use crate::request::RequestFacts;
 use crate::stated::{self, Place, Stated};
-use crate::{Facts, KeyBytes, PathCase, value};
+use crate::{Facts, KeyBytes, PathCase, pattern, value};
 
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +53,10 @@ impl KeyPart {
             if value.is_empty() {
                 is_missing = true;
             } else if out.len() == start {
-                self.write_value(value, out);
+                self.write_value(value, around.ipv6_prefix, out);
             } else if !differs {
                 let mut other = KeyBytes::default();
-                self.write_value(value, &mut other);
+                self.write_value(value, around.ipv6_prefix, &mut other);
                 differs = other[..] != out[start..];
             }
         });
@@ -95,7 +95,7 @@ impl KeyPart {
                     is_missing = true;
                 } else {
                     let mut bytes = KeyBytes::default();
-                    self.write_value(value, &mut bytes);
+                    self.write_value(value, around.ipv6_prefix, &mut bytes);
                     add(bytes);
                 }
             })?;
@@ -174,12 +174,15 @@ impl KeyPart {
         Ok(())
     }
 
-    /// Appends a value in one spelling to a key.
-    pub(super) fn write_value(&self, value: &[u8], out: &mut KeyBytes) {
-        if self.is_secret() {
-            value::write_hashed(value, out);
-        } else {
-            value::write_text(value, out);
+    /// Appends a value in one spelling to a key. Addresses that Envoy sends are cut to the prefix,
+    /// as those of clients are.
+    pub(super) fn write_value(&self, value: &[u8], ipv6_prefix: u8, out: &mut KeyBytes) {
+        let is_address = matches!(self, Self::Descriptor(name) if name.key() == "remote_address");
+        let text = std::str::from_utf8(value).ok().filter(|_| is_address);
+        match text.and_then(|text| text.parse().ok()) {
+            Some(ip) => value::write_ip(pattern::address(ip), prefix(None, ipv6_prefix), out),
+            None if self.is_secret() => value::write_hashed(value, out),
+            None => value::write_text(value, out),
         }
     }
 
@@ -194,7 +197,7 @@ impl KeyPart {
         let mut found = None;
         let values = self.each_value(request, around, |value| {
             let mut bytes = KeyBytes::default();
-            self.write_value(value, &mut bytes);
+            self.write_value(value, around.ipv6_prefix, &mut bytes);
             if Key::from_bytes(&bytes).parts().next() == Some(hash) {
                 found = Some(value.to_vec());
             }

@@ -19,6 +19,7 @@ mod preflight;
 mod refusal;
 mod upstreams;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
 use crate::pulse::InFlight;
 use crate::tls::ListenerTls;
-use crate::{Door, StartError};
+use crate::{Door, Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -126,7 +127,7 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
             return closing(&malformed, parts.version);
         }
         self.remove_lookalikes(&mut parts.headers);
-        let client = self.client(caller);
+        let client = self.client(caller, &parts.headers);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
         let body = match self.inspect(caller, &mut parts, body).await {
@@ -251,11 +252,19 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         response
     }
 
-    fn client(&self, caller: Caller<'_>) -> Client {
+    fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> Client {
         let peer = caller.address.ip().to_canonical();
         let policy = self.shared.keeper.look_at_policy();
         let trusts = policy.client_ip.trusts(peer);
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
+        let may_be_proxy = !trusts && is_private(peer) && headers.contains_key(FORWARDED_FOR);
+        if may_be_proxy && self.shared.first_untrusted(policy.version) {
+            let text = format!(
+                "RK-W101: {peer} sends `{FORWARDED_FOR}` and is no trusted proxy, so all of its \
+                 clients count as one; add it to `trusted_proxies` in [client_ip]"
+            );
+            self.shared.sink.emit(&Event::Notice(text));
+        }
         let field = &*policy.client_ip.header;
         Client {
             peer,
@@ -312,6 +321,14 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     fn put_own(&self, origin: Option<&HeaderValue>, id: HeaderValue, headers: &mut HeaderMap) {
         headers.insert(X_REQUEST_ID, id);
         refusal::put_cors(&self.cors, origin, headers);
+    }
+}
+
+/// Returns true for an address of a private network, which proxies have and visitors seldom.
+const fn is_private(peer: IpAddr) -> bool {
+    match peer {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
     }
 }
 

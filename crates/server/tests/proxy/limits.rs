@@ -8,9 +8,35 @@ use std::time::Duration;
 
 use super::message::read_response;
 use super::upstream::{Next, Upstream};
+use ratekeeper_server::Door;
+
 use super::{Client, OPEN, Proxy, eventually, sleep};
 
 const ONE: &str = "[[limit]]\nname = \"one\"\nkey = [\"ip\"]\nlimit = \"1/1h\"\n";
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_noticed_once() {
+    let upstream = Upstream::hello();
+    for (trusted, fields, expected) in [
+        ("", "x-forwarded-for: 192.0.2.1\r\n", 1),
+        ("", "", 0),
+        (
+            "[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n",
+            "x-forwarded-for: 192.0.2.1\r\n",
+            0,
+        ),
+    ] {
+        let proxy = Proxy::start(&[upstream.address], "", &format!("{trusted}{OPEN}"));
+        for _ in 0..2 {
+            let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
+            assert_eq!(proxy.client().ask(&request).status(), 200);
+        }
+        let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
+        let page = admin.ask("GET /v1/dashboard HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let notices = page.text().matches("RK-W101").count();
+        assert_eq!(notices, expected, "{trusted} {fields}");
+    }
+}
 
 #[test]
 fn a_refusal_has_the_form_that_its_client_reads() {
