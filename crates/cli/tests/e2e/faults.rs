@@ -393,7 +393,9 @@ fn proxy(config: Config) -> Config {
 }
 
 fn without_upstream() -> Scrapes {
-    let listen = with("[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n");
+    let listen = with(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n",
+    );
     let dir = tempfile::tempdir().expect("a directory of its own");
     let service = InProcess::start_with(dir, &listen, proxy);
     let before = service.scrape();
@@ -420,7 +422,7 @@ fn with_certificate(day: u32) -> InProcess {
     ] {
         std::fs::write(dir.path().join(name), text).expect("it is writable");
     }
-    let listen = "[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+    let listen = "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
                   tls = { certificate = \"site.pem\", key = \"site.key\" }\n";
     InProcess::start_with(dir, &with(listen), proxy)
 }

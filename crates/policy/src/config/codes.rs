@@ -84,6 +84,7 @@ codes! {
     REDIS = "RK0231";
     SAME_ADDRESS = "RK0232";
     LIST = "RK0233";
+    UNRECEIVED = "RK0234";
     ACTIVE = "RK0240";
     ANCHOR = "RK0241";
     PLAN = "RK0250";
@@ -102,6 +103,7 @@ codes! {
     FOREIGN_PATTERN = "RK0309";
     NO_SHARE = "RK0310";
     HEADER = "RK0313";
+    VISITORS = "RK0314";
     ACTIVE_TIMES = "RK0330";
     REPLACES = "RK0340";
     ALWAYS_REPLACED = "RK0341";

@@ -12,13 +12,14 @@ use super::requests::requests;
 use crate::glob::Glob;
 use crate::{Exemption, Field, Matcher, Pattern, Patterns};
 
-/// Reads the exemptions and adds each to the limits it names.
+/// Reads the exemptions, adds each to the limits it names, and returns them.
 pub(super) fn exempt(
     root: Table<'_>,
     files: &PolicyFiles,
     drafts: &mut [Draft<'_>],
     out: &mut Findings<'_>,
-) {
+) -> Vec<At<Arc<Exemption>>> {
+    let mut all = Vec::new();
     let sorted = Sorted::new(drafts);
     for (index, table) in root.tables("exempt") {
         separate(table, &format!("exempt {}", index + 1), out);
@@ -50,7 +51,9 @@ pub(super) fn exempt(
         {
             draft.rule.exemptions.push(Arc::clone(&exemption));
         }
+        all.push(At::new(exemption, table.place("match")));
     }
+    all
 }
 
 /// The limits by name, so that most patterns are compared with few of them.

@@ -92,6 +92,7 @@ mod unit;
 mod unmatched;
 mod value_list;
 mod variants;
+mod visitors;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -117,6 +118,7 @@ use self::overrides::{OverridePlace, OverrideReader};
 use self::read::Table;
 use self::unit::Conversions;
 use self::variants::VariantReader;
+use self::visitors::Visitors;
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -253,7 +255,7 @@ fn policy(
             drafts.push(draft);
         }
     }
-    exempt::exempt(root, files, &mut drafts, out);
+    let exemptions = exempt::exempt(root, files, &mut drafts, out);
     let tokens = jwt::tokens(root, files, out);
     let mut variants = VariantReader::new(&shared);
     let prefix = client_ip.ipv6_prefix;
@@ -283,6 +285,8 @@ fn policy(
         out,
     );
     overrides.install(&mut drafts);
+    let visitors = Visitors::read(root, &client_ip, &settings, out);
+    visitors::unreceived(&drafts, plans.as_ref(), (root, &settings), out);
     lints::impossible(&drafts, &settings, out);
     alert::impossible(&drafts, out);
     if out.has_errors() {
@@ -292,6 +296,9 @@ fn policy(
     balance::forgotten(&drafts, &settings, out);
     active::lints(&drafts, context.origin, out);
     replaces::lints(&drafts, out);
+    if let Some(visitors) = visitors {
+        visitors.lints(root, (&drafts, &exemptions), plans.as_ref(), out);
+    }
     Some(Policy {
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),

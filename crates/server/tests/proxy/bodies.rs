@@ -146,6 +146,9 @@ cost    = { reserve = "json:/max_tokens", settle = "response.header:x-tokens-use
 #[test]
 fn the_example_of_the_policy_language_is_settled_by_the_response() {
     let policy = r#"
+[listen]
+http = "127.0.0.1:0"                    # where the application would state attributes
+
 [[limit]]                               # LLM tokens: reserve before, settle after
 name    = "llm-tokens"
 key     = ["api_key", "attr:model"]

@@ -25,13 +25,20 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
             list(MAX_VALUES),
             "[\"10.0.0.0/8\", \"fd00::/8\"]",
             "Proxies with a trusted forwarding header; they are compared one by one, so name blocks of \
-             many.",
+             many. \"unix:\" is a hop of that name, as nginx calls clients of a socket.",
         ),
         optional(
             "header",
             Shape::TEXT,
             "\"x-forwarded-for\"",
             "Forwarding header; the client is its rightmost address that is not a trusted proxy.",
+        ),
+        optional(
+            "trusted_headers",
+            list(MAX_VALUES),
+            "[\"x-plan\"]",
+            "Headers that the trusted proxies set or remove in each request; without it, what other \
+             headers decide is warned of (RK0314).",
         ),
         optional(
             "ipv6_prefix",

@@ -235,3 +235,25 @@ fn a_webhook_is_read_as_it_is_written() {
         }
     }
 }
+
+#[test]
+fn attributes_are_received_beside_the_gateway_and_headers_of_a_proxy_are_no_choice() {
+    let gateway = "[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n";
+    for (head, limit) in [
+        (
+            "[listen]\nhttp = \"127.0.0.1:8081\"\nproxy = { upstream = \"http://127.0.0.1:3000\" }\n",
+            "key = [\"attr:user\"]\n",
+        ),
+        ("", "key = [\"attr:user\"]\n"),
+        ("", "key = [\"header:x-request-id\"]\n"),
+        (gateway, "key = [\"header:x-user\"]\n"),
+        (
+            &format!("[client_ip]\ntrusted_headers = [\"x-request-id\"]\n{gateway}"),
+            "key = [\"header:x-request-id\"]\n",
+        ),
+    ] {
+        let text = format!("version = 1\n{head}[[limit]]\nname = \"a\"\nlimit = \"1/1s\"\n{limit}");
+        let loaded = parse(&text, Context::default()).unwrap();
+        assert_eq!(loaded.warnings, [], "{text}");
+    }
+}
