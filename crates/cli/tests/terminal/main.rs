@@ -2,6 +2,7 @@
 //! (stdout, stderr, exit code) is compared with a snapshot.
 
 mod broken;
+mod comments;
 mod desk;
 mod envoy;
 mod explain;

@@ -10,6 +10,7 @@ mod guide;
 mod import;
 mod lists;
 mod mistakes;
+mod not_built;
 mod overrides;
 mod reference;
 mod robust;
