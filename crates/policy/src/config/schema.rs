@@ -196,9 +196,17 @@ mod tests {
     ];
 
     /// Fields with an effect only beside others: the zone of calendar words (RK0211), the
-    /// settings of algorithms (below), and `start` and `order`, which have one value so far.
-    const ELSEWHERE: [&str; 7] = [
-        "timezone", "count", "edge", "start", "order", "min_gap", "save_up",
+    /// settings of algorithms (below), and `start` and `order`, which have one value so far; and
+    /// `trusted_headers`, which silences a warning.
+    const ELSEWHERE: [&str; 8] = [
+        "timezone",
+        "count",
+        "edge",
+        "start",
+        "order",
+        "min_gap",
+        "save_up",
+        "trusted_headers",
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
@@ -228,7 +236,7 @@ mod tests {
          { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
 
     /// Listener of every tested policy without one: `on_limit` names its route.
-    const PROXY: &str = "{ proxy = { upstream = \"http://127.0.0.1:3000\", route = \
+    const PROXY: &str = "{ http = \"127.0.0.1:8082\", proxy = { upstream = \"http://127.0.0.1:3000\", route = \
          [{ name = \"spare\", upstream = \"http://127.0.0.1:4000\" }] } }";
 
     /// Returns the debug form of a policy, or the codes of its errors. The form leaves out what
@@ -366,7 +374,7 @@ mod tests {
                     "geo",
                     "{ country_db = \"GeoLite2-Country.mmdb\", asn_db = \"GeoLite2-ASN.mmdb\" }",
                 ),
-                ("plan", "{ from = \"attr:plan\", default = \"free\" }"),
+                ("plan", "{ from = \"header:x-tier\", default = \"free\" }"),
                 ("listen", PROXY),
                 (
                     "jwt",
