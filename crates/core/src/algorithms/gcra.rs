@@ -144,6 +144,8 @@ pub struct Gcra {
     patience: u64,
     /// The larger of quota and burst, x T; at least the debts under earlier ones of the same rate.
     most: u64,
+    /// The longest wait in a queue of earlier parameters with another rate, in units.
+    promised: u64,
     /// Maximum debt that is accepted as it is, in ticks; see [`CLOCK_SLACK_TICKS`].
     deepest: u64,
     denials: Denials,
@@ -214,6 +216,7 @@ impl Gcra {
             reciprocal: u64::MAX / interval.get(), // down: the quotient is one too small at most
             queue,
             patience: 0,
+            promised: 0,
             deepest: 0,
             denials: Denials::Free,
         }
@@ -259,7 +262,7 @@ impl Gcra {
             Denials::Free => self.full(),
             Denials::Counted => 2 * self.full(),
         }
-        .max(self.most)
+        .max(self.most.saturating_add(self.promised))
     }
 
     /// The units of a cost; saturating.
@@ -361,12 +364,8 @@ impl Algorithm for Gcra {
         reconfigure::rescale(self, tat, old, now, promised);
     }
 
-    /// At the same rate, debts as deep as those under `old` are believed.
     fn succeed(&mut self, old: &Self) {
-        if self.has_rate_of(old) {
-            self.most = self.most.max(old.deepest_debt());
-            *self = self.with_denials(self.denials);
-        }
+        reconfigure::succeed(self, old);
     }
 
     fn least_served(&self, kept: Quota) -> Share {

@@ -73,6 +73,20 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
     }
 }
 
+/// Makes `new` believe, at the same rate, debts as deep as those under `old`; at another one, waits
+/// as long as in its queue.
+pub(super) fn succeed(new: &mut Gcra, old: &Gcra) {
+    let waits = old.queue.max(old.promised);
+    if new.has_rate_of(old) {
+        new.most = new.most.max(old.deepest_debt());
+    } else if waits > 0 {
+        let longest = old.nanos(waits, Moment::ZERO);
+        let promised = new.grid.units_in(longest, Moment::ZERO) + 1; // of a part of a unit
+        new.promised = new.promised.max(promised);
+    }
+    *new = new.with_denials(new.denials);
+}
+
 impl Gcra {
     /// Returns true if both grant permits at the same rate, in the same units.
     pub(super) fn has_rate_of(&self, other: &Self) -> bool {
