@@ -132,7 +132,8 @@ pub fn remaining<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Tim
 }
 
 /// O2: `cost`, denied at `now` with `verdict` and leaving `state`, is allowed after the wait in
-/// `verdict` and not before; never, if there is no wait.
+/// `verdict` and not before; never, if there is no wait. The wait of a limit of concurrency is an
+/// estimate, and no later than that.
 ///
 /// # Panics
 /// If it is not.
@@ -150,8 +151,12 @@ pub fn retry_after<A: Algorithm + Debug>(
         "O2: {cost:?} is above the capacity, but the verdict is {verdict:?}\n{algorithm:?}"
     );
     let wait = verdict.retry_after();
+    let estimates = algorithm.name() == "concurrency";
     let edges: Vec<Nanos> = wait.into_iter().collect();
     for span in reach.spans(&edges) {
+        if estimates && wait.is_some_and(|wait| span >= wait) {
+            continue;
+        }
         let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };

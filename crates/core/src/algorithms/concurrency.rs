@@ -23,8 +23,14 @@
 //!
 //! With 10 held for 2 s each, one comes back every 0.2 s. The mean is over the key's last
 //! eight to sixteen named leases, and is kept for the length of a lease after the last
-//! release. Before the first release, and for anonymous permits alone, `retry_after` is the
-//! wait until enough leases have ended.
+//! release. Before the first release, and for anonymous permits alone, all that is known is how
+//! long the present permits have been held. Then it is that long again, at least a second:
+//!
+//! ```text
+//!   retry_after = min(max(mean age * permits missing, 1 s), wait until leases end)
+//! ```
+//!
+//! So a client waits for 1, 1, 2, 4, .. s, and comes at most twice as late as it could have.
 //!
 //! Protocols without names for their permits (one more when a stream begins, one less when it is
 //! done) use [`decide`](Algorithm::decide) and [`refund`](crate::Refund::refund): their permits
@@ -48,9 +54,10 @@
 //!   for protocols that give back denied requests as well. A denied name holds nothing. A cost
 //!   above N is never taken, so giving it back gives nothing.
 //! * A clock that steps back finds leases that end later by the step, and never gains.
-//! * Laws: all, except that a refund undoes a charge of the same instant. It gives back the
-//!   permits that end first, not the last ones charged: the holder of the first may have crashed,
-//!   and then the end of its lease must not take the permit of a living holder.
+//! * Laws: all, except that `retry_after` is exact, and that a refund undoes a charge of the same
+//!   instant. It gives back the permits that end first, not the last ones charged: the holder of
+//!   the first may have crashed, and then the end of its lease must not take the permit of a living
+//!   holder.
 //! * A semaphore that hands out N permits anew each period, as in Resilience4j and founding
 //!   document 1, is a quota per fixed cycle: [`Window::fixed`](crate::Window::fixed).
 //! * Source: C. Gray, D. Cheriton, "Leases" (1989); Stripe, "Scaling your API with rate
@@ -70,6 +77,9 @@ use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
 /// Maximum number of permits that a limit may lend: 320,000 bytes a key.
 pub const MAX_LEASES: u32 = 10_000;
 
+/// The shortest wait before any permit came back, as `Retry-After` has whole seconds.
+const SHORTEST_GUESS: Nanos = Nanos::SECOND;
+
 /// Clocks of racing threads differ by less; beyond this, the clock was set.
 const LATE: Nanos = Nanos::from_secs(10);
 
@@ -82,7 +92,7 @@ const LATE: Nanos = Nanos::from_secs(10);
 /// let [a, b] = [1, 2].map(|id| LeaseId::from_bytes([id; 16]));
 /// let (mut leases, one, now) = (ConcurrencyState::default(), Permits::ONE, Time::ZERO);
 /// assert_eq!(limit.acquire(&mut leases, now, a, one).verdict, Verdict::Allow);
-/// let retry_after = Nanos::from_secs(30); // at the latest
+/// let retry_after = Nanos::from_secs(1); // nothing is known yet
 /// let denied = limit.acquire(&mut leases, now, b, one);
 /// assert_eq!(denied.verdict, Verdict::Deny { retry_after });
 /// assert_eq!(limit.release(&mut leases, now, a), one);
@@ -169,10 +179,24 @@ impl Concurrency {
                 let held = leases.in_use(now);
                 let missing = (held + cost.get()).saturating_sub(self.permits.into());
                 let estimate = leases.held.estimate(missing, held);
-                let retry_after = estimate.map_or(ended, |wait| wait.min(ended));
+                let estimate = estimate.unwrap_or_else(|| self.as_long_again(leases, now, missing));
+                let retry_after = estimate.min(ended);
                 Verdict::Deny { retry_after }
             }
         }
+    }
+
+    /// The estimate before the first release: the mean time that the present permits have been
+    /// held, for each that is missing.
+    fn as_long_again(&self, leases: &ConcurrencyState, now: Time, missing: u64) -> Nanos {
+        let (mut ages, mut held) = (0, 0);
+        for lease in &leases.by_end[leases.ended(now)..] {
+            let permits = u128::from(lease.permits);
+            ages += u128::from(self.held_for(lease, now).as_nanos()) * permits;
+            held += permits;
+        }
+        let wait = (ages * u128::from(missing)).div_ceil(held.max(1)); // up: rather late
+        Nanos::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)).max(SHORTEST_GUESS)
     }
 
     /// The time until enough leases have ended for `cost`; zero if it fits, or never does.
