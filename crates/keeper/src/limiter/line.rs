@@ -7,9 +7,9 @@
 //!                       waiter that leaves owes nothing, and those behind move up
 //! ```
 //!
-//! Each grant is made for the moment at which it was due, or [`LATENESS`] before now if that is
-//! later, so that a timer that is late by a millisecond does not slow a limit of one permit each
-//! ten microseconds.
+//! Each grant is made for the present moment, never for an earlier one at which it was due, because
+//! any span admits no more than the limit then. So a timer that is late slows a limit down, unless
+//! its burst holds what becomes free meanwhile.
 //!
 //! While a caller waits, `check` is refused, so that no request passes the line.
 
@@ -17,12 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-use ratekeeper_core::{Nanos, Permits, Time};
+use ratekeeper_core::Permits;
 use ratekeeper_store::{Lock, LockGuard};
-
-/// Maximum lateness of timers that is made up for: tokio's and most kernels' are late by 1
-/// to 4 ms. Any span `w` admits as many permits as the limit allows in `w` plus this.
-pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
 #[cfg_attr(
@@ -46,8 +42,6 @@ pub(crate) struct Waiters {
     by_number: BTreeMap<u64, Waiter>,
     /// The total cost of all waiters.
     permits: u128,
-    /// The moment for which the last grant was made.
-    pub(crate) since: Time,
 }
 
 #[derive(Debug)]
@@ -68,10 +62,7 @@ impl WaitLine {
     }
 
     /// Joins at the end; returns the place in the line.
-    pub(crate) fn join(&self, queue: &mut Waiters, now: Time, cost: Permits, waker: &Waker) -> u64 {
-        if queue.by_number.is_empty() {
-            queue.since = now;
-        }
+    pub(crate) fn join(&self, queue: &mut Waiters, cost: Permits, waker: &Waker) -> u64 {
         let number = queue.next;
         queue.next += 1;
         queue.permits += u128::from(cost.get());
@@ -143,7 +134,7 @@ mod tests {
         for _ in 0..3_000 {
             let mut queue = line.lock();
             assert_eq!(queue.total_with(Permits::MAX), Permits::MAX);
-            line.join(&mut queue, Time::ZERO, Permits::MAX, Waker::noop());
+            line.join(&mut queue, Permits::MAX, Waker::noop());
         }
         for number in 0..3_000 {
             line.leave(line.lock(), number);

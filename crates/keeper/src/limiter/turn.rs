@@ -15,11 +15,6 @@ use ratekeeper_core::{Nanos, Permits, Time, Verdict};
 
 use super::WaitError;
 use super::desk::Waitable;
-use super::line::LATENESS;
-
-/// Maximum number of grants that the first in line tries, in one step, for moments that have
-/// passed.
-const MAX_TRIES: usize = 4;
 
 /// A waiter, or a caller about to wait. Dropped, it leaves the line.
 pub(crate) struct Turn<D: Waitable> {
@@ -30,7 +25,7 @@ pub(crate) struct Turn<D: Waitable> {
     asked: Option<(Time, Nanos)>,
     /// Its place in the line, while it is there.
     number: Option<u64>,
-    /// When it would be charged, if the limit has it wait from then on (leaky queue).
+    /// Since when it waits out the delay of a leaky queue.
     planned: Option<Time>,
 }
 
@@ -105,7 +100,7 @@ impl<D: Waitable> Turn<D> {
         if let Err(full) = desk.room(queue.len()) {
             return TurnStep::Useless(full);
         }
-        let number = line.join(&mut queue, now, self.cost, waker);
+        let number = line.join(&mut queue, self.cost, waker);
         drop(queue);
         self.number = Some(number);
         self.advance(now, (now, patience), number, waker)
@@ -133,52 +128,52 @@ impl<D: Waitable> Turn<D> {
             queue.set_waker(number, waker);
             return TurnStep::Wait((patience < Nanos::MAX).then_some(left));
         }
-        let comes_back = desk.comes_back();
-        let since = if comes_back {
-            now // nothing is due at a moment
-        } else {
-            queue.since.max(now - LATENESS).min(now)
+        let verdict = match desk.take(now, self.cost, now) {
+            Verdict::AllowAfter(_) => {
+                let since = self.planned.unwrap_or(now).min(now);
+                self.planned = Some(since);
+                self.take_as_planned(now, since)
+            }
+            verdict => verdict,
         };
-        let mut at = self.planned.take().unwrap_or(since);
-        let mut tries = MAX_TRIES;
-        loop {
-            let wait = match desk.take(at, self.cost, now) {
-                Verdict::Allow => {
-                    queue.since = at;
-                    drop(queue);
-                    return self.leave(TurnStep::Granted(now.since(asked)));
-                }
-                Verdict::AllowAfter(wait) => {
-                    self.planned = Some(at);
-                    wait
-                }
-                Verdict::Deny { retry_after } if comes_back && left > Nanos::ZERO => {
-                    queue.set_waker(number, waker);
-                    let wait = retry_after.min(left);
-                    return TurnStep::Wait((wait < Nanos::MAX).then_some(wait));
-                }
-                Verdict::Deny { retry_after }
-                | Verdict::Ban { retry_after }
-                | Verdict::Banned { retry_after } => retry_after,
-                Verdict::DenyForever => {
-                    drop(queue);
-                    return self.leave(TurnStep::Useless(self.too_large()));
-                }
-            };
-            let due = at + wait;
-            if due <= now && at < now {
-                tries -= 1;
-                at = if tries == 0 { now } else { due };
-                continue;
-            }
-            let wait = due.since(now);
-            if wait > left {
+        let wait = match verdict {
+            Verdict::Allow => {
                 drop(queue);
-                return self.leave(TurnStep::Refused);
+                return self.leave(TurnStep::Granted(now.since(asked)));
             }
-            queue.set_waker(number, waker);
-            // Due and denied: the end of time is reached, and no later moment will be better.
-            return TurnStep::Wait((wait > Nanos::ZERO).then_some(wait));
+            Verdict::Deny { retry_after } if desk.comes_back() && left > Nanos::ZERO => {
+                queue.set_waker(number, waker);
+                let wait = retry_after.min(left);
+                return TurnStep::Wait((wait < Nanos::MAX).then_some(wait));
+            }
+            Verdict::AllowAfter(wait) => wait,
+            Verdict::Deny { retry_after }
+            | Verdict::Ban { retry_after }
+            | Verdict::Banned { retry_after } => retry_after,
+            Verdict::DenyForever => {
+                drop(queue);
+                return self.leave(TurnStep::Useless(self.too_large()));
+            }
+        };
+        let wait = (now + wait).since(now);
+        if wait > left {
+            drop(queue);
+            return self.leave(TurnStep::Refused);
+        }
+        queue.set_waker(number, waker);
+        // Due and denied: the end of time is reached, and no later moment will be better.
+        TurnStep::Wait((wait > Nanos::ZERO).then_some(wait))
+    }
+
+    /// Takes the permits if the delay of the limit has passed since `since`. One that is late is
+    /// charged as if its delay ended now, so that the next one does not pass early.
+    fn take_as_planned(&self, now: Time, since: Time) -> Verdict {
+        match self.desk.take(since, self.cost, since) {
+            Verdict::AllowAfter(wait) if since + wait <= now => {
+                self.desk.take(now - wait, self.cost, now)
+            }
+            Verdict::AllowAfter(wait) => Verdict::AllowAfter((since + wait).since(now)),
+            verdict => verdict,
         }
     }
 

@@ -12,7 +12,7 @@ use super::{advance, lives, millis, nth};
 use crate::cases::cases;
 use crate::tasks::{Clocked, Tasks};
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 17] = [
     "4/1s",
     "{ limit = \"4/1s\", algorithm = \"fixed-window\" }",
     "{ limit = \"4/1s\", algorithm = \"quota-reset\" }",
@@ -25,6 +25,9 @@ const WORDS: [&str; 14] = [
     "{ limit = \"4/1s\", algorithm = \"sliding-window-log\" }",
     "{ limit = \"4/1s\", algorithm = \"hybrid\" }",
     "{ limit = \"4/1s\", algorithm = \"exponential\" }",
+    "spacing = \"1ms\"",
+    "{ limit = \"4/10ms\", algorithm = \"sliding-window-log\" }",
+    "{ limit = \"4/10ms\", algorithm = \"sub-buckets\" }",
     "bucket = { size = 4, refill = \"4/1s\", step = true }",
     "{ bucket = { size = 1, refill = \"4/1s\" }, queue = { max = 3, max_wait = \"9s\" } }",
 ];
@@ -36,6 +39,8 @@ enum Verb {
     GiveUp(usize),
     Wait(u32),
     StepBack(u32),
+    /// The executor is busy for so many microseconds: timers are late.
+    Busy(u32),
 }
 
 fn verb() -> impl Strategy<Value = Verb> {
@@ -46,11 +51,9 @@ fn verb() -> impl Strategy<Value = Verb> {
         2 => any::<usize>().prop_map(Verb::GiveUp),
         6 => (0_u32..1_500).prop_map(Verb::Wait),
         1 => (0_u32..700).prop_map(Verb::StepBack),
+        4 => (0_u32..20_000).prop_map(Verb::Busy),
     ]
 }
-
-/// Timers of a limiter may make up for this much; see its line.
-const LATENESS: Nanos = Nanos::from_millis(5);
 
 fn live(words: &str, start: u64, verbs: &[Verb]) {
     let clock = Clocked::default();
@@ -85,6 +88,7 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
                 let until = clock.now() + millis(span);
                 advance(&mut tasks, &clock, until);
             }
+            Verb::Busy(span) => clock.advance(Nanos::from_micros(span.into())),
             Verb::StepBack(span) => {
                 let before = clock.now();
                 clock.set(before - millis(span));
@@ -103,7 +107,7 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
         let mut sum = 0;
         for (at, cost) in &admitted[first..] {
             sum += u64::from(*cost);
-            let span = at.since(*start) + Nanos::from_nanos(1) + LATENESS;
+            let span = at.since(*start) + Nanos::from_nanos(1);
             let bound = limit.bound(span);
             assert!(
                 sum <= bound,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Time};
 use ratekeeper::{Clock as _, Limiter};
 
-use super::{advance, lives, millis, nth};
+use super::{advance, lives, nth};
 use crate::cases::cases;
 use crate::tasks::{Clocked, Tasks, Waited};
 
@@ -61,8 +61,6 @@ struct Waiter {
 /// Expected behaviour.
 struct Model {
     bucket: Bucket,
-    /// The moment for which the last grant was made, or since when there is a line.
-    since: Time,
     line: VecDeque<Waiter>,
     done: Vec<(usize, Time, Waited)>,
 }
@@ -126,10 +124,7 @@ impl Model {
     fn serve(&mut self, now: Time) {
         while let Some(first) = self.line.front() {
             let left = first.patience.saturating_sub(now.since(first.asked));
-            // Five milliseconds are made up for.
-            let from = self.since.max(now - millis(5)).min(now);
-            let due = from + self.bucket.wait(from, first.cost.into());
-            let wait = due.since(now);
+            let wait = self.bucket.wait(now, first.cost.into());
             let waited = if wait == Nanos::ZERO {
                 Some(now.since(first.asked))
             } else if !self.bucket.holds(first.cost) || wait > left {
@@ -139,8 +134,7 @@ impl Model {
             };
             let fits = self.bucket.holds(first.cost);
             if waited.is_some() && fits {
-                self.bucket.charge(due, first.cost);
-                self.since = due;
+                self.bucket.charge(now, first.cost);
             }
             let outcome = if fits {
                 Ok(waited)
@@ -169,8 +163,7 @@ impl Model {
     /// When something happens by itself.
     fn next(&self, now: Time) -> Option<Time> {
         let first = self.line.front()?;
-        let from = self.since.max(now - millis(5)).min(now);
-        let due = now.max(from + self.bucket.wait(from, first.cost.into()));
+        let due = now + self.bucket.wait(now, first.cost.into());
         let ends = self.line.iter().filter(|it| it.patience < Nanos::MAX);
         let ends = ends.map(|it| it.asked + it.patience).min();
         Some(ends.map_or(due, |end| due.min(end)))
@@ -191,9 +184,6 @@ impl Model {
         let before: u128 = self.line.iter().map(|it| u128::from(it.cost)).sum();
         if self.bucket.wait(now, before + u128::from(cost)) > patience {
             return self.done.push((task, now, Ok(None)));
-        }
-        if self.line.is_empty() {
-            self.since = now;
         }
         let asked = now;
         self.line.push_back(Waiter {
@@ -218,7 +208,6 @@ fn live(first: (u64, u64), verbs: &[Verb]) {
     let limiter = Limiter::with_clock(limit(first.0, first.1), Arc::clone(&clock));
     let mut model = Model {
         bucket: Bucket::new(first.0, first.1),
-        since: Time::ZERO,
         line: VecDeque::new(),
         done: Vec::new(),
     };
