@@ -15,13 +15,15 @@ mod grant;
 mod named;
 #[cfg(feature = "redis")]
 mod redis;
+mod wait;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Limit, LimitId, LimitScope, Mode, Outage, Permits, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Limit, LimitScope, Mode, Outage, Permits, Quota,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
@@ -34,6 +36,7 @@ pub(crate) use charge::KeyText;
 pub use charge::LimitCharge;
 pub use grant::{CheckError, LimitsGrant};
 pub use named::NamedLimit;
+use named::NumberedLimit;
 #[cfg(feature = "redis")]
 pub use redis::SharedStore;
 
@@ -68,7 +71,14 @@ struct LimitsInner<S, C> {
     id: u64,
     store: S,
     clock: C,
-    names: Mutex<HashSet<Arc<str>>>,
+    names: Mutex<HashMap<Arc<str>, NameEntry>>,
+    next_id: AtomicU32,
+}
+
+/// A name, and its limit; one that is free keeps its counters.
+struct NameEntry {
+    limit: Arc<NumberedLimit>,
+    free: bool,
 }
 
 impl Limits {
@@ -98,6 +108,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             store,
             clock,
             names: Mutex::default(),
+            next_id: AtomicU32::new(0),
         }))
     }
 
@@ -116,7 +127,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
 
     /// Adds a limit by any algorithm, with a count for each key. Windows that follow the wall clock
     /// need the origin of [`clock`](Self::clock). A limit of concurrency lends until
-    /// [`refund`](Self::refund), to be called once and before the lease ends;
+    /// [`refund`](Self::refund), to be called once and before the lease ends; its refusals state an
+    /// estimate;
     /// [`Limiter::check_owned`](crate::Limiter::check_owned) lends a guard.
     ///
     /// The name identifies the counters: processes that share a store hold the limits of the same
@@ -145,21 +157,30 @@ impl<S: Store, C: Clock> Limits<S, C> {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_letter) {
             return Err(NewLimitError::Name(name.into()));
         }
+        let algorithm = algorithm.into().patient();
         let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = LimitId::new(u32::try_from(names.len()).unwrap_or(u32::MAX));
-        let name: Arc<str> = name.into();
-        if !names.insert(Arc::clone(&name)) {
-            return Err(NewLimitError::NameTaken(name.as_ref().into()));
+        if let Some(entry) = names.get_mut(name) {
+            if !std::mem::take(&mut entry.free) {
+                return Err(NewLimitError::NameTaken(name.into()));
+            }
+            let again = NamedLimit::new(self.clone(), Arc::clone(&entry.limit));
+            again.set_limit(algorithm);
+            return Ok(again.on_outage(Outage::default()));
         }
-        drop(names);
-        let limit = Limit {
-            name,
-            id,
+        let name: Arc<str> = name.into();
+        let limit = Arc::new(NumberedLimit::new(Limit {
+            name: Arc::clone(&name),
+            id: self.next_id(),
             version: 1,
-            algorithm: algorithm.into().patient(),
+            algorithm,
             outage: Outage::default(),
             scope: LimitScope::Cluster,
+        }));
+        let entry = NameEntry {
+            limit: Arc::clone(&limit),
+            free: false,
         };
+        names.insert(name, entry);
         Ok(NamedLimit::new(self.clone(), limit))
     }
 
@@ -198,10 +219,10 @@ impl<S: Store, C: Clock> Limits<S, C> {
 
     /// Corrects the charges of a grant to the actual costs, as [`LimitsGrant::used`] states them.
     /// The rest of an estimate is given back, as far as time has not paid for it: a bucket that was
-    /// full again meanwhile gets nothing back, because it has lost nothing. The excess is charged even beyond the limit: a token
-    /// bucket owes it, about a year ahead if made by [`token_bucket`](Self::token_bucket), so that
-    /// no request passes until time has paid it; other algorithms charge what they still have, and
-    /// forgive the rest.
+    /// full again meanwhile gets nothing back, because it has lost nothing. The excess is charged
+    /// even beyond the limit: a token bucket owes it, about a year ahead if made by
+    /// [`token_bucket`](Self::token_bucket), so that no request passes until time has paid it;
+    /// other algorithms charge what they still have, and forgive the rest.
     ///
     /// Permits of a grant that was made while a shared store was away come back in this process
     /// only, see [`NamedLimit::on_outage`](NamedLimit::on_outage).
@@ -271,12 +292,18 @@ impl<S: Store, C: Clock> Limits<S, C> {
             .iter()
             .map(|charge| {
                 self.owns(charge.limit)?;
-                let limit = charge.limit.current();
-                let Some(cost) = charge.cost else {
-                    return Err(CheckError::never(&limit.name));
+                let name = charge.limit.name();
+                let limit = match charge.quota {
+                    Some(quota) => charge.limit.with_quota(quota)?,
+                    None => charge.limit.current(),
                 };
-                let key: KeyText = charge.key.clone();
-                Ok(Charged::new(limit, key, cost))
+                let cost = charge.cost.ok_or_else(|| CheckError::never(name))?;
+                Ok(Charged::new(
+                    Arc::clone(name),
+                    limit,
+                    charge.key.clone(),
+                    cost,
+                ))
             })
             .collect()
     }
@@ -310,8 +337,10 @@ impl<S, C> Clone for Limits<S, C> {
 impl<S, C> fmt::Debug for Limits<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = names.iter().filter(|(_, entry)| !entry.free);
+        let used: Vec<_> = used.map(|(name, _)| name).collect();
         f.debug_struct("Limits")
-            .field("names", &*names)
+            .field("names", &used)
             .finish_non_exhaustive()
     }
 }

@@ -165,6 +165,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
     /// never polled again holds up all behind it, and `check` is refused.
     ///
+    /// No waiter is served before its moment, so a timer that is late by a millisecond slows a limit
+    /// whose burst is used up in less: give it a burst for some milliseconds. What it takes cannot
+    /// be settled or given back, because most work that waits knows its cost; for the rest,
+    /// [`Limits::acquire`](crate::Limits::acquire) returns a grant, but has no line.
+    ///
     /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`, or the timer of another
     /// runtime: [`with_timer`](Self::with_timer).
     ///

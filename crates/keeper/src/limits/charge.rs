@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits};
+use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits, Quota};
 use ratekeeper_store::{ActualCost, ChargeOrigin, MemoryStore, Settled};
 use smallvec::SmallVec;
 
@@ -28,6 +28,8 @@ pub struct LimitCharge<'a, S = MemoryStore, C = SystemClock> {
     pub(super) key: KeyText,
     /// `None` if no limit can count as many.
     pub(super) cost: Option<Permits>,
+    /// Numbers of this key alone.
+    pub(super) quota: Option<Quota>,
 }
 
 impl<'a, S, C> LimitCharge<'a, S, C> {
@@ -36,6 +38,7 @@ impl<'a, S, C> LimitCharge<'a, S, C> {
             limit,
             key: KeyText::of(&key),
             cost: Some(Permits::ONE),
+            quota: None,
         }
     }
 
@@ -43,6 +46,34 @@ impl<'a, S, C> LimitCharge<'a, S, C> {
     pub fn cost(self, cost: u64) -> Self {
         Self {
             cost: permits(cost),
+            ..self
+        }
+    }
+
+    /// The same charge under other numbers, for keys with a plan of their own: a token bucket with
+    /// this quota in place of the limit's algorithm, also after
+    /// [`set_limit`](NamedLimit::set_limit). Keys with equal numbers share them. Each set of
+    /// numbers has counters of its own: a key whose numbers change begins unused.
+    ///
+    /// ```
+    /// use ratekeeper::core::Quota;
+    /// use ratekeeper::{Limits, at_once};
+    /// let limits = Limits::in_memory();
+    /// let calls = limits.token_bucket("calls", Quota::per_minute(1))?;
+    /// let quota_of = |user: &str| match user {
+    ///     "ann" => Quota::per_minute(3), // by your own table
+    ///     _ => Quota::per_minute(1),
+    /// };
+    /// let ask = |user| at_once(limits.check(&[calls.of(user).quota(quota_of(user))])).is_ok();
+    /// assert_eq!([ask("ann"), ask("ann"), ask("bob"), ask("bob")], [true, true, true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A check fails with [`StoreError::Misconfigured`](ratekeeper_store::StoreError) if no token
+    /// bucket can have the quota, and above 1,000 quotas of one limit.
+    pub fn quota(self, quota: Quota) -> Self {
+        Self {
+            quota: Some(quota),
             ..self
         }
     }
@@ -82,6 +113,7 @@ impl KeySink for KeyText {
 /// A charge that was decided.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Charged {
+    pub(super) name: Arc<str>,
     limit: LimitRef,
     key: KeyText,
     pub(super) cost: Permits,
@@ -105,8 +137,14 @@ impl PartialEq for LimitRef {
 impl Eq for LimitRef {}
 
 impl Charged {
-    pub(super) const fn new(limit: Arc<Limit>, key: KeyText, cost: Permits) -> Self {
+    pub(super) const fn new(
+        name: Arc<str>,
+        limit: Arc<Limit>,
+        key: KeyText,
+        cost: Permits,
+    ) -> Self {
         Self {
+            name,
             limit: LimitRef(limit),
             key,
             cost,

@@ -47,9 +47,8 @@ impl LimitsGrant {
             return Ok(Self { limits, charged });
         }
         let refusals = charged.iter().zip(&decisions.each);
-        let refusals = refusals.filter_map(|(charged, decision)| {
-            Some((&charged.limit().name, decision.verdict.refused()?))
-        });
+        let refusals = refusals
+            .filter_map(|(charged, decision)| Some((&charged.name, decision.verdict.refused()?)));
         // The store answered that one of them refuses.
         let longest = refusals.max_by_key(|(_, refused)| match refused {
             Refused::Until(wait) => (false, Some(*wait)),
@@ -71,7 +70,7 @@ impl LimitsGrant {
     pub fn used<S, C>(mut self, limit: &NamedLimit<S, C>, used: u64) -> Self {
         let used = Permits::new(used);
         for charged in &mut self.charged {
-            if charged.limit().name == *limit.name() {
+            if charged.name == *limit.name() {
                 charged.used = used;
             }
         }
@@ -100,7 +99,7 @@ impl LimitsGrant {
     pub fn decisions(&self) -> impl Iterator<Item = (&str, Decision)> {
         self.charged
             .iter()
-            .filter_map(|charged| Some((&*charged.limit().name, charged.decision?)))
+            .filter_map(|charged| Some((&*charged.name, charged.decision?)))
     }
 }
 

@@ -1,14 +1,17 @@
 //! Named: one of several limits over a store.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{AnyAlgorithm, Decision, Limit, Outage};
+use ratekeeper_core::{AnyAlgorithm, Decision, Error, Limit, LimitId, Outage, Permits, Quota};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 
-use super::charge::Charged;
+use super::charge::{Charged, KeyText};
 use super::{CheckError, LimitCharge, Limits, LimitsGrant};
+use crate::limiter::patient;
 use crate::{Clock, LimitKey, SystemClock};
 
 /// One of several [`Limits`], with a count for each key: a user, an address, `()` for all requests
@@ -28,16 +31,90 @@ use crate::{Clock, LimitKey, SystemClock};
 pub struct NamedLimit<S = MemoryStore, C = SystemClock> {
     limits: Limits<S, C>,
     name: Arc<str>,
-    limit: Arc<ArcSwap<Limit>>,
+    limit: Arc<NumberedLimit>,
+}
+
+/// Maximum number of different quotas of one limit: each has tables of its own in the store.
+const MAX_QUOTAS: usize = 1_000;
+
+/// A limit, and the same with the numbers of single keys.
+pub(super) struct NumberedLimit {
+    own: ArcSwap<Limit>,
+    by_quota: Mutex<HashMap<Quota, Arc<Limit>>>,
+}
+
+impl NumberedLimit {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self {
+            own: ArcSwap::from_pointee(limit),
+            by_quota: Mutex::default(),
+        }
+    }
+}
+
+impl<S, C> Limits<S, C> {
+    /// Lets go of the name of a limit, so that it can be added again, by any algorithm; returns
+    /// false if there is no limit of this name. Clones of the limit still count. When the name is
+    /// added again, they follow it, and it goes on with the counters, as after
+    /// [`set_limit`](NamedLimit::set_limit).
+    ///
+    /// ```
+    /// use ratekeeper::{Limits, at_once};
+    /// let limits = Limits::in_memory();
+    /// let calls = limits.token_bucket("calls", "10/1h".parse()?)?;
+    /// at_once(calls.check_n("ann", 4))?;
+    /// assert!(limits.remove("calls"));
+    /// let calls = limits.token_bucket("calls", "20/1h".parse()?)?;
+    /// assert_eq!(at_once(calls.peek("ann"))?.remaining.get(), 16, "four are used");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove(&self, name: &str) -> bool {
+        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = names.get_mut(name).filter(|entry| !entry.free);
+        entry.map(|entry| entry.free = true).is_some()
+    }
+
+    pub(super) fn next_id(&self) -> LimitId {
+        LimitId::new(self.0.next_id.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl<S, C> NamedLimit<S, C> {
-    pub(super) fn new(limits: Limits<S, C>, limit: Limit) -> Self {
+    pub(super) fn new(limits: Limits<S, C>, limit: Arc<NumberedLimit>) -> Self {
+        let name = Arc::clone(&limit.own.load().name);
         Self {
             limits,
-            name: Arc::clone(&limit.name),
-            limit: Arc::new(ArcSwap::from_pointee(limit)),
+            name,
+            limit,
         }
+    }
+
+    /// Returns the limit with the numbers of single keys; see [`LimitCharge::quota`].
+    pub(super) fn with_quota(&self, quota: Quota) -> Result<Arc<Limit>, StoreError> {
+        let wrong =
+            |why: String| StoreError::Misconfigured(format!("limit `{}`: {why}", self.name));
+        let own = self.current();
+        let by_quota = self.limit.by_quota.lock();
+        let mut by_quota = by_quota.unwrap_or_else(PoisonError::into_inner);
+        let known = by_quota.get(&quota);
+        if let Some(known) = known.filter(|known| known.outage == own.outage) {
+            return Ok(Arc::clone(known));
+        }
+        if known.is_none() && by_quota.len() >= MAX_QUOTAS {
+            return Err(wrong(format!("more than {MAX_QUOTAS} different quotas")));
+        }
+        let limit = Arc::new(Limit {
+            name: format!("{}={quota}", self.name).into(),
+            id: known.map_or_else(|| self.limits.next_id(), |known| known.id),
+            version: known.map_or(1, |known| known.version.saturating_add(1)),
+            algorithm: patient(quota)
+                .map_err(|error| wrong(error.to_string()))?
+                .into(),
+            outage: own.outage,
+            scope: own.scope,
+        });
+        by_quota.insert(quota, Arc::clone(&limit));
+        Ok(limit)
     }
 
     /// Returns the charge of one permit of `key`, for [`Limits::check`].
@@ -88,9 +165,28 @@ impl<S, C> NamedLimit<S, C> {
         self.change(|limit| limit.algorithm = algorithm.clone());
     }
 
+    /// Like [`set_limit`](Self::set_limit), to a token bucket with the numbers of `quota`;
+    /// reservations and debts reach about a year ahead.
+    ///
+    /// ```
+    /// use ratekeeper::{Limits, at_once};
+    /// let limits = Limits::in_memory();
+    /// let calls = limits.token_bucket("calls", "10/1h".parse()?)?;
+    /// calls.set_quota("20/1h".parse()?)?;
+    /// assert!(at_once(calls.check_n("ann", 20)).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Limiter::per`](crate::Limiter::per); then nothing is changed.
+    pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
+        self.set_limit(patient(quota)?);
+        Ok(())
+    }
+
     /// Changes the limit, as a new version: a store converts the states that it holds.
     fn change(&self, change: impl Fn(&mut Limit)) {
-        self.limit.rcu(|old| {
+        self.limit.own.rcu(|old| {
             let mut new = Limit::clone(old);
             new.version = old.version.saturating_add(1);
             change(&mut new);
@@ -99,7 +195,7 @@ impl<S, C> NamedLimit<S, C> {
     }
 
     pub(crate) fn current(&self) -> Arc<Limit> {
-        self.limit.load_full()
+        self.limit.own.load_full()
     }
 
     pub(crate) const fn limits(&self) -> &Limits<S, C> {
@@ -134,14 +230,22 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
         shown.first().copied().ok_or_else(missing)
     }
 
-    /// Forgets the permits taken by `key`; returns true if there were any.
+    /// Forgets the permits taken by `key`, under all numbers that this process has used; returns
+    /// true if there were any.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot answer.
     pub async fn reset(&self, key: impl LimitKey) -> Result<bool, StoreError> {
-        let charge = self.of(key).cost(0);
-        let copies = self.limits.copies(&[charge]);
-        let copies = copies.map_err(CheckError::into_store)?;
+        let key = KeyText::of(&key);
+        let mut limits = vec![self.current()];
+        {
+            let by_quota = self.limit.by_quota.lock();
+            let by_quota = by_quota.unwrap_or_else(PoisonError::into_inner);
+            limits.extend(by_quota.values().cloned());
+        }
+        let charged =
+            |limit| Charged::new(Arc::clone(&self.name), limit, key.clone(), Permits::ZERO);
+        let copies: Vec<_> = limits.into_iter().map(charged).collect();
         let list: Vec<_> = copies.iter().map(Charged::charge).collect();
         let now = self.limits.clock().now();
         let were_there = self.limits.store().reset(&list, now).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Concurrency, Log, Nanos, Permits, WarmUp};
+use ratekeeper_core::{Concurrency, Gcra, Log, Nanos, Permits, WarmUp};
 
 use super::*;
 use crate::limiter::Refused;
@@ -206,4 +206,126 @@ fn threads_admit_exactly_the_limit_and_charge_nothing_else() {
         (remaining(&requests, "ann"), remaining(&tokens, "team")),
         (900, 0)
     );
+}
+
+/// Polls a future that waits by a clock that is moved by hand, to its end.
+fn waited<T>(clock: &ManualClock, future: impl Future<Output = T>) -> (Nanos, T) {
+    let mut future = std::pin::pin!(future);
+    let (began, mut context) = (
+        clock.now(),
+        std::task::Context::from_waker(std::task::Waker::noop()),
+    );
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return (clock.now().since(began), value);
+        }
+        clock.set(clock.next_wake().unwrap());
+    }
+}
+
+#[test]
+fn a_caller_waits_for_all_limits_and_settles_what_it_took() {
+    let limits = limits();
+    let [calls, tokens] = [
+        bucket(&limits, "calls", "1/1s"),
+        bucket(&limits, "tokens", "60/1m"),
+    ];
+    let charges = [calls.of("ann"), tokens.of("ann").cost(40)];
+    let acquire = || waited(limits.clock(), limits.acquire(&charges));
+    assert_eq!(acquire().0, Nanos::ZERO);
+    let (span, grant) = acquire();
+    assert_eq!(span, Nanos::from_secs(20));
+    at_once(limits.settle(grant.unwrap().used(&tokens, 10))).unwrap();
+    assert_eq!(acquire().0, Nanos::from_secs(10));
+
+    let within = |secs| limits.acquire_within(&charges, std::time::Duration::from_secs(secs));
+    let (span, refused) = waited(limits.clock(), within(39));
+    assert_eq!(
+        (span, refused.is_err()),
+        (Nanos::ZERO, true),
+        "refused at once"
+    );
+    assert!(waited(limits.clock(), within(40)).1.is_ok());
+    let never = waited(limits.clock(), tokens.acquire_n("ann", 61)).1;
+    let refused = Refused::Never;
+    let limit = "tokens".into();
+    assert_eq!(never, Err(CheckError::Refused { limit, refused }));
+}
+
+#[test]
+fn under_a_leaky_queue_a_caller_waits_for_its_delay() {
+    let limits = limits();
+    let queue = Gcra::leaky_queue(Quota::per_minute(60), 1).unwrap();
+    let mails = limits.limit("mails", queue).unwrap();
+    let waits = [0, 1, 1].map(Nanos::from_secs);
+    assert_eq!(
+        waits.map(|_| waited(limits.clock(), mails.acquire(())).0),
+        waits
+    );
+}
+
+#[test]
+fn a_reservation_is_charged_and_can_be_given_back() {
+    let limits = limits();
+    let mails = bucket(&limits, "mails", "2/1m");
+    let hour = std::time::Duration::from_secs(3_600);
+    let reserve = |cost| mails.reserve("ann", cost, hour);
+    assert!(reserve(2).unwrap().delay().is_zero());
+    let later = reserve(3).unwrap();
+    assert_eq!(later.delay().as_secs(), 90, "also above the burst");
+    at_once(limits.refund(later)).unwrap();
+    assert_eq!(reserve(1).unwrap().delay().as_secs(), 30);
+    assert!(matches!(reserve(1_000), Err(CheckError::Refused { .. })));
+    let log = limits.limit("log", Log::sliding("1/1s".parse().unwrap()).unwrap());
+    let unsupported = log.unwrap().reserve("ann", 1, hour);
+    assert!(matches!(
+        unsupported,
+        Err(CheckError::Store(StoreError::Unsupported(_)))
+    ));
+}
+
+#[test]
+fn keys_with_numbers_of_their_own_keep_them_across_changes() {
+    let limits = limits();
+    let calls = bucket(&limits, "calls", "2/1h");
+    let quota = |text: &str| text.parse::<Quota>().unwrap();
+    let large = || [calls.of("ann").quota(quota("10/1h")).cost(4)];
+    let grant = at_once(limits.check(&large())).unwrap();
+    at_once(limits.settle(grant.used(&calls, 3))).unwrap();
+    calls.set_quota(quota("1/1h")).unwrap();
+    let calls = calls.on_outage(Outage::Deny);
+    let left = |charge| at_once(limits.peek(&[charge])).unwrap()[0].remaining.get();
+    let of = |text| calls.of("ann").quota(quota(text)).cost(0);
+    assert_eq!([left(of("10/1h")), left(of("20/1h"))], [7, 20]);
+    assert_eq!(remaining(&calls, "ann"), 1);
+    let refused = at_once(limits.check(&[calls.of("ann").quota(quota("10/1h")).cost(8)]));
+    let named = "limit `calls`: the limit is used up; try again in 6 min";
+    assert_eq!(refused.unwrap_err().to_string(), named);
+    assert!(at_once(calls.reset("ann")).unwrap());
+    assert_eq!(left(of("10/1h")), 10);
+
+    let unsupported = quota("1/365d").with_burst(Permits::new(9)).unwrap();
+    let fits = |permits: &u64| {
+        let quota = Quota::per_hour(permits * 100);
+        at_once(limits.check(&[calls.of("bob").quota(quota)])).is_ok()
+    };
+    assert_eq!((1..=1_100).filter(fits).count(), 998, "two were used above");
+    let wrong = at_once(limits.check(&[calls.of("ann").quota(unsupported)]));
+    assert!(matches!(
+        wrong,
+        Err(CheckError::Store(StoreError::Misconfigured(_)))
+    ));
+}
+
+#[test]
+fn a_name_that_is_let_go_can_be_added_again() {
+    let limits = limits();
+    let old = bucket(&limits, "calls", "10/1h");
+    at_once(old.check_n("ann", 4)).unwrap();
+    assert!(limits.remove("calls") && !limits.remove("calls") && !limits.remove("other"));
+    assert_eq!(format!("{limits:?}"), "Limits { names: [], .. }");
+    let log = Log::sliding("20/1h".parse().unwrap()).unwrap();
+    let new = limits.limit("calls", log).unwrap();
+    assert_eq!([remaining(&old, "ann"), remaining(&new, "ann")], [16, 16]);
+    assert!(limits.token_bucket("calls", Quota::per_second(1)).is_err());
 }

@@ -206,6 +206,41 @@ fn limits(url: &str) -> Limits<SharedStore> {
 }
 
 #[tokio::test]
+async fn processes_wait_for_each_other_and_share_the_numbers_of_a_key() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let [mine, theirs] = [limits(&redis.url()), limits(&redis.url())];
+    let [calls, their_calls] = [&mine, &theirs].map(|limits| {
+        let quota = Quota::per_second(5).burst(1);
+        limits.token_bucket("calls", quota).unwrap()
+    });
+    calls.check("ann").await.unwrap();
+    let began = theirs.clock().now();
+    their_calls.acquire("ann").await.unwrap();
+    assert!(theirs.clock().now().since(began) >= Nanos::from_millis(150));
+
+    let large = Quota::per_hour(100);
+    let grant = mine
+        .check(&[calls.of("bob").quota(large).cost(40)])
+        .await
+        .unwrap();
+    let left = async || {
+        let shown = theirs
+            .peek(&[their_calls.of("bob").quota(large).cost(0)])
+            .await;
+        shown.unwrap()[0].remaining.get()
+    };
+    assert_eq!(left().await, 60);
+    mine.settle(grant.used(&calls, 10)).await.unwrap();
+    assert_eq!(left().await, 90);
+    assert!(mine.remove("calls"));
+    let again = mine.token_bucket("calls", Quota::per_hour(1)).unwrap();
+    assert!(again.reset("bob").await.unwrap(), "under all numbers");
+    assert_eq!(left().await, 100);
+}
+
+#[tokio::test]
 async fn a_settlement_is_seen_by_every_process() {
     let Some(redis) = Redis::start().await else {
         return;
