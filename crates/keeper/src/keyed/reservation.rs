@@ -100,7 +100,8 @@ impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Gives the permits of a reservation back, if its key was not charged after it, the limit is
     /// the same, and it was made by this limiter; returns true if it did. Moments promised to later
-    /// requests of the key are kept.
+    /// requests of the key are kept: of several reservations, cancel the last first. A grant of
+    /// [`check_n`](KeyLimit::check_n) is given back after other charges too.
     pub fn cancel(&self, reservation: KeyedReservation) -> bool
     where
         A: Refund,

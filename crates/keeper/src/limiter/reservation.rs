@@ -145,7 +145,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
 
     /// Gives the permits of a reservation back, if the limit was neither charged nor changed after
     /// it, and this limiter made it; returns true if it did. Moments promised to later requests are
-    /// kept, and this one cannot be given twice.
+    /// kept, and this one cannot be given twice: of several reservations, cancel the last first.
+    /// Permits that are used at once are better taken by [`check_n`](Self::check_n), because
+    /// [`refund`](Self::refund) gives a grant back after other charges too.
     ///
     /// ```
     /// use ratekeeper::Limiter;
