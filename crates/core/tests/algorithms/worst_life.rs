@@ -1,9 +1,9 @@
-//! The worst case when charges are given back at any later moment, the numbers change and waiters
-//! are served early, by dynamic programming over all reachable states.
+//! The worst case when charges are given back at any later moment and the numbers change, by
+//! dynamic programming over all reachable states.
 //!
 //! ```text
 //!   place: state, charges that are open, numbers in force
-//!   moves: charge any cost, perhaps early | give back any part of an open charge | change numbers
+//!   moves: charge any cost | give back any part of an open charge | take up the next numbers
 //!   worst(W) = the most that stays used of the charges within W, on any way
 //! ```
 //!
@@ -51,15 +51,14 @@ impl<S: Clone + Hash + Eq> Place<S> {
     fn charge<A: Refund<State = S>>(
         &self,
         limit: &A,
-        (now, cost): (Time, u64),
+        now: Time,
+        cost: u64,
         search: Search,
     ) -> Step<S> {
         let mut after = self.clone();
         let decision = limit.decide(&mut after.state, now, Permits::new(cost));
         let admitted = decision.verdict.allows();
-        let Search {
-            counts, most_open, ..
-        } = search;
+        let Search { counts, most_open } = search;
         if admitted && after.open.len() < most_open {
             let receipt = Receipt::of(&decision, now);
             after.open.push(Open {
@@ -106,8 +105,6 @@ struct Search {
     counts: bool,
     /// Maximum number of charges that are open at once.
     most_open: usize,
-    /// Ticks by which a charge may precede the moment that it is charged at.
-    early: u64,
 }
 
 /// A move.
@@ -134,9 +131,7 @@ where
             for (place, &most) in &last {
                 let limit = &numbers[place.numbers];
                 let costs = 1..=limit.capacity().get();
-                let moments = (0..=search.early).map(|ticks| now + Nanos::from_nanos(ticks));
-                let charges = moments.flat_map(|at| costs.clone().map(move |cost| (at, cost)));
-                let charges = charges.map(|at_cost| place.charge(limit, at_cost, search));
+                let charges = costs.map(|cost| place.charge(limit, now, cost, search));
                 let parts = place
                     .open
                     .iter()
@@ -201,7 +196,6 @@ where
     let search = |most_open| Search {
         counts: true,
         most_open,
-        early: 0,
     };
     within(std::slice::from_ref(limit), search(2), period);
     let numbers = [limit, looser, limit].map(A::clone);
@@ -217,7 +211,7 @@ where
     let starts = 2 * period..cases(2 * period + 1, 3 * period);
     let worst = worst(numbers, search, starts, period + 2);
     for (span, most) in (1..).zip(worst) {
-        let bound = numbers[numbers.len() / 2].bound(Nanos::from_nanos(span + search.early));
+        let bound = numbers[numbers.len() / 2].bound(Nanos::from_nanos(span));
         assert!(
             most <= bound,
             "{span} ticks: {most} stay used, bound {bound}\n{numbers:?}"
@@ -256,19 +250,4 @@ fn give_backs_and_changes_admit_no_more() {
         Interval::on_grid(most, refill, Nanos::from_nanos(2), Nanos::ZERO).unwrap()
     };
     hold(&grid(2), &grid(3), p);
-}
-
-/// A limiter charges a waiter at the moment at which it was due, if its timer is late.
-#[test]
-fn early_service_admits_what_the_time_allows() {
-    let search = Search {
-        counts: true,
-        most_open: 1,
-        early: 1,
-    };
-    for (permits, ticks, burst) in [(2, 3, 2), (2, 4, 1), (1, 3, 2)] {
-        let quota = quota(permits, ticks).with_burst(Permits::new(burst));
-        let bucket = Gcra::token_bucket(quota.unwrap()).unwrap();
-        within(&[bucket], search, ticks);
-    }
 }
