@@ -229,7 +229,12 @@ mod tests {
     ];
 
     /// Fields of which the policy keeps whether they are written: their reader has the default.
-    const KEPT: [&str; 3] = ["max_inspected_body", "percent", "state_every"];
+    const KEPT: [&str; 4] = [
+        "max_inspected_body",
+        "percent",
+        "preflight_limit",
+        "state_every",
+    ];
 
     /// Limits of every tested policy: the first names no response, the second names one.
     const READY: &str = "[{ name = \"api\", key = [\"header:a\"], limit = \"9/1m\" }, \
