@@ -64,7 +64,7 @@ fn alone() -> Vec<Story> {
             steps: vec![
                 acquires(0, 1, &[ADA], &[Allow(1)]),
                 acquires(3_000, 2, &[ADA], &[Allow(0)]),
-                refused(4_000, 3, &[ADA], &[Deny(12_000, 0)]),
+                refused(4_000, 3, &[ADA], &[Deny(2_500, 0)]), // held for 4 s and for 1 s
                 acquires(4_000, 3, &[BOB], &[Allow(1)]),
                 releases(4_000, 2, &[ADA, BOB], &[1, 0]),
                 releases(4_000, 2, &[ADA], &[0]),
@@ -99,7 +99,7 @@ fn alone() -> Vec<Story> {
             limits: vec![limit(0, at_once(2))],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
-                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                fails(0, &[ADA], &[Deny(1_000, 0)]),
                 refund(1_000, &[ADA]),
                 looks(1_000, true, &[ADA], &[Allow(1)]),
                 acquires(1_000, 1, &[ADA], &[Allow(0)]),
@@ -113,14 +113,14 @@ fn alone() -> Vec<Story> {
             limits: vec![limit(0, at_once(1).with_denials(Denials::Counted))],
             steps: vec![
                 passes(0, &[ADA], &[Allow(0)]),
-                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                fails(0, &[ADA], &[Deny(1_000, 0)]),
                 refund(0, &[ADA]),
-                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                fails(0, &[ADA], &[Deny(1_000, 0)]),
                 refund(0, &[ADA]),
                 refund(0, &[ADA]),
                 refused(0, 1, &[(0, "ada", 2, Enforce)], &[Never(1)]),
                 acquires(0, 1, &[ADA], &[Allow(0)]),
-                refused(0, 2, &[ADA], &[Deny(16_000, 0)]), // a denied name holds nothing
+                refused(0, 2, &[ADA], &[Deny(1_000, 0)]), // a denied name holds nothing
                 releases(0, 1, &[ADA], &[1]),
                 acquires(0, 3, &[ADA], &[Allow(0)]),
             ],
@@ -130,7 +130,7 @@ fn alone() -> Vec<Story> {
             limits: vec![limit(0, at_once(3)), in_version(2, limit(0, at_once(1)))],
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 2, Enforce)], &[Allow(1)]),
-                refused(0, 2, &[(1, "ada", 1, Enforce)], &[Deny(16_000, 0)]),
+                refused(0, 2, &[(1, "ada", 1, Enforce)], &[Deny(1_000, 0)]),
                 releases(0, 1, &[(1, "ada", 1, Enforce)], &[2]),
                 acquires(0, 2, &[(1, "ada", 1, Enforce)], &[Allow(0)]),
             ],
@@ -160,7 +160,7 @@ fn beside_rates() -> Vec<Story> {
             limits: limits(),
             steps: vec![
                 acquires(0, 1, &both("ada"), &[Allow(0), Allow(1)]),
-                refused(0, 2, &both("ada"), &[Deny(16_000, 0), Allow(1)]),
+                refused(0, 2, &both("ada"), &[Deny(1_000, 0), Allow(1)]),
                 looks(0, true, &[rate], &[Allow(1)]),
                 releases(0, 1, &both("ada"), &[1, 0]),
                 acquires(0, 3, &both("ada"), &[Allow(0), Allow(0)]),
@@ -175,7 +175,7 @@ fn beside_rates() -> Vec<Story> {
             steps: vec![
                 watches(0, true, &both("ada"), &[Allow(1), Allow(1)]),
                 acquires(0, 1, &[ADA], &[Allow(0)]),
-                watches(0, false, &both("ada"), &[Deny(16_000, 0), Allow(1)]),
+                watches(0, false, &both("ada"), &[Deny(1_000, 0), Allow(1)]),
                 releases(0, 1, &[ADA], &[1]),
                 watches(0, true, &both("ada"), &[Allow(1), Allow(0)]),
                 watches(0, true, &[ADA], &[Allow(1)]),
@@ -202,7 +202,7 @@ fn beside_rates() -> Vec<Story> {
             limits: limits(),
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 1, Shadow)], &[Allow(0)]),
-                acquires(0, 2, &[(0, "ada", 1, Shadow)], &[Deny(16_000, 0)]),
+                acquires(0, 2, &[(0, "ada", 1, Shadow)], &[Deny(1_000, 0)]),
                 releases(0, 2, &[ADA], &[0]),
                 releases(0, 1, &[ADA], &[1]),
             ],
