@@ -256,6 +256,9 @@ fn expected(request: &Request) -> Fields {
     ] {
         fields.remove(name);
     }
+    if let Some(cookies) = fields.get_mut("cookie") {
+        *cookies = vec![cookies.join("; ")];
+    }
     let mut put = |name: &str, value: String| fields.insert(name.to_owned(), vec![value]);
     let host = &request.origin.1;
     put("host", host.clone());

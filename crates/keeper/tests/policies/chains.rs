@@ -166,7 +166,8 @@ fn an_elastic_limit_follows_its_signal() {
 
 #[test]
 fn no_signal_lets_more_pass_than_up_to() {
-    let proxy = "[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n";
+    let proxy = "[listen]\nhttp = \"127.0.0.1:8081\"\n\
+                 [listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n";
     let levels = [
         ("queue", "70%"),
         ("upstream.errors", "70%"),

@@ -242,7 +242,7 @@ mod tests {
             (after(500, &[]), Then::GiveUp),
             (after(429, &[]), Then::Again),
             (after(502, &[]), Then::Again),
-            (after(504, &[(header::RETRY_AFTER, "soon")]), Then::Again),
+            (after(504, &[(header::RETRY_AFTER, "soon")]), seconds(1)),
             (after(503, &[(header::RETRY_AFTER, "7")]), seconds(7)),
             (after(503, &[(header::RETRY_AFTER, "86400")]), seconds(30)),
             (

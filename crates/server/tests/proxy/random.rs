@@ -104,7 +104,7 @@ impl Random {
 }
 
 /// Returns the values by name, in their order, without those of the connection and the proxy.
-pub(crate) fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<&str>> {
+pub(crate) fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<String>> {
     const OTHERS: [&str; 14] = [
         "host",
         "date",
@@ -121,11 +121,15 @@ pub(crate) fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<&str>> {
         "ratelimit-policy",
         "keep-alive",
     ];
-    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut fields: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, value) in &message.fields {
         if !OTHERS.contains(&&**name) {
-            fields.entry(name).or_default().push(value);
+            fields.entry(name).or_default().push(value.clone());
         }
+    }
+    // The gateway sends all cookies in one field; nginx does not.
+    if let Some(cookies) = fields.get_mut("cookie") {
+        *cookies = vec![cookies.join("; ")];
     }
     fields
 }
