@@ -257,7 +257,7 @@ fn expected(request: &Request) -> Fields {
         fields.remove(name);
     }
     if let Some(cookies) = fields.get_mut("cookie") {
-        *cookies = vec![cookies.join("; ")];
+        *cookies = vec![cookies.join("; ").trim_end().to_owned()];
     }
     let mut put = |name: &str, value: String| fields.insert(name.to_owned(), vec![value]);
     let host = &request.origin.1;

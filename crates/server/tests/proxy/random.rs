@@ -129,7 +129,7 @@ pub(crate) fn end_to_end(message: &Message) -> BTreeMap<&str, Vec<String>> {
     }
     // The gateway sends all cookies in one field; nginx does not.
     if let Some(cookies) = fields.get_mut("cookie") {
-        *cookies = vec![cookies.join("; ")];
+        *cookies = vec![cookies.join("; ").trim_end().to_owned()];
     }
     fields
 }

@@ -189,8 +189,8 @@ fn left(before: AnyAlgorithm, cost: u64, after: AnyAlgorithm) -> u64 {
     let bytes = saved(&first, &[limit(0, before)], THEN);
     let after = [limit(0, after)];
     let (store, _) = restored(&bytes, &after, THEN);
-    // The file counts in microseconds, and rounds against the client.
-    let soon = THEN + Nanos::from_micros(1);
+    // The file counts in microseconds and rounds debts up; six of the new rate are one of the old.
+    let soon = THEN + Nanos::from_micros(6);
     let look = store.decide_now(&[charge(&after[0], b"ada", 0)], soon);
     look.each[0].remaining.get()
 }
