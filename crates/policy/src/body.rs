@@ -303,15 +303,17 @@ fn up_to_last_index(name: &str) -> &str {
 }
 
 /// Returns the name of a list without the index of a value, also of lists in lists.
-fn without_index(name: &str) -> &str {
-    let index = name
-        .strip_suffix(']')
-        .and_then(|rest| rest.rsplit_once('['));
+fn without_index(mut name: &str) -> &str {
     let is_number = |index: &str| index.trim().bytes().all(|byte| byte.is_ascii_digit());
-    match index {
-        Some((list, index)) if is_number(index) => without_index(list),
-        _ => name,
+    // A loop: a stranger chooses how deep the lists are.
+    while let Some((list, _)) = name
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once('['))
+        .filter(|(_, index)| is_number(index))
+    {
+        name = list;
     }
+    name
 }
 
 /// Goes by way of the upper case, so that the long s and the Kelvin sign become `s` and `k`.

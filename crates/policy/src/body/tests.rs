@@ -159,6 +159,12 @@ fn a_field_that_is_named_twice_is_ambiguous() {
 }
 
 #[test]
+fn lists_in_lists_of_a_form_are_read_however_deep() {
+    let deep = format!("user{}=b", "[]".repeat(100_000));
+    check(FORM, &[("form:user", &deep, "=b")]);
+}
+
+#[test]
 fn a_body_that_cannot_be_read_has_no_values() {
     let deep = format!(
         "{{\"a\": 1, \"b\": {}1{}}}",
