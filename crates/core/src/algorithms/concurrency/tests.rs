@@ -149,7 +149,7 @@ fn a_denial_estimates_its_wait_from_past_hold_times() {
     );
 }
 
-/// A client of a fresh limit that waits as it is told comes at most twice as late as it could.
+/// A client of a fresh limit that waits for `retry_after` comes at most twice as late as it could.
 #[test]
 fn a_first_permit_is_waited_for_as_long_again() {
     let lease = Nanos::from_secs(60);
