@@ -13,6 +13,8 @@
 
 use std::ops::RangeInclusive;
 
+use ratekeeper_core::Quota;
+
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
 pub(super) struct TableSpec {
@@ -24,13 +26,42 @@ pub(super) struct TableSpec {
     pub(super) one_of: &'static [&'static str],
 }
 
+/// Declares tables: each field with its need, its shape, an example, and a sentence about it.
+///
+/// ```text
+///   NAME = "what" {
+///       required count: whole(1, 60), "6", "Number of sub-buckets.";
+///       shared OTHER.named("status");        the same field as in another table
+///   }
+/// ```
+macro_rules! fields {
+    ($($(#[$doc:meta])* $vis:vis $spec:ident = $what:literal $(one of $one_of:ident)? {
+        $($need:ident $name:ident $(: $shape:expr, $example:literal, $about:literal)?
+            $(. $of:ident($field:literal))?;)*
+    })*) => {$(
+        $(#[$doc])* $vis static $spec: $crate::config::shape::TableSpec = $crate::config::shape::TableSpec {
+            what: $what,
+            fields: &[$(
+                $($crate::config::shape::$need(stringify!($name), $shape, $example, $about))?
+                $($name.$of($field))?
+            ),*],
+            one_of: fields!(@one_of $($one_of)?),
+        };
+    )*};
+    (@one_of) => { &[] };
+    (@one_of $names:ident) => { $names };
+}
+pub(super) use fields;
+
 impl TableSpec {
-    /// Spec without fields, from which the tables are made.
-    pub(super) const EMPTY: Self = Self {
-        what: "",
-        fields: &[],
-        one_of: &[],
-    };
+    /// Returns the field of that name, for another table that shares it.
+    pub(super) const fn named(&self, name: &str) -> FieldSpec {
+        let mut at = 0;
+        while !is_equal(self.fields[at].name, name) {
+            at += 1;
+        }
+        self.fields[at]
+    }
 
     /// Returns the field of that name.
     pub(super) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
@@ -38,8 +69,17 @@ impl TableSpec {
     }
 }
 
+const fn is_equal(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
 /// One field of a table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct FieldSpec {
     pub(super) name: &'static str,
     pub(super) need: Need,
@@ -58,7 +98,7 @@ pub(super) enum Need {
 }
 
 /// Valid form of a value.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     /// A string; the pattern is for the schema, because the parser reports the exact reason.
     Text { pattern: Option<&'static str> },
@@ -102,10 +142,107 @@ pub(super) enum Shape {
     Either(&'static [Self]),
 }
 
-impl Shape {
-    /// Any string.
-    pub(super) const TEXT: Self = Self::Text { pattern: None };
+pub(super) const fn required(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> FieldSpec {
+    FieldSpec {
+        need: Need::Required,
+        ..optional(name, shape, example, about)
+    }
+}
 
+pub(super) const fn optional(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> FieldSpec {
+    // A word of Rust is written r#match.
+    let name = match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    };
+    FieldSpec {
+        name,
+        need: Need::Optional,
+        shape,
+        example,
+        about,
+    }
+}
+
+/// Any string.
+pub(super) const TEXT: Shape = Shape::Text { pattern: None };
+pub(super) const FLAG: Shape = Shape::Flag;
+pub(super) const MOMENT: Shape = Shape::Moment;
+/// A number of permits.
+pub(super) const AMOUNT: Shape = Shape::Amount {
+    least: 1,
+    most: Quota::MAX_PERMITS,
+};
+
+pub(super) const fn pattern(pattern: &'static str) -> Shape {
+    Shape::Text {
+        pattern: Some(pattern),
+    }
+}
+
+pub(super) const fn whole(least: u64, most: u64) -> Shape {
+    Shape::Whole { least, most }
+}
+
+pub(super) const fn factor(most: u64) -> Shape {
+    Shape::Factor { most }
+}
+
+pub(super) const fn word(words: &'static [&'static str]) -> Shape {
+    Shape::Word(words)
+}
+
+pub(super) const fn list(most: usize) -> Shape {
+    Shape::List { most }
+}
+
+pub(super) const fn texts(most: usize) -> Shape {
+    Shape::Texts { most }
+}
+
+pub(super) const fn numbers(most: usize) -> Shape {
+    Shape::Numbers { most }
+}
+
+pub(super) const fn values(of: &'static Shape, most: usize) -> Shape {
+    Shape::Values { of, most }
+}
+
+pub(super) const fn named(most: usize) -> Shape {
+    Shape::Named { most }
+}
+
+pub(super) const fn map(of: &'static Shape, most: usize) -> Shape {
+    Shape::Map { of, most }
+}
+
+pub(super) const fn table(of: &'static TableSpec) -> Shape {
+    Shape::Table(of)
+}
+
+pub(super) const fn tables(of: &'static TableSpec, most: usize, heading: &'static str) -> Shape {
+    Shape::Tables { of, most, heading }
+}
+
+pub(super) const fn named_tables(of: &'static TableSpec, most: usize) -> Shape {
+    Shape::NamedTables { of, most }
+}
+
+pub(super) const fn either(shapes: &'static [Shape]) -> Shape {
+    Shape::Either(shapes)
+}
+
+impl Shape {
     /// Returns a property of the shape, or of the first of several that has it.
     pub(super) fn find<T>(
         &'static self,

@@ -1,10 +1,9 @@
 //! Fields of the proxy listener.
 
-use super::{
-    BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, list, optional, pattern,
-    required, texts, whole,
+use super::{BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING};
+use crate::config::shape::{
+    Shape, TEXT, fields, list, pattern, table, tables, texts, values, whole,
 };
-use crate::config::shape::{Shape, TableSpec};
 
 /// Maximum number of addresses of an upstream.
 const MAX_UPSTREAMS: usize = 32;
@@ -23,239 +22,91 @@ const MAX_ADAPTIVE: u64 = 1_000_000;
 
 const WAIT: Shape = pattern(DURATION);
 
-pub(super) static PROXY: TableSpec = TableSpec {
-    what: "`[listen.proxy]`",
-    fields: &[
-        optional(
-            "address",
-            Shape::TEXT,
-            "\"127.0.0.1:8080\"",
+fields! {
+    pub(super) PROXY = "`[listen.proxy]`" {
+        optional address: TEXT, "\"127.0.0.1:8080\"",
             "Address and port of the listener (default 127.0.0.1:8080; the http listener is then \
-             off unless its address is set), or \"off\".",
-        ),
-        required(
-            "upstream",
-            texts(MAX_UPSTREAMS),
-            "\"http://127.0.0.1:3000\"",
+             off unless its address is set), or \"off\".";
+        required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:3000\"",
             "Receiver of the requests: http://HOST:PORT, https:// for TLS, h2c:// for HTTP/2 \
-             without TLS; or a list of such, used in turn.",
-        ),
-        optional(
-            "tls",
-            Shape::Values {
-                of: &Shape::Table(&PROXY_TLS),
-                most: MAX_CERTIFICATES,
-            },
+             without TLS; or a list of such, used in turn.";
+        optional tls: values(&table(&PROXY_TLS), MAX_CERTIFICATES),
             "{ certificate = \"site.pem\", key = \"site.key\" }",
             "Certificates of the listener, which uses plain HTTP without them; a list is chosen \
-             from by the name that a client asks for.",
-        ),
-        optional(
-            "upstream_tls",
-            Shape::Table(&UPSTREAM_TLS),
-            "{ ca = \"internal-ca.pem\" }",
-            "How the certificates of https upstreams are verified.",
-        ),
-        optional(
-            "route",
-            Shape::Tables {
-                of: &ROUTE,
-                most: MAX_ROUTES,
-                heading: "listen.proxy.route",
-            },
+             from by the name that a client asks for.";
+        optional upstream_tls: table(&UPSTREAM_TLS), "{ ca = \"internal-ca.pem\" }",
+            "How the certificates of https upstreams are verified.";
+        optional route: tables(&ROUTE, MAX_ROUTES, "listen.proxy.route"),
             "[{ name = \"images\", match = { path = \"/img/**\" }, upstream = \
              \"http://127.0.0.1:4000\" }]",
             "Other receivers of some requests: the first whose `match` holds; without `match`, one \
-             for `on_limit` of limits.",
-        ),
-        optional(
-            "cors",
-            list(MAX_VALUES),
-            "[\"https://app.example.com\"]",
-            "Origins of web pages that may read refusals; compared one by one.",
-        ),
-        optional(
-            "preflight_limit",
-            pattern(ROLLING),
-            "\"600/1m\"",
+             for `on_limit` of limits.";
+        optional cors: list(MAX_VALUES), "[\"https://app.example.com\"]",
+            "Origins of web pages that may read refusals; compared one by one.";
+        optional preflight_limit: pattern(ROLLING), "\"600/1m\"",
             "Preflights of these origins that an address may send (default 600/1m); the limits do \
-             not count them.",
-        ),
-        optional(
-            "connect_timeout",
-            WAIT,
-            "\"1s\"",
-            "Maximum time until a connection to the upstream is open (default 1 s).",
-        ),
-        optional(
-            "response_timeout",
-            WAIT,
-            "\"60s\"",
-            "Maximum time until the head of a response comes (default 60 s).",
-        ),
-        optional(
-            "body_timeout",
-            WAIT,
-            "\"60s\"",
-            "Maximum time between two parts of the body of a response (default 60 s).",
-        ),
-        optional(
-            "upgrades",
-            list(MAX_UPGRADES),
-            "[\"websocket\"]",
-            "Protocols that a connection may switch to, as `Upgrade` names them (default: WebSocket \
-             alone).",
-        ),
-        optional(
-            "upgrade_timeout",
-            WAIT,
-            "\"10m\"",
+             not count them.";
+        optional connect_timeout: WAIT, "\"1s\"",
+            "Maximum time until a connection to the upstream is open (default 1 s).";
+        optional response_timeout: WAIT, "\"60s\"",
+            "Maximum time until the head of a response comes (default 60 s).";
+        optional body_timeout: WAIT, "\"60s\"",
+            "Maximum time between two parts of the body of a response (default 60 s).";
+        optional upgrades: list(MAX_UPGRADES), "[\"websocket\"]",
+            "Protocols that a connection may switch to, as `Upgrade` names them (default: \
+             WebSocket alone).";
+        optional upgrade_timeout: WAIT, "\"10m\"",
             "Maximum time without a byte in a connection that has switched to another protocol \
-             (default 10 min).",
-        ),
-        optional(
-            "max_inspected_body",
-            pattern(BYTES),
-            "\"64KiB\"",
-            "Maximum size of a body, of a request or a response, in which limits find their values, \
-             from 1KiB to 1MiB (default 64KiB); a longer one has none.",
-        ),
-        optional(
-            "health",
-            Shape::Table(&HEALTH),
-            "{ path = \"/healthz\", interval = \"5s\" }",
+             (default 10 min).";
+        optional max_inspected_body: pattern(BYTES), "\"64KiB\"",
+            "Maximum size of a body, of a request or a response, in which limits find their \
+             values, from 1KiB to 1MiB (default 64KiB); a longer one has none.";
+        optional health: table(&HEALTH), "{ path = \"/healthz\", interval = \"5s\" }",
             "A request that asks each address whether it serves; one that does not is left out \
-             (default: none).",
-        ),
-        optional(
-            "adaptive_concurrency",
-            Shape::Table(&ADAPTIVE),
-            "{ min = 10, max = 500 }",
+             (default: none).";
+        optional adaptive_concurrency: table(&ADAPTIVE), "{ min = 10, max = 500 }",
             "Bounds of the number of requests that wait for each upstream at a time, which follows \
-             the times of its responses (default: no such number).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             the times of its responses (default: no such number).";
+    }
 
-static HEALTH: TableSpec = TableSpec {
-    what: "`health`",
-    fields: &[
-        required(
-            "path",
-            Shape::TEXT,
-            "\"/healthz\"",
-            "Target of a GET, whose response is below 400 from an address that serves.",
-        ),
-        optional(
-            "interval",
-            WAIT,
-            "\"5s\"",
-            "Time from one check to the next, and maximum time of one (default 5 s).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    HEALTH = "`health`" {
+        required path: TEXT, "\"/healthz\"",
+            "Target of a GET, whose response is below 400 from an address that serves.";
+        optional interval: WAIT, "\"5s\"",
+            "Time from one check to the next, and maximum time of one (default 5 s).";
+    }
 
-static ADAPTIVE: TableSpec = TableSpec {
-    what: "`adaptive_concurrency`",
-    fields: &[
-        required(
-            "min",
-            whole(1, MAX_ADAPTIVE),
-            "10",
-            "Lower bound, from which the number begins.",
-        ),
-        required("max", whole(1, MAX_ADAPTIVE), "500", "Upper bound."),
-    ],
-    ..TableSpec::EMPTY
-};
+    ADAPTIVE = "`adaptive_concurrency`" {
+        required min: whole(1, MAX_ADAPTIVE), "10", "Lower bound, from which the number begins.";
+        required max: whole(1, MAX_ADAPTIVE), "500", "Upper bound.";
+    }
 
-static ROUTE: TableSpec = TableSpec {
-    what: "a route",
-    fields: &[
-        required(
-            "name",
-            pattern(NAME),
-            "\"images\"",
-            "Name, unique among the routes.",
-        ),
-        optional(
-            "match",
-            Shape::Table(&ROUTE_MATCH),
-            "{ path = \"/img/**\" }",
-            "Requests that it is for; without it, those that a limit sends there by `on_limit`.",
-        ),
-        required(
-            "upstream",
-            texts(MAX_UPSTREAMS),
-            "\"http://127.0.0.1:4000\"",
-            "Receiver of the requests, written like `upstream` of [listen.proxy].",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    ROUTE = "a route" {
+        required name: pattern(NAME), "\"images\"", "Name, unique among the routes.";
+        optional r#match: table(&ROUTE_MATCH), "{ path = \"/img/**\" }",
+            "Requests that it is for; without it, those that a limit sends there by `on_limit`.";
+        required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:4000\"",
+            "Receiver of the requests, written like `upstream` of [listen.proxy].";
+    }
 
-static ROUTE_MATCH: TableSpec = TableSpec {
-    what: "`match` of a route",
-    fields: &[
-        optional(
-            "method",
-            texts(MAX_MATCH_VALUES),
-            "\"GET\"",
-            "Request method.",
-        ),
-        optional(
-            "host",
-            texts(MAX_MATCH_VALUES),
-            "\"img.example.com\"",
-            "Host, without port.",
-        ),
-        optional(
-            "path",
-            texts(MAX_MATCH_VALUES),
-            "\"/img/**\"",
-            "Path, written as in `match` of a limit.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    ROUTE_MATCH = "`match` of a route" {
+        optional method: texts(MAX_MATCH_VALUES), "\"GET\"", "Request method.";
+        optional host: texts(MAX_MATCH_VALUES), "\"img.example.com\"", "Host, without port.";
+        optional path: texts(MAX_MATCH_VALUES), "\"/img/**\"",
+            "Path, written as in `match` of a limit.";
+    }
 
-static PROXY_TLS: TableSpec = TableSpec {
-    what: "`tls` of `[listen.proxy]`",
-    fields: &[
-        required(
-            "certificate",
-            Shape::TEXT,
-            "\"site.pem\"",
-            "PEM file of the chain, the site's own certificate first; its names are those that \
-             it is chosen by.",
-        ),
-        required(
-            "key",
-            Shape::TEXT,
-            "\"site.key\"",
-            "PEM file of its private key.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    PROXY_TLS = "`tls` of `[listen.proxy]`" {
+        required certificate: TEXT, "\"site.pem\"",
+            "PEM file of the chain, the site's own certificate first; its names are those that it \
+             is chosen by.";
+        required key: TEXT, "\"site.key\"", "PEM file of its private key.";
+    }
 
-static UPSTREAM_TLS: TableSpec = TableSpec {
-    what: "`upstream_tls`",
-    fields: &[
-        optional(
-            "ca",
-            Shape::TEXT,
-            "\"internal-ca.pem\"",
-            "PEM file of the authorities; the default is those that the system trusts.",
-        ),
-        optional(
-            "server_name",
-            Shape::TEXT,
-            "\"app.internal\"",
-            "Name in the certificates of the upstream; the default is the host of each URL.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    UPSTREAM_TLS = "`upstream_tls`" {
+        optional ca: TEXT, "\"internal-ca.pem\"",
+            "PEM file of the authorities; the default is those that the system trusts.";
+        optional server_name: TEXT, "\"app.internal\"",
+            "Name in the certificates of the upstream; the default is the host of each URL.";
+    }
+}

@@ -3,7 +3,9 @@
 //! A field has a shape and an example. Names of other programs, and what to write in their place,
 //! are in `other_words.rs`.
 
-use super::shape::{FieldSpec, Need, Shape, TableSpec};
+use super::shape::{
+    FLAG, FieldSpec, Shape, TEXT, fields, named_tables, table, tables, whole, word,
+};
 
 mod active;
 mod alert;
@@ -17,11 +19,9 @@ mod geo;
 mod jwt;
 mod limit;
 mod plan;
-mod precedence;
 mod process;
 mod requests;
 mod response;
-mod rollout;
 mod store;
 mod telemetry;
 mod unit;
@@ -33,7 +33,7 @@ use self::jwt::JWT;
 use self::limit::DEFAULTS;
 pub(in crate::config) use self::limit::{LIMIT, QUANTITIES, QUANTITY};
 pub(in crate::config) use self::plan::OVERRIDES;
-use self::plan::{OVERRIDE_TABLES, PLAN};
+use self::plan::{OVERRIDE, PLAN};
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
@@ -98,65 +98,6 @@ const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
 const STATUS: Shape = whole(400, 599);
 
-const fn required(
-    name: &'static str,
-    shape: Shape,
-    example: &'static str,
-    about: &'static str,
-) -> FieldSpec {
-    FieldSpec {
-        name,
-        need: Need::Required,
-        shape,
-        example,
-        about,
-    }
-}
-
-const fn optional(
-    name: &'static str,
-    shape: Shape,
-    example: &'static str,
-    about: &'static str,
-) -> FieldSpec {
-    FieldSpec {
-        name,
-        need: Need::Optional,
-        shape,
-        example,
-        about,
-    }
-}
-
-const fn pattern(pattern: &'static str) -> Shape {
-    Shape::Text {
-        pattern: Some(pattern),
-    }
-}
-
-const fn whole(least: u64, most: u64) -> Shape {
-    Shape::Whole { least, most }
-}
-
-const fn texts(most: usize) -> Shape {
-    Shape::Texts { most }
-}
-
-const fn list(most: usize) -> Shape {
-    Shape::List { most }
-}
-
-const fn named(most: usize) -> Shape {
-    Shape::Named { most }
-}
-
-const TIMEZONE: FieldSpec = optional(
-    "timezone",
-    Shape::TEXT,
-    "\"UTC\"",
-    "IANA time zone that calendar words (hour, day, week, month, year) follow.",
-);
-
 /// Place of a field that stands in another table than the one it was written in.
 pub(in crate::config) struct Owner {
     /// Heading of the table that has it: a limit, or a table of the top.
@@ -204,140 +145,56 @@ pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
     (inner.next().is_none() && found.next().is_none()).then_some(first)
 }
 
-/// The whole file.
-pub(in crate::config) static POLICY: TableSpec = TableSpec {
-    what: "the policy",
-    fields: &[
-        required("version", whole(1, 1), "1", "Version of the language."),
-        TIMEZONE,
-        optional(
-            "headers",
-            Shape::Word(HEADERS),
-            "\"ietf\"",
-            "Headers that report limits to clients.",
-        ),
-        optional(
-            "client_ip",
-            Shape::Table(&CLIENT_IP),
-            "{ trusted_proxies = [\"10.0.0.0/8\"] }",
-            "Source of client addresses.",
-        ),
-        optional(
-            "geo",
-            Shape::Table(&GEO),
-            "{ country_db = \"GeoLite2-Country.mmdb\" }",
-            "Source of the country and the network of a client.",
-        ),
-        optional(
-            "listen",
-            Shape::Table(&LISTEN),
-            "{ http = \"127.0.0.1:8080\" }",
-            "Addresses of the listeners.",
-        ),
-        optional(
-            "envoy",
-            Shape::Table(&ENVOY),
-            "{ config = \"ratelimit\" }",
-            "Envoy's rate limit service.",
-        ),
-        optional(
-            "store",
-            Shape::Table(&STORE),
-            "{ memory = { budget = \"256MiB\" } }",
-            "Store of the counters.",
-        ),
-        optional(
-            "alerts",
-            Shape::Table(&ALERTS),
+fields! {
+    /// The whole file.
+    pub(in crate::config) POLICY = "the policy" {
+        required version: whole(1, 1), "1", "Version of the language.";
+        optional timezone: TEXT, "\"UTC\"",
+            "IANA time zone that calendar words (hour, day, week, month, year) follow.";
+        optional headers: word(HEADERS), "\"ietf\"", "Headers that report limits to clients.";
+        optional client_ip: table(&CLIENT_IP), "{ trusted_proxies = [\"10.0.0.0/8\"] }",
+            "Source of client addresses.";
+        optional geo: table(&GEO), "{ country_db = \"GeoLite2-Country.mmdb\" }",
+            "Source of the country and the network of a client.";
+        optional listen: table(&LISTEN), "{ http = \"127.0.0.1:8080\" }",
+            "Addresses of the listeners.";
+        optional envoy: table(&ENVOY), "{ config = \"ratelimit\" }", "Envoy's rate limit service.";
+        optional store: table(&STORE), "{ memory = { budget = \"256MiB\" } }",
+            "Store of the counters.";
+        optional alerts: table(&ALERTS),
             "{ webhook = { url = \"https://hooks.example.com/ratekeeper\", secret = \
              \"env:RATEKEEPER_WEBHOOK_SECRET\" } }",
-            "Where alerts go beside the log, the metrics and the admin listener.",
-        ),
-        optional(
-            "reveal_keys",
-            Shape::Word(REVEAL_KEYS),
-            "\"hash\"",
-            "How keys are shown in lists of top keys and in the log of denials.",
-        ),
-        optional(
-            "log_denials",
-            Shape::Flag,
-            "true",
-            "Logs refused requests, the first of a key always and then fewer (default true).",
-        ),
-        optional(
-            "log_requests",
-            Shape::Flag,
-            "true",
-            "Shows method, path and X-Request-Id of refused requests in the log (default false).",
-        ),
-        optional(
-            "otlp",
-            Shape::Table(&OTLP),
-            "{ endpoint = \"http://127.0.0.1:4318\" }",
-            "Receiver of metrics and events by the OpenTelemetry protocol.",
-        ),
-        optional(
-            "metrics",
-            Shape::Table(&METRICS),
-            "{ max_limits = 1000 }",
-            "How much a scrape of the metrics shows.",
-        ),
-        optional(
-            "defaults",
-            Shape::Table(&DEFAULTS),
-            "{ mode = \"shadow\" }",
-            "Values for limits that do not set these fields themselves.",
-        ),
-        optional(
-            "limit",
-            Shape::Tables {
-                of: &LIMIT,
-                most: MAX_LIMITS,
-                heading: "limit",
-            },
+            "Where alerts go beside the log, the metrics and the admin listener.";
+        optional reveal_keys: word(REVEAL_KEYS), "\"hash\"",
+            "How keys are shown in lists of top keys and in the log of denials.";
+        optional log_denials: FLAG, "true",
+            "Logs refused requests, the first of a key always and then fewer (default true).";
+        optional log_requests: FLAG, "true",
+            "Shows method, path and X-Request-Id of refused requests in the log (default false).";
+        optional otlp: table(&OTLP), "{ endpoint = \"http://127.0.0.1:4318\" }",
+            "Receiver of metrics and events by the OpenTelemetry protocol.";
+        optional metrics: table(&METRICS), "{ max_limits = 1000 }",
+            "How much a scrape of the metrics shows.";
+        optional defaults: table(&DEFAULTS), "{ mode = \"shadow\" }",
+            "Values for limits that do not set these fields themselves.";
+        optional limit: tables(&LIMIT, MAX_LIMITS, "limit"),
             "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
-            "The limits; all that match apply.",
-        ),
-        optional(
-            "jwt",
-            Shape::Table(&JWT),
-            "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
-            "Valid tokens, for key parts jwt:X and matches jwt.X.",
-        ),
-        optional(
-            "plan",
-            Shape::Table(&PLAN),
-            "{ from = \"header:x-plan\", default = \"free\" }",
-            "Source of the plan of a request, for limits with `plans`.",
-        ),
-        OVERRIDE_TABLES,
-        optional(
-            "overrides",
-            Shape::TEXT,
-            "\"overrides.csv\"",
-            "File with more overrides, beside the policy: the columns limit,key,set,until,reason, or \
-             [[override]] as here if its name ends in .toml.",
-        ),
-        optional(
-            "exempt",
-            Shape::Tables {
-                of: &EXEMPT,
-                most: MAX_EXEMPTIONS,
-                heading: "exempt",
-            },
+            "The limits; all that match apply.";
+        optional jwt: table(&JWT), "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
+            "Valid tokens, for key parts jwt:X and matches jwt.X.";
+        optional plan: table(&PLAN), "{ from = \"header:x-plan\", default = \"free\" }",
+            "Source of the plan of a request, for limits with `plans`.";
+        optional r#override: tables(&OVERRIDE, MAX_OVERRIDES, "override"),
+            "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
+            "Other numbers for single keys.";
+        optional overrides: TEXT, "\"overrides.csv\"",
+            "File with more overrides, beside the policy: the columns limit,key,set,until,reason, \
+             or [[override]] as here if its name ends in .toml.";
+        optional exempt: tables(&EXEMPT, MAX_EXEMPTIONS, "exempt"),
             "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
-            "Requests that some limits do not count.",
-        ),
-        optional(
-            "response",
-            Shape::NamedTables {
-                of: &RESPONSE,
-                most: MAX_RESPONSES,
-            },
+            "Requests that some limits do not count.";
+        optional response: named_tables(&RESPONSE, MAX_RESPONSES),
             "{ slow-down = { status = 429 } }",
-            "Responses of refusals, by name.",
-        ),
-    ],
-    one_of: &[],
-};
+            "Responses of refusals, by name.";
+    }
+}

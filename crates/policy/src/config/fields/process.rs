@@ -1,8 +1,8 @@
 //! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
 use super::gateway::PROXY;
-use super::{DURATION, MAX_CONNECTIONS, MAX_VALUES, list, optional, pattern, required, whole};
-use crate::config::shape::{Shape, TableSpec};
+use super::{DURATION, MAX_CONNECTIONS, MAX_VALUES};
+use crate::config::shape::{FLAG, TEXT, fields, list, pattern, table, whole, word};
 
 pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
 
@@ -17,224 +17,88 @@ const MAX_SHOWN_LIMITS: u64 = 100_000;
 
 const ADMIN_WRITES: &[&str] = &["token", "open"];
 
-pub(super) static CLIENT_IP: TableSpec = TableSpec {
-    what: "`[client_ip]`",
-    fields: &[
-        optional(
-            "trusted_proxies",
-            list(MAX_VALUES),
-            "[\"10.0.0.0/8\", \"fd00::/8\"]",
-            "Proxies with a trusted forwarding header; they are compared one by one, so name blocks of \
-             many. \"unix:\" is a hop of that name, as nginx calls clients of a socket.",
-        ),
-        optional(
-            "header",
-            Shape::TEXT,
-            "\"x-forwarded-for\"",
-            "Forwarding header; the client is its rightmost address that is not a trusted proxy.",
-        ),
-        optional(
-            "trusted_headers",
-            list(MAX_VALUES),
-            "[\"x-plan\"]",
-            "Headers that the trusted proxies set or remove in each request; without it, what other \
-             headers decide is warned of (RK0314).",
-        ),
-        optional(
-            "ipv6_prefix",
-            whole(1, 128),
-            "64",
-            "Bits of an IPv6 address that identify one client.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+fields! {
+    pub(super) CLIENT_IP = "`[client_ip]`" {
+        optional trusted_proxies: list(MAX_VALUES), "[\"10.0.0.0/8\", \"fd00::/8\"]",
+            "Proxies with a trusted forwarding header; they are compared one by one, so name \
+             blocks of many. \"unix:\" is a hop of that name, as nginx calls clients of a socket.";
+        optional header: TEXT, "\"x-forwarded-for\"",
+            "Forwarding header; the client is its rightmost address that is not a trusted proxy.";
+        optional trusted_headers: list(MAX_VALUES), "[\"x-plan\"]",
+            "Headers that the trusted proxies set or remove in each request; without it, what \
+             other headers decide is warned of (RK0314).";
+        optional ipv6_prefix: whole(1, 128), "64",
+            "Bits of an IPv6 address that identify one client.";
+    }
 
-pub(super) static LISTEN: TableSpec = TableSpec {
-    what: "`[listen]`",
-    fields: &[
-        optional(
-            "http",
-            Shape::TEXT,
-            "\"127.0.0.1:8080\"",
-            "Listener of the check API and forward-auth: address and port, or \"off\".",
-        ),
-        optional(
-            "admin",
-            Shape::TEXT,
-            "\"127.0.0.1:9090\"",
-            "Listener of metrics, health, keys and reload: address and port, or \"off\".",
-        ),
-        optional(
-            "grpc",
-            Shape::TEXT,
-            "\"127.0.0.1:8081\"",
-            "Listener of gRPC, for Envoy and for programs: address and port, or \"off\" (default).",
-        ),
-        optional(
-            "proxy",
-            Shape::Table(&PROXY),
-            "{ upstream = \"http://127.0.0.1:3000\" }",
-            "Listener that limits requests and forwards them to an upstream.",
-        ),
-        optional(
-            "admin_writes",
-            Shape::Word(ADMIN_WRITES),
-            "\"open\"",
+    pub(super) LISTEN = "`[listen]`" {
+        optional http: TEXT, "\"127.0.0.1:8080\"",
+            "Listener of the check API and forward-auth: address and port, or \"off\".";
+        optional admin: TEXT, "\"127.0.0.1:9090\"",
+            "Listener of metrics, health, keys and reload: address and port, or \"off\".";
+        optional grpc: TEXT, "\"127.0.0.1:8081\"",
+            "Listener of gRPC, for Envoy and for programs: address and port, or \"off\" (default).";
+        optional proxy: table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
+            "Listener that limits requests and forwards them to an upstream.";
+        optional admin_writes: word(ADMIN_WRITES), "\"open\"",
             "Calls that may reset, refund and reload: \"token\", those with the admin token; \
-             \"open\", also those that come directly from this machine.",
-        ),
-        optional(
-            "admin_hosts",
-            list(MAX_VALUES),
-            "[\"metrics.internal\"]",
+             \"open\", also those that come directly from this machine.";
+        optional admin_hosts: list(MAX_VALUES), "[\"metrics.internal\"]",
             "Names that an admin call without a token may have in `Host`, besides those of \
-             loopback; compared one by one.",
-        ),
-        optional(
-            "max_held",
-            whole(1, MAX_HELD),
-            "1000",
+             loopback; compared one by one.";
+        optional max_held: whole(1, MAX_HELD), "1000",
             "Maximum number of answers that the HTTP listener holds back at a time, until the \
-             moment that a `queue` grants; further requests are refused.",
-        ),
-        optional(
-            "max_connections",
-            whole(1, MAX_CONNECTIONS),
-            "10_000",
-            "Maximum number of connections of the http, proxy and grpc listeners together; when all are \
-             taken, the client with the most connections loses one to a new connection.",
-        ),
-        optional(
-            "idle_timeout",
-            pattern(DURATION),
-            "\"75s\"",
+             moment that a `queue` grants; further requests are refused.";
+        optional max_connections: whole(1, MAX_CONNECTIONS), "10_000",
+            "Maximum number of connections of the http, proxy and grpc listeners together; when \
+             all are taken, the client with the most connections loses one to a new connection.";
+        optional idle_timeout: pattern(DURATION), "\"75s\"",
             "Maximum time of a connection without a request (default 75 s at the http and proxy \
-             listeners, 5 min at the grpc listener).",
-        ),
-        optional(
-            "head_timeout",
-            pattern(DURATION),
-            "\"10s\"",
+             listeners, 5 min at the grpc listener).";
+        optional head_timeout: pattern(DURATION), "\"10s\"",
             "Maximum time of the head of a request, and of a new connection without one (default \
-             10 s; connections are looked at every 5 s).",
-        ),
-        optional(
-            "drain",
-            pattern(DURATION),
-            "\"500ms\"",
+             10 s; connections are looked at every 5 s).";
+        optional drain: pattern(DURATION), "\"500ms\"",
             "Time for which listeners still accept and answer requests after the stop, so that \
-             callers notice it.",
-        ),
-        optional(
-            "grace",
-            pattern(DURATION),
-            "\"10s\"",
-            "Time that requests in flight have after `drain` before they are aborted (default 10 s, \
-             with the proxy listener 30 s).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             callers notice it.";
+        optional grace: pattern(DURATION), "\"10s\"",
+            "Time that requests in flight have after `drain` before they are aborted (default 10 \
+             s, with the proxy listener 30 s).";
+    }
 
-pub(super) static METRICS: TableSpec = TableSpec {
-    what: "`[metrics]`",
-    fields: &[
-        optional(
-            "max_limits",
-            whole(1, MAX_SHOWN_LIMITS),
-            "1000",
+    pub(super) METRICS = "`[metrics]`" {
+        optional max_limits: whole(1, MAX_SHOWN_LIMITS), "1000",
             "Maximum number of limits with series of their own; further limits are counted \
-             together, as `(other)`.",
-        ),
-        optional(
-            "near_percent",
-            whole(1, MAX_NEAR_PERCENT),
-            "90",
-            "Percentage of a limit above which an allowed request counts as near it (default 80).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             together, as `(other)`.";
+        optional near_percent: whole(1, MAX_NEAR_PERCENT), "90",
+            "Percentage of a limit above which an allowed request counts as near it (default 80).";
+    }
 
-pub(super) static ENVOY: TableSpec = TableSpec {
-    what: "`[envoy]`",
-    fields: &[
-        optional(
-            "config",
-            Shape::TEXT,
-            "\"ratelimit\"",
-            "Configuration of Envoy's rate limit service: a file, or a directory of *.yaml.",
-        ),
-        optional(
-            "merge_domains",
-            Shape::Flag,
-            "true",
-            "Allows several files of `config` to describe one domain.",
-        ),
-        optional(
-            "stop_increment",
-            Shape::Flag,
-            "true",
-            "Counts only the descriptors of a call that exceed their limits, if there are any.",
-        ),
-        optional(
-            "shadow_mode",
-            Shape::Flag,
-            "true",
-            "Applies the rules of `config` without refusing any call.",
-        ),
-        optional(
-            "quota_mode",
-            Shape::Flag,
-            "true",
-            "Refuses a call only if all its descriptors exceed their limits.",
-        ),
-        optional(
-            "dynamic_metadata",
-            Shape::Flag,
-            "true",
-            "Adds dynamic metadata to answers under `config`.",
-        ),
-        optional(
-            "on_store_error",
-            Shape::Word(ENVOY_ON_STORE_ERROR),
-            "\"error\"",
-            "Decision for calls under `config` while Redis fails (default \"local\").",
-        ),
-        optional(
-            "headers",
-            Shape::Word(ENVOY_HEADERS),
-            "\"ietf\"",
-            "RateLimit fields that Envoy is asked to add for the client (default \"off\").",
-        ),
-        optional(
-            "header_names",
-            Shape::Table(&ENVOY_HEADER_NAMES),
-            "{ limit = \"x-limit\" }",
-            "Names of the fields of headers = \"draft-03\".",
-        ),
-        optional(
-            "body",
-            Shape::Word(ENVOY_BODY),
-            "\"limit\"",
-            "Body for a refused client: \"limit\" for the limit's response (default \"off\").",
-        ),
-        optional(
-            "metadata",
-            Shape::Flag,
-            "true",
-            "Reports the limit that refused to Envoy's other filters.",
-        ),
-        optional(
-            "tls",
-            Shape::Table(&ENVOY_TLS),
-            "{ certificate = \"server.pem\", key = \"server.key\" }",
-            "Certificates of the gRPC listener, which uses plain text without them.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    pub(super) ENVOY = "`[envoy]`" {
+        optional config: TEXT, "\"ratelimit\"",
+            "Configuration of Envoy's rate limit service: a file, or a directory of *.yaml.";
+        optional merge_domains: FLAG, "true",
+            "Allows several files of `config` to describe one domain.";
+        optional stop_increment: FLAG, "true",
+            "Counts only the descriptors of a call that exceed their limits, if there are any.";
+        optional shadow_mode: FLAG, "true",
+            "Applies the rules of `config` without refusing any call.";
+        optional quota_mode: FLAG, "true",
+            "Refuses a call only if all its descriptors exceed their limits.";
+        optional dynamic_metadata: FLAG, "true", "Adds dynamic metadata to answers under `config`.";
+        optional on_store_error: word(ENVOY_ON_STORE_ERROR), "\"error\"",
+            "Decision for calls under `config` while Redis fails (default \"local\").";
+        optional headers: word(ENVOY_HEADERS), "\"ietf\"",
+            "RateLimit fields that Envoy is asked to add for the client (default \"off\").";
+        optional header_names: table(&ENVOY_HEADER_NAMES), "{ limit = \"x-limit\" }",
+            "Names of the fields of headers = \"draft-03\".";
+        optional body: word(ENVOY_BODY), "\"limit\"",
+            "Body for a refused client: \"limit\" for the limit's response (default \"off\").";
+        optional metadata: FLAG, "true", "Reports the limit that refused to Envoy's other filters.";
+        optional tls: table(&ENVOY_TLS), "{ certificate = \"server.pem\", key = \"server.key\" }",
+            "Certificates of the gRPC listener, which uses plain text without them.";
+    }
+}
 
 const ENVOY_HEADERS: &[&str] = &["ietf", "draft-03", "off"];
 
@@ -242,52 +106,18 @@ const ENVOY_ON_STORE_ERROR: &[&str] = &["local", "allow", "deny", "error"];
 
 const ENVOY_BODY: &[&str] = &["limit", "off"];
 
-static ENVOY_HEADER_NAMES: TableSpec = TableSpec {
-    what: "`[envoy.header_names]`",
-    fields: &[
-        optional(
-            "limit",
-            Shape::TEXT,
-            "\"RateLimit-Limit\"",
-            "Requests in a window.",
-        ),
-        optional(
-            "remaining",
-            Shape::TEXT,
-            "\"RateLimit-Remaining\"",
-            "Remaining requests.",
-        ),
-        optional(
-            "reset",
-            Shape::TEXT,
-            "\"RateLimit-Reset\"",
-            "Seconds until the window ends.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+fields! {
+    ENVOY_HEADER_NAMES = "`[envoy.header_names]`" {
+        optional limit: TEXT, "\"RateLimit-Limit\"", "Requests in a window.";
+        optional remaining: TEXT, "\"RateLimit-Remaining\"", "Remaining requests.";
+        optional reset: TEXT, "\"RateLimit-Reset\"", "Seconds until the window ends.";
+    }
 
-static ENVOY_TLS: TableSpec = TableSpec {
-    what: "`[envoy.tls]`",
-    fields: &[
-        required(
-            "certificate",
-            Shape::TEXT,
-            "\"server.pem\"",
-            "PEM file of the server's chain, its own certificate first.",
-        ),
-        required(
-            "key",
-            Shape::TEXT,
-            "\"server.key\"",
-            "PEM file of its private key.",
-        ),
-        optional(
-            "client_ca",
-            Shape::TEXT,
-            "\"clients.pem\"",
-            "PEM file of the authorities for client certificates, which are then required.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    ENVOY_TLS = "`[envoy.tls]`" {
+        required certificate: TEXT, "\"server.pem\"",
+            "PEM file of the server's chain, its own certificate first.";
+        required key: TEXT, "\"server.key\"", "PEM file of its private key.";
+        optional client_ca: TEXT, "\"clients.pem\"",
+            "PEM file of the authorities for client certificates, which are then required.";
+    }
+}

@@ -1,190 +1,78 @@
 //! Fields of the store: where the counters are.
 
-use super::{
-    BYTES, DURATION, MAX_SEEDS, PREFIX, SECRET, optional, pattern, required, texts, whole,
-};
-use crate::config::shape::{Shape, TableSpec};
+use super::{BYTES, DURATION, MAX_SEEDS, PREFIX, SECRET};
+use crate::config::shape::{FLAG, TEXT, fields, pattern, table, texts, whole};
 
-pub(super) static STORE: TableSpec = TableSpec {
-    what: "`[store]`",
-    fields: &[
-        optional(
-            "memory",
-            Shape::Table(&MEMORY),
-            "{ budget = \"256MiB\" }",
-            "Counters in the memory of this process.",
-        ),
-        optional(
-            "redis",
-            Shape::Table(&REDIS),
-            "{ url = \"redis://127.0.0.1:6379\" }",
-            "Counters in Redis or Valkey, shared with other processes.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+fields! {
+    pub(super) STORE = "`[store]`" {
+        optional memory: table(&MEMORY), "{ budget = \"256MiB\" }",
+            "Counters in the memory of this process.";
+        optional redis: table(&REDIS), "{ url = \"redis://127.0.0.1:6379\" }",
+            "Counters in Redis or Valkey, shared with other processes.";
+    }
 
-pub(super) static REDIS: TableSpec = TableSpec {
-    what: "`[store.redis]`",
-    fields: &[
-        required(
-            "url",
-            texts(MAX_SEEDS),
-            "\"redis://127.0.0.1:6379\"",
+    pub(super) REDIS = "`[store.redis]`" {
+        required url: texts(MAX_SEEDS), "\"redis://127.0.0.1:6379\"",
             "The server, as in \"redis://10.0.0.7:6379\", \"rediss://10.0.0.7:6379\" for TLS, or \
-             \"unix:///run/redis.sock\"; or a list: nodes of a cluster, or sentinels.",
-        ),
-        optional(
-            "sentinel",
-            Shape::Table(&STORE_SENTINEL),
-            "{ master = \"mymaster\" }",
+             \"unix:///run/redis.sock\"; or a list: nodes of a cluster, or sentinels.";
+        optional sentinel: table(&STORE_SENTINEL), "{ master = \"mymaster\" }",
             "Sentinels, if `url` lists them. The server that they name is reached as they are, \
-             with TLS or without.",
-        ),
-        optional(
-            "tls",
-            Shape::Table(&STORE_TLS),
-            "{ ca = \"ca.pem\" }",
-            "Trusted authorities and client certificate for URLs that begin with rediss.",
-        ),
-        optional(
-            "cluster",
-            Shape::Flag,
-            "true",
+             with TLS or without.";
+        optional tls: table(&STORE_TLS), "{ ca = \"ca.pem\" }",
+            "Trusted authorities and client certificate for URLs that begin with rediss.";
+        optional cluster: FLAG, "true",
             "Treats `url` as a node of a cluster; a list that is not of sentinels is always of \
-             such nodes.",
-        ),
-        optional(
-            "username",
-            pattern(SECRET),
-            "\"env:REDIS_USERNAME\"",
-            "Source of the user name: env:NAME or file:PATH, relative to the policy.",
-        ),
-        optional(
-            "password",
-            pattern(SECRET),
-            "\"env:REDIS_PASSWORD\"",
-            "Source of the password: env:NAME or file:PATH, relative to the policy.",
-        ),
-        optional(
-            "database",
-            whole(0, 65_535),
-            "2",
-            "Number of the database (default 0).",
-        ),
-        optional(
-            "prefix",
-            pattern(PREFIX),
-            "\"edge\"",
-            "Prefix of the name of every key (default rk).",
-        ),
-        optional(
-            "deadline",
-            pattern(DURATION),
-            "\"20ms\"",
+             such nodes.";
+        optional username: pattern(SECRET), "\"env:REDIS_USERNAME\"",
+            "Source of the user name: env:NAME or file:PATH, relative to the policy.";
+        optional password: pattern(SECRET), "\"env:REDIS_PASSWORD\"",
+            "Source of the password: env:NAME or file:PATH, relative to the policy.";
+        optional database: whole(0, 65_535), "2", "Number of the database (default 0).";
+        optional prefix: pattern(PREFIX), "\"edge\"",
+            "Prefix of the name of every key (default rk).";
+        optional deadline: pattern(DURATION), "\"20ms\"",
             "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
-             on_store_error decides, and a charge that the store makes nevertheless stays: give \
-             a busy machine more time.",
-        ),
-        optional(
-            "nodes",
-            whole(1, 10_000),
-            "3",
+             on_store_error decides, and a charge that the store makes nevertheless stays: give a \
+             busy machine more time.";
+        optional nodes: whole(1, 10_000), "3",
             "Number of processes that share the store: while it fails, each applies its share of a \
-             limit (default 1).",
-        ),
-        optional(
-            "node",
-            Shape::TEXT,
-            "\"env:HOSTNAME\"",
+             limit (default 1).";
+        optional node: TEXT, "\"env:HOSTNAME\"",
             "Name of this process among them, for limits with scope = \"node\": text, or env:NAME \
-             (default: random, so that they begin anew when the process restarts).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             (default: random, so that they begin anew when the process restarts).";
+    }
 
-static STORE_SENTINEL: TableSpec = TableSpec {
-    what: "`[store.redis.sentinel]`",
-    fields: &[
-        required(
-            "master",
-            Shape::TEXT,
-            "\"mymaster\"",
-            "Name of the server in the configuration of the sentinels.",
-        ),
-        optional(
-            "username",
-            pattern(SECRET),
-            "\"env:SENTINEL_USERNAME\"",
-            "Source of the user name for the sentinels: env:NAME or file:PATH, relative to the policy.",
-        ),
-        optional(
-            "password",
-            pattern(SECRET),
-            "\"env:SENTINEL_PASSWORD\"",
-            "Source of the password for the sentinels: env:NAME or file:PATH, relative to the policy.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+    STORE_SENTINEL = "`[store.redis.sentinel]`" {
+        required master: TEXT, "\"mymaster\"",
+            "Name of the server in the configuration of the sentinels.";
+        optional username: pattern(SECRET), "\"env:SENTINEL_USERNAME\"",
+            "Source of the user name for the sentinels: env:NAME or file:PATH, relative to the \
+             policy.";
+        optional password: pattern(SECRET), "\"env:SENTINEL_PASSWORD\"",
+            "Source of the password for the sentinels: env:NAME or file:PATH, relative to the \
+             policy.";
+    }
 
-static STORE_TLS: TableSpec = TableSpec {
-    what: "`[store.redis.tls]`",
-    fields: &[
-        optional(
-            "ca",
-            Shape::TEXT,
-            "\"ca.pem\"",
+    STORE_TLS = "`[store.redis.tls]`" {
+        optional ca: TEXT, "\"ca.pem\"",
             "PEM file of the authorities for certificates of servers (default: those that the \
-             system trusts).",
-        ),
-        optional(
-            "client_certificate",
-            Shape::TEXT,
-            "\"client.pem\"",
+             system trusts).";
+        optional client_certificate: TEXT, "\"client.pem\"",
             "PEM file of the client's chain, its own certificate first, for servers that ask for \
-             one.",
-        ),
-        optional(
-            "client_key",
-            Shape::TEXT,
-            "\"client.key\"",
-            "PEM file of its private key.",
-        ),
-        optional(
-            "server_name",
-            Shape::TEXT,
-            "\"redis.internal\"",
-            "Name in the certificates of servers (default: the host of the URL).",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             one.";
+        optional client_key: TEXT, "\"client.key\"", "PEM file of its private key.";
+        optional server_name: TEXT, "\"redis.internal\"",
+            "Name in the certificates of servers (default: the host of the URL).";
+    }
 
-pub(super) static MEMORY: TableSpec = TableSpec {
-    what: "`[store.memory]`",
-    fields: &[
-        optional(
-            "budget",
-            pattern(BYTES),
-            "\"256MiB\"",
-            "Maximum memory of the counters, as in \"256MiB\".",
-        ),
-        optional(
-            "state",
-            Shape::TEXT,
-            "\"state\"",
-            "Folder, relative to the policy, in which the counters and the history of the dashboard \
-             outlive the process; created if it is not there (default: no folder).",
-        ),
-        optional(
-            "state_every",
-            pattern(DURATION),
-            "\"60s\"",
+    pub(super) MEMORY = "`[store.memory]`" {
+        optional budget: pattern(BYTES), "\"256MiB\"",
+            "Maximum memory of the counters, as in \"256MiB\".";
+        optional state: TEXT, "\"state\"",
+            "Folder, relative to the policy, in which the counters and the history of the \
+             dashboard outlive the process; created if it is not there (default: no folder).";
+        optional state_every: pattern(DURATION), "\"60s\"",
             "Time between two snapshots of the counters, from 1s to 1h (default 60s): a crash \
-             forgives the charges since the last one.",
-        ),
-    ],
-    ..TableSpec::EMPTY
-};
+             forgives the charges since the last one.";
+    }
+}
