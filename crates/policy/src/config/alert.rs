@@ -6,21 +6,15 @@
 //!               reveal_keys = true
 //! ```
 
-use std::ops::RangeInclusive;
-
-use ratekeeper_core::{Algorithm as _, Nanos};
+use ratekeeper_core::Algorithm as _;
 
 use super::codes;
-use super::diagnostic::{Findings, shown};
+use super::diagnostic::Findings;
 use super::http_url::{UrlField, http_url};
 use super::limit::Draft;
-use super::percent::part_percent;
 use super::read::{At, Table};
-use super::secrets::secret;
 use crate::{Alert, AlertSettings, WebhookSettings};
 
-/// `for`: keys are looked at once a second, and a day is longer than an operator waits.
-const HOLDS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
 const URL: UrlField = UrlField {
     code: codes::ALERTS,
     what: "a webhook",
@@ -29,11 +23,10 @@ const URL: UrlField = UrlField {
 };
 
 /// Reads `alert` of a limit, if it is written and right.
-pub(super) fn alert(limit: Table<'_>, out: &mut Findings<'_>) -> Option<At<Alert>> {
+pub(super) fn alert(limit: Table<'_>) -> Option<At<Alert>> {
     let table = limit.table("alert")?;
-    let above = table.text("above").and_then(|text| percent(&text, out));
-    let hold = table.text("for").and_then(|text| hold(&text, out));
-    let (above_percent, hold) = (above?, hold?);
+    let (above, hold) = (table.percent("above")?, table.span("for")?.value);
+    let above_percent = u8::try_from(above.value).ok()?;
     Some(At::new(
         Alert {
             above_percent,
@@ -41,45 +34,6 @@ pub(super) fn alert(limit: Table<'_>, out: &mut Findings<'_>) -> Option<At<Alert
         },
         table.at(),
     ))
-}
-
-/// Reads `1%` to `99%`.
-fn percent(text: &At<&str>, out: &mut Findings<'_>) -> Option<u8> {
-    if let Some(percent) = part_percent(text.value) {
-        return Some(percent);
-    }
-    let message = format!("\"{}\" is not a valid `above`", shown(text.value));
-    let label = "expected a whole percentage from 1% to 99%";
-    let like = text.value.trim().trim_end_matches(['%', ' ']);
-    let help = match like.parse::<f64>() {
-        Ok(part) if part > 0.0 && part < 1.0 => format!("above = \"{:.0}%\"", part * 100.0),
-        Ok(all) if (1.0..100.0).contains(&all) => format!("above = \"{all:.0}%\""),
-        Ok(all) if all >= 100.0 => {
-            "above = \"99%\", because nothing is above the whole limit, and a refused request \
-             counts as 100%"
-                .into()
-        }
-        _ => "above = \"80%\"".into(),
-    };
-    out.error(codes::ALERT, text.at.clone(), message, label)
-        .help(format!("write {help}"));
-    None
-}
-
-fn hold(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let duration = text.value.parse().ok();
-    if let Some(duration) = duration.filter(|duration| HOLDS.contains(duration)) {
-        return Some(duration);
-    }
-    let message = format!("\"{}\" is not a valid `for`", shown(text.value));
-    let label = format!(
-        "expected a duration from {} to {}",
-        HOLDS.start(),
-        HOLDS.end()
-    );
-    out.error(codes::ALERT, text.at.clone(), message, label)
-        .help("write a whole number and a unit, as in for = \"2m\"");
-    None
 }
 
 /// Reports alerts that can never start: no key is above for as long as a window that empties at
@@ -126,10 +80,7 @@ pub(super) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
 
 fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
     let url = table.text("url").and_then(|text| http_url(&text, URL, out));
-    let secret = table.text("secret").map(|text| {
-        let owner = (codes::ALERTS, "RATEKEEPER_WEBHOOK");
-        secret(&text, "secret", owner, out)
-    });
+    let secret = table.secret("secret");
     let ca = table.text("ca");
     if let (Some(url), Some(ca)) = (&url, &ca)
         && url.starts_with("http:")
@@ -146,7 +97,7 @@ fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> 
     }
     Some(WebhookSettings {
         url: url?,
-        secret: secret?.ok()?,
+        secret: secret?.value,
         ca: ca.map(|ca| ca.value.into()),
     })
 }

@@ -6,7 +6,6 @@ use ratekeeper_core::{Edge, Nanos};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, duration};
 use super::read::Table;
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
@@ -90,14 +89,12 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
     {
         return None;
     }
-    let mut duration_at = 0..0;
-    let mut written = |field, kind| match fields.and_then(|fields| fields.text(field)) {
-        None => Some(None),
-        Some(text) => {
-            duration_at = text.at.clone();
-            duration(&text, kind, out).map(Some)
-        }
-    };
+    let span = |field| fields.and_then(|fields| fields.span(field));
+    let (gap, saves) = (span("min_gap"), span("save_up"));
+    let duration_at = gap
+        .as_ref()
+        .or(saves.as_ref())
+        .map_or(0..0, |span| span.at.clone());
     let value = match name {
         "token-bucket" => AlgorithmSpec::TokenBucket,
         "leaky-bucket" => AlgorithmSpec::LeakyBucket,
@@ -106,12 +103,12 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
         "quota-reset" => AlgorithmSpec::QuotaReset,
         "sub-buckets" => sub_buckets(fields),
         "sliding-window-log" => AlgorithmSpec::SlidingLog {
-            gap: written("min_gap", Written::MinGap)?.unwrap_or_default(),
+            gap: gap.map_or(Nanos::ZERO, |gap| gap.value),
         },
         "hybrid" => AlgorithmSpec::Hybrid,
         "exponential" => AlgorithmSpec::Exponential,
         "smooth-bursty" => AlgorithmSpec::SmoothBursty {
-            saves: written("save_up", Written::SaveUp)?,
+            saves: saves.map(|saves| saves.value),
         },
         _ => return None, // reported as an unknown value
     };

@@ -6,17 +6,12 @@
 //!   3/24h refusals: 1h, 2h, 4h, 8h, 16h, 24h, 24h, ..
 //! ```
 
-use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, MAX_BAN, Nanos, Permits, Quota,
-};
-use toml::de::DeValue;
-
 use super::codes;
-use super::diagnostic::{Findings, shown};
-use super::fields::MAX_GROWTH;
+use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::quantity::{Quantity, QuantityByDay};
-use super::read::{At, Table};
+use super::read::Table;
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};
 
 /// `grow` of bans that stay as long as the first.
 const CONSTANT: u32 = 1_000;
@@ -83,32 +78,22 @@ fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
 
 fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
     let after = ban.number("after");
-    let [within, first, longest] =
-        ["within", "for", "max"].map(|name| ban.text(name).map(|text| duration(&text, name, out)));
-    let growth = match ban.get("grow") {
-        None => Some(At::new(CONSTANT, 0..0)),
-        Some(_) => growth(ban, out),
-    };
-    let (within, first, longest) = (
-        within??,
-        first??,
-        longest.map_or(Some(None), |it| it.map(Some)),
-    );
-    let (after, growth, longest) = (after?, growth?, longest?);
-    let grows = growth.value > CONSTANT;
-    let longest = match longest {
-        None if grows => {
+    let [within, first, longest] = ["within", "for", "max"].map(|name| ban.span(name));
+    let growth = ban.factor("grow");
+    let (after, within, first) = (after?.value, within?.value, first?);
+    if longest.is_none() && ban.has("max") || growth.is_none() && ban.has("grow") {
+        return None; // reported
+    }
+    let growth = growth.filter(|growth| growth.value > CONSTANT);
+    let longest = match (longest, &growth) {
+        (None, Some(growth)) => {
             let message = "`grow` of a ban needs a `max`";
-            out.error(
-                codes::BAN,
-                growth.at,
-                message,
-                "without `max`, no ban is the longest",
-            )
-            .help("add for example max = \"24h\"");
+            let label = "without `max`, no ban is the longest";
+            out.error(codes::BAN, growth.at.clone(), message, label)
+                .help("add for example max = \"24h\"");
             return None;
         }
-        Some(longest) if !grows => {
+        (Some(longest), None) => {
             let message = "`max` of a ban has no effect without `grow`";
             out.error(
                 codes::BAN,
@@ -119,7 +104,7 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
             .help("add grow = 2.0, or leave `max` out");
             return None;
         }
-        Some(longest) if longest.value < first.value => {
+        (Some(longest), _) if longest.value < first.value => {
             let message = "`max` of a ban is shorter than its first";
             let label = format!("less than {}", first.value);
             out.error(codes::BAN, longest.at, message, label)
@@ -127,13 +112,13 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
                 .help(format!("write max = \"{}\" or longer", first.value));
             return None;
         }
-        Some(longest) => longest.value,
-        None => first.value,
+        (Some(longest), _) => longest.value,
+        (None, None) => first.value,
     };
     Some(BanTerms {
-        strikes: Quota::new(Permits::new(after.value), within.value).ok()?,
+        strikes: Quota::new(Permits::new(after), within).ok()?,
         first: first.value,
-        growth_thousandths: growth.value,
+        growth_thousandths: growth.map_or(CONSTANT, |growth| growth.value),
         longest,
     })
 }
@@ -151,87 +136,4 @@ pub(super) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let label = "counts all requests together, so the refusals of one client ban them all";
     out.warning(codes::BANS_ALL, draft.places.key.clone(), message, label)
         .help("write key = [\"ip\"], or leave `ban` out");
-}
-
-/// Reads a duration above zero, up to the longest ban; reports anything else.
-fn duration(text: &At<&str>, name: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
-    let duration = text.value.parse::<Nanos>().ok();
-    if let Some(duration) =
-        duration.filter(|duration| (Nanos::from_nanos(1)..=MAX_BAN).contains(duration))
-    {
-        return Some(At::new(duration, text.at.clone()));
-    }
-    let message = format!("\"{}\" is not a valid `{name}` of a ban", shown(text.value));
-    let label = format!("expected a duration of at most {MAX_BAN}");
-    out.error(codes::BAN, text.at.clone(), message, label)
-        .help(format!(
-            "write a whole number and a unit (s, m, h, d, w), as in {name} = \"1h\""
-        ));
-    None
-}
-
-/// Reads a factor in thousandths; reports one that is not from 1 to the largest.
-fn growth(ban: Table<'_>, out: &mut Findings<'_>) -> Option<At<u32>> {
-    let node = ban.get("grow")?;
-    let text = match node.get_ref() {
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        _ => return None, // reported as of the wrong type
-    };
-    if let Some(growth) = thousandths(&text) {
-        return Some(At::new(growth, node.span()));
-    }
-    let message = format!("`{}` is not a valid `grow` of a ban", shown(&text));
-    let label = format!("expected a number from 1 to {MAX_GROWTH}, with at most three decimals");
-    out.error(codes::BAN, node.span(), message, label)
-        .help("write for example grow = 2.0");
-    None
-}
-
-/// Reads `2`, `2.0`, `1.125`.
-fn thousandths(text: &str) -> Option<u32> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    if !part
-        .bytes()
-        .chain(whole.bytes())
-        .all(|digit| digit.is_ascii_digit())
-    {
-        return None;
-    }
-    let part = format!("{part:0<3}");
-    let whole: u32 = whole.parse().ok()?;
-    let (part, rest) = part.split_at_checked(3)?;
-    let part: u32 = part.parse().ok()?;
-    let is_exact = rest.bytes().all(|digit| digit == b'0');
-    let most = u32::try_from(MAX_GROWTH).ok()? * CONSTANT;
-    let growth = whole.checked_mul(CONSTANT)?.checked_add(part)?;
-    (is_exact && (CONSTANT..=most).contains(&growth)).then_some(growth)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn factors_are_exact() {
-        for (text, expected) in [
-            ("1", Some(1_000)),
-            ("2.0", Some(2_000)),
-            ("1.5", Some(1_500)),
-            ("1.125000", Some(1_125)),
-            ("100", Some(100_000)),
-            ("100.001", None),
-            ("1.0001", None),
-            ("0.999", None),
-            ("-2.0", None),
-            ("2e0", None),
-            ("nan", None),
-            ("inf", None),
-            ("1.+1", None),
-            ("99999999999", None),
-            ("", None),
-        ] {
-            assert_eq!(thousandths(text), expected, "{text}");
-        }
-    }
 }

@@ -15,11 +15,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::codes;
 use super::complaint::{
-    Here, a_type, missing, not_of_type, out_of_range, too_many, unknown, word, written, wrong_type,
+    Here, a_type, missing, not_factor, not_of_type, not_scalar, out_of_range, too_many, unknown,
+    word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
 use super::fields::{OVERRIDES, POLICY, QUANTITY};
-use super::read::{SpannedValue, whole};
+use super::read::{SpannedValue, factor, whole};
 use super::shape::{Need, Shape, TableSpec};
 
 /// Checks the whole file.
@@ -129,12 +130,19 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
         | (Shape::Numbers { .. }, DeValue::String(_) | DeValue::Integer(_))
         | (Shape::Flag, DeValue::Boolean(_))
-        | (Shape::Factor { .. }, DeValue::Integer(_) | DeValue::Float(_))
         | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
+        (Shape::Scalar(scalar), DeValue::String(text)) => {
+            not_scalar(*scalar, text, node.span(), here, out);
+        }
         (Shape::Word(words), DeValue::String(text)) => word(text, node.span(), words, here, out),
         (Shape::Whole { least, most } | Shape::Amount { least, most }, DeValue::Integer(_)) => {
             if whole(node).is_none_or(|number| number < *least || number > *most) {
                 out_of_range(node, *least, *most, here, out);
+            }
+        }
+        (Shape::Factor { most }, DeValue::Integer(_) | DeValue::Float(_)) => {
+            if factor(node, *most).is_none() {
+                not_factor(node, *most, here, out);
             }
         }
         (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
@@ -188,8 +196,10 @@ fn inside(here: Here<'_>) -> String {
 fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     matches!(
         (shape, node.get_ref()),
-        (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
-            | (Shape::Whole { .. }, DeValue::Integer(_))
+        (
+            Shape::Text { .. } | Shape::Scalar(_) | Shape::Word(_),
+            DeValue::String(_)
+        ) | (Shape::Whole { .. }, DeValue::Integer(_))
             | (Shape::Flag, DeValue::Boolean(_))
             | (
                 Shape::Factor { .. },

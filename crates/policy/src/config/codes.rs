@@ -85,6 +85,7 @@ codes! {
     SAME_ADDRESS = "RK0232";
     LIST = "RK0233";
     UNRECEIVED = "RK0234";
+    SECRET = "RK0235";
     ACTIVE = "RK0240";
     ANCHOR = "RK0241";
     PLAN = "RK0250";

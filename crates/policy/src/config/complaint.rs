@@ -7,9 +7,10 @@ use toml::de::{DeString, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::{DURATION, owner};
+use super::fields::owner;
 use super::other_words;
 use super::read::SpannedValue;
+use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, quoted};
 
 /// Maximum number of known fields that a label lists.
@@ -161,6 +162,51 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
     })
 }
 
+pub(super) fn not_factor(
+    node: &SpannedValue<'_>,
+    most: u64,
+    here: Here<'_>,
+    out: &mut Findings<'_>,
+) {
+    let Here {
+        place,
+        field,
+        example,
+    } = here;
+    let message = format!("`{field}` of {place} is out of range");
+    let label = format!("expected a number from 1 to {most}, with at most three decimals");
+    out.error(codes::OUT_OF_RANGE, node.span(), message, label)
+        .help(format!("write for example {field} = {example}"));
+}
+
+/// Reports a text that is no value of its kind; says nothing of one that is.
+pub(super) fn not_scalar(
+    scalar: Scalar,
+    text: &str,
+    at: Range<usize>,
+    Here {
+        place,
+        field,
+        example,
+    }: Here<'_>,
+    out: &mut Findings<'_>,
+) {
+    if scalar.accepts(text) {
+        return;
+    }
+    let message = match scalar {
+        Scalar::Secret => format!("`{field}` of {place} must name the source of the secret"),
+        _ => format!("\"{}\" is not a valid `{field}` of {place}", shown(text)),
+    };
+    let mismatch = scalar.mismatch(text, example);
+    let help = match mismatch.meant {
+        Some(meant) => format!("write {field} = \"{meant}\""),
+        None => format!("write for example {field} = {example}"),
+    };
+    out.error(scalar.code(), at, message, mismatch.label)
+        .help(help);
+}
+
 pub(super) fn word(
     text: &str,
     at: Range<usize>,
@@ -298,16 +344,8 @@ pub(super) fn wrong_type(
         (Shape::Texts { .. }, DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
             format!("put it in quotes: {field} = \"{text}\"")
         }
-        (
-            Shape::Text {
-                pattern: Some(DURATION),
-            },
-            DeValue::Integer(_),
-            Some(number),
-        ) => {
-            // The short ones are thought of in milliseconds.
-            let short = ["min_gap", "spacing", "max_wait", "save_up", "deadline"].contains(&field);
-            let unit = if short { "ms" } else { "s" };
+        (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
+            let unit = unit_like(example);
             format!("write it with a unit: {field} = \"{number}{unit}\"")
         }
         (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {

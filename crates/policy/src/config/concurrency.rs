@@ -10,17 +10,14 @@
 use ratekeeper_core::{Concurrency, Nanos, Permits};
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
-use super::codes;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, duration};
+use super::numbers::{Written, built};
 use super::quantity::{Quantity, QuantityKind, Surroundings};
 use super::queue::QueueSpec;
 use super::read::{At, Table};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
-/// Shortest lease, because leases are reported in milliseconds.
-const MIN_LEASE: Nanos = Nanos::from_millis(1);
 
 /// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
 /// is reported.
@@ -41,10 +38,9 @@ pub(super) fn concurrency(
     let (max, lease) = match table.table("concurrency") {
         Some(fields) => {
             let max = fields.number("max");
-            let lease = match fields.text("lease") {
-                Some(text) => lease(&text, out)?,
-                None => DEFAULT_LEASE,
-            };
+            let lease = fields
+                .span("lease")
+                .map_or(DEFAULT_LEASE, |lease| lease.value);
             (max?, lease)
         }
         None => (table.number("concurrency")?, DEFAULT_LEASE),
@@ -63,17 +59,4 @@ pub(super) fn concurrency(
         by_day: None,
         text: words,
     })
-}
-
-fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let lease = duration(text, Written::Lease, out)?;
-    if lease >= MIN_LEASE {
-        return Some(lease);
-    }
-    let message = format!("a lease of {lease} is too short");
-    let label =
-        format!("expected at least {MIN_LEASE}, because leases are reported in milliseconds");
-    out.error(codes::PARAMETERS, text.at.clone(), message, label)
-        .help("write a little more than the longest work takes, as in lease = \"60s\"");
-    None
 }

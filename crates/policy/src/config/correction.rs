@@ -8,7 +8,6 @@ use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
 use super::codes;
 use super::cost::Estimate;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, duration};
 use super::quantity::Quantity;
 use super::read::{At, SpannedValue, Table, whole};
 use crate::Correction;
@@ -16,12 +15,6 @@ use crate::correction::ResultSet;
 
 /// Time within which a report corrects a charge, unless the limit sets another.
 const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
-/// Shortest such time, because expiries are reported in milliseconds.
-const MIN_WITHIN: Nanos = Nanos::from_millis(1);
-/// Longest such time: the store keeps a record of each request that may still be reported.
-const MAX_WITHIN: Nanos = Nanos::from_secs(86_400);
-/// Maximum number of characters of an outcome.
-const MAX_OUTCOME: usize = 40;
 
 /// Reads how reports correct the charges of a limit, if they do and it can be corrected.
 /// `estimate` is set if the cost is an estimate.
@@ -75,10 +68,8 @@ pub(super) fn correction(
             .related(count.at.clone())
             .help("remove it from one of them");
     }
-    let within = match within {
-        Some(text) => time(&text, out)?,
-        None => DEFAULT_WITHIN,
-    };
+    let within = within.map_or(DEFAULT_WITHIN, |within| within.value);
+    let within = Nanos::from_millis(within.as_millis_ceil()); // as ids write it
     Some(Correction {
         count: count.map(|count| count.value),
         reset_on: reset_on.map(|reset_on| reset_on.value),
@@ -89,10 +80,10 @@ pub(super) fn correction(
 }
 
 /// Returns `report_within`, or `expire` of `cost`.
-fn within<'a>(table: Table<'a>, place: &str, out: &mut Findings<'_>) -> Option<At<&'a str>> {
-    let within = table.text("report_within");
+fn within(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
+    let within = table.span("report_within");
     let cost = table.table("cost");
-    let expire = cost.and_then(|cost| cost.text("expire"));
+    let expire = cost.and_then(|cost| cost.span("expire"));
     if let (Some(within), Some(expire)) = (&within, &expire) {
         let message = format!("{place} has both `expire` and `report_within`");
         let label = "the same as `report_within`";
@@ -167,9 +158,9 @@ fn results(table: Table<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<R
     for node in table.values("status") {
         set.statuses.extend(status(node, field, out));
     }
-    for node in table.values("outcome") {
-        set.outcomes.extend(outcome(node, field, out));
-    }
+    let outcomes = table.texts("outcome").into_iter();
+    set.outcomes
+        .extend(outcomes.map(|outcome| outcome.value.into()));
     if table.is_empty() {
         let label = "needs `status`, `outcome` or both";
         let message = format!("`{field}` names no result");
@@ -199,32 +190,5 @@ fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Optio
     };
     out.error(codes::REPORT, node.span(), message, label)
         .help(help);
-    None
-}
-
-/// Reads a word of the application.
-fn outcome(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Option<Box<str>> {
-    let text = node.get_ref().as_str()?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if (1..=MAX_OUTCOME).contains(&text.len()) && text.bytes().all(plain) {
-        return Some(text.into());
-    }
-    let message = format!("\"{}\" is not a valid outcome of `{field}`", shown(text));
-    let label = format!("expected 1 to {MAX_OUTCOME} letters, digits, `-`, `_` or `.`");
-    out.error(codes::REPORT, node.span(), message, label)
-        .help("write a word that the application reports, such as outcome = \"declined\"");
-    None
-}
-
-/// Reads `report_within`.
-fn time(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let within = duration(text, Written::ReportWithin, out)?;
-    if (MIN_WITHIN..=MAX_WITHIN).contains(&within) {
-        return Some(Nanos::from_millis(within.as_millis_ceil())); // as ids write it
-    }
-    let message = format!("\"{}\" is out of range for `report_within`", text.value);
-    let label = "must be 1ms to 24h: until then a record of each request is kept";
-    out.error(codes::REPORT, text.at.clone(), message, label)
-        .help("write a little more than the longest work takes, as in report_within = \"2m\"");
     None
 }

@@ -17,7 +17,6 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::distinct::stays_countable;
 use super::limit::Draft;
-use super::percent::percentage;
 use super::quantity::Quantity;
 use super::read::{At, Table};
 use super::signals::SignalReader;
@@ -93,7 +92,7 @@ pub(super) fn extras(
             continue;
         }
         let read = match word {
-            "soft" => soft(written, out).map(|share| (Role::Soft, share)),
+            "soft" => soft(written).map(|share| (Role::Soft, share)),
             _ => elastic(draft, written, &mut signals, out),
         };
         if let Some((role, share)) = read {
@@ -142,35 +141,12 @@ fn takes_extra(
 }
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
-fn soft(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<ExtraShare>> {
+fn soft(table: Table<'_>) -> Option<At<ExtraShare>> {
     if let Some(number) = table.number("extra") {
         return Some(At::new(ExtraShare::Permits(number.value), number.at));
     }
-    let text = table.text("extra")?;
-    let Some(percent) = percentage(text.value, MAX_PERCENT) else {
-        not_percent(&text, "extra", out);
-        return None;
-    };
-    Some(At::new(ExtraShare::Percent(percent), text.at))
-}
-
-pub(super) fn not_percent(text: &At<&str>, field: &str, out: &mut Findings<'_>) {
-    let message = format!("\"{}\" is not a valid `{field}`", shown(text.value));
-    let label = "expected a percentage from 1% to 1000%";
-    let meant = text.value.trim().trim_end_matches('%').trim();
-    let meant = match meant.parse::<f64>() {
-        Ok(share) if share > 0.0 && share < 1.0 => format!("{:.0}%", share * 100.0),
-        _ if percentage(&format!("{meant}%"), MAX_PERCENT).is_some() => format!("{meant}%"),
-        _ => "10%".to_owned(),
-    };
-    let help = match text.value.trim().parse::<u64>() {
-        Ok(number) if field == "extra" && number > 0 => {
-            format!("write extra = {number} for {number} requests, or extra = \"{meant}\"")
-        }
-        _ => format!("write for example {field} = \"{meant}\""),
-    };
-    out.error(codes::EXTRA, text.at.clone(), message, label)
-        .help(help);
+    let percent = table.percent("extra")?;
+    Some(At::new(ExtraShare::Percent(percent.value), percent.at))
 }
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`

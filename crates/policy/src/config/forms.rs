@@ -49,8 +49,8 @@ fn plain_quantity(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let named = algorithm(table, out);
-    let queue = queue(table, out);
-    let warming = warming(table, out);
+    let queue = queue(table);
+    let warming = warming(table);
     let anchor = anchor(table, out);
     if let Some(text) = table.text("limit") {
         if table.has("warmup") {
@@ -304,7 +304,7 @@ fn spacing(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let gap = built(text.value.parse::<Nanos>(), text, Written::Spacing, out)?;
+    let gap: Nanos = text.value.parse().ok()?;
     let quota = built(Quota::new(Permits::ONE, gap), text, Written::Spacing, out)?;
     let words = format!("1 every {}", text.value);
     let from = (text, Written::Spacing);

@@ -1,9 +1,9 @@
 //! Gateway: reads the listener that forwards requests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
-use ratekeeper_core::{Gcra, Nanos};
+use ratekeeper_core::Gcra;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
@@ -11,8 +11,6 @@ use super::numbers::rate;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::routes::routes;
-use super::settings::{address, wait};
-use super::size::{SizeField, bytes};
 use crate::pattern::is_token;
 use crate::upstream_url::is_server_name;
 use crate::{
@@ -21,25 +19,8 @@ use crate::{
 
 /// Address of the listener if it has none.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
-/// `connect_timeout`
-const CONNECTS: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(60);
-/// `response_timeout`, `body_timeout`
-const RESPONSES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
-/// `interval` of `health`
-const CHECKS: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
 /// Maximum length of `path` of `health`, in bytes.
 const MAX_CHECK_PATH: usize = 1_000;
-/// `upgrade_timeout`
-const UPGRADES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(86_400);
-
-/// `max_inspected_body`
-const INSPECTED: SizeField = SizeField {
-    name: "max_inspected_body",
-    range: 1 << 10..=1 << 20,
-    reason: "expected 1KiB to 1MiB: each request that is read holds as much",
-    example: "64KiB",
-};
-
 /// Reads `[listen.proxy]`, if it is written and right.
 pub(super) fn proxy(
     listen: Table<'_>,
@@ -47,16 +28,8 @@ pub(super) fn proxy(
     out: &mut Findings<'_>,
 ) -> Option<ProxySettings> {
     let table = listen.table("proxy")?;
-    let address = address(table, "address", 8080, out);
-    let [connect, response, body, upgrade] = [
-        ("connect_timeout", CONNECTS),
-        ("response_timeout", RESPONSES),
-        ("body_timeout", RESPONSES),
-        ("upgrade_timeout", UPGRADES),
-    ]
-    .map(|(name, range)| wait(table, name, range, out));
-    let inspected = table.text("max_inspected_body");
-    let inspected = inspected.and_then(|text| bytes(&text, &INSPECTED, out));
+    let address = table.text("address").map(|text| text.value.to_owned());
+    let span = |name| table.span(name).map(|span| span.value);
     let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let preflights = preflight_limit(table, out);
@@ -83,12 +56,12 @@ pub(super) fn proxy(
         routes,
         cors,
         preflight_limit: preflights,
-        connect_timeout: connect,
-        response_timeout: response,
-        body_timeout: body,
+        connect_timeout: span("connect_timeout"),
+        response_timeout: span("response_timeout"),
+        body_timeout: span("body_timeout"),
         upgrades: upgrades(table, out),
-        upgrade_timeout: upgrade,
-        max_inspected_body: inspected,
+        upgrade_timeout: span("upgrade_timeout"),
+        max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
     })
@@ -199,7 +172,7 @@ fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<Adap
 /// Reads `health`.
 fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
     let table = table.table("health")?;
-    let interval = wait(table, "interval", CHECKS, out);
+    let interval = table.span("interval").map(|span| span.value);
     let path = table.text("path")?;
     // The characters of RFC 3986, sections 3.3 and 3.4.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);

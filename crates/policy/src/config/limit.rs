@@ -149,7 +149,7 @@ pub(super) fn limit<'a>(
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     let here = place("limit", index, written.written());
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
-    let alert = alert(written, out);
+    let alert = alert(written);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let (usual_mode, usual_missing) = (&shared.defaults.mode, &shared.defaults.missing_key);

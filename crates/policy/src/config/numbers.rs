@@ -7,6 +7,12 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::meant;
 use super::read::At;
+use super::scalar::{SHORTEST, Scalar};
+
+const SPACING: Scalar = Scalar::Span {
+    least: SHORTEST,
+    most: Nanos::MAX,
+};
 
 /// Kind of number that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,20 +23,8 @@ pub(super) enum Written {
     Refill,
     /// `spacing = "200ms"`
     Spacing,
-    /// `max_wait = "2s"`, of a queue.
-    MaxWait,
-    /// `min_gap = "200ms"`, of a log.
-    MinGap,
-    /// `save_up = "1s"`, of smooth bursty.
-    SaveUp,
-    /// `period = "10s"`, of a warm-up.
-    WarmUpPeriod,
     /// `lease = "60s"`, of a concurrency.
     Lease,
-    /// `deadline = "50ms"`, of a store.
-    Deadline,
-    /// `report_within = "2m"`
-    ReportWithin,
 }
 
 impl Written {
@@ -40,13 +34,7 @@ impl Written {
             Self::Limit => ("limit", "100/1m"),
             Self::Refill => ("refill", "10/1s"),
             Self::Spacing => ("spacing", "200ms"),
-            Self::MaxWait => ("max_wait", "2s"),
-            Self::MinGap => ("min_gap", "200ms"),
-            Self::SaveUp => ("save_up", "1s"),
-            Self::WarmUpPeriod => ("period", "10s"),
             Self::Lease => ("lease", "60s"),
-            Self::Deadline => ("deadline", "50ms"),
-            Self::ReportWithin => ("report_within", "2m"),
         }
     }
 
@@ -82,17 +70,10 @@ impl Written {
                 let (number, word) = quota.split_once('/')?;
                 format!("{number}/{}", rolling(word).unwrap_or(word))
             }
-            _ => {
-                let duration = match text.trim().parse::<u32>() {
-                    Ok(number) if matches!(self, Self::Lease | Self::ReportWithin) => {
-                        format!("{number}s")
-                    }
-                    Ok(number) => format!("{number}ms"),
-                    Err(_) => meant::duration(text)?,
-                };
-                let duration = rolling(&duration).unwrap_or(&duration);
-                duration.parse::<Nanos>().ok()?;
-                duration.to_owned()
+            Self::Spacing | Self::Lease => {
+                SPACING
+                    .mismatch(text, &format!("\"{}\"", self.field().1))
+                    .meant?
             }
         };
         Some(format!("{} = \"{value}\"", self.field().0))

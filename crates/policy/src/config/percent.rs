@@ -11,19 +11,6 @@ pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
     KeyShare::from_percent(table.number("percent")?.value)
 }
 
-/// Reads a whole percentage from 1% to `most`.
-pub(super) fn percentage(text: &str, most: u32) -> Option<u32> {
-    let digits = text.strip_suffix('%')?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let percent = digits.parse().ok().filter(|_| is_number);
-    percent.filter(|percent| (1..=most).contains(percent))
-}
-
-/// Reads a part of a limit that leaves some of it: 1% to 99%.
-pub(super) fn part_percent(text: &str) -> Option<u8> {
-    u8::try_from(percentage(text, 99)?).ok()
-}
-
 /// Reports a `percent` of a limit that refuses no request by itself.
 pub(super) fn beside(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {

@@ -18,7 +18,7 @@ use super::algorithm::NamedAlgorithm;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, duration, rate};
+use super::numbers::{Written, built, rate};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
 use super::read::{At, Table};
@@ -40,17 +40,16 @@ pub(super) struct Warming {
 }
 
 /// Reads `warmup`, if it is written and right.
-pub(super) fn warming(table: Table<'_>, out: &mut Findings<'_>) -> Option<Warming> {
+pub(super) fn warming(table: Table<'_>) -> Option<Warming> {
     let table = table.table("warmup")?;
-    let text = table.text("period")?;
-    let period = duration(&text, Written::WarmUpPeriod, out)?;
+    let period = table.span("period")?;
     let cold_factor = if table.has("cold_factor") {
         table.number("cold_factor")?
     } else {
         At::new(COLD_FACTOR, 0..0)
     };
     Some(Warming {
-        period: At::new(period, text.at),
+        period,
         cold_factor,
         at: table.at(),
     })

@@ -9,11 +9,10 @@ use std::ops::Range;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
 
 use super::codes;
-use super::diagnostic::{Findings, shown};
+use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::percent::part_percent;
 use super::policy_files::PolicyFiles;
-use super::read::{At, Table};
+use super::read::Table;
 use super::requests::requests;
 use crate::{Cost, Priority};
 
@@ -63,15 +62,18 @@ pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mu
                 .help("write for example match = { path = \"/health\" }");
             continue;
         }
-        let Some((percent, text)) = last(table, out) else {
+        let Some(last) = table.percent("last") else {
+            continue;
+        };
+        let Ok(last_percent) = last.value.try_into() else {
             continue;
         };
         let priority = Priority {
-            last_percent: percent,
+            last_percent,
             matcher: wanted.matcher,
         };
         let algorithm = &draft.rule.limit.algorithm;
-        if leaves_room(draft, (algorithm, &priority), &text.at, out) {
+        if leaves_room(draft, (algorithm, &priority), &last.at, out) {
             draft.rule.priority = Some(Box::new(priority));
         }
     }
@@ -97,19 +99,6 @@ fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
         let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
         (label, help.to_owned())
     })
-}
-
-/// Reads `last`: a percentage from 1 to 99.
-fn last<'a>(table: Table<'a>, out: &mut Findings<'_>) -> Option<(u8, At<&'a str>)> {
-    let text = table.text("last")?;
-    if let Some(percent) = part_percent(text.value) {
-        return Some((percent, text));
-    }
-    let message = format!("\"{}\" is not a valid `last`", shown(text.value));
-    let label = "expected a whole percentage from 1% to 99%";
-    out.error(codes::PRIORITY, text.at, message, label)
-        .help("write for example last = \"20%\"");
-    None
 }
 
 /// Returns true if a request without priority ever passes the limit with the numbers of

@@ -14,7 +14,6 @@ use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::numbers::{Written, refuse};
 use super::read::{At, Table};
 
 /// Longest debt of a queue proposed in the help: safely below the longest possible one.
@@ -30,18 +29,10 @@ pub(super) struct QueueSpec {
 }
 
 /// Reads `queue`, if it is written and right.
-pub(super) fn queue(table: Table<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
+pub(super) fn queue(table: Table<'_>) -> Option<QueueSpec> {
     let table = table.table("queue")?;
     let max = table.number::<u64>("max")?;
-    let longest = table
-        .text("max_wait")
-        .and_then(|text| match text.value.parse() {
-            Ok(duration) => Some(At::new(duration, text.at)),
-            Err(error) => {
-                refuse(error, &text, Written::MaxWait, out);
-                None
-            }
-        });
+    let longest = table.span("max_wait");
     Some(QueueSpec {
         max: At::new(Permits::new(max.value), max.at),
         longest,

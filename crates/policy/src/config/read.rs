@@ -13,10 +13,13 @@
 
 use std::ops::Range;
 
+use ratekeeper_core::Nanos;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::scalar;
 use super::shape::{Shape, TableSpec};
+use crate::Secret;
 
 /// A value of the document, with its place.
 pub(super) type SpannedValue<'t> = Spanned<DeValue<'t>>;
@@ -129,10 +132,47 @@ impl<'a> Table<'a> {
         Some((self.written.get(name)?, found?))
     }
 
-    /// Reads a string.
+    /// Reads a string; `None` for one that is no value of its kind, which is reported.
     pub(super) fn text(self, name: &str) -> Option<At<&'a str>> {
-        let (node, ()) = self.find(name, |shape| shape.is_text().then_some(()))?;
-        text(node)
+        let (node, shape) = self.find(name, |shape| shape.is_text().then_some(shape))?;
+        text(node).filter(|text| match shape {
+            Shape::Scalar(scalar) => scalar.accepts(text.value),
+            _ => true,
+        })
+    }
+
+    /// Reads a duration.
+    pub(super) fn span(self, name: &str) -> Option<At<Nanos>> {
+        self.parsed(name, |text| text.parse().ok())
+    }
+
+    /// Reads a percentage.
+    pub(super) fn percent(self, name: &str) -> Option<At<u32>> {
+        self.parsed(name, scalar::percentage)
+    }
+
+    /// Reads a number of bytes.
+    pub(super) fn size(self, name: &str) -> Option<At<usize>> {
+        self.parsed(name, |text| usize::try_from(scalar::bytes(text)?).ok())
+    }
+
+    /// Reads the source of a secret.
+    pub(super) fn secret(self, name: &str) -> Option<At<Secret>> {
+        self.parsed(name, scalar::secret)
+    }
+
+    fn parsed<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<At<T>> {
+        let text = self.text(name)?;
+        Some(At::new(parse(text.value)?, text.at))
+    }
+
+    /// Reads a factor, in thousandths.
+    pub(super) fn factor(self, name: &str) -> Option<At<u32>> {
+        let (node, most) = self.find(name, |shape| match shape {
+            Shape::Factor { most } => Some(*most),
+            _ => None,
+        })?;
+        Some(At::new(factor(node, most)?, node.span()))
     }
 
     /// Reads a whole number within the bounds of the field.
@@ -216,6 +256,16 @@ impl<'a> Table<'a> {
             })
         })
     }
+}
+
+/// Returns a factor up to `most`, in thousandths.
+pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
+    let text = match node.get_ref() {
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        _ => return None,
+    };
+    scalar::thousandths(&text, most)
 }
 
 /// Returns an integer of the document, if it is not negative and not huge.

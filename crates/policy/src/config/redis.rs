@@ -11,25 +11,17 @@ use ratekeeper_core::Nanos;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
-use super::numbers::{Written, duration};
 use super::read::{At, Table};
 use super::scope;
-use super::secrets::secret;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Default deadline: ten times the slowest answer of a server beside this process, and less than
 /// a caller notices.
 const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
-/// Shortest deadline: below it every call would time out.
-const MIN_DEADLINE: Nanos = Nanos::from_millis(1);
-/// Longest deadline: callers do not wait longer.
-const MAX_DEADLINE: Nanos = Nanos::from_secs(10);
 /// Default prefix of the name of every key.
 const DEFAULT_PREFIX: &str = "rk";
 /// Scheme of servers that are reached by TLS.
 const ENCRYPTED: &str = "rediss://";
-/// Maximum number of characters of a prefix.
-const MAX_PREFIX: usize = 40;
 
 /// Reads `[store.redis]`; `None` if it has an error, which is reported.
 pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
@@ -47,8 +39,12 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
         files
     });
     let login = login(table, "REDIS", out);
-    let prefix = prefix(table, out);
-    let deadline = deadline(table, out);
+    let prefix = table
+        .text("prefix")
+        .map_or(DEFAULT_PREFIX, |prefix| prefix.value);
+    let deadline = table
+        .span("deadline")
+        .map_or(DEFAULT_DEADLINE, |deadline| deadline.value);
     let database = database(table, kind == UrlKind::Node, out);
     let nodes = table.number("nodes").map(|nodes| nodes.value);
     let node = scope::node(table, out);
@@ -64,8 +60,8 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
         username,
         password,
         database: database?,
-        prefix: prefix?,
-        deadline: deadline?,
+        prefix: prefix.into(),
+        deadline,
         nodes: nodes.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
         node: node.ok()?,
     })
@@ -313,48 +309,16 @@ fn login(
     owner: &str,
     out: &mut Findings<'_>,
 ) -> Option<(Option<Secret>, Option<Secret>)> {
-    let [username, password] = ["username", "password"].map(|name| {
-        let text = table.text(name);
-        text.map(|text| secret(&text, name, (codes::REDIS, owner), out))
-    });
-    if let (Some(Ok(_)), None) = (&username, &password) {
+    let [username, password] = ["username", "password"].map(|name| table.secret(name));
+    if username.is_some() && !table.has("password") {
         let at = table.place("username");
         let label = "a login needs a name and a password";
         out.error(codes::REDIS, at, "`username` needs a `password`", label)
             .help(format!("add password = \"env:{owner}_PASSWORD\""));
         return None;
     }
-    Some((username.transpose().ok()?, password.transpose().ok()?))
-}
-
-fn prefix(table: Table<'_>, out: &mut Findings<'_>) -> Option<String> {
-    let Some(text) = table.text("prefix") else {
-        return Some(DEFAULT_PREFIX.into());
-    };
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
-    if (1..=MAX_PREFIX).contains(&text.value.len()) && text.value.bytes().all(fits) {
-        return Some(text.value.into());
-    }
-    let message = format!("\"{}\" is not a valid prefix of keys", shown(text.value));
-    let label = format!("expected 1 to {MAX_PREFIX} letters, digits, or any of : . _ -");
-    out.error(codes::REDIS, text.at, message, label)
-        .help("write for example prefix = \"edge\"");
-    None
-}
-
-fn deadline(table: Table<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
-    let Some(text) = table.text("deadline") else {
-        return Some(DEFAULT_DEADLINE);
-    };
-    let deadline = duration(&text, Written::Deadline, out)?;
-    if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {
-        return Some(deadline);
-    }
-    let message = format!("a deadline of {deadline} is out of range");
-    let label = format!("expected {MIN_DEADLINE} to {MAX_DEADLINE}");
-    out.error(codes::REDIS, text.at, message, label)
-        .help("write for example deadline = \"50ms\"");
-    None
+    let [username, password] = [username, password].map(|secret| secret.map(|it| it.value));
+    Some((username, password))
 }
 
 fn database(table: Table<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u16> {

@@ -3,6 +3,8 @@
 //! The schema describes the same shapes as `check.rs`, from the same table. It cannot express all
 //! checks of the parser, such as that a time zone exists, or that two names differ.
 
+use std::iter::once;
+
 use serde_json::{Map, Value, json};
 
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, POLICY};
@@ -65,6 +67,13 @@ fn table(table: &TableSpec) -> Map<String, Value> {
 
 fn shape(of: &Shape) -> Map<String, Value> {
     match of {
+        Shape::Scalar(scalar) => {
+            let pattern = scalar.pattern().map(|pattern| ("pattern", json!(pattern)));
+            once(("type", json!("string")))
+                .chain(pattern)
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()
+        }
         Shape::Text { pattern: None } => object([("type", json!("string"))]),
         Shape::Text {
             pattern: Some(pattern),

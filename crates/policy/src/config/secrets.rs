@@ -13,38 +13,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::diagnostic::Findings;
-use super::read::At;
-use crate::Secret;
-
 /// Parts of the names of fields that hold a secret.
 const NAMES: [&str; 5] = ["pass", "secret", "token", "authorization", "api-key"];
-
-/// Reads `env:NAME` or `file:PATH` in the field `name`; an error is reported under `code`. The
-/// prefix `owner` begins the name of a variable that could hold the secret.
-pub(super) fn secret(
-    text: &At<&str>,
-    name: &str,
-    (code, owner): (&'static str, &str),
-    out: &mut Findings<'_>,
-) -> Result<Secret, ()> {
-    let place = text.value.split_once(':').filter(|(_, at)| !at.is_empty());
-    match place {
-        Some(("env", variable)) if !variable.contains(['=', '\0']) => {
-            return Ok(Secret::Env(variable.into()));
-        }
-        Some(("file", path)) => return Ok(Secret::File(path.into())),
-        _ => {}
-    }
-    let message = format!("`{name}` must name the source of the secret");
-    let label = "expected env:NAME or file:PATH";
-    let variable = name.to_ascii_uppercase();
-    out.error(code, text.at.clone(), message, label)
-        .help(format!(
-            "write for example {name} = \"env:{owner}_{variable}\""
-        ));
-    Err(())
-}
 
 /// Returns `text` with its secrets as stars, of the same length so that positions stay valid.
 pub(super) fn masked(text: &str) -> Cow<'_, str> {

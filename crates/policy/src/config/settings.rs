@@ -2,11 +2,9 @@
 
 mod envoy;
 
-use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
-use ratekeeper_core::Nanos;
 
 use super::alert;
 use super::codes;
@@ -15,7 +13,6 @@ use super::gateway;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::redis;
-use super::size::{self, BUDGET};
 use super::telemetry;
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
@@ -24,18 +21,6 @@ use crate::{
 
 /// Maximum number of characters of a header name.
 const MAX_HEADER: usize = 100;
-
-/// `idle_timeout`: connections are looked at every 5 s.
-const IDLE_TIMEOUTS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(86_400);
-/// `head_timeout`: likewise.
-const HEADS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(600);
-/// `drain`
-const DRAINS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
-/// `grace`
-const GRACES: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
-
-/// `state_every`
-const SNAPSHOTS: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(3_600);
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
@@ -138,7 +123,8 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
     let envoy = root.table("envoy");
     let store = root.table("store");
     let memory = store.and_then(|store| store.table("memory"));
-    let budget = memory.and_then(|memory| memory.text("budget"));
+    let budget = memory.and_then(|memory| memory.size("budget"));
+    let every = memory.and_then(|memory| memory.span("state_every"));
     let state = memory.and_then(|memory| memory.text("state"));
     Settings {
         timezone: owned("timezone"),
@@ -148,9 +134,9 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         envoy: envoy
             .map(|envoy| envoy::envoy_door(envoy, out))
             .unwrap_or_default(),
-        memory_budget: budget.and_then(|budget| size::bytes(&budget, &BUDGET, out)),
+        memory_budget: budget.map(|budget| budget.value),
         state: state.map(|folder| folder.value.to_owned()),
-        state_every: memory.and_then(|memory| wait(memory, "state_every", SNAPSHOTS, out)),
+        state_every: every.map(|every| every.value),
         redis: store
             .and_then(|store| store.table("redis"))
             .and_then(|redis| redis::redis(redis, out)),
@@ -173,10 +159,12 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
 /// `[listen]`
 fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Listen {
     let hosts = listen.texts("admin_hosts").into_iter();
+    let text = |name| listen.text(name).map(|text| text.value.to_owned());
+    let span = |name| listen.span(name).map(|span| span.value);
     let settings = Listen {
-        http: address(listen, "http", 8080, out),
-        grpc: address(listen, "grpc", 8081, out),
-        admin: address(listen, "admin", 9090, out),
+        http: text("http"),
+        grpc: text("grpc"),
+        admin: text("admin"),
         admin_hosts: hosts.map(|host| host.value.to_ascii_lowercase()).collect(),
         admin_writes: match listen.text("admin_writes").map(|word| word.value) {
             Some("open") => AdminWrites::Open,
@@ -184,10 +172,10 @@ fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -
         },
         max_held: listen.number("max_held").map(|most| most.value),
         max_connections: listen.number("max_connections").map(|most| most.value),
-        idle_timeout: wait(listen, "idle_timeout", IDLE_TIMEOUTS, out),
-        head_timeout: wait(listen, "head_timeout", HEADS, out),
-        drain: wait(listen, "drain", DRAINS, out),
-        grace: wait(listen, "grace", GRACES, out),
+        idle_timeout: span("idle_timeout"),
+        head_timeout: span("head_timeout"),
+        drain: span("drain"),
+        grace: span("grace"),
         proxy: gateway::proxy(listen, files, out),
     };
     addresses_differ(listen, out);
@@ -205,29 +193,6 @@ fn metrics(root: Table<'_>) -> MetricSettings {
         max_limits: limits.map_or(default.max_limits, |most| most.value),
         near_percent: near.map_or(default.near_percent, |percent| percent.value),
     }
-}
-
-/// Reads an address with a port, or `off`.
-pub(super) fn address(
-    listen: Table<'_>,
-    name: &str,
-    port: u16,
-    out: &mut Findings<'_>,
-) -> Option<String> {
-    let address = listen.text(name)?;
-    if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
-        return Some(address.value.to_owned());
-    }
-    let message = format!("\"{}\" is not an address with a port", shown(address.value));
-    let example = address_like(address.value, port);
-    out.error(
-        codes::ADDRESS,
-        address.at,
-        message,
-        "expected ADDRESS:PORT or \"off\"",
-    )
-    .help(format!("write for example {name} = \"{example}\""));
-    None
 }
 
 /// Reports two listeners at one address.
@@ -265,51 +230,6 @@ fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
             .related(first_at.clone())
             .help(format!("write another port: {field} = \"{free}\""));
         }
-    }
-}
-
-/// Reads a duration of a table within `range`.
-pub(super) fn wait(
-    table: Table<'_>,
-    name: &str,
-    range: RangeInclusive<Nanos>,
-    out: &mut Findings<'_>,
-) -> Option<Nanos> {
-    let text = table.text(name)?;
-    let duration = text.value.parse().ok();
-    if let Some(duration) = duration.filter(|duration| range.contains(duration)) {
-        return Some(duration);
-    }
-    let message = format!("\"{}\" is not a valid `{name}`", shown(text.value));
-    let (least, most) = range.into_inner();
-    let label = format!("expected a duration from {least} to {most}");
-    out.error(codes::OUT_OF_RANGE, text.at, message, label)
-        .help(format!(
-            "write a whole number and a unit, as in {name} = \"10s\""
-        ));
-    None
-}
-
-/// Returns the address that was probably meant: missing or wrong parts are filled in.
-fn address_like(text: &str, port: u16) -> String {
-    // `::1:8080` is an address, too: the port is probably the part with more digits.
-    let is_port = |own: &str| own.len() > 3 && own.parse::<u16>().is_ok();
-    let with_port = |(host, own): (&str, &str)| is_port(own) && host.parse::<IpAddr>().is_ok();
-    if let Ok(address) = text.parse::<IpAddr>()
-        && !text.rsplit_once(':').is_some_and(with_port)
-    {
-        return SocketAddr::new(address, port).to_string();
-    }
-    let text = text.split_once("://").map_or(text, |(_, address)| address);
-    let (host, own) = text.rsplit_once(':').unwrap_or(("", text));
-    let port = own.parse().unwrap_or(port);
-    let host = match host {
-        "*" => "0.0.0.0",
-        _ => host.trim_start_matches('[').trim_end_matches(']'),
-    };
-    match host.parse::<IpAddr>() {
-        Ok(address) => SocketAddr::new(address, port).to_string(),
-        Err(_) => format!("127.0.0.1:{port}"),
     }
 }
 

@@ -13,7 +13,9 @@
 
 use std::ops::RangeInclusive;
 
-use ratekeeper_core::Quota;
+use ratekeeper_core::{Nanos, Quota};
+
+use super::scalar::{SHORTEST, Scalar};
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
@@ -102,6 +104,8 @@ pub(super) enum Need {
 pub(super) enum Shape {
     /// A string; the pattern is for the schema, because the parser reports the exact reason.
     Text { pattern: Option<&'static str> },
+    /// A string that reads itself.
+    Scalar(Scalar),
     /// A whole number.
     Whole { least: u64, most: u64 },
     /// A whole number; in a limit with a `unit` also a string with decimals, which is converted
@@ -190,6 +194,37 @@ pub(super) const fn pattern(pattern: &'static str) -> Shape {
     }
 }
 
+/// A duration within these bounds.
+pub(super) const fn span(least: Nanos, most: Nanos) -> Shape {
+    Shape::Scalar(Scalar::Span { least, most })
+}
+
+/// A duration above zero.
+pub(super) const SPAN: Shape = span(SHORTEST, Nanos::MAX);
+
+/// A percentage from 1%.
+pub(super) const fn percent(most: u32) -> Shape {
+    Shape::Scalar(Scalar::Percent { most })
+}
+
+/// A number of bytes.
+pub(super) const fn size(least: u64, most: u64) -> Shape {
+    Shape::Scalar(Scalar::Size { least, most })
+}
+
+/// The source of a secret.
+pub(super) const SECRET: Shape = Shape::Scalar(Scalar::Secret);
+
+/// The address of a listener; `port` is the usual one.
+pub(super) const fn address(port: u16) -> Shape {
+    Shape::Scalar(Scalar::Address { port })
+}
+
+/// Letters, digits, and any of `others`.
+pub(super) const fn name(most: usize, others: &'static str) -> Shape {
+    Shape::Scalar(Scalar::Name { most, others })
+}
+
 pub(super) const fn whole(least: u64, most: u64) -> Shape {
     Shape::Whole { least, most }
 }
@@ -258,7 +293,11 @@ impl Shape {
     pub(super) fn is_text(&self) -> bool {
         matches!(
             self,
-            Self::Text { .. } | Self::Word(_) | Self::Amount { .. } | Self::Moment
+            Self::Text { .. }
+                | Self::Scalar(_)
+                | Self::Word(_)
+                | Self::Amount { .. }
+                | Self::Moment
         )
     }
 
@@ -307,7 +346,7 @@ impl Shape {
     /// Returns the text after "must be".
     pub(super) fn expected(&self) -> String {
         match self {
-            Self::Text { .. } => "a string".into(),
+            Self::Text { .. } | Self::Scalar(_) => "a string".into(),
             Self::Whole { .. } | Self::Amount { .. } => "a whole number".into(),
             Self::Factor { .. } => "a number".into(),
             Self::Flag => "`true` or `false`".into(),

@@ -7,23 +7,27 @@
 //!   any other name                                      pushed to the admin listener
 //! ```
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ratekeeper_core::Nanos;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::extras::{MAX_PERCENT, not_percent};
-use super::percent::percentage;
+use super::extras::MAX_PERCENT;
 use super::read::{At, Table};
+use super::scalar::{Mismatch, Scalar, percentage};
 use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
 use crate::{ProxySettings, Settings};
 
 /// Maximum number of signals of one policy: names are compared one by one when they are set.
 const MAX_SIGNALS: usize = 100;
 /// `below` of a latency. Requests that wait are known to have waited 10 s at most.
-const LATENCIES: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(10);
+const LATENCY: Scalar = Scalar::Span {
+    least: Nanos::from_millis(1),
+    most: Nanos::from_secs(10),
+};
+/// `below` of another signal.
+const LEVEL: Scalar = Scalar::Percent { most: MAX_PERCENT };
 
 /// Reads signals, and holds those that were found.
 pub(super) struct SignalReader<'p> {
@@ -46,14 +50,22 @@ impl<'p> SignalReader<'p> {
         let signal = self.signal(&name, out);
         let is_latency = upstream_signal(name.value)
             .is_some_and(|(_, measure)| measure == UpstreamMeasure::Latency);
-        let level = if is_latency {
-            latency(&below, out)
+        let (kind, example) = if is_latency {
+            (LATENCY, "\"200ms\"")
         } else {
-            let percent = percentage(below.value, MAX_PERCENT);
-            if percent.is_none() {
-                not_percent(&below, "below", out);
-            }
-            percent.map(|percent| percent * PPM_OF_PERCENT)
+            (LEVEL, "\"70%\"")
+        };
+        if !kind.accepts(below.value) {
+            let message = format!("\"{}\" is not a valid `below`", shown(below.value));
+            let Mismatch { label, meant } = kind.mismatch(below.value, example);
+            let meant = meant.map_or(example.to_owned(), |meant| format!("\"{meant}\""));
+            out.error(codes::EXTRA, below.at, message, label)
+                .help(format!("write for example below = {meant}"));
+            return None;
+        }
+        let level = match kind {
+            Scalar::Span { .. } => below.value.parse().ok().and_then(micros),
+            _ => percentage(below.value).map(|percent| percent * PPM_OF_PERCENT),
         };
         Some(Gate {
             signal: signal?,
@@ -119,16 +131,6 @@ impl<'p> SignalReader<'p> {
     }
 }
 
-/// Reads a latency, in microseconds.
-fn latency(text: &At<&str>, out: &mut Findings<'_>) -> Option<u32> {
-    let duration: Option<Nanos> = text.value.parse().ok();
-    if let Some(duration) = duration.filter(|duration| LATENCIES.contains(duration)) {
-        return u32::try_from(duration.as_nanos() / 1_000).ok();
-    }
-    let message = format!("\"{}\" is not a valid `below`", shown(text.value));
-    let (least, most) = LATENCIES.into_inner();
-    let label = format!("the level of a latency is a time from {least} to {most}");
-    out.error(codes::EXTRA, text.at.clone(), message, label)
-        .help("write for example below = \"200ms\"");
-    None
+fn micros(latency: Nanos) -> Option<u32> {
+    u32::try_from(latency.as_nanos() / 1_000).ok()
 }

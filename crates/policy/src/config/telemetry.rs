@@ -4,24 +4,18 @@
 //!   [otlp]   endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
 //! ```
 
-use std::ops::RangeInclusive;
-
 use ratekeeper_core::Nanos;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::http_url::{UrlField, http_url};
 use super::read::{At, Table};
-use super::secrets::secret;
-use super::settings::{header_name, wait};
+use super::scalar::secret;
+use super::settings::header_name;
 use crate::{OtlpSettings, Secret};
 
-/// `interval`: a message holds all metrics, so no more than one a second.
-const INTERVALS: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::from_secs(3_600);
 /// Default `interval` of `[otlp]`.
 const OTLP_INTERVAL: Nanos = Nanos::from_secs(15);
-/// Maximum length of `service_name`.
-const MAX_NAME_BYTES: usize = 100;
 /// Fields that the exporter sets itself.
 const OWN_FIELDS: [&str; 6] = [
     "host",
@@ -52,7 +46,7 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
             .help("write endpoint = \"https://..\", or leave `ca` out");
     }
     let headers = headers(table, out);
-    let interval = wait(table, "interval", INTERVALS, out);
+    let interval = table.span("interval").map(|span| span.value);
     let (metrics, events) = (table.flag("metrics"), table.flag("events"));
     if (metrics, events) == (Some(false), Some(false)) {
         let message = "[otlp] sends nothing";
@@ -61,13 +55,12 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
             .help("leave one of them out, or leave out [otlp]");
     }
     let name = table.text("service_name");
-    let name = name.and_then(|name| service_name(&name, out));
     Some(OtlpSettings {
         endpoint: endpoint?,
         headers,
         ca: ca.map(|ca| ca.value.into()),
         interval: interval.unwrap_or(OTLP_INTERVAL),
-        service_name: name.unwrap_or_else(|| "ratekeeper".to_owned()),
+        service_name: name.map_or("ratekeeper", |name| name.value).to_owned(),
         metrics: metrics != Some(false),
         events: events != Some(false),
     })
@@ -111,24 +104,7 @@ fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
         let Some(text) = value.get_ref().as_str() else {
             continue; // reported: not a string
         };
-        let text = At::new(text, value.span());
-        let place = secret(&text, written.value, (codes::TELEMETRY, "OTLP"), out);
-        read.extend(place.ok().map(|place| (lower, place)));
+        read.extend(secret(text).map(|place| (lower, place)));
     }
     read
-}
-
-/// Reads a name of letters, digits, dots, hyphens and underscores.
-fn service_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let value = text.value;
-    if (1..=MAX_NAME_BYTES).contains(&value.len()) && value.bytes().all(is_plain) {
-        return Some(value.to_owned());
-    }
-    let message = format!("\"{}\" is not a valid `service_name`", shown(value));
-    let label =
-        format!("expected 1 to {MAX_NAME_BYTES} letters, digits, dots, hyphens or underscores");
-    out.error(codes::TELEMETRY, text.at.clone(), message, label)
-        .help("replace other characters by hyphens");
-    None
 }

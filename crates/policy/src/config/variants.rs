@@ -25,7 +25,7 @@ use super::fields::{MAX_AT_ONCE, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
 use super::limit::{Draft, FileContext};
 use super::near::nearest;
-use super::numbers::{Written, built, is_unlimited};
+use super::numbers::{Written, built, duration, is_unlimited};
 use super::priority::leaves_room;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::read::{At, SpannedValue, Table};
@@ -299,7 +299,12 @@ fn written_with<'s>(limit: Table<'s>, set: &'s str, out: &mut Findings<'_>) -> O
                 *node = Spanned::new(0..0, permits);
             }
         }
-        _ => *node = Spanned::new(0..0, DeValue::String(set.into())),
+        field => {
+            if field == "spacing" {
+                duration(&At::new(set, 0..0), Written::Spacing, out)?;
+            }
+            *node = Spanned::new(0..0, DeValue::String(set.into()));
+        }
     }
     Some(written)
 }

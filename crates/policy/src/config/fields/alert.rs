@@ -1,15 +1,18 @@
 //! Fields of `alert`, and of `[alerts]`: when a key is reported, and where.
 
-use super::{DURATION, SECRET};
-use crate::config::shape::{FLAG, TEXT, fields, pattern, table};
+use ratekeeper_core::Nanos;
 
-const PERCENT: &str = "^[1-9][0-9]?%$";
+use super::DAY;
+use crate::config::shape::{FLAG, SECRET, Shape, TEXT, fields, percent, span, table};
+
+/// `for`: keys are looked at once a second, and a day is longer than an operator waits.
+const HOLD: Shape = span(Nanos::SECOND, DAY);
 
 fields! {
     pub(super) ALERT = "`alert`" {
-        required above: pattern(PERCENT), "\"80%\"",
+        required above: percent(99), "\"80%\"",
             "Part of the limit that a key has used up when it is above: 1% to 99%.";
-        required r#for: pattern(DURATION), "\"2m\"",
+        required r#for: HOLD, "\"2m\"",
             "Time for which a key is above, without a break, before its alert starts: 1s to 24h.";
     }
 
@@ -25,7 +28,7 @@ fields! {
     WEBHOOK = "`webhook`" {
         required url: TEXT, "\"https://hooks.example.com/ratekeeper\"",
             "URL that receives the messages, https or http; redirects are not followed.";
-        required secret: pattern(SECRET), "\"env:RATEKEEPER_WEBHOOK_SECRET\"",
+        required secret: SECRET, "\"env:RATEKEEPER_WEBHOOK_SECRET\"",
             "Source of the secret that signs the messages: env:NAME or file:PATH, relative to the \
              policy; it holds whsec_ and 24 to 64 bytes in base64.";
         optional ca: TEXT, "\"hooks-ca.pem\"",

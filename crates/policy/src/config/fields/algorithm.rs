@@ -1,9 +1,12 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
-use ratekeeper_core::Quota;
+use ratekeeper_core::{Nanos, Quota};
 
-use super::{DURATION, MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING};
-use crate::config::shape::{AMOUNT, FLAG, either, fields, pattern, whole, word};
+use super::{MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, MILLISECOND, ROLLING};
+use crate::config::shape::{AMOUNT, FLAG, SPAN, Shape, either, fields, pattern, span, whole, word};
+
+/// `lease`: leases are reported in milliseconds.
+const LEASE: Shape = span(MILLISECOND, Nanos::MAX);
 
 fields! {
     pub(super) BUCKET = "a bucket" {
@@ -23,13 +26,13 @@ fields! {
     pub(super) QUEUE = "a queue" {
         required max: AMOUNT, "100",
             "Maximum number of requests that wait at once.";
-        optional max_wait: pattern(DURATION), "\"2s\"",
+        optional max_wait: SPAN, "\"2s\"",
             "Maximum wait of a request; a request that would wait longer is refused.";
         optional order: word(&["fifo"]), "\"fifo\"", "Order in which requests leave the queue.";
     }
 
     pub(super) WARMUP = "a warm-up" {
-        required period: pattern(DURATION), "\"10s\"",
+        required period: SPAN, "\"10s\"",
             "Time from cold to warm, if requests keep coming.";
         optional cold_factor: whole(1, MAX_COLD_FACTOR), "3",
             "Ratio of the time between two permits when cold to that when warm.";
@@ -44,7 +47,7 @@ fields! {
 
     pub(super) CONCURRENCY = "`concurrency`" {
         required max: whole(1, MAX_AT_ONCE), "50", "Maximum number of permits on loan at once.";
-        optional lease: pattern(DURATION), "\"60s\"",
+        optional lease: LEASE, "\"60s\"",
             "Time after which the permit of a crashed holder comes back (default 60s).";
     }
 }
@@ -68,9 +71,9 @@ fields! {
         optional count: whole(1, MAX_SUB_BUCKETS), "6", "For sub-buckets: their number.";
         optional edge: word(&["full", "weighted", "drop"]), "\"full\"",
             "For sub-buckets: weight of the sub-bucket that leaves the window.";
-        optional min_gap: pattern(DURATION), "\"200ms\"",
+        optional min_gap: SPAN, "\"200ms\"",
             "For a sliding window log: minimum time between two requests.";
-        optional save_up: pattern(DURATION), "\"1s\"",
+        optional save_up: SPAN, "\"1s\"",
             "For smooth-bursty: time for which permits are saved up (default: the limit's period).";
     }
 }

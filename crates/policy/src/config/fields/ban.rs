@@ -1,18 +1,23 @@
 //! Fields of `ban`: when a limit bans a key, and for how long.
 
-use super::{DURATION, MAX_GROWTH};
-use crate::config::shape::{factor, fields, pattern, whole};
+use ratekeeper_core::{MAX_BAN, MAX_STRIKES, Nanos};
+
+use super::MAX_GROWTH;
+use crate::config::shape::{Shape, factor, fields, span, whole};
+
+/// `within`, `for` and `max`
+const LENGTH: Shape = span(Nanos::from_nanos(1), MAX_BAN);
 
 fields! {
     pub(super) BAN = "`ban`" {
-        required after: whole(1, ratekeeper_core::MAX_STRIKES as u64), "3",
+        required after: whole(1, MAX_STRIKES as u64), "3",
             "Number of refusals by this limit that begin a ban.";
-        required within: pattern(DURATION), "\"24h\"",
+        required within: LENGTH, "\"24h\"",
             "Time within which the refusals count; also how long after its end a ban makes the \
              next one longer.";
-        required r#for: pattern(DURATION), "\"1h\"", "Length of the first ban.";
+        required r#for: LENGTH, "\"1h\"", "Length of the first ban.";
         optional grow: factor(MAX_GROWTH), "2.0",
             "Factor by which each further ban is longer (default 1).";
-        optional max: pattern(DURATION), "\"24h\"", "Maximum length of a ban; needed with `grow`.";
+        optional max: LENGTH, "\"24h\"", "Maximum length of a ban; needed with `grow`.";
     }
 }

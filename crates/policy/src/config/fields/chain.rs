@@ -2,16 +2,17 @@
 
 use ratekeeper_core::Quota;
 
-use super::QUOTA;
-use crate::config::shape::{either, fields, pattern, table, whole};
+use crate::config::extras::MAX_PERCENT;
 
-const PERCENT: &str = "^[1-9][0-9]{0,3}%$";
+use super::QUOTA;
+use crate::config::shape::{either, fields, pattern, percent, table, whole};
+
 const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";
 const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 fields! {
     pub(super) SOFT = "`soft`" {
-        required extra: either(&[pattern(PERCENT), whole(1, Quota::MAX_PERMITS)]), "\"10%\"",
+        required extra: either(&[percent(MAX_PERCENT), whole(1, Quota::MAX_PERMITS)]), "\"10%\"",
             "Requests over the limit in the same period: a percentage of it, rounded down, or a \
              number.";
     }

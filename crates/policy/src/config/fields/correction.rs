@@ -2,14 +2,17 @@
 
 use ratekeeper_core::Quota;
 
-use super::{AMOUNT_SOURCE, DURATION};
-use crate::config::shape::{Shape, TEXT, either, fields, pattern, table, values, whole};
+use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
+use crate::config::shape::{
+    Shape, TEXT, either, fields, name, pattern, span, table, values, whole,
+};
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
 const MAX_RESULTS: usize = 100;
 const STATUS_CLASS: &str = "^[1-5]xx$";
-const OUTCOME: &str = "^[A-Za-z0-9._-]{1,40}$";
 
+/// `report_within`: until then the store keeps a record of each request; ids count milliseconds.
+pub(super) const WITHIN: Shape = span(MILLISECOND, DAY);
 const PERMITS: Shape = whole(1, Quota::MAX_PERMITS);
 /// `reserve`: a number, an attribute, or a value of the body.
 const AMOUNTS: &[Shape] = &[PERMITS, pattern(AMOUNT_SOURCE)];
@@ -26,7 +29,7 @@ fields! {
              (response.trailer:x-tokens-used), or a value of its JSON \
              (response.json:/usage/total_tokens). The proxy listener and the tower layer read it; \
              other callers send it with POST /v1/report.";
-        optional expire: pattern(DURATION), "\"2m\"",
+        optional expire: WITHIN, "\"2m\"",
             "The same as `report_within`, which may stand beside `cost` in its place.";
     }
 
@@ -45,4 +48,4 @@ fields! {
 
 /// `status`: a number, or a class.
 const STATUSES: &[Shape] = &[whole(100, 599), pattern(STATUS_CLASS)];
-const WORD: Shape = pattern(OUTCOME);
+const WORD: Shape = name(40, "._-");

@@ -1,8 +1,10 @@
 //! Fields of the proxy listener.
 
-use super::{BYTES, DURATION, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING};
+use ratekeeper_core::Nanos;
+
+use super::{DAY, HOUR, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, TEN_MINUTES};
 use crate::config::shape::{
-    Shape, TEXT, fields, list, pattern, table, tables, texts, values, whole,
+    Shape, TEXT, address, fields, list, pattern, size, span, table, tables, texts, values, whole,
 };
 
 /// Maximum number of addresses of an upstream.
@@ -20,11 +22,12 @@ const MAX_UPGRADES: usize = 8;
 /// Highest bound of `adaptive_concurrency`.
 const MAX_ADAPTIVE: u64 = 1_000_000;
 
-const WAIT: Shape = pattern(DURATION);
+/// `response_timeout`, `body_timeout`
+const RESPONSE: Shape = span(Nanos::from_millis(100), HOUR);
 
 fields! {
     pub(super) PROXY = "`[listen.proxy]`" {
-        optional address: TEXT, "\"127.0.0.1:8080\"",
+        optional address: address(8080), "\"127.0.0.1:8080\"",
             "Address and port of the listener (default 127.0.0.1:8080; the http listener is then \
              off unless its address is set), or \"off\".";
         required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:3000\"",
@@ -46,19 +49,19 @@ fields! {
         optional preflight_limit: pattern(ROLLING), "\"600/1m\"",
             "Preflights of these origins that an address may send (default 600/1m); the limits do \
              not count them.";
-        optional connect_timeout: WAIT, "\"1s\"",
+        optional connect_timeout: span(Nanos::from_millis(10), Nanos::from_secs(60)), "\"1s\"",
             "Maximum time until a connection to the upstream is open (default 1 s).";
-        optional response_timeout: WAIT, "\"60s\"",
+        optional response_timeout: RESPONSE, "\"60s\"",
             "Maximum time until the head of a response comes (default 60 s).";
-        optional body_timeout: WAIT, "\"60s\"",
+        optional body_timeout: RESPONSE, "\"60s\"",
             "Maximum time between two parts of the body of a response (default 60 s).";
         optional upgrades: list(MAX_UPGRADES), "[\"websocket\"]",
             "Protocols that a connection may switch to, as `Upgrade` names them (default: \
              WebSocket alone).";
-        optional upgrade_timeout: WAIT, "\"10m\"",
+        optional upgrade_timeout: span(Nanos::SECOND, DAY), "\"10m\"",
             "Maximum time without a byte in a connection that has switched to another protocol \
              (default 10 min).";
-        optional max_inspected_body: pattern(BYTES), "\"64KiB\"",
+        optional max_inspected_body: size(1 << 10, 1 << 20), "\"64KiB\"",
             "Maximum size of a body, of a request or a response, in which limits find their \
              values, from 1KiB to 1MiB (default 64KiB); a longer one has none.";
         optional health: table(&HEALTH), "{ path = \"/healthz\", interval = \"5s\" }",
@@ -72,7 +75,7 @@ fields! {
     HEALTH = "`health`" {
         required path: TEXT, "\"/healthz\"",
             "Target of a GET, whose response is below 400 from an address that serves.";
-        optional interval: WAIT, "\"5s\"",
+        optional interval: span(Nanos::from_millis(100), TEN_MINUTES), "\"5s\"",
             "Time from one check to the next, and maximum time of one (default 5 s).";
     }
 

@@ -5,17 +5,15 @@ use super::alert::ALERT;
 use super::algorithm::{ALGORITHM, ALGORITHMS, BALANCE, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::ban::BAN;
 use super::chain::{ELASTIC, SOFT};
-use super::correction::{COSTS, COUNT, RESET_ON};
+use super::correction::{COSTS, COUNT, RESET_ON, WITHIN};
 use super::counting::PRIORITY;
 use super::plan::NUMBERS;
 use super::requests::MATCH;
 use super::unit::UNIT;
-use super::{
-    ANCHOR, DURATION, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS,
-};
+use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS};
 use crate::chain::MAX_OTHERWISE;
 use crate::config::shape::{
-    FLAG, MOMENT, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
+    FLAG, MOMENT, SPAN, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
 };
 
 fields! {
@@ -58,7 +56,7 @@ fields! {
              (day).";
         optional bucket: table(&BUCKET), "{ size = 20, refill = \"10/1s\" }",
             "Bucket of permits: its size (the burst) and its refill.";
-        optional spacing: pattern(DURATION), "\"200ms\"", "Minimum time between two requests.";
+        optional spacing: SPAN, "\"200ms\"", "Minimum time between two requests.";
         optional concurrency: either(CONCURRENCIES), "{ max = 50, lease = \"60s\" }",
             "Maximum number of permits on loan at once; POST /v1/acquire takes a permit, POST \
              /v1/release returns it.";
@@ -85,7 +83,7 @@ fields! {
              result gives the charge back.";
         optional reset_on: table(&RESET_ON), "{ status = [200] }",
             "Results after which the key begins anew.";
-        optional report_within: pattern(DURATION), "\"10m\"",
+        optional report_within: WITHIN, "\"10m\"",
             "Time within which POST /v1/report corrects a charge, at most 24h (default 2m); \
              without a report the charge stays.";
         optional active: table(&ACTIVE), "{ hours = \"01:00-06:00\", timezone = \"Europe/Oslo\" }",

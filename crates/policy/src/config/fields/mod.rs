@@ -3,6 +3,8 @@
 //! A field has a shape and an example. Names of other programs, and what to write in their place,
 //! are in `other_words.rs`.
 
+use ratekeeper_core::Nanos;
+
 use super::shape::{
     FLAG, FieldSpec, Shape, TEXT, fields, named_tables, table, tables, whole, word,
 };
@@ -85,14 +87,15 @@ const MAX_ALGORITHMS: usize = 12;
 /// Maximum number of sub-buckets of a window.
 const MAX_SUB_BUCKETS: u64 = 60;
 
+/// A thousandth of a second: shorter times are not reported.
+const MILLISECOND: Nanos = Nanos::from_millis(1);
+const TEN_MINUTES: Nanos = Nanos::from_secs(600);
+const HOUR: Nanos = Nanos::from_secs(3_600);
+const DAY: Nanos = Nanos::from_secs(86_400);
+
 const NAME: &str = "^[a-z0-9-]{1,40}$";
 const QUOTA: &str = "^[0-9]+([.][0-9]+)?/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
 const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
-const UNIT_NAME: &str = "^[A-Za-z0-9]{1,16}$";
-pub(in crate::config) const DURATION: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
-const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
-const SECRET: &str = "^(env|file):.+$";
-const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
 const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
 const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";

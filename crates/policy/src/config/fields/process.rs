@@ -1,8 +1,10 @@
 //! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
+use ratekeeper_core::Nanos;
+
 use super::gateway::PROXY;
-use super::{DURATION, MAX_CONNECTIONS, MAX_VALUES};
-use crate::config::shape::{FLAG, TEXT, fields, list, pattern, table, whole, word};
+use super::{DAY, MAX_CONNECTIONS, MAX_VALUES, TEN_MINUTES};
+use crate::config::shape::{FLAG, TEXT, address, fields, list, span, table, whole, word};
 
 pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
 
@@ -32,11 +34,11 @@ fields! {
     }
 
     pub(super) LISTEN = "`[listen]`" {
-        optional http: TEXT, "\"127.0.0.1:8080\"",
+        optional http: address(8080), "\"127.0.0.1:8080\"",
             "Listener of the check API and forward-auth: address and port, or \"off\".";
-        optional admin: TEXT, "\"127.0.0.1:9090\"",
+        optional admin: address(9090), "\"127.0.0.1:9090\"",
             "Listener of metrics, health, keys and reload: address and port, or \"off\".";
-        optional grpc: TEXT, "\"127.0.0.1:8081\"",
+        optional grpc: address(8081), "\"127.0.0.1:8081\"",
             "Listener of gRPC, for Envoy and for programs: address and port, or \"off\" (default).";
         optional proxy: table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
@@ -52,16 +54,16 @@ fields! {
         optional max_connections: whole(1, MAX_CONNECTIONS), "10_000",
             "Maximum number of connections of the http, proxy and grpc listeners together; when \
              all are taken, the client with the most connections loses one to a new connection.";
-        optional idle_timeout: pattern(DURATION), "\"75s\"",
+        optional idle_timeout: span(Nanos::from_secs(5), DAY), "\"75s\"",
             "Maximum time of a connection without a request (default 75 s at the http and proxy \
              listeners, 5 min at the grpc listener).";
-        optional head_timeout: pattern(DURATION), "\"10s\"",
+        optional head_timeout: span(Nanos::from_secs(5), TEN_MINUTES), "\"10s\"",
             "Maximum time of the head of a request, and of a new connection without one (default \
              10 s; connections are looked at every 5 s).";
-        optional drain: pattern(DURATION), "\"500ms\"",
+        optional drain: span(Nanos::ZERO, TEN_MINUTES), "\"500ms\"",
             "Time for which listeners still accept and answer requests after the stop, so that \
              callers notice it.";
-        optional grace: pattern(DURATION), "\"10s\"",
+        optional grace: span(Nanos::ZERO, TEN_MINUTES), "\"10s\"",
             "Time that requests in flight have after `drain` before they are aborted (default 10 \
              s, with the proxy listener 30 s).";
     }

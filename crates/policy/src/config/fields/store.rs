@@ -1,7 +1,9 @@
 //! Fields of the store: where the counters are.
 
-use super::{BYTES, DURATION, MAX_SEEDS, PREFIX, SECRET};
-use crate::config::shape::{FLAG, TEXT, fields, pattern, table, texts, whole};
+use ratekeeper_core::Nanos;
+
+use super::{HOUR, MAX_SEEDS, MILLISECOND};
+use crate::config::shape::{FLAG, SECRET, TEXT, fields, name, size, span, table, texts, whole};
 
 fields! {
     pub(super) STORE = "`[store]`" {
@@ -23,14 +25,14 @@ fields! {
         optional cluster: FLAG, "true",
             "Treats `url` as a node of a cluster; a list that is not of sentinels is always of \
              such nodes.";
-        optional username: pattern(SECRET), "\"env:REDIS_USERNAME\"",
+        optional username: SECRET, "\"env:REDIS_USERNAME\"",
             "Source of the user name: env:NAME or file:PATH, relative to the policy.";
-        optional password: pattern(SECRET), "\"env:REDIS_PASSWORD\"",
+        optional password: SECRET, "\"env:REDIS_PASSWORD\"",
             "Source of the password: env:NAME or file:PATH, relative to the policy.";
         optional database: whole(0, 65_535), "2", "Number of the database (default 0).";
-        optional prefix: pattern(PREFIX), "\"edge\"",
+        optional prefix: name(40, ":._-"), "\"edge\"",
             "Prefix of the name of every key (default rk).";
-        optional deadline: pattern(DURATION), "\"20ms\"",
+        optional deadline: span(MILLISECOND, Nanos::from_secs(10)), "\"20ms\"",
             "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
              on_store_error decides, and a charge that the store makes nevertheless stays: give a \
              busy machine more time.";
@@ -45,10 +47,10 @@ fields! {
     STORE_SENTINEL = "`[store.redis.sentinel]`" {
         required master: TEXT, "\"mymaster\"",
             "Name of the server in the configuration of the sentinels.";
-        optional username: pattern(SECRET), "\"env:SENTINEL_USERNAME\"",
+        optional username: SECRET, "\"env:SENTINEL_USERNAME\"",
             "Source of the user name for the sentinels: env:NAME or file:PATH, relative to the \
              policy.";
-        optional password: pattern(SECRET), "\"env:SENTINEL_PASSWORD\"",
+        optional password: SECRET, "\"env:SENTINEL_PASSWORD\"",
             "Source of the password for the sentinels: env:NAME or file:PATH, relative to the \
              policy.";
     }
@@ -66,12 +68,12 @@ fields! {
     }
 
     pub(super) MEMORY = "`[store.memory]`" {
-        optional budget: pattern(BYTES), "\"256MiB\"",
+        optional budget: size(1 << 20, u64::MAX), "\"256MiB\"",
             "Maximum memory of the counters, as in \"256MiB\".";
         optional state: TEXT, "\"state\"",
             "Folder, relative to the policy, in which the counters and the history of the \
              dashboard outlive the process; created if it is not there (default: no folder).";
-        optional state_every: pattern(DURATION), "\"60s\"",
+        optional state_every: span(Nanos::SECOND, HOUR), "\"60s\"",
             "Time between two snapshots of the counters, from 1s to 1h (default 60s): a crash \
              forgives the charges since the last one.";
     }

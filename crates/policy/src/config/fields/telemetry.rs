@@ -1,25 +1,28 @@
 //! Fields of `[otlp]`: the server that receives metrics and events.
 
-use super::{DURATION, MAX_NAMES, SECRET};
-use crate::config::shape::{FLAG, TEXT, fields, map, pattern};
+use ratekeeper_core::Nanos;
 
-const SERVICE_NAME: &str = "^[A-Za-z0-9._-]{1,100}$";
+use super::{HOUR, MAX_NAMES};
+use crate::config::shape::{FLAG, SECRET, Shape, TEXT, fields, map, name, span};
+
+/// A message holds all metrics, so no more than one a second.
+const INTERVAL: Shape = span(Nanos::SECOND, HOUR);
 
 fields! {
     pub(super) OTLP = "`[otlp]`" {
         required endpoint: TEXT, "\"https://otlp.example.com\"",
             "URL of the receiver, to which /v1/metrics and /v1/logs are appended; protobuf over \
              HTTP.";
-        optional headers: map(&pattern(SECRET), MAX_NAMES),
+        optional headers: map(&SECRET, MAX_NAMES),
             "{ authorization = \"env:OTLP_AUTHORIZATION\" }",
             "Header fields of each message, by name, and the source of the value of each: env:NAME \
              or file:PATH, relative to the policy.";
         optional ca: TEXT, "\"otlp-ca.pem\"",
             "PEM file of the authorities for the receiver's certificate (default: those that the \
              system trusts).";
-        optional interval: pattern(DURATION), "\"30s\"",
+        optional interval: INTERVAL, "\"30s\"",
             "Time between two messages with metrics, from 1s to 1h (default 15s).";
-        optional service_name: pattern(SERVICE_NAME), "\"edge\"",
+        optional service_name: name(100, "._-"), "\"edge\"",
             "Resource attribute service.name, 1 to 100 letters, digits, dots, hyphens or \
              underscores (default \"ratekeeper\").";
         optional metrics: FLAG, "false", "Sends metrics (default true).";

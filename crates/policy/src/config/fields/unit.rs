@@ -1,12 +1,11 @@
 //! Fields of `unit`: the unit of the permits of a limit.
 
-use super::UNIT_NAME;
-use crate::config::shape::{fields, pattern, whole};
+use crate::config::shape::{fields, name, whole};
 use crate::unit::MAX_DECIMALS;
 
 fields! {
     pub(super) UNIT = "`unit`" {
-        required name: pattern(UNIT_NAME), "\"USD\"", "Name of the unit, as people read it.";
+        required name: name(16, ""), "\"USD\"", "Name of the unit, as people read it.";
         required decimals: whole(0, MAX_DECIMALS as u64), "2",
             "Number of decimals: permits are counted in the smallest part.";
     }
