@@ -15,11 +15,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::codes;
 use super::complaint::{
-    Here, a_type, missing, not_factor, not_of_type, not_scalar, out_of_range, too_many, unknown,
-    word, written, wrong_type,
+    Here, a_type, missing, not_of_type, too_many, unknown, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
 use super::fields::{OVERRIDES, POLICY, QUANTITY};
+use super::mismatch::{not_factor, not_scalar, out_of_range, word};
 use super::read::{SpannedValue, factor, whole};
 use super::shape::{Need, Shape, TableSpec};
 

@@ -300,6 +300,19 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
+/// Formats a number as `4,294,967,295`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// Shortens a value for a message: bounded, without control characters.
 pub(crate) fn shown(value: &str) -> String {
     let mut short: String = value.chars().take(MAX_QUOTED).collect();

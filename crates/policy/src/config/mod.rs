@@ -55,6 +55,7 @@ mod limit_text;
 mod lints;
 mod log;
 mod meant;
+mod mismatch;
 mod near;
 mod numbers;
 mod other_words;
