@@ -12,9 +12,10 @@ use super::algorithm::{AlgorithmSpec, NamedAlgorithm};
 use super::anchor::{AnchorSpec, FirstDay};
 use super::codes;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, rolling};
+use super::numbers::{Written, built};
 use super::quantity::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use super::read::At;
+use super::scalar::rolling;
 use super::time_zone::ZoneSpec;
 use crate::calendar::{MonthDay, Word, YearDay, calendar, months};
 

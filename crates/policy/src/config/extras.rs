@@ -57,9 +57,6 @@ impl ExtraShare {
     }
 }
 
-/// Largest percentage of an extra, and of a level that is no share of a limit.
-pub(super) const MAX_PERCENT: u32 = 1_000;
-
 /// Fields that exclude an extra beside them.
 const EXCLUDED: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
 

@@ -10,8 +10,9 @@ use ratekeeper_core::Gcra;
 use super::diagnostic::shown;
 use super::fields::{MAX_KEY_PARTS, MAX_NAME};
 use super::near::nearest;
-use super::numbers::{rate, rolling};
+use super::numbers::rate;
 use super::other_words;
+use super::scalar::{duration_like, rolling};
 use crate::KeyPart;
 use crate::import::nginx_part;
 use crate::key_part::WORDS;
@@ -32,32 +33,10 @@ pub(super) fn quota(text: &str) -> Option<String> {
     let period = rest
         .strip_prefix('/')
         .or_else(|| rest.strip_prefix("per "))?;
-    let period = duration(period)?;
+    let period = duration_like(period)?;
     let counts = rate(&format!("{number}/{}", rolling(&period).unwrap_or(&period)));
     counts.and_then(Gcra::token_bucket).ok()?;
     Some(format!("{number}/{period}"))
-}
-
-/// Returns the duration that was meant.
-pub(super) fn duration(text: &str) -> Option<String> {
-    let text = text.trim().to_lowercase();
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let number = &text[..text.len() - unit.len()];
-    let unit = match unit.trim() {
-        word @ ("hour" | "day" | "week" | "month" | "year") if number.is_empty() => {
-            return Some(word.to_owned());
-        }
-        "ms" | "millisecond" | "milliseconds" => "ms",
-        "s" | "sec" | "secs" | "second" | "seconds" => "s",
-        "m" | "min" | "mins" | "minute" | "minutes" => "m",
-        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
-        "d" | "day" | "days" => "d",
-        "w" | "week" | "weeks" => "w",
-        _ => return None,
-    };
-    let number = if number.is_empty() { "1" } else { number };
-    number.parse::<u32>().ok().filter(|number| *number > 0)?;
-    Some(format!("{number}{unit}"))
 }
 
 /// Returns the help for a path in the syntax of a router or of regular expressions; `None` if it

@@ -7,7 +7,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::meant;
 use super::read::At;
-use super::scalar::{SHORTEST, Scalar};
+use super::scalar::{SHORTEST, Scalar, rolling};
 
 const SPACING: Scalar = Scalar::Span {
     least: SHORTEST,
@@ -77,18 +77,6 @@ impl Written {
             }
         };
         Some(format!("{} = \"{value}\"", self.field().0))
-    }
-}
-
-/// Returns the duration of about the same length as a word of the calendar.
-pub(super) fn rolling(word: &str) -> Option<&'static str> {
-    match word {
-        "hour" => Some("1h"),
-        "day" => Some("24h"),
-        "week" => Some("7d"),
-        "month" => Some("30d"),
-        "year" => Some("365d"),
-        _ => None,
     }
 }
 

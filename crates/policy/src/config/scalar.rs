@@ -11,8 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ratekeeper_core::Nanos;
 
-use super::numbers::rolling;
-use super::{codes, meant};
+use super::codes;
 use crate::Secret;
 
 /// Kind of a value that is written as a string.
@@ -174,8 +173,42 @@ fn span_like(text: &str, example: &str) -> Option<String> {
     if text.parse::<u32>().is_ok() {
         return Some(format!("{text}{}", unit_like(example)));
     }
-    let span = meant::duration(text)?;
+    let span = duration_like(text)?;
     Some(rolling(&span).unwrap_or(&span).to_owned())
+}
+
+/// Returns the duration that was meant.
+pub(super) fn duration_like(text: &str) -> Option<String> {
+    let text = text.trim().to_lowercase();
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &text[..text.len() - unit.len()];
+    let unit = match unit.trim() {
+        word @ ("hour" | "day" | "week" | "month" | "year") if number.is_empty() => {
+            return Some(word.to_owned());
+        }
+        "ms" | "millisecond" | "milliseconds" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        "w" | "week" | "weeks" => "w",
+        _ => return None,
+    };
+    let number = if number.is_empty() { "1" } else { number };
+    number.parse::<u32>().ok().filter(|number| *number > 0)?;
+    Some(format!("{number}{unit}"))
+}
+
+/// Returns the duration of about the same length as a word of the calendar.
+pub(super) fn rolling(word: &str) -> Option<&'static str> {
+    match word {
+        "hour" => Some("1h"),
+        "day" => Some("24h"),
+        "week" => Some("7d"),
+        "month" => Some("30d"),
+        "year" => Some("365d"),
+        _ => None,
+    }
 }
 
 /// Returns the unit of a number without one: seconds, or milliseconds if the example has them.

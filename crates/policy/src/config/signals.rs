@@ -13,7 +13,7 @@ use ratekeeper_core::Nanos;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::extras::MAX_PERCENT;
+use super::fields::MAX_PERCENT;
 use super::read::{At, Table};
 use super::scalar::{Mismatch, Scalar, percentage};
 use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};

@@ -2,9 +2,7 @@
 
 use ratekeeper_core::Quota;
 
-use crate::config::extras::MAX_PERCENT;
-
-use super::QUOTA;
+use super::{MAX_PERCENT, QUOTA};
 use crate::config::shape::{either, fields, pattern, percent, table, whole};
 
 const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";

@@ -80,6 +80,8 @@ pub(in crate::config) const MAX_NAME: usize = 40;
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
 /// Largest ratio of the price of a cold permit to that of a warm one.
 const MAX_COLD_FACTOR: u64 = 1_000;
+/// Largest percentage of an extra, and of a level that is no share of a limit.
+pub(in crate::config) const MAX_PERCENT: u32 = 1_000;
 /// Largest factor by which a ban is longer than the last one.
 pub(in crate::config) const MAX_GROWTH: u64 = 100;
 /// Maximum number of algorithms of tokens: all that there are.
