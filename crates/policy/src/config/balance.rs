@@ -14,33 +14,19 @@ use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
-use super::queue::QueueSpec;
 use super::read::{At, Table};
 use crate::{RuleMode, Settings};
-
-/// Fields that have no meaning beside a balance, and why.
-const STRAYS: [(&str, &str); 4] = [
-    ("warmup", "credits are not paced"),
-    ("reset_on", "a report would give the start anew"),
-    ("alert", "its usage does not fall by waiting"),
-    ("plans", "credits are granted to each key"),
-];
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
     table: Table<'_>,
     named: Option<NamedAlgorithm>,
-    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let fields = table.table("balance")?;
     let at = fields.at();
     no_algorithm(named, "`balance`", None, out);
-    if let Some(queue) = queue {
-        let help = "leave `queue` out: waiting brings no credits".to_owned();
-        queue.stray("`balance`", help, out);
-    }
     if table
         .text("scope")
         .is_some_and(|scope| scope.value == "node")
@@ -51,14 +37,6 @@ pub(super) fn balance(
         out.error(codes::BALANCE, scope, message, label)
             .related(at.clone())
             .help("leave `scope` out");
-    }
-    for (field, why) in STRAYS {
-        if let Some(stray) = table.get(field) {
-            let message = format!("`{field}` cannot be combined with `balance`");
-            out.error(codes::BALANCE, stray.span(), message, why)
-                .related(at.clone())
-                .help(format!("leave `{field}` out"));
-        }
     }
     let is_free = free(
         around.denials,

@@ -11,22 +11,11 @@ use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::exclusions::is_excluded;
 use super::extras::beside;
 use super::limit::Draft;
 use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode};
-
-/// Fields that exclude a candidate beside them.
-const EXCLUDED: [&str; 8] = [
-    "balance",
-    "concurrency",
-    "ban",
-    "count",
-    "reset_on",
-    "queue",
-    "distinct",
-    "priority",
-];
 
 /// Reads `candidate` of every limit.
 pub(super) fn candidates(
@@ -38,7 +27,7 @@ pub(super) fn candidates(
         let Some(text) = draft.table.text("candidate") else {
             continue;
         };
-        if !takes_candidate(draft, &text.at, out) {
+        if is_excluded(draft.table, "candidate") || !takes_candidate(draft, &text.at, out) {
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
@@ -76,24 +65,19 @@ pub(super) fn candidates(
 
 /// Reports a limit that cannot have a candidate.
 fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
-    let (label, help) = if let Some(stranger) = draft.table.first_of(&EXCLUDED) {
+    let (label, help) = if draft.rule.correction.is_some() {
         (
-            format!("cannot stand beside `{stranger}`"),
-            "add a second limit with the other number and mode = \"shadow\"",
-        )
-    } else if draft.rule.correction.is_some() {
-        (
-            "cannot stand beside an estimate".to_owned(),
+            "cannot stand beside an estimate",
             "write cost = \"attr:tokens\" without `reserve`",
         )
     } else if draft.rule.variants.day_attribute().is_some() {
         (
-            "cannot stand beside months with a day of each key".to_owned(),
+            "cannot stand beside months with a day of each key",
             "write `anchor` as a number, or leave `candidate` out",
         )
     } else if matches!(draft.rule.role, Role::Allowance) {
         (
-            "another limit asks it by `otherwise`, and would count for it".to_owned(),
+            "another limit asks it by `otherwise`, and would count for it",
             "write `candidate` in the limit that asks",
         )
     } else {

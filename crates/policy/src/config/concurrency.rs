@@ -13,7 +13,6 @@ use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::diagnostic::Findings;
 use super::numbers::{Written, built};
 use super::quantity::{Quantity, QuantityKind, Surroundings};
-use super::queue::QueueSpec;
 use super::read::{At, Table};
 
 /// Lease of a limit without one of its own.
@@ -24,17 +23,11 @@ const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
 pub(super) fn concurrency(
     table: Table<'_>,
     named: Option<NamedAlgorithm>,
-    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let at = table.get("concurrency")?.span();
     no_algorithm(named, "`concurrency`", None, out);
-    if let Some(queue) = queue {
-        let help =
-            "leave `queue` out: a request without a free permit is refused, with the time to retry";
-        queue.stray("`concurrency`", help.to_owned(), out);
-    }
     let (max, lease) = match table.table("concurrency") {
         Some(fields) => {
             let max = fields.number("max");

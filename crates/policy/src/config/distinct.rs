@@ -16,26 +16,13 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, LimitScope, Permits
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::exclusions::is_excluded;
 use super::extras::{ExtraShare, extra};
 use super::limit::Draft;
 use super::read::At;
 use super::requests::key_part;
 use super::variants::VariantReader;
 use crate::{Cost, KeyPart, MissingKey, Role, Rule};
-
-/// Fields that exclude `distinct` beside them.
-const EXCLUDED: [&str; 10] = [
-    "queue",
-    "warmup",
-    "ban",
-    "count",
-    "reset_on",
-    "anchor",
-    "soft",
-    "elastic",
-    "otherwise",
-    "cost",
-];
 
 /// Reads `distinct` of every limit.
 pub(super) fn distinct(
@@ -47,6 +34,9 @@ pub(super) fn distinct(
         let Some(written) = draft.table.text("distinct") else {
             continue;
         };
+        if is_excluded(draft.table, "distinct") {
+            continue;
+        }
         let Some(part) = key_part(&written, out) else {
             continue;
         };
@@ -96,9 +86,6 @@ const WINDOWS: &str =
 /// Returns why a limit cannot count values, and what to write instead.
 fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<(String, String)> {
     let rule = &draft.rule;
-    if let Some(excluded) = draft.excludes("distinct", &EXCLUDED) {
-        return Some(excluded);
-    }
     let by_credential = rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
     if *part == KeyPart::ApiKey || by_credential {
         // A request may have two credentials, of which each has a key of its own.

@@ -16,6 +16,7 @@ use ratekeeper_core::{Denials, Limit, LimitId};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::distinct::stays_countable;
+use super::exclusions::is_excluded;
 use super::limit::Draft;
 use super::quantity::Quantity;
 use super::read::{At, Table};
@@ -57,9 +58,6 @@ impl ExtraShare {
     }
 }
 
-/// Fields that exclude an extra beside them.
-const EXCLUDED: [&str; 6] = ["queue", "warmup", "ban", "count", "reset_on", "anchor"];
-
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
     drafts: &mut [Draft<'_>],
@@ -70,21 +68,10 @@ pub(super) fn extras(
     let mut signals = SignalReader::new(settings);
     for draft in drafts {
         let table = draft.table;
-        let words = [
-            ("soft", table.table("soft")),
-            ("elastic", table.table("elastic")),
-        ];
-        let mut words = words.into_iter().filter_map(|(word, at)| Some((word, at?)));
-        let Some((word, written)) = words.next() else {
+        let word = if table.has("soft") { "soft" } else { "elastic" };
+        let Some(written) = table.table(word).filter(|_| !is_excluded(table, word)) else {
             continue;
         };
-        if let Some((_, other)) = words.next() {
-            let message = format!("limit `{}` is both soft and elastic", draft.rule.limit.name);
-            out.error(codes::EXTRA, other.at(), message, "a second extra")
-                .related(written.at())
-                .help("keep one of the two");
-            continue;
-        }
         if !takes_extra(draft, (word, &written.at()), out) {
             continue;
         }
@@ -108,25 +95,18 @@ fn takes_extra(
     let table = draft.table;
     let (label, help) = if !table.has("limit") {
         (
-            "needs a number in a period".to_owned(),
-            "write the limit as limit = \"100/1m\"".to_owned(),
+            "needs a number in a period",
+            "write the limit as limit = \"100/1m\"",
         )
-    } else if let Some(excluded) = draft.excludes(word, &EXCLUDED) {
-        excluded
     } else if draft.denials == Denials::Counted {
         (
-            "cannot stand beside `count_denied`".to_owned(),
-            "write count_denied = false in this limit".to_owned(),
+            "cannot stand beside `count_denied`",
+            "write count_denied = false in this limit",
         )
     } else if draft.rule.correction.is_some() {
         (
-            "cannot stand beside an estimate".to_owned(),
-            "write cost = \"attr:tokens\" without `reserve`".to_owned(),
-        )
-    } else if word == "elastic" && table.has("plans") {
-        (
-            "cannot stand beside `plans`".to_owned(),
-            "write one limit for each plan, each with its own `match`".to_owned(),
+            "cannot stand beside an estimate",
+            "write cost = \"attr:tokens\" without `reserve`",
         )
     } else {
         return true;

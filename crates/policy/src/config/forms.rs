@@ -57,7 +57,7 @@ fn plain_quantity(
             if let Some(anchor) = anchor {
                 anchor.stray(out);
             }
-            return warming?.quantity(&text, named, queue.as_ref(), around, out);
+            return warming?.quantity(&text, around, out);
         }
         // A request that costs more than one takes several places of a log at once.
         let ones = !table.has("cost");
@@ -74,17 +74,10 @@ fn plain_quantity(
         anchor.stray(out);
     }
     if table.has("balance") {
-        return balance(table, named, queue.as_ref(), around, out);
+        return balance(table, named, around, out);
     }
     if table.has("concurrency") {
-        if let Some(warming) = warming {
-            warming.stray("`concurrency`", "leave it out".to_owned(), out);
-        }
-        return concurrency(table, named, queue.as_ref(), around, out);
-    }
-    if let Some(warming) = warming {
-        let help = "leave it out, or write limit = \"100/1s\" instead".to_owned();
-        warming.stray("a bucket or `spacing`", help, out);
+        return concurrency(table, named, around, out);
     }
     if let Some(written) = table.table("bucket") {
         if let Some(step) = step(written) {

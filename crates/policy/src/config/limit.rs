@@ -15,6 +15,7 @@ use super::correction::{correction, is_counted, owing};
 use super::cost::cost;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
+use super::exclusions::exclusions;
 use super::extras::Extra;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
@@ -55,18 +56,6 @@ impl Draft<'_> {
     /// Returns true if it is switched off.
     pub(super) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
-    }
-
-    /// Returns why `field` cannot stand in the limit, and what to write instead, if one of `others`
-    /// stands there.
-    pub(super) fn excludes(
-        &self,
-        field: &str,
-        others: &[&'static str],
-    ) -> Option<(String, String)> {
-        let other = self.table.first_of(others)?;
-        let label = format!("cannot stand beside `{other}`");
-        Some((label, format!("leave out `{other}` or `{field}`")))
     }
 }
 
@@ -148,6 +137,7 @@ pub(super) fn limit<'a>(
     let case = path_case(written).or(shared.defaults.path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     let here = place("limit", index, written.written());
+    exclusions(written, &here, out);
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
     let alert = alert(written);
     let missing = missing_key(written, out);

@@ -40,6 +40,7 @@ mod descriptors;
 mod diagnostic;
 mod distinct;
 mod exact_value;
+mod exclusions;
 mod exempt;
 mod extras;
 mod fields;

@@ -14,13 +14,11 @@ use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 
-use super::algorithm::NamedAlgorithm;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::numbers::{Written, built, rate};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
-use super::queue::QueueSpec;
 use super::read::{At, Table};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
@@ -60,30 +58,14 @@ impl Warming {
     pub(super) fn quantity(
         &self,
         text: &At<&str>,
-        named: Option<NamedAlgorithm>,
-        queue: Option<&QueueSpec>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
         if let Some(dated) = Dated::read(text.value) {
-            let help = format!("write limit = \"{}\"", dated.rolling());
-            self.stray("a calendar limit", help, out);
-            return None;
-        }
-        if let Some(named) = named {
-            let label = "a warm-up is an algorithm of its own";
-            out.error(
-                codes::ALGORITHM,
-                named.at,
-                "`algorithm` cannot be combined with `warmup`",
-                label,
-            )
-            .related(self.at.clone())
-            .help("leave one of them out");
-            return None;
-        }
-        if let Some(queue) = queue {
-            queue.stray("`warmup`", "leave one of them out".to_owned(), out);
+            let label = "only a `limit` with a duration warms up";
+            let message = "`warmup` cannot be combined with a calendar limit";
+            out.error(codes::ALGORITHM, self.at.clone(), message, label)
+                .help(format!("write limit = \"{}\"", dated.rolling()));
             return None;
         }
         let quota = quota(text, ("`warmup`", &self.at), around, out)?;
@@ -120,14 +102,6 @@ impl Warming {
             return None;
         }
         Some(())
-    }
-
-    /// Reports `warmup` beside a quantity that cannot warm up.
-    pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
-        let message = format!("`warmup` cannot be combined with {beside}");
-        let label = "only a `limit` with a duration warms up";
-        out.error(codes::ALGORITHM, self.at.clone(), message, label)
-            .help(help);
     }
 }
 

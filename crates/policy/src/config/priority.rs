@@ -10,6 +10,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
 
 use super::codes;
 use super::diagnostic::Findings;
+use super::exclusions::is_excluded;
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::Table;
@@ -30,23 +31,15 @@ const ALGORITHMS: [&str; 9] = [
     "concurrency",
 ];
 
-/// Fields that exclude `priority` beside them.
-const EXCLUDED: [&str; 7] = [
-    "queue",
-    "warmup",
-    "ban",
-    "soft",
-    "elastic",
-    "otherwise",
-    "distinct",
-];
-
 /// Reads `priority` of every limit.
 pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
     for draft in drafts {
         let Some(table) = draft.table.table("priority") else {
             continue;
         };
+        if is_excluded(draft.table, "priority") {
+            continue;
+        }
         let mut wanted = requests(table, files, out);
         wanted.matcher.path_case = draft.rule.matcher.path_case;
         if let Some((label, help)) = refused(draft) {
@@ -81,9 +74,6 @@ pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mu
 
 /// Returns why a limit cannot have a priority, and what to write instead.
 fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
-    if let Some(excluded) = draft.excludes("priority", &EXCLUDED) {
-        return Some(excluded);
-    }
     if draft.denials == Denials::Counted {
         let label = "refused requests would be charged to the part of the others".to_owned();
         return Some((label, "write count_denied = false in this limit".to_owned()));

@@ -14,25 +14,13 @@ use ratekeeper_core::Algorithm as _;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::exclusions::is_excluded;
 use super::gateway::upstream;
 use super::limit::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::Table;
 use super::requests::{name, requests};
 use crate::{Role, Route, Settings};
-
-/// Fields that exclude `on_limit` beside them.
-const EXCLUDED: [&str; 9] = [
-    "queue",
-    "warmup",
-    "ban",
-    "soft",
-    "elastic",
-    "otherwise",
-    "distinct",
-    "percent",
-    "candidate",
-];
 
 /// Reads `[[listen.proxy.route]]`.
 pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
@@ -73,6 +61,9 @@ pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
         let Some(text) = draft.table.text("on_limit") else {
             continue;
         };
+        if is_excluded(draft.table, "on_limit") {
+            continue;
+        }
         let Some(route) = text.value.strip_prefix("route:") else {
             let message = format!("\"{}\" is not the name of a route", shown(text.value));
             out.error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
@@ -98,9 +89,6 @@ pub(super) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
 
 /// Returns why a limit cannot divert requests, and what to write instead.
 fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
-    if let Some(excluded) = draft.excludes("on_limit", &EXCLUDED) {
-        return Some(excluded);
-    }
     if matches!(draft.rule.role, Role::Allowance) {
         let label = "another limit asks it by `otherwise`, and decides what a refusal does";
         return Some((label.into(), "leave out `on_limit`".into()));

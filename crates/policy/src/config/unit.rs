@@ -17,7 +17,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{SpannedValue, Table, whole};
 use crate::Cost;
-use crate::unit::{Decimal, MAX_DECIMALS, Unit};
+use crate::unit::{Decimal, Unit};
 
 /// A value of a limit that is converted: its digits in the smallest unit.
 struct Converted {
@@ -44,30 +44,12 @@ const QUANTITIES: [((&str, Option<&str>), ValueKind); 7] = [
     (("cost", Some("reserve")), ValueKind::Number),
 ];
 
-/// Maximum number of characters of a unit's name.
-const MAX_UNIT_NAME: usize = 16;
-
-/// Fields that cannot stand beside a unit, because their numbers are no quantities of it.
-const STRAYS: [&str; 6] = [
-    "spacing",
-    "concurrency",
-    "warmup",
-    "queue",
-    "soft",
-    "elastic",
-];
-
 /// Returns the unit of a limit, if it has one that can be read.
 pub(super) fn unit(table: Table<'_>) -> Option<Unit> {
     let unit = table.table("unit")?;
     let decimals = unit.number("decimals")?.value;
     let name = unit.text("name")?.value;
-    (is_name(name) && decimals <= MAX_DECIMALS).then(|| Unit::new(name, decimals))
-}
-
-fn is_name(name: &str) -> bool {
-    (1..=MAX_UNIT_NAME).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    Some(Unit::new(name, decimals))
 }
 
 /// Returns the cost that an attribute holds.
@@ -107,10 +89,9 @@ impl Conversions {
         let mut all = Vec::new();
         for (index, table) in root.tables("limit") {
             let Some(unit) = unit(table) else {
-                wrong_name(table, out);
                 continue;
             };
-            beside(table, out);
+            without_cost(table, out);
             let values = QUANTITIES.iter().filter_map(|(field, kind)| {
                 let text = converted(table, (field, *kind), &unit, out)?;
                 let (field, kind) = (*field, *kind);
@@ -216,45 +197,13 @@ fn written(node: &SpannedValue<'_>) -> Option<String> {
     node.get_ref().as_str().map(str::to_owned).or_else(number)
 }
 
-/// Reports the name of a unit that is none.
-fn wrong_name(table: Table<'_>, out: &mut Findings<'_>) {
-    let unit = table.table("unit");
-    let name = unit.and_then(|unit| unit.text("name"));
-    let Some(name) = name else {
-        return; // reported as missing, or of a wrong type
-    };
-    if !is_name(name.value) {
-        let message = format!("`{}` is not the name of a unit", shown(name.value));
-        let label = format!("expected 1 to {MAX_UNIT_NAME} letters and digits");
-        out.error(codes::UNIT, name.at, message, label)
-            .help("write for example name = \"USD\"");
-    }
-}
-
-/// Reports fields that cannot stand beside `unit`, and a missing `cost`.
-fn beside(table: Table<'_>, out: &mut Findings<'_>) {
-    let Some(unit) = table.table("unit") else {
+/// Reports a limit with `unit` and without a `cost`.
+fn without_cost(table: Table<'_>, out: &mut Findings<'_>) {
+    if table.has("cost") {
         return;
-    };
-    for field in STRAYS {
-        if let Some(stray) = table.get(field) {
-            let message = format!("`{field}` cannot be combined with `unit`");
-            let label = "its numbers are no quantities of a unit";
-            out.error(codes::UNIT, stray.span(), message, label)
-                .related(unit.at())
-                .help(format!(
-                    "leave `{field}` out, or count in the smallest unit without `unit`"
-                ));
-        }
     }
-    if !table.has("cost") {
-        let message = "a limit with `unit` has no `cost`";
-        out.error(
-            codes::UNIT,
-            unit.at(),
-            message,
-            "a request has no amount of this unit",
-        )
+    let message = "a limit with `unit` has no `cost`";
+    let label = "a request has no amount of this unit";
+    out.error(codes::UNIT, table.place("unit"), message, label)
         .help("name the attribute that holds the amount: cost = \"attr:amount\"");
-    }
 }
