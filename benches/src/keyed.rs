@@ -48,6 +48,7 @@ pub(crate) fn limit_by(algorithm: impl Into<AnyAlgorithm>) -> Limit {
         version: 1,
         outage: Outage::Local,
         scope: ratekeeper_core::LimitScope::Cluster,
+        keys: ratekeeper_core::LimitKeys::All,
         algorithm: algorithm.into(),
     }
 }

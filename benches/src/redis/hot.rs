@@ -32,6 +32,7 @@ pub(super) fn run(server: &Server) {
         version: 1,
         outage: Outage::Deny,
         scope: ratekeeper_core::LimitScope::Cluster,
+        keys: ratekeeper_core::LimitKeys::All,
         algorithm: Gcra::token_bucket("1000000/1h".parse().expect("a quota"))
             .expect("within bounds")
             .into(),

@@ -233,6 +233,7 @@ impl Teller {
                 version: 1,
                 outage: Outage::Deny,
                 scope: ratekeeper_core::LimitScope::Cluster,
+                keys: ratekeeper_core::LimitKeys::All,
                 algorithm,
             }),
             asked: AtomicU64::new(0),

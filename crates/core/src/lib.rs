@@ -73,7 +73,7 @@ pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use clock::Clock;
 pub use decision::{Decision, Verdict};
 pub use error::Error;
-pub use limit::{Limit, LimitId, LimitScope, Outage};
+pub use limit::{Limit, LimitId, LimitKeys, LimitScope, Outage};
 pub use quota::{Permits, Quota};
 pub use receipt::Receipt;
 #[cfg(all(target_has_atomic = "64", not(loom)))]

@@ -41,6 +41,33 @@ pub struct Limit {
     pub outage: Outage,
     /// The processes that count together.
     pub scope: LimitScope,
+    /// The keys that have its numbers.
+    pub keys: LimitKeys,
+}
+
+/// The keys that have the numbers of a limit. A store keeps the usage of a single key when its
+/// numbers change.
+#[derive(Clone, Debug, Default)]
+pub enum LimitKeys {
+    /// All keys of a limit, but for those that have other numbers.
+    #[default]
+    All,
+    /// The keys of a plan of the limit with this id.
+    Plan(LimitId),
+    /// Single keys. They have been counted before by other numbers of single keys, or by one of
+    /// these: the limit's own numbers, then those of its plans.
+    Single(Arc<[Limit]>),
+}
+
+impl Limit {
+    /// Returns the limit that has its numbers for some keys; itself if it has its own.
+    pub fn family(&self) -> (LimitId, &Arc<str>) {
+        match &self.keys {
+            LimitKeys::Single(base) if let [own, ..] = &**base => (own.id, &own.name),
+            LimitKeys::Plan(own) => (*own, &self.name),
+            _ => (self.id, &self.name),
+        }
+    }
 }
 
 /// The processes that count a limit together, if they share a store.

@@ -33,8 +33,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitScope, Mode, Outage,
-    Permits, Quota, Time,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitKeys, LimitScope, Mode,
+    Outage, Permits, Quota, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -166,6 +166,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 version: 1,
                 outage: Outage::Local,
                 scope: LimitScope::Cluster,
+                keys: LimitKeys::All,
                 algorithm: algorithm.into().patient(),
             }),
             lines: KeyLines::default(),

@@ -23,7 +23,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Limit, LimitScope, Mode, Outage, Permits, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Limit, LimitKeys, LimitScope, Mode, Outage, Permits,
+    Quota,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
@@ -175,6 +176,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             algorithm,
             outage: Outage::default(),
             scope: LimitScope::Cluster,
+            keys: LimitKeys::All,
         }));
         let entry = NameEntry {
             limit: Arc::clone(&limit),

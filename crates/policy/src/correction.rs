@@ -16,7 +16,7 @@
 use std::fmt;
 
 use ratekeeper_core::{
-    Error, Limit, LimitId, LimitScope, Nanos, Outage, Permits, Quota, QuotaReset,
+    Error, Limit, LimitId, LimitKeys, LimitScope, Nanos, Outage, Permits, Quota, QuotaReset,
 };
 
 use crate::BodyField;
@@ -182,6 +182,7 @@ impl Correction {
                 // Without a record the charge stays.
                 outage: Outage::Deny,
                 scope: LimitScope::Cluster,
+                keys: LimitKeys::All,
             },
         })
     }

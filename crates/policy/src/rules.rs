@@ -130,6 +130,13 @@ impl Rules {
                 .chain(records)
         })
     }
+
+    /// Tells each limit which keys have its numbers. The ids of the limits must be set.
+    pub fn relate_limits(&mut self) {
+        for rule in &mut self.all {
+            rule.variants.relate(&rule.limit);
+        }
+    }
 }
 
 /// Returns the fields of bodies that rules need, each once.

@@ -9,9 +9,9 @@
 //! All numbers are compiled when the policy is read, and keys with equal numbers share one limit,
 //! so a decision costs a hash look-up and no allocation.
 //!
-//! Each variant is a limit with a name of its own (`api-minute=pro`), so its counters are its own
-//! in every store: a key that changes its plan, or gets an override, starts there unused. The
-//! trade-off: a key that is moved back and forth may use the quotas of both.
+//! Each variant is a limit with a name of its own (`api-minute=pro`). A key that changes its plan
+//! starts there unused: one that is moved back and forth may use the quotas of both. Stores keep
+//! the usage of a key whose override is set, changed or removed, or ends: see [`LimitKeys`].
 //!
 //! A limit of months with a day for each key is 31 limits, one for each day on which a month may
 //! begin, and so is each of its variants. They stand one after the other:
@@ -25,7 +25,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratekeeper_core::{Key, Limit, Nanos, Permits, Quota};
+use ratekeeper_core::{Key, Limit, LimitKeys, Nanos, Permits, Quota};
 
 use crate::calendar::MonthDay;
 use crate::key_part::Around;
@@ -155,13 +155,34 @@ impl Variants {
             let on_days = days.iter().map(move |day| allowance.on_day(*day));
             on_days.chain([allowance])
         });
-        let variants = variants.filter_map(|allowance| match allowance {
-            Allowance::Variant(index) => Some(index),
-            Allowance::Own | Allowance::Unlimited | Allowance::Blocked => None,
-        });
-        let each: BTreeSet<u32> = variants.collect();
+        let each: BTreeSet<u32> = variants.filter_map(Allowance::variant).collect();
         each.into_iter()
             .filter_map(|index| self.numbers.get(index as usize))
+    }
+
+    /// Returns the variant of a key by its exact override in force, whatever its day.
+    pub fn exact_of_key(&self, key: Key<'_>, unix_nanos: u64) -> Option<&Variant> {
+        let allowance = self.overrides.exact_allowance(key, unix_nanos)?;
+        self.numbers.get(allowance.variant()? as usize)
+    }
+
+    /// Tells each variant of a rule which keys it is for: those of a plan, or single ones.
+    pub(crate) fn relate(&mut self, own: &Limit) {
+        let overrides = self.overrides.all().iter();
+        let single = overrides.filter_map(|found| found.allowance.variant());
+        let single = single.flat_map(|first| self.of_allowance(first));
+        let single: BTreeSet<_> = single.map(|variant| variant.limit.id).collect();
+        let limits = self.numbers.iter_mut().map(|variant| &mut variant.limit);
+        let (single, mut plans): (Vec<_>, Vec<_>) =
+            limits.partition(|limit| single.contains(&limit.id));
+        for limit in &mut plans {
+            limit.keys = LimitKeys::Plan(own.id);
+        }
+        let plans = plans.iter().map(|limit| Limit::clone(limit));
+        let base: Arc<[_]> = std::iter::once(own.clone()).chain(plans).collect();
+        for limit in single {
+            limit.keys = LimitKeys::Single(Arc::clone(&base));
+        }
     }
 
     pub(crate) fn held<'p>(&'p self, ask: &KeyAsk<'_, '_>, plans: Option<&'p Plans>) -> Held<'p> {
@@ -203,6 +224,13 @@ impl Variants {
 }
 
 impl Allowance {
+    fn variant(self) -> Option<u32> {
+        match self {
+            Self::Variant(index) => Some(index),
+            Self::Own | Self::Unlimited | Self::Blocked => None,
+        }
+    }
+
     /// Returns the same numbers in months that begin on `day`.
     fn on_day(self, day: MonthDay) -> Self {
         let later = u32::from(day.number() - 1);

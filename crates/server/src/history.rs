@@ -207,7 +207,7 @@ fn add(to: &mut Cell, cell: Cell) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_core::{Gcra, Limit, LimitScope, Outage};
+    use ratekeeper_core::{Gcra, Limit, LimitKeys, LimitScope, Outage};
 
     const API: LimitId = LimitId::new(0);
 
@@ -279,6 +279,7 @@ mod tests {
             version: 1,
             outage: Outage::Local,
             scope: LimitScope::Cluster,
+            keys: LimitKeys::All,
             algorithm: Gcra::token_bucket("1/1s".parse().unwrap()).unwrap().into(),
         };
         let before = History::default();

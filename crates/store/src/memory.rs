@@ -123,6 +123,7 @@ impl Default for MemoryConfig {
 ///     version: 1,
 ///     outage: Outage::Local,
 ///     scope: ratekeeper_core::LimitScope::Cluster,
+///     keys: ratekeeper_core::LimitKeys::All,
 ///     algorithm: Gcra::token_bucket("2/1s".parse().unwrap()).unwrap().into(),
 /// };
 /// let charge = |key| Charge {

@@ -57,6 +57,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 ///     version: 1,
 ///     outage: Outage::Local,
 ///     scope: ratekeeper_core::LimitScope::Cluster,
+///     keys: ratekeeper_core::LimitKeys::All,
 ///     algorithm: Gcra::token_bucket("1/1h".parse()?)?.into(),
 /// };
 /// let (key, cost, mode) = (Key::ALL, Permits::ONE, Mode::Enforce);

@@ -9,8 +9,8 @@
 
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitScope, Mode, Nanos, Outage,
-    Permits, Time, Window,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope, Mode,
+    Nanos, Outage, Permits, Time, Window,
 };
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
@@ -236,6 +236,7 @@ fn limits() -> [Limit; 3] {
         version: 1,
         outage: Outage::Deny,
         scope: LimitScope::Cluster,
+        keys: LimitKeys::All,
         algorithm,
     };
     let wide = bucket("1000000/1s");

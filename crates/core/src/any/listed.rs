@@ -41,7 +41,14 @@ pub trait Reconfigure: Algorithm + Sized {
 
 /// An algorithm of the closed set, with the calls that only some have as optional ones.
 pub trait Listed:
-    Reconfigure + StoredForm<State: Send> + Clone + fmt::Debug + Send + Sync + 'static
+    Reconfigure
+    + StoredForm<State: Send>
+    + Into<AnyAlgorithm>
+    + Clone
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
 {
     /// True if permits are lent, and come back: [`Concurrency`](crate::Concurrency).
     const LENDS: bool = false;

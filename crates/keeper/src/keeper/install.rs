@@ -76,6 +76,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             limit.id = ids.of(&limit.name);
             limit.version = version;
         }
+        policy.rules.relate_limits();
         self.reservations.install(&policy);
         ids.former = Some(self.policy.swap(Arc::new(policy)));
         version

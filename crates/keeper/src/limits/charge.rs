@@ -52,8 +52,8 @@ impl<'a, S, C> LimitCharge<'a, S, C> {
 
     /// The same charge under other numbers, for keys with a plan of their own: a token bucket with
     /// this quota in place of the limit's algorithm, also after
-    /// [`set_limit`](NamedLimit::set_limit). Keys with equal numbers share them. Each set of
-    /// numbers has counters of its own: a key whose numbers change begins unused.
+    /// [`set_limit`](NamedLimit::set_limit). Keys with equal numbers share them. The
+    /// usage of a key stays when its numbers change, or when it is charged without them again.
     ///
     /// ```
     /// use ratekeeper::core::Quota;

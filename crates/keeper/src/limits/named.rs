@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{AnyAlgorithm, Decision, Error, Limit, LimitId, Outage, Permits, Quota};
+use ratekeeper_core::{
+    AnyAlgorithm, Decision, Error, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
+};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 
 use super::charge::{Charged, KeyText};
@@ -112,6 +114,7 @@ impl<S, C> NamedLimit<S, C> {
                 .into(),
             outage: own.outage,
             scope: own.scope,
+            keys: LimitKeys::Single([Limit::clone(&own)].into()),
         });
         by_quota.insert(quota, Arc::clone(&limit));
         Ok(limit)

@@ -287,7 +287,9 @@ fn an_override_ends_by_the_clock_of_the_decision() {
         .advance(two_years.saturating_sub(Nanos::from_nanos(1)));
     assert_eq!(passed(&keeper, "", "acme"), 20);
     keeper.clock().advance(Nanos::from_nanos(1));
-    assert_eq!(passed(&keeper, "", "acme"), 5, "the pattern holds next");
+    assert_eq!(passed(&keeper, "", "acme"), 0, "the pattern holds next");
+    keeper.clock().advance(Nanos::from_secs(60));
+    assert_eq!(passed(&keeper, "", "acme"), 5);
 }
 
 #[test]
@@ -428,4 +430,158 @@ fn no_request_frees_a_policy() {
     assert!(first.upgrade().is_some(), "the request was not the last");
     keeper.install(policy(&text(5)));
     assert!(first.upgrade().is_none(), "two policies are kept, no more");
+}
+
+/// Overrides of ada, one after the other, in place of the one before; `None` for none.
+fn change(keeper: &TestKeeper, quantity: &str, plans: &str, set: Option<&str>) {
+    keeper.install(policy(&changed(quantity, plans, set)));
+}
+
+fn changed(quantity: &str, plans: &str, set: Option<&str>) -> String {
+    let own = limit(quantity, plans);
+    let of_ada = |set| {
+        format!(
+            "{own}[[override]]\nlimit = \"api\"\nkey = {{ \"attr:user\" = \"ada\" }}\nset = \"{set}\"\n"
+        )
+    };
+    set.map_or(own.clone(), of_ada)
+}
+
+const BUCKET: &str = r#"limit = "10/10h""#;
+const PRO: &str = r#"pro = "30/10h""#;
+
+/// Numbers that are added, changed and removed, at one moment: the usage stays.
+#[test]
+fn an_override_that_is_added_changed_or_removed_keeps_the_usage() {
+    for plan in ["free", "pro"] {
+        let keeper = keeper(&changed(BUCKET, PRO, None));
+        let own = if plan == "free" { 10 } else { 30 };
+        for _ in 0..4 {
+            assert!(ask(&keeper, plan, "ada").allowed());
+        }
+        for (set, total) in [
+            (Some("20/10h"), 20),
+            (Some("50/10h"), 50),
+            (Some("20/10h"), 20),
+            (None, own),
+            (Some("200/10h"), 200),
+        ] {
+            change(&keeper, BUCKET, PRO, set);
+            let answer = ask(&keeper, plan, "ada");
+            assert!(answer.allowed(), "{set:?}");
+            let decision = answer.outcomes().next().unwrap().decision;
+            let used = total - decision.remaining.get();
+            assert!((5..=9).contains(&used), "{plan} {set:?}: {used} used");
+        }
+        let passed = passed(&keeper, plan, "bob");
+        assert_eq!(passed, usize::try_from(own).unwrap(), "another key");
+    }
+}
+
+/// The first permit comes when the numbers in force say so, as after a change of the limit itself.
+#[test]
+fn the_usage_is_cut_to_the_new_numbers_and_counted_in_permits() {
+    for (own, set, left) in [
+        ("100/1h", "1000/1h", 950),
+        ("100/1m", "60/1h", 10),
+        ("100/1h", "20/1h", 0),
+    ] {
+        let own = format!("limit = \"{own}\"");
+        let keeper = keeper(&changed(&own, PRO, None));
+        for _ in 0..50 {
+            ask(&keeper, "free", "ada");
+        }
+        change(&keeper, &own, PRO, Some(set));
+        let answer = ask(&keeper, "free", "ada");
+        let decision = answer.outcomes().next().unwrap().decision;
+        let remaining = decision.remaining.get() + u64::from(decision.verdict.allows());
+        assert_eq!(remaining, left, "{own} {set}");
+    }
+}
+
+#[test]
+fn every_algorithm_keeps_the_usage_under_an_override() {
+    for algorithm in [
+        "token-bucket",
+        "fixed-window",
+        "sliding-window-counter",
+        "sliding-window-log",
+        "sub-buckets",
+        "quota-reset",
+        "hybrid",
+        "exponential",
+    ] {
+        let own = format!("limit = \"10/1h\"\nalgorithm = \"{algorithm}\"");
+        for set in ["16/1h", "16/2h"] {
+            let keeper = keeper(&changed(&own, PRO, None));
+            for _ in 0..6 {
+                assert!(ask(&keeper, "free", "ada").allowed());
+            }
+            change(&keeper, &own, PRO, Some(set));
+            assert_eq!(passed(&keeper, "free", "ada"), 10, "{algorithm} {set}");
+            change(&keeper, &own, PRO, None);
+            assert_eq!(passed(&keeper, "free", "ada"), 0, "{algorithm} {set}");
+        }
+    }
+}
+
+/// An override of a pattern, of a part of the key, and one that ends by itself.
+#[test]
+fn the_usage_follows_patterns_parts_and_the_end_of_an_override() {
+    let own =
+        "[[limit]]\nname = \"api\"\nkey = [\"attr:user\", \"attr:plan\"]\nlimit = \"10/365d\"\n";
+    let set = |key: &str, set: &str, more: &str| {
+        format!("[[override]]\nlimit = \"api\"\nkey = {{ {key} }}\nset = \"{set}\"\n{more}\n")
+    };
+    let pattern = set(r#""attr:user" = "a*""#, "20/365d", "");
+    let part = set(r#""attr:user" = "ada""#, "30/365d", "");
+    let whole = set(r#""attr:user" = "ada", "attr:plan" = "p""#, "40/365d", "");
+    let ends = set(
+        r#""attr:user" = "ada""#,
+        "50/365d",
+        "until = 1972-01-01T00:00:10Z",
+    );
+    let keeper = keeper(own);
+    keeper.clock().advance(Nanos::from_secs(730 * 86_400 + 9));
+    let mut used = 0;
+    let mut spend = |overrides: &[&String], expected: usize| {
+        let text: String = overrides.iter().map(|text| text.as_str()).collect();
+        keeper.install(policy(&format!("{own}{text}")));
+        let count = passed(&keeper, "p", "ada");
+        assert_eq!(count, expected - used, "{text}");
+        used += count;
+    };
+    spend(&[], 10);
+    spend(&[&pattern], 20);
+    spend(&[&pattern, &part], 30);
+    spend(&[&pattern, &part, &whole], 40);
+    spend(&[&ends], 50);
+    keeper.clock().advance(Nanos::SECOND);
+    assert_eq!(passed(&keeper, "p", "ada"), 0, "the limit's own again");
+    keeper.clock().advance(Nanos::from_secs(365 * 86_400));
+    assert_eq!(passed(&keeper, "p", "ada"), 10);
+}
+
+#[test]
+fn a_reset_and_a_permit_find_a_key_whose_numbers_have_changed() {
+    let own = "concurrency = { max = 1, lease = \"60s\" }";
+    let keeper = keeper(&changed(own, "pro = 2", Some("3")));
+    let facts = Facts {
+        attributes: &[("user", "ada")],
+        ..Facts::default()
+    };
+    let acquire = |id: u8| {
+        let lease = LeaseId::from_bytes([id; 16]);
+        at_once(keeper.acquire(&facts, Scope::All, lease)).unwrap()
+    };
+    let first = acquire(1);
+    let permits: Vec<Permit> = first.permits().map(|(permit, _)| permit).collect();
+    let sent: Permit = permits[0].to_string().parse().unwrap();
+    assert!(acquire(2).allowed());
+    change(&keeper, own, "pro = 2", Some("2"));
+    assert!(!acquire(3).allowed(), "two of two are on loan");
+    change(&keeper, own, "pro = 2", Some("3"));
+    assert!(acquire(3).allowed());
+    assert_eq!(at_once(keeper.release(&[sent])).unwrap()[0], Permits::ONE);
+    assert!(acquire(4).allowed() && !acquire(5).allowed());
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage};
+use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
 
 use super::active::{Zones, active};
 use super::alert::alert;
@@ -176,6 +176,7 @@ pub(super) fn limit<'a>(
         version: 0,
         outage,
         scope: scope(written),
+        keys: LimitKeys::All,
         algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
     let by_day = by_day.map(|by_day| variants_by_day(&limit, &quantity, by_day));

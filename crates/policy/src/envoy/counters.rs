@@ -17,8 +17,8 @@
 //! counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, LimitScope, Nanos, Origin,
-    Outage, Permits, Quota, QuotaReset, Window,
+    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope,
+    Nanos, Origin, Outage, Permits, Quota, QuotaReset, Window,
 };
 
 use super::Unit;
@@ -114,6 +114,7 @@ fn limit(name: String, window: impl Into<AnyAlgorithm>) -> Limit {
         version: 1,
         outage: Outage::Local,
         scope: LimitScope::Cluster,
+        keys: LimitKeys::All,
         algorithm,
     }
 }

@@ -75,13 +75,25 @@ pub(super) async fn key<C: Clock>(
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     let store = shared.keeper.store();
+    let exact = rule.variants.exact_of_key(key, shared.unix_nanos());
+    let exact = exact.map(|variant| (&variant.limit, variant.quota));
+    let own = (&rule.limit, rule.quota);
     let mut found = None;
-    // The plan of the key is not known here: its counter is under one of them.
-    for (limit, quota) in numbers(rule, rule.variants.of_key(key)) {
-        let decision = if store.shared().is_some() {
-            shared_key(store, limit, key, now).await?
-        } else {
+    // The plan of the key is not known here: its counter is under one of them, or where it was
+    // before its override was set or removed, if it has not asked since.
+    let others = numbers(rule, rule.variants.of_key(key));
+    let others = others.map(|(limit, quota)| (limit, quota, store.shared().is_none()));
+    let looked = |(limit, quota)| (limit, quota, false);
+    let all = exact
+        .map(looked)
+        .into_iter()
+        .chain(others)
+        .chain([looked(own)]);
+    for (limit, quota, is_there) in all {
+        let decision = if is_there {
             store.local().key(limit, key, now)
+        } else {
+            shared_key(store, limit, key, now).await?
         };
         if let Some(decision) = decision {
             found = Some((quota, decision));

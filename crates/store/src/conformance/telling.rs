@@ -1,8 +1,8 @@
 //! Telling: the helper functions that build the steps of stories.
 
 use ratekeeper_core::{
-    AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, LimitScope, Mode,
-    Nanos, Outage, Permits, SubBuckets, Time, Window,
+    AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, LimitKeys,
+    LimitScope, Mode, Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
 
 use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
@@ -15,6 +15,7 @@ pub fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
         version: 1,
         outage: Outage::Local,
         scope: LimitScope::Cluster,
+        keys: LimitKeys::All,
         algorithm: algorithm.into(),
     }
 }

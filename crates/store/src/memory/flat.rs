@@ -46,6 +46,7 @@ pub(super) type HashSpan = RangeInclusive<u64>;
 
 /// Written with plain loops: it is compiled for each algorithm and size of key, some forty times,
 /// and a chain of iterators would add ten functions each time.
+#[derive(Debug)]
 pub(super) struct Flat<T> {
     /// As long as it has room for.
     slots: Vec<Option<T>>,

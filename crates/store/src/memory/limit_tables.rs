@@ -14,7 +14,7 @@ use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
-use super::table::{Ahead, History, Made, Table, TableAsk};
+use super::table::{Ahead, History, Made, MovedState, Table, TableAsk};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
 /// changes its algorithm needs no other amount.
@@ -135,6 +135,8 @@ key_calls! {
     fn release(id: LeaseId) -> Permits;
     fn renew(id: LeaseId) -> Option<Nanos>;
     fn reset(budget: &MemoryBudget) -> bool;
+    fn leave() -> Option<MovedState>;
+    fn arrive(left: &MovedState, budget: &MemoryBudget);
     fn standing() -> Option<Decision>;
     fn restore(saved: &SavedState<'_>, budget: &MemoryBudget) -> Option<Decision>;
 }
@@ -146,6 +148,9 @@ pub(super) trait AnyTables: KeyCalls + Send {
     fn bytes(&self) -> usize;
     /// Number of slots of the tables, including empty ones.
     fn slots(&self) -> usize;
+
+    /// Returns true if a key with this hash is here.
+    fn has(&self, hash: u64) -> bool;
 
     /// Forgets expired keys of the table for keys like `ask`'s, of a sample, and shrinks it
     /// if it is nearly empty; returns true if there were any. See [`Table::forget_some`].
@@ -211,6 +216,10 @@ impl<A: Listed> AnyTables for LimitTables<A> {
 
     fn slots(&self) -> usize {
         self.word.slots() + self.short.slots() + self.long.slots()
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.word.has(hash) || self.short.has(hash) || self.long.has(hash)
     }
 
     fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {

@@ -32,7 +32,8 @@ impl MemoryStore {
     /// # let (name, id, version, outage) = ("pace".into(), LimitId::new(0), 1, Outage::Local);
     /// # let scope = LimitScope::Cluster;
     /// let algorithm = Gcra::spacing(Nanos::SECOND).unwrap().into();
-    /// let limit = Limit { name, id, version, outage, scope, algorithm };
+    /// # let keys = Default::default();
+    /// let limit = Limit { name, id, version, outage, scope, keys, algorithm };
     /// # let (key, cost, mode) = (Key::from_bytes(b"ann"), Permits::ONE, Mode::Enforce);
     /// let charge = Charge { limit: &limit, key, cost, mode };
     /// assert!(store.take(&charge, Time::ZERO, Time::ZERO).verdict.allows());

@@ -9,18 +9,21 @@ use ratekeeper_core::{
 };
 
 use super::budget::{MemoryBudget, Purpose};
+use super::flat::Flat;
 use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, KeySize, TABLES_BYTES};
 use super::table::TableAsk;
 use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
+use homes::Home;
 
 /// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
 /// Maximum number of keys evicted for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
 
+mod homes;
 mod promise;
 mod saved;
 #[cfg(test)]
@@ -30,6 +33,7 @@ mod tests;
 pub(super) struct Shard {
     /// The tables of each limit, by its id.
     limits: Vec<Option<TablesBox>>,
+    homes: Flat<Home>,
     budget: Arc<MemoryBudget>,
     hasher: KeyHasher,
 }
@@ -39,6 +43,7 @@ impl Shard {
     pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher) -> Self {
         Self {
             limits: Vec::new(),
+            homes: Flat::new(),
             budget,
             hasher,
         }
@@ -68,11 +73,15 @@ impl Shard {
     /// Decides and charges.
     #[inline(never)]
     pub(super) fn decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
+        self.follow(limit, ask);
         self.with_room(limit, ask, |tables, budget| tables.decide(ask, budget))
     }
 
     /// Returns the decision that `decide` would make if there were room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
+        if let Some(state) = self.followed(limit, ask) {
+            return limit.algorithm.look(&state, ask.now, ask.cost);
+        }
         match self.tables_of(limit, ask.now) {
             Some(tables) => tables.look(ask),
             None => no_room(),
@@ -83,21 +92,21 @@ impl Shard {
     /// a condition that denies for want of room would let the request pass uncounted.
     pub(super) fn look_at_condition(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
         match self.tables_of(limit, ask.now) {
-            Some(tables) => tables.look(ask),
+            Some(_) => self.look(limit, ask),
             None => limit.algorithm.look(&AnyState::Fresh, ask.now, ask.cost),
         }
     }
 
     /// Gives back a charge.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
-        if let Some(tables) = self.tables_of(limit, ask.now) {
+        if let Some(tables) = self.at_home(limit, ask) {
             tables.give_back(ask);
         }
     }
 
     /// Takes back all permits that a name holds; returns their number.
     pub(super) fn release(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
-        let tables = self.known(limit, ask.now);
+        let tables = self.at_home(limit, ask);
         tables.map_or(Permits::ZERO, |tables| tables.release(ask, id))
     }
 
@@ -108,7 +117,7 @@ impl Shard {
         ask: &TableAsk<'_>,
         id: LeaseId,
     ) -> Option<Nanos> {
-        self.known(limit, ask.now)?.renew(ask, id)
+        self.at_home(limit, ask)?.renew(ask, id)
     }
 
     /// Adds the permits that a limit has on loan here.
@@ -139,11 +148,15 @@ impl Shard {
 
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
+        let elsewhere = self.left_elsewhere(limit, ask).into_iter();
+        let ids = elsewhere.map(|(id, _)| id).chain([limit.id]);
+        ids.filter(|id| self.forget(*id, ask)).count() > 0
+    }
+
+    fn forget(&mut self, id: LimitId, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
-        let Some(tables) = self.tables(limit.id.index()) else {
-            return false;
-        };
-        tables.reset(ask, &budget)
+        let tables = self.tables(id.index());
+        tables.is_some_and(|tables| tables.reset(ask, &budget))
     }
 
     /// Returns the state of a key that is here and in debt.

@@ -26,6 +26,7 @@
 //! is not in the table is judged no earlier than the moment at which a state was last removed.
 
 mod loans;
+mod moves;
 mod promise;
 mod room;
 mod saved;
@@ -36,6 +37,7 @@ use super::EvictionCounts;
 use super::budget::{MemoryBudget, Purpose};
 use super::flat::{self, Flat};
 use super::key::{KeyHasher, StoredKey};
+pub(super) use moves::MovedState;
 pub(super) use promise::{Ahead, Made};
 
 /// Slots looked at on each insert, to forget expired states: the table is walked through by the

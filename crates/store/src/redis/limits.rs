@@ -5,6 +5,7 @@
 //!   name of a key     ...:per-user           GCRA: values name their numbers
 //!                     ...:per-user~w9c41d02a others: then the shape of their states
 //!                     ...:per-user&edge-1    counted by this process alone
+//!                     ...:per-user=pro       by a plan; numbers of single keys: as the limit
 //!
 //!   reload:  ~w9c41d02a --> ~i11fe70b         the new key is not there: the usage under
 //!                                            the old one is carried over, once
@@ -19,14 +20,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LimitScope, LuaTwin, Origin, Permits,
-    StoredForm, UnixMicros,
+    Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LimitKeys, LimitScope, LuaTwin, Origin,
+    Permits, StoredForm, UnixMicros,
 };
 
 use super::state::micros_left;
 
 /// Maximum number of earlier shapes of a limit: more reloads within one window are rare.
 const MAX_EARLIER: usize = 4;
+/// Maximum number of other limits, of plans, under which a key with numbers of its own is looked
+/// for.
+const MAX_BASE: usize = 8;
 
 /// A limit, ready for use.
 #[derive(Debug)]
@@ -63,7 +67,37 @@ pub(super) struct Earlier {
     until: Arc<AtomicU64>,
 }
 
+impl Label {
+    fn new(limit: &Limit, algorithm: &AnyAlgorithm, node: &str) -> Self {
+        let tag = algorithm.tag();
+        // Numbers of single keys are in the values, so that the usage stays when they change.
+        let (_, name) = limit.family();
+        Self {
+            limit: match limit.scope {
+                LimitScope::Cluster => Arc::clone(name),
+                // No name has a `&`.
+                LimitScope::Node => format!("{name}&{node}").into(),
+            },
+            shape: match algorithm.shape() {
+                0 if tag == Gcra::TAG => String::new(),
+                0 => format!("~{}", char::from(tag)),
+                // The chance that two shapes of one limit share 32 bits is one in 4 billion.
+                shape => format!("~{}{:08x}", char::from(tag), shape >> 32),
+            },
+            is_final: algorithm.supports(Call::Refund).is_err(),
+        }
+    }
+}
+
 impl Earlier {
+    fn new(label: Label, algorithm: AnyAlgorithm) -> Self {
+        Self {
+            label,
+            algorithm,
+            until: Arc::default(),
+        }
+    }
+
     /// Returns true if a state of it may still matter. The first call that knows the time
     /// sets the end of that.
     fn matters(&self, now: UnixMicros) -> bool {
@@ -91,38 +125,26 @@ impl Prepared {
             algorithm.succeed(&before.algorithm);
         }
         let tag = algorithm.tag();
-        let label = Label {
-            limit: match limit.scope {
-                LimitScope::Cluster => Arc::clone(&limit.name),
-                // No name has a `&`.
-                LimitScope::Node => format!("{}&{node}", limit.name).into(),
-            },
-            shape: match algorithm.shape() {
-                0 if tag == Gcra::TAG => String::new(),
-                0 => format!("~{}", char::from(tag)),
-                // The chance that two shapes of one limit share 32 bits is one in 4 billion.
-                shape => format!("~{}{:08x}", char::from(tag), shape >> 32),
-            },
-            is_final: algorithm.supports(Call::Refund).is_err(),
-        };
+        let label = Label::new(limit, &algorithm, node);
         let mut earlier = Vec::new();
-        if let Some(before) = before {
-            if before.label != label {
-                earlier.push(Earlier {
-                    label: before.label.clone(),
-                    algorithm: before.algorithm.clone(),
-                    until: Arc::default(),
-                });
-            }
-            earlier.extend(
-                before
-                    .earlier
-                    .iter()
-                    .filter(|old| old.label != label)
-                    .cloned(),
-            );
-            earlier.truncate(MAX_EARLIER);
+        if let LimitKeys::Single(base) = &limit.keys {
+            // With a time of their own for each version: its keys may be others.
+            earlier.extend(base.iter().take(MAX_BASE).map(|base| {
+                let algorithm = base.algorithm.on_clock(origin, Origin::UNIX);
+                Earlier::new(Label::new(base, &algorithm, node), algorithm)
+            }));
         }
+        if let Some(before) = before {
+            let last = Earlier::new(before.label.clone(), before.algorithm.clone());
+            let base: Vec<_> = earlier
+                .iter()
+                .map(|old: &Earlier| old.label.clone())
+                .collect();
+            let more = std::iter::once(&last).chain(&before.earlier);
+            let more = more.filter(|old| old.label != label && !base.contains(&old.label));
+            earlier.extend(more.take(MAX_EARLIER).cloned());
+        }
+        earlier.retain(|old| old.label != label);
         Self {
             version: limit.version,
             label,

@@ -11,8 +11,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, LimitScope, Mode, Nanos, Outage, Permits,
-    Quota, QuotaReset, Time, Window,
+    AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, LimitKeys, LimitScope, Mode, Nanos, Outage,
+    Permits, Quota, QuotaReset, Time, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -42,6 +42,7 @@ fn counted(algorithm: AnyAlgorithm, length: usize) -> (usize, usize) {
         version: 1,
         outage: Outage::Local,
         scope: LimitScope::Cluster,
+        keys: LimitKeys::All,
         algorithm,
     };
     let (mut least, mut most) = (usize::MAX, 0);

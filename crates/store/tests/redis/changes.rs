@@ -13,7 +13,7 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit,
-    Log, Mode, Nanos, Permits, Quota, QuotaReset, SubBuckets, Time, Window,
+    LimitKeys, Log, Mode, Nanos, Permits, Quota, QuotaReset, SubBuckets, Time, Window,
 };
 use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{MemoryConfig, MemoryStore, RedisClock, RedisConfig, RedisStore, Store};
@@ -169,4 +169,107 @@ async fn live(
         let used = format!("{before}, then {after}, of {kept}, and {last}, of {paid}, used");
         format!("{name} {seed}: {used}; {limits:?}, {now:?} {later:?}")
     })
+}
+
+/// The numbers of a step: the limit's own, those of a plan, or of single keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Numbers {
+    Own,
+    Pro,
+    Single(&'static str),
+}
+use Numbers::{Own, Pro, Single};
+
+/// Each step charges one permit by these numbers; the permits left afterwards.
+type Steps = [(Numbers, u64)];
+
+/// Added, changed, changed back, removed, and added again. States of the hybrid and the exponential
+/// counter mean something else by another quota, so in Redis they follow the first numbers only.
+const CHANGES: &Steps = &[
+    (Own, 9),
+    (Own, 8),
+    (Single("20/10h"), 17),
+    (Single("50/10h"), 46),
+    (Single("20/10h"), 15),
+    (Own, 4),
+    (Single("50/10h"), 43),
+];
+const OF_A_PLAN: &Steps = &[
+    (Pro, 29),
+    (Pro, 28),
+    (Single("50/10h"), 47),
+    (Single("20/10h"), 16),
+];
+const BACK_TO_THE_PLAN: &Steps = &[(Pro, 29), (Single("50/10h"), 48), (Pro, 27)];
+const OTHER_WINDOW: &Steps = &[(Own, 9), (Own, 8), (Single("20/20h"), 17)];
+
+#[tokio::test]
+async fn numbers_of_single_keys_keep_the_usage_in_memory() {
+    let store = MemoryStore::new(MemoryConfig::default());
+    let mut stories = 0;
+    for (name, make) in ALGORITHMS {
+        for steps in [CHANGES, OF_A_PLAN, BACK_TO_THE_PLAN, OTHER_WINDOW] {
+            story(&store, (name, make), stories, steps).await;
+            stories += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_single_keys_keep_the_usage_in_redis() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let mut stories = 0;
+        for (name, make) in ALGORITHMS {
+            let all = match name {
+                "hybrid" | "exponential" => [&CHANGES[..3], &OF_A_PLAN[..3], OTHER_WINDOW],
+                _ => [CHANGES, OF_A_PLAN, OTHER_WINDOW],
+            };
+            for steps in all {
+                story(&store, (name, make), stories, steps).await;
+                stories += 1;
+            }
+        }
+    }
+}
+
+async fn story(store: &impl Store, (name, make): (&str, Make), index: u32, steps: &Steps) {
+    let by = |id, suffix: &str, quota: &str, keys| Limit {
+        name: format!("{index}{suffix}").into(),
+        keys,
+        ..limit(index * 10 + id, make(quota.parse().unwrap()).unwrap())
+    };
+    let own = by(0, "", "10/10h", LimitKeys::All);
+    let pro = by(1, "=pro", "30/10h", LimitKeys::Plan(own.id));
+    let base: std::sync::Arc<[Limit]> = [own.clone(), pro.clone()].into();
+    let single = |quota: &str| {
+        let id = 2 + u32::from(quota.as_bytes()[0] - b'0');
+        by(
+            id,
+            &format!("={quota}"),
+            quota,
+            LimitKeys::Single(base.clone()),
+        )
+    };
+    for (version, (numbers, left)) in (2..).zip(steps) {
+        let limit = match numbers {
+            Own => own.clone(),
+            Pro => pro.clone(),
+            Single(quota) => single(quota),
+        };
+        let limit = Limit { version, ..limit };
+        let now = Time::ZERO + Nanos::from_secs(3_600);
+        let shown = store.look(&charge(&limit, 0), now).await.unwrap();
+        let decided = store.decide(&charge(&limit, 1), now).await.unwrap();
+        let remaining = [shown.each[0].remaining, decided.each[0].remaining];
+        let expected = [left + 1, *left].map(Permits::new);
+        assert_eq!(remaining, expected, "{name}: {numbers:?} of {steps:?}");
+    }
+    let bob = Charge {
+        key: Key::from_bytes(b"\x03bob"),
+        ..charge(&own, 1)[0]
+    };
+    let decided = store.decide(&[bob], Time::ZERO).await.unwrap();
+    assert_eq!(decided.each[0].remaining.get(), 9, "{name}: another key");
 }

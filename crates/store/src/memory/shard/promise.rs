@@ -41,6 +41,7 @@ impl Shard {
         ask: &TableAsk<'_>,
         ahead: Ahead,
     ) -> Decision {
+        self.follow(limit, ask);
         self.with_room(limit, ask, |tables, budget| {
             tables.reserve(ask, ahead, budget)
         })
@@ -53,7 +54,7 @@ impl Shard {
         ask: &TableAsk<'_>,
         made: &Made,
     ) -> bool {
-        let tables = self.tables_of(limit, ask.now);
+        let tables = self.at_home(limit, ask);
         tables.is_some_and(|tables| tables.cancel(ask, made))
     }
 }

@@ -37,6 +37,7 @@ impl Shard {
         let _ = self.with_room(limit, ask, |tables, budget| {
             tables.restore(ask, saved, budget)
         });
+        self.note_home(limit, ask);
     }
 
     /// Raises the floor of keys of a size to a saved one.

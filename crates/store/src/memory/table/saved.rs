@@ -41,14 +41,7 @@ impl<A: Listed, K: KeySize> Table<A, K> {
         if !self.is_live(&state, ask.now) {
             return Some(decision);
         }
-        if let Some((algorithm, here)) = self.here(ask) {
-            algorithm.stricter(here, &state);
-        } else if self.make_room(ask, budget) {
-            self.insert(K::new(ask.key), ask.hash, state);
-        } else {
-            return None;
-        }
-        Some(decision)
+        self.put(ask, &state, budget).then_some(decision)
     }
 
     /// Raises the floor to a saved one.

@@ -1,0 +1,135 @@
+//! Homes: the limit in whose tables a key is that has, or had, numbers of its own.
+//!
+//! ```text
+//!   numbers for the key     own limit, or a plan's  -->  single         home: single
+//!   other numbers           single                  -->  single'        home: single'
+//!   no numbers any more     single'                 -->  own limit      no home
+//! ```
+//!
+//! The usage moves with the first decision by the other numbers, so a policy that is replaced, and
+//! an override that ends, need no work. A key without numbers of its own has no home, and a shard
+//! without homes spends nothing on them. Homes of forgotten keys are removed when the list is full.
+
+use std::sync::Arc;
+
+use ratekeeper_core::{Algorithm as _, AnyState, Limit, LimitId, LimitKeys};
+
+use super::super::budget::Purpose;
+use super::super::flat::Flat;
+use super::super::limit_tables::AnyTables;
+use super::super::table::{MovedState, TableAsk};
+use super::Shard;
+
+/// The home of a key.
+#[derive(Debug)]
+pub(super) struct Home {
+    /// The limit with numbers for single keys, and the key.
+    family: LimitId,
+    hash: u64,
+    /// The limit in whose tables it is.
+    at: LimitId,
+}
+
+/// A state that a key left in the tables of a limit.
+type LeftState = (LimitId, MovedState);
+
+impl Shard {
+    fn home_of(&self, limit: &Limit, ask: &TableAsk<'_>) -> Option<usize> {
+        let (family, _) = limit.family();
+        let is_it = |home: &Home| home.hash == ask.hash && home.family == family;
+        self.homes.find(ask.hash, is_it)
+    }
+
+    /// Returns the states of a key by other numbers: it was counted by them last.
+    pub(super) fn left_elsewhere(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Vec<LeftState> {
+        let home = self.home_of(limit, ask).and_then(|at| self.homes.get(at));
+        let at = |id: LimitId| Some((id, self.limits.get_mut(id.index())?.as_mut()?.leave(ask)?));
+        match (home.map(|home| home.at), &limit.keys) {
+            (Some(home), _) => Some(home)
+                .filter(|id| *id != limit.id)
+                .and_then(at)
+                .into_iter()
+                .collect(),
+            (None, LimitKeys::Single(base)) => {
+                base.iter().map(|base| base.id).filter_map(at).collect()
+            }
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// Moves the usage of a key to these numbers, if it was counted by others.
+    #[inline]
+    pub(super) fn follow(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
+        if self.homes.len() > 0 || matches!(limit.keys, LimitKeys::Single(_)) {
+            self.move_here(limit, ask);
+        }
+    }
+
+    #[inline(never)]
+    fn move_here(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
+        let budget = Arc::clone(&self.budget);
+        for (other, left) in self.left_elsewhere(limit, ask) {
+            if let Some(tables) = self.tables_of(limit, ask.now) {
+                tables.arrive(ask, &left, &budget);
+                self.forget(other, ask);
+            } // else there is no room for any key of the limit
+        }
+        self.note_home(limit, ask);
+    }
+
+    /// Returns the state that [`follow`](Self::follow) would leave; `None` if it would do nothing.
+    pub(super) fn followed(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<AnyState> {
+        let left = self.left_elsewhere(limit, ask).into_iter();
+        let states = left.map(|(_, left)| left.under(&limit.algorithm, ask.now));
+        states.reduce(|mut strictest, state| {
+            limit.algorithm.stricter(&mut strictest, &state);
+            strictest
+        })
+    }
+
+    /// Returns the tables in which a key is, for a charge that was made by these numbers.
+    pub(super) fn at_home(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+    ) -> Option<&mut dyn AnyTables> {
+        match self.left_elsewhere(limit, ask).first() {
+            Some((home, _)) => self.tables(home.index()),
+            None => self.known(limit, ask.now),
+        }
+    }
+
+    /// Records that a key is in the tables of a limit.
+    pub(super) fn note_home(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
+        let (at, known) = (limit.id, self.home_of(limit, ask));
+        match (known, &limit.keys) {
+            (Some(known), LimitKeys::Single(_)) => {
+                if let Some(home) = self.homes.get_mut(known) {
+                    home.at = at;
+                }
+            }
+            (Some(known), _) => drop(self.homes.remove(known, |home| home.hash)),
+            (None, LimitKeys::Single(_)) if !self.homes.is_full() || self.grow_homes() => {
+                let ((family, _), hash) = (limit.family(), ask.hash);
+                self.homes.insert(hash, Home { family, hash, at });
+            }
+            (None, _) => {} // without room, the key begins anew when its numbers change
+        }
+    }
+
+    fn grow_homes(&mut self) -> bool {
+        let bytes = Flat::<Home>::bytes_of;
+        let (slots, grown) = (self.homes.slots(), self.homes.grown());
+        let has_room = self.budget.take(bytes(grown), Purpose::Grow);
+        if has_room {
+            let limits = &self.limits;
+            let tables_of = |home: &Home| limits.get(home.at.index())?.as_deref();
+            self.homes.resize(grown, &|home| home.hash, &mut |home, _| {
+                let is_there = tables_of(&home).is_some_and(|tables| tables.has(home.hash));
+                is_there.then_some(home)
+            });
+            self.budget.give(bytes(slots));
+        }
+        has_room
+    }
+}
