@@ -29,8 +29,9 @@ use std::fmt;
 pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
+use crate::octets::{split_once, trim};
 use crate::request::values_of;
-use crate::stated::{self, Stated, split_once, trim};
+use crate::stated::{self, Stated};
 use crate::{Facts, ValueError};
 
 /// Maximum number of steps of a JSON pointer.

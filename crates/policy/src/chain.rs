@@ -14,41 +14,8 @@ use ratekeeper_core::{Mode, Permits};
 use smallvec::SmallVec;
 
 use crate::keys::{KeyNumber, KeySubject, KeyWriter};
-use crate::signal::{Gate, Signal};
-use crate::{Allowance, Charges, Entry, Policy, Rule, RuleMode};
-
-/// How a rule is reached.
-#[derive(Clone, Debug, Default)]
-pub enum Role {
-    /// By its `match`.
-    #[default]
-    Limit,
-    /// When the limit with `soft` denies, for which it was made: it has the same requests and keys.
-    Soft,
-    /// Like [`Soft`](Self::Soft), of a limit with `elastic`, and only while its gate is open.
-    Elastic(Gate),
-    /// When a limit that names it in `otherwise` denies, if it matches.
-    Allowance,
-    /// Beside the limit with `candidate`, for which it was made: it has the same requests and keys,
-    /// and never refuses.
-    Candidate,
-    /// Before the limit with `distinct` for which it was made: it denies a value that was counted.
-    Seen,
-}
-
-/// Maximum number of names in `otherwise`.
-pub(crate) const MAX_OTHERWISE: usize = 4;
-
-impl Rule {
-    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy
-    /// was read.
-    pub fn is_extra(&self) -> bool {
-        matches!(
-            self.role,
-            Role::Soft | Role::Elastic(_) | Role::Candidate | Role::Seen
-        )
-    }
-}
+use crate::signal::Signal;
+use crate::{Allowance, Charges, Entry, Policy, Role, Rule, RuleMode};
 
 impl Policy {
     /// Adds the alternatives to the last entry, which is of `rule`, and its candidate.

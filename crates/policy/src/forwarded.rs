@@ -13,7 +13,7 @@
 
 use std::net::IpAddr;
 
-use crate::stated::trim;
+use crate::octets::trim;
 
 /// Maximum number of hops that are read.
 pub(crate) const MAX_HOPS: usize = 64;

@@ -23,8 +23,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::forwarded::{MAX_BYTES, MAX_HOPS, Syntax};
+use crate::octets::trim;
 use crate::pattern;
-use crate::stated::trim;
 
 /// Hop without an address.
 const UNIX: &[u8] = b"unix:";

@@ -52,11 +52,6 @@ pub(crate) use values::{Around, PartValue};
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Returns true for a header, in lower case, with a scheme before its value.
-pub(crate) fn is_credential_header(name: &str) -> bool {
-    matches!(name, "authorization" | "proxy-authorization")
-}
-
 /// Headers with values that must not be readable in a key.
 const SECRET_HEADERS: [&str; 5] = [
     "authorization",

@@ -17,9 +17,10 @@ use crate::request::RequestFacts;
 use crate::signal::Signal;
 use crate::variants::{Allowance, Held, KeyAsk};
 use crate::{
-    ClientIp, Country, Facts, Geo, HeaderStyle, Plans, Rule, Rules, Settings, Tokens, WallTime,
+    ClientIp, Country, Facts, Geo, HeaderStyle, KeyBytes, Plans, Rule, Rules, Settings, Tokens,
+    WallTime,
 };
-pub use charges::{Charges, Entry, KeyBytes, NoCharge, Uncharged};
+pub use charges::{Charges, Entry, NoCharge, Uncharged};
 
 /// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]

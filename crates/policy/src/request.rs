@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::body::BodyValue;
 use crate::geo::AsnText;
 use crate::path::{Normal, PathCase, Readings};
-use crate::{Asn, BodyField, Country, Facts, Geo, pattern, stated};
+use crate::{Asn, BodyField, Country, Facts, Geo, octets, pattern};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {
@@ -143,6 +143,6 @@ pub(crate) fn values_of<'a>(
     headers
         .iter()
         .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
-        .map(|(_, value)| stated::trim(value))
+        .map(|(_, value)| octets::trim(value))
         .filter(|value| !value.is_empty())
 }

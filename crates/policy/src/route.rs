@@ -1,6 +1,6 @@
 //! Route: other upstream addresses of the gateway, for some requests.
 
-use crate::{Matcher, ProxySettings, UpstreamUrl};
+use crate::{Matcher, UpstreamUrl};
 
 /// `[[listen.proxy.route]]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +11,4 @@ pub struct Route {
     pub matcher: Option<Matcher>,
     /// `upstream`: the addresses, at least one.
     pub upstream: Vec<UpstreamUrl>,
-}
-
-impl ProxySettings {
-    /// Returns the addresses of the upstream and of the routes.
-    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamUrl> {
-        let routed = self.routes.iter().flat_map(|route| &route.upstream);
-        self.upstream.iter().chain(routed)
-    }
 }

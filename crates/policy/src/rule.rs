@@ -10,8 +10,9 @@ use crate::cost::whole_number;
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::RequestFacts;
 use crate::{
-    Active, Alert, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts, Field,
-    KeyPart, KeyShare, Matcher, Numbers, Priority, Refusal, Role, Unit, Variants, WallTime,
+    Active, Alert, Allowance, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts,
+    Field, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, Role, Unit, Variant,
+    Variants, WallTime,
 };
 
 /// One limit of the policy.
@@ -267,5 +268,41 @@ pub enum MissingKey {
 impl Default for MissingKey {
     fn default() -> Self {
         Self::Use(KeyPart::Ip { bits: None })
+    }
+}
+
+impl Rule {
+    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy
+    /// was read.
+    pub fn is_extra(&self) -> bool {
+        matches!(
+            self.role,
+            Role::Soft | Role::Elastic(_) | Role::Candidate | Role::Seen
+        )
+    }
+
+    /// Returns the rule as it is for keys with other numbers.
+    #[must_use]
+    pub fn with_numbers(&self, variant: &Variant) -> Self {
+        Self {
+            limit: variant.limit.clone(),
+            quota: variant.quota,
+            window: variant.window,
+            keeps_to: variant.keeps_to,
+            text: variant.text.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the allowance of each plan; empty if the rule has no `plans`.
+    pub fn plans<'p>(&'p self, plans: &'p Plans) -> impl Iterator<Item = (&'p str, Allowance)> {
+        let each = self.variants.plans.iter().enumerate();
+        each.map(|(index, allowance)| (plans.name(index), *allowance))
+    }
+
+    /// Returns its own limit, then those of its variants.
+    pub fn limits(&self) -> impl Iterator<Item = &Limit> {
+        let variants = self.variants.numbers.iter();
+        std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use ratekeeper_core::{Gcra, Nanos};
 
 use crate::{
-    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, UpstreamTls, UpstreamUrl,
-    envoy,
+    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, Secret, UpstreamTls,
+    UpstreamUrl, envoy,
 };
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
@@ -196,15 +196,6 @@ pub struct StoreTls {
     pub server_name: Option<String>,
 }
 
-/// Place of a secret; never the secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secret {
-    /// `env:NAME`: in an environment variable.
-    Env(String),
-    /// `file:PATH`: in a file; a line end at its end does not count.
-    File(PathBuf),
-}
-
 impl Tls {
     /// Returns the same files, relative to `home`, the directory of the policy.
     #[must_use]
@@ -213,17 +204,6 @@ impl Tls {
             certificate: home.join(&self.certificate),
             key: home.join(&self.key),
             client_ca: self.client_ca.as_ref().map(|path| home.join(path)),
-        }
-    }
-}
-
-impl Secret {
-    /// Returns the same place, with the path relative to `home`, the directory of the policy.
-    #[must_use]
-    pub fn at_home(&self, home: &Path) -> Self {
-        match self {
-            Self::Env(name) => Self::Env(name.clone()),
-            Self::File(path) => Self::File(home.join(path)),
         }
     }
 }
@@ -380,6 +360,14 @@ pub struct Tls {
     pub key: PathBuf,
     /// Authorities of client certificates, which are then required; `None` to require none.
     pub client_ca: Option<PathBuf>,
+}
+
+impl ProxySettings {
+    /// Returns the addresses of the upstream and of the routes.
+    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamUrl> {
+        let routed = self.routes.iter().flat_map(|route| &route.upstream);
+        self.upstream.iter().chain(routed)
+    }
 }
 
 #[cfg(test)]

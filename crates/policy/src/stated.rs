@@ -29,7 +29,7 @@ use std::iter::once;
 
 use crate::Facts;
 use crate::body::{is_same_form_name, json_leaves};
-use crate::key_part::is_credential_header;
+use crate::octets::{split_once, trim};
 
 pub(crate) use spelling::{cookie, credentials, without_escapes};
 use spelling::{decoded, is_basic, unquoted, up_to_padding};
@@ -279,18 +279,9 @@ fn compare_fields(found: &str, wanted: &str) -> NameMatch {
     name_match
 }
 
-/// Splits at the first separator.
-pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let at = bytes.iter().position(|byte| *byte == separator)?;
-    Some((&bytes[..at], &bytes[at + 1..]))
-}
-
-/// Removes spaces and tabs at both ends.
-pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
-        bytes = rest;
-    }
-    bytes
+/// Returns true for a header, in lower case, with a scheme before its value.
+pub(crate) fn is_credential_header(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization")
 }
 
 #[cfg(test)]

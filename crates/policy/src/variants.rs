@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Key, Limit, LimitKeys, Nanos, Permits, Quota};
 
+use crate::KeyPart;
 use crate::calendar::MonthDay;
 use crate::key_part::Around;
 use crate::overrides::{Override, Overrides};
 use crate::plan::Plans;
 use crate::request::RequestFacts;
-use crate::{KeyPart, Rule};
 
 /// Other numbers of a rule.
 #[derive(Clone, Debug)]
@@ -246,31 +246,4 @@ impl Allowance {
 fn month_day(text: &str) -> Option<MonthDay> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     MonthDay::new(text.parse().ok().filter(|_| is_number)?)
-}
-
-impl Rule {
-    /// Returns the rule as it is for keys with other numbers.
-    #[must_use]
-    pub fn with_numbers(&self, variant: &Variant) -> Self {
-        Self {
-            limit: variant.limit.clone(),
-            quota: variant.quota,
-            window: variant.window,
-            keeps_to: variant.keeps_to,
-            text: variant.text.clone(),
-            ..self.clone()
-        }
-    }
-
-    /// Returns the allowance of each plan; empty if the rule has no `plans`.
-    pub fn plans<'p>(&'p self, plans: &'p Plans) -> impl Iterator<Item = (&'p str, Allowance)> {
-        let each = self.variants.plans.iter().enumerate();
-        each.map(|(index, allowance)| (plans.name(index), *allowance))
-    }
-
-    /// Returns its own limit, then those of its variants.
-    pub fn limits(&self) -> impl Iterator<Item = &Limit> {
-        let variants = self.variants.numbers.iter();
-        std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
-    }
 }

@@ -18,7 +18,7 @@ use toml::value::{Datetime, Offset};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
+use super::draft::Draft;
 use super::read::{At, Table};
 use super::time_zone::{self, ZoneSpec};
 use crate::active::{Days, Hours, Schedule};

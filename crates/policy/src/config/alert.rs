@@ -10,8 +10,8 @@ use ratekeeper_core::Algorithm as _;
 
 use super::codes;
 use super::diagnostic::Findings;
+use super::draft::Draft;
 use super::http_url::{UrlField, http_url};
-use super::limit::Draft;
 use super::read::{At, Table};
 use crate::{Alert, AlertSettings, WebhookSettings};
 

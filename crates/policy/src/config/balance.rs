@@ -12,7 +12,7 @@ use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::read::{At, Table};
 use crate::{RuleMode, Settings};

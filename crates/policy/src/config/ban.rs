@@ -8,7 +8,7 @@
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use super::quantity::{Quantity, QuantityByDay};
 use super::read::Table;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};

@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::draft::Draft;
 use super::exclusions::is_excluded;
 use super::extras::beside;
-use super::limit::Draft;
 use super::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode};
 

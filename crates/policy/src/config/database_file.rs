@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::policy_files::bytes;
 use super::sha;
 use crate::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
 
@@ -43,4 +42,17 @@ impl<V: GeoValue> DatabaseFile<V> {
             database,
         }
     }
+}
+
+/// Returns the content of a file, or why there is none.
+pub(super) fn bytes<B: Into<Vec<u8>>>(
+    name: &str,
+    most: usize,
+    read: &mut impl FnMut(&str, usize) -> Result<B, String>,
+) -> Result<Vec<u8>, String> {
+    let bytes = read(name, most)?.into();
+    if bytes.len() > most {
+        return Err(format!("it is longer than {most} bytes"));
+    }
+    Ok(bytes)
 }

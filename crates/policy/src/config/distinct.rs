@@ -10,19 +10,18 @@
 //! Both are charged, or neither. The windows of both begin at the same moments, so the limit holds
 //! the exact number of values of a window, and each value counts once in it.
 
-use std::ops::Range;
-
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, LimitScope, Permits};
+use ratekeeper_core::{Algorithm as _, Denials, LimitScope, Permits};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::draft::Draft;
+use super::draft::ExtraShare;
 use super::exclusions::is_excluded;
-use super::extras::{ExtraShare, extra};
-use super::limit::Draft;
+use super::extras::extra;
 use super::read::At;
 use super::requests::key_part;
-use super::variants::VariantReader;
-use crate::{Cost, KeyPart, MissingKey, Role, Rule};
+use super::variants::{VariantReader, WINDOWS, counts_values};
+use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.
 pub(super) fn distinct(
@@ -56,32 +55,6 @@ pub(super) fn distinct(
         }
     }
 }
-
-/// Returns false if the numbers of a plan or an override turn a limit that counts values into one
-/// that cannot; reports it. `extra` is the rule that holds the values, or one of another kind.
-pub(super) fn stays_countable(
-    extra: &Rule,
-    algorithm: &AnyAlgorithm,
-    (numbers, at): (&str, Range<usize>),
-    out: &mut Findings<'_>,
-) -> bool {
-    if !matches!(extra.role, Role::Seen) || counts_values(algorithm) {
-        return true;
-    }
-    let message = format!("\"{}\" cannot count values", shown(numbers));
-    let label = "with these numbers the limit has no window that begins at one moment for all keys";
-    out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
-    false
-}
-
-/// Returns true if the windows of such a limit begin at moments that are the same for all keys.
-fn counts_values(algorithm: &AnyAlgorithm) -> bool {
-    matches!(algorithm.name(), "fixed window" | "calendar window")
-}
-
-/// Help for an algorithm that cannot count values.
-const WINDOWS: &str =
-    "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
 /// Returns why a limit cannot count values, and what to write instead.
 fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<(String, String)> {

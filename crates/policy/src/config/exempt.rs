@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::codes;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
+use super::draft::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;

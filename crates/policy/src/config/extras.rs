@@ -15,48 +15,15 @@ use ratekeeper_core::{Denials, Limit, LimitId};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::distinct::stays_countable;
+use super::draft::Draft;
+use super::draft::{Extra, ExtraShare};
 use super::exclusions::is_excluded;
-use super::limit::Draft;
 use super::quantity::Quantity;
 use super::read::{At, Table};
 use super::signals::SignalReader;
-use super::variants::{SetText, VariantReader, variant};
-use crate::chain::percent_of;
+use super::variants::{VariantReader, extra_quantity};
 use crate::signal::Signal;
 use crate::{Role, Rule, Settings, Variants};
-
-/// The extra of a limit.
-#[derive(Clone, Debug)]
-pub(super) struct Extra {
-    pub(super) rule: Rule,
-    share: ExtraShare,
-    /// Where the share is written.
-    at: Range<usize>,
-}
-
-/// How much an extra adds to a number.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ExtraShare {
-    Percent(u32),
-    Permits(u64),
-    /// Up to this number: only for the limit's own.
-    UpTo(u64),
-}
-
-impl ExtraShare {
-    /// Returns the extra to `number/period`; `None` if it is nothing.
-    fn text(self, base: &str) -> Option<String> {
-        let (number, period) = base.split_once('/')?;
-        let number: u64 = number.trim().parse().ok()?;
-        let extra = match self {
-            Self::Percent(percent) => percent_of(number, percent).get(),
-            Self::Permits(permits) => permits,
-            Self::UpTo(most) => most.checked_sub(number)?,
-        };
-        (extra > 0).then(|| format!("{extra}/{period}"))
-    }
-}
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
 pub(super) fn extras(
@@ -208,56 +175,5 @@ pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: Quantity) -
         replaces: Vec::new(),
         alert: None,
         ..own.clone()
-    }
-}
-
-/// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
-fn extra_quantity(
-    draft: &Draft<'_>,
-    base: &str,
-    (share, at): (ExtraShare, &Range<usize>),
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let Some(text) = share.text(base) else {
-        let message = format!("the extra of limit `{}` is nothing", draft.rule.limit.name);
-        let label = format!("of \"{}\", rounded down, this is less than 1", shown(base));
-        out.error(codes::EXTRA, at.clone(), message, label)
-            .help("write a larger extra, or a number: extra = 1");
-        return None;
-    };
-    let set = SetText {
-        name: "",
-        text: &text,
-        field: "extra",
-    };
-    reader.quantity(draft, set, at, out)
-}
-
-/// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
-pub(super) fn add_variant(
-    draft: &mut Draft<'_>,
-    (name, text): (&str, &str),
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
-    let Some(extra) = draft.extra.as_deref() else {
-        return;
-    };
-    if matches!(extra.share, ExtraShare::UpTo(_)) {
-        return; // a key with numbers of its own has no more than these
-    }
-    let (share, at) = (extra.share, extra.at.clone());
-    let Some(quantity) = extra_quantity(draft, text, (share, &at), reader, out) else {
-        return;
-    };
-    if !stays_countable(&extra.rule, &quantity.algorithm, (text, at), out) {
-        return;
-    }
-    if let Some(extra) = draft.extra.as_deref_mut() {
-        let own = &extra.rule.limit;
-        let name = format!("{}={}", own.name, name.replace(' ', "+"));
-        let variant = variant(own, name, &quantity);
-        extra.rule.variants.numbers.push(variant);
     }
 }

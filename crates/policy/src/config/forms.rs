@@ -27,11 +27,12 @@ use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::log::log;
-use super::numbers::{Written, built, rate};
+use super::numbers::{Written, built};
 use super::post_paid::{smooth_bursty, warming};
 use super::quantity::{Quantity, QuantityKind, Refill, Surroundings, free};
 use super::queue::{QueueSpec, queue};
 use super::read::{At, Table};
+use super::scalar::rate;
 
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.

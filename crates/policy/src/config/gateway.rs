@@ -1,16 +1,15 @@
 //! Gateway: reads the listener that forwards requests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
 
 use ratekeeper_core::Gcra;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::rate;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
-use super::routes::routes;
+use super::routes::{routes, upstream};
+use super::scalar::rate;
 use crate::pattern::is_token;
 use crate::upstream_url::is_server_name;
 use crate::{
@@ -141,15 +140,6 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     None
 }
 
-/// Reads `upstream`; `None` if an address is refused.
-pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
-    let written = table.texts("upstream");
-    let read = written.iter().map(|text| address_of(text, out));
-    let read: Vec<Option<UpstreamUrl>> = read.collect();
-    let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
-    urls.filter(|urls| !urls.is_empty())
-}
-
 /// Reads `adaptive_concurrency`.
 fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
     let bounds = table.table("adaptive_concurrency")?;
@@ -239,20 +229,6 @@ fn server_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     out.error(codes::GATEWAY, text.at.clone(), message, label)
         .help("write for example server_name = \"app.internal\"");
     None
-}
-
-fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
-    let refuse = |error: crate::ValueError| {
-        let at: Range<usize> = text.at.clone();
-        out.error(
-            codes::GATEWAY,
-            at,
-            error.reason,
-            "expected http://HOST:PORT, https:// or h2c://",
-        )
-        .help(error.help);
-    };
-    text.value.parse().map_err(refuse).ok()
 }
 
 /// Reads an origin of web pages: a scheme, a host, and a port if it is not the usual one.

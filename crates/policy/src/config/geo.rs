@@ -8,9 +8,9 @@ use toml::de::DeTable;
 use super::codes;
 use super::database_file::DatabaseFile;
 use super::diagnostic::{Findings, shown};
+use super::headers::header_name;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
-use super::settings::header_name;
 use crate::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 

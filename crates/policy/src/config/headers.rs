@@ -1,13 +1,17 @@
-//! Headers: warns of limits by headers with other values than expected.
+//! Headers: reads their names, and warns of limits by headers with other values than expected.
 //!
 //! ```text
 //!   key = ["header:x-forwarded-for"]    each client writes another value, and has a limit of its own
 //! ```
 
 use super::codes;
-use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::diagnostic::{Findings, shown};
+use super::draft::Draft;
+use super::read::At;
 use crate::KeyPart;
+
+/// Maximum number of characters of a header name.
+const MAX_HEADER: usize = 100;
 
 /// Headers to which each proxy appends the address of its peer: they begin with the client's own
 /// text. Others, such as `x-real-ip`, are set anew by the proxies that know them.
@@ -52,4 +56,18 @@ pub(super) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
                  \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
             ));
     }
+}
+
+/// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
+pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let name = text.value;
+    if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(token) {
+        return Some(name.to_ascii_lowercase());
+    }
+    let message = format!("\"{}\" cannot be the name of a header", shown(name));
+    let label = format!("expected 1 to {MAX_HEADER} letters, digits or hyphens");
+    out.error(codes::HEADER_NAME, text.at.clone(), message, label)
+        .help("write the name alone, as in \"x-forwarded-for\"");
+    None
 }

@@ -5,21 +5,15 @@ use std::sync::Arc;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::Draft;
+use super::draft::Draft;
+use super::headers::header_name;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
-use super::settings::header_name;
 use crate::tokens::{TokenSettings, Tokens};
 use crate::{Field, KeyPart, Matcher, MissingKey};
 
 /// Header with the token if `[jwt]` names no other.
 const HEADER: &str = "authorization";
-
-/// Returns the name of the file with the keys.
-pub(super) fn keys_file(root: Table<'_>) -> Option<&str> {
-    let table = root.table("jwt")?;
-    table.text("keys")?.value.strip_prefix("file:")
-}
 
 /// Reads `[jwt]`; `None` if there is none, or it is reported as wrong.
 pub(super) fn tokens(

@@ -15,13 +15,13 @@ use super::correction::{correction, is_counted, owing};
 use super::cost::cost;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
+use super::draft::{Draft, LimitPlaces};
 use super::exclusions::exclusions;
-use super::extras::Extra;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::forms::quantity;
 use super::percent::percent;
 use super::policy_files::PolicyFiles;
-use super::quantity::{QuantityKind, Surroundings};
+use super::quantity::Surroundings;
 use super::read::{At, Table};
 use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
@@ -30,52 +30,6 @@ use super::time_zone::ZoneSpec;
 use super::unit::{in_unit, unit};
 use super::variants::{too_many, variants_by_day};
 use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
-
-/// A rule, and where its parts stand in the file.
-#[derive(Clone, Debug)]
-pub(super) struct Draft<'a> {
-    pub(super) rule: Rule,
-    /// Its table.
-    pub(super) table: Table<'a>,
-    /// Index of its table among those of the limits.
-    pub(super) index: usize,
-    /// The requests it is for, in a comparable form.
-    pub(super) same: Vec<(String, Vec<String>)>,
-    pub(super) kind: QuantityKind,
-    pub(super) denials: Denials,
-    pub(super) places: LimitPlaces,
-    /// Its extra, if it is soft or elastic.
-    pub(super) extra: Option<Box<Extra>>,
-    /// The rule with its other number, if it has a candidate.
-    pub(super) candidate: Option<Box<Rule>>,
-    /// True if another limit replaces it.
-    pub(super) is_replaced: bool,
-}
-
-impl Draft<'_> {
-    /// Returns true if it is switched off.
-    pub(super) fn is_off(&self) -> bool {
-        self.rule.mode == RuleMode::Off
-    }
-}
-
-/// Returns the indices of limits by their names.
-pub(super) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
-    let names = drafts
-        .iter()
-        .map(|draft| Arc::clone(&draft.rule.limit.name));
-    names.zip(0..).collect()
-}
-
-/// Where the parts of a limit stand.
-#[derive(Clone, Debug)]
-pub(super) struct LimitPlaces {
-    pub(super) quantity: Range<usize>,
-    pub(super) key: Range<usize>,
-    pub(super) cost: Option<Range<usize>>,
-    pub(super) active: Option<Range<usize>>,
-    pub(super) alert: Option<Range<usize>>,
-}
 
 /// `[defaults]`: values of limits without their own.
 #[derive(Clone, Debug, Default)]
@@ -230,19 +184,6 @@ pub(super) fn limit<'a>(
             ..LimitPlaces::of(written, quantity.at)
         },
     })
-}
-
-impl LimitPlaces {
-    /// Returns the places of the fields that every limit has.
-    fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
-        Self {
-            quantity,
-            key: written.place("key"),
-            cost: None,
-            active: None,
-            alert: None,
-        }
-    }
 }
 
 /// Returns what happens without a key part where there is no address: descriptors have none.

@@ -8,7 +8,7 @@ use ratekeeper_core::Algorithm as _;
 use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use super::quantity::{QuantityKind, Refill};
 use super::refusal::Responses;
 use super::{ban, headers, shares};

@@ -10,12 +10,12 @@ use ratekeeper_core::Gcra;
 use super::diagnostic::shown;
 use super::fields::{MAX_KEY_PARTS, MAX_NAME};
 use super::near::nearest;
-use super::numbers::rate;
 use super::other_words;
+use super::scalar::rate;
 use super::scalar::{duration_like, rolling};
 use crate::KeyPart;
-use crate::import::nginx_part;
 use crate::key_part::WORDS;
+use crate::nginx_part::nginx_part;
 
 /// Signs of a regular expression, which are text in a path.
 const SIGNS: [&str; 7] = [".*", ".+", "\\", "(?", "([", "[0-9", "[^/"];

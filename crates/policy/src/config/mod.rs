@@ -39,6 +39,7 @@ mod dated;
 mod descriptors;
 mod diagnostic;
 mod distinct;
+mod draft;
 mod exact_value;
 mod exclusions;
 mod exempt;
@@ -114,8 +115,9 @@ pub use render::{Colour, brief, render};
 pub use schema::schema;
 
 pub(crate) use self::diagnostic::{Findings, shown};
+use self::draft::Draft;
 use self::fields::POLICY;
-use self::limit::{Draft, FileContext};
+use self::limit::FileContext;
 use self::overrides::{OverridePlace, OverrideReader};
 use self::read::Table;
 use self::unit::Conversions;
@@ -259,7 +261,7 @@ fn policy(
     }
     let exemptions = exempt::exempt(root, files, &mut drafts, out);
     let tokens = jwt::tokens(root, files, out);
-    let mut variants = VariantReader::new(&shared);
+    let mut variants = VariantReader::new(&shared.zone, shared.origin, shared.variants);
     let prefix = client_ip.ipv6_prefix;
     let signals = extras::extras(&mut drafts, &settings, &variants, out);
     distinct::distinct(&mut drafts, &variants, out);

@@ -1,7 +1,7 @@
 //! Numbers: messages about a number in a period that cannot be read or kept, and the number that
 //! was probably meant.
 
-use ratekeeper_core::{Error, Nanos, Quota};
+use ratekeeper_core::{Error, Nanos};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
@@ -179,12 +179,4 @@ pub(super) fn built<T>(
     result
         .map_err(|error| refuse(error, text, written, out))
         .ok()
-}
-
-/// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
-pub(super) fn rate(text: &str) -> Result<Quota, Error> {
-    if text.contains(' ') {
-        return Err(Error::Quota);
-    }
-    text.parse()
 }

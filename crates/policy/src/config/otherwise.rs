@@ -11,7 +11,7 @@ use ratekeeper_core::Denials;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::{Draft, by_name};
+use super::draft::{Draft, by_name};
 use super::read::At;
 use crate::{Role, Rule};
 

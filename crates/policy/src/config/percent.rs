@@ -2,7 +2,7 @@
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use super::read::Table;
 use crate::{KeyShare, Role, RuleMode};
 

@@ -7,10 +7,10 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::draft::Draft;
 use super::exact_value::exact_value;
 use super::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use super::jwt::has_tokens;
-use super::limit::Draft;
 use super::read::{At, SpannedValue, Table, whole};
 use super::requests::{key_part, name};
 use super::variants::{SetText, VariantReader};

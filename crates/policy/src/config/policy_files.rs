@@ -16,13 +16,11 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 use super::MAX_BYTES;
-use super::database_file::DatabaseFile;
+use super::database_file::{DatabaseFile, bytes};
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, POLICY};
-use super::jwt::keys_file;
 use super::read::{SpannedValue, Table, texts_up_to};
 use super::syntax;
-use super::value_list::ListName;
 #[cfg(test)]
 use crate::geo::GeoDatabase;
 use crate::{Asn, Country};
@@ -69,6 +67,25 @@ pub struct PolicyFiles {
     networks: Option<DatabaseFile<Asn>>,
 }
 
+/// A value that names a list: `"file:NAME"`, or `"!file:NAME"`, which negates all of its values.
+#[derive(Clone, Copy)]
+pub(super) struct ListName<'a> {
+    pub(super) negated: bool,
+    pub(super) name: &'a str,
+}
+
+impl<'a> ListName<'a> {
+    /// Returns the list that a value names.
+    pub(super) fn of(value: &'a str) -> Option<Self> {
+        let (negated, value) = match value.strip_prefix('!') {
+            Some(value) => (true, value),
+            None => (false, value),
+        };
+        let name = value.strip_prefix("file:")?;
+        Some(Self { negated, name })
+    }
+}
+
 #[derive(Clone, PartialEq, Eq)]
 struct PolicyFile {
     /// Maximum size in bytes.
@@ -98,19 +115,6 @@ impl PolicyFile {
         });
         Self { most, text }
     }
-}
-
-/// Returns the content of a file, or why there is none.
-pub(super) fn bytes<B: Into<Vec<u8>>>(
-    name: &str,
-    most: usize,
-    read: &mut impl FnMut(&str, usize) -> Result<B, String>,
-) -> Result<Vec<u8>, String> {
-    let bytes = read(name, most)?.into();
-    if bytes.len() > most {
-        return Err(format!("it is longer than {most} bytes"));
-    }
-    Ok(bytes)
 }
 
 impl PolicyFiles {
@@ -287,6 +291,12 @@ impl PolicyFiles {
             ),
         })
     }
+}
+
+/// Returns the name of the file with the keys.
+fn keys_file(root: Table<'_>) -> Option<&str> {
+    let table = root.table("jwt")?;
+    table.text("keys")?.value.strip_prefix("file:")
 }
 
 /// Calls `visit` with each value in a `match`.

@@ -17,9 +17,10 @@ use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
-use super::numbers::{Written, built, rate};
+use super::numbers::{Written, built};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::read::{At, Table};
+use super::scalar::rate;
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.

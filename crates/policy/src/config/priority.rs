@@ -10,8 +10,8 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
 
 use super::codes;
 use super::diagnostic::Findings;
+use super::draft::Draft;
 use super::exclusions::is_excluded;
-use super::limit::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::Table;
 use super::requests::requests;

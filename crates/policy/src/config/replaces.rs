@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::limit::{Draft, by_name};
+use super::draft::{Draft, by_name};
 use super::otherwise::unknown;
 use crate::{KeyShare, MissingKey, Role, RuleMode};
 

@@ -8,11 +8,11 @@ use ipnet::IpNet;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
+use super::headers::header_name;
 use super::meant;
+use super::policy_files::ListName;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table, texts_up_to};
-use super::settings::header_name;
-use super::value_list::ListName;
 use crate::{
     EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
 };

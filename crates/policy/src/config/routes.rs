@@ -14,13 +14,12 @@ use ratekeeper_core::Algorithm as _;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::draft::Draft;
 use super::exclusions::is_excluded;
-use super::gateway::upstream;
-use super::limit::Draft;
 use super::policy_files::PolicyFiles;
-use super::read::Table;
+use super::read::{At, Table};
 use super::requests::{name, requests};
-use crate::{Role, Route, Settings};
+use crate::{Role, Route, Settings, UpstreamUrl, ValueError};
 
 /// Reads `[[listen.proxy.route]]`.
 pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
@@ -47,6 +46,29 @@ pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         });
     }
     routes
+}
+
+/// Reads `upstream`; `None` if an address is refused.
+pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
+    let written = table.texts("upstream");
+    let read = written.iter().map(|text| address_of(text, out));
+    let read: Vec<Option<UpstreamUrl>> = read.collect();
+    let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
+    urls.filter(|urls| !urls.is_empty())
+}
+
+fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
+    let refuse = |error: ValueError| {
+        let at = text.at.clone();
+        out.error(
+            codes::GATEWAY,
+            at,
+            error.reason,
+            "expected http://HOST:PORT, https:// or h2c://",
+        )
+        .help(error.help);
+    };
+    text.value.parse().map_err(refuse).ok()
 }
 
 /// Reads `on_limit` of every limit.

@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ratekeeper_core::Nanos;
+use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use crate::Secret;
@@ -128,6 +128,14 @@ impl Scalar {
             meant: meant.filter(|meant| self.accepts(meant)),
         }
     }
+}
+
+/// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
+pub(super) fn rate(text: &str) -> Result<Quota, Error> {
+    if text.contains(' ') {
+        return Err(Error::Quota);
+    }
+    text.parse()
 }
 
 /// Reads `80%`.

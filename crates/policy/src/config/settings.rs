@@ -8,8 +8,9 @@ use ipnet::IpNet;
 
 use super::alert;
 use super::codes;
-use super::diagnostic::{Findings, shown};
+use super::diagnostic::Findings;
 use super::gateway;
+use super::headers::header_name;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::redis;
@@ -18,9 +19,6 @@ use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
     SocketTrust, ValueError, network,
 };
-
-/// Maximum number of characters of a header name.
-const MAX_HEADER: usize = 100;
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
@@ -99,20 +97,6 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
         return None;
     }
     Some(network)
-}
-
-/// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
-pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let name = text.value;
-    if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(token) {
-        return Some(name.to_ascii_lowercase());
-    }
-    let message = format!("\"{}\" cannot be the name of a header", shown(name));
-    let label = format!("expected 1 to {MAX_HEADER} letters, digits or hyphens");
-    out.error(codes::HEADER_NAME, text.at.clone(), message, label)
-        .help("write the name alone, as in \"x-forwarded-for\"");
-    None
 }
 
 /// Reads the settings of the process: its listeners, store, logs and exports.

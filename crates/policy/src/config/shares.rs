@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm as _, LimitScope, Outage, Permits};
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use crate::{Cost, RuleMode, Settings};
 
 /// Warns of a limit with no share left for one process while the shared store fails.

@@ -8,10 +8,10 @@ use ratekeeper_core::Nanos;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::headers::header_name;
 use super::http_url::{UrlField, http_url};
 use super::read::{At, Table};
 use super::scalar::secret;
-use super::settings::header_name;
 use crate::{OtlpSettings, Secret};
 
 /// Default `interval` of `[otlp]`.

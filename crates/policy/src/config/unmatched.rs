@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
 use super::read::At;
 use crate::{Facts, Field, KeyPart, Matcher};
 

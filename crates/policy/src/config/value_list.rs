@@ -12,31 +12,14 @@
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_MATCH_VALUES;
-use super::policy_files::PolicyFiles;
+use super::policy_files::{ListName, PolicyFiles};
 use super::read::At;
 use crate::{Field, Pattern, ValueError};
 
 /// Maximum number of wrong lines of one list that are reported.
 const MAX_WRONG: usize = 5;
 
-/// A value that names a list: `"file:NAME"`, or `"!file:NAME"`, which negates all of its values.
-#[derive(Clone, Copy)]
-pub(super) struct ListName<'a> {
-    negated: bool,
-    pub(super) name: &'a str,
-}
-
-impl<'a> ListName<'a> {
-    /// Returns the list that a value names.
-    pub(super) fn of(value: &'a str) -> Option<Self> {
-        let (negated, value) = match value.strip_prefix('!') {
-            Some(value) => (true, value),
-            None => (false, value),
-        };
-        let name = value.strip_prefix("file:")?;
-        Some(Self { negated, name })
-    }
-
+impl ListName<'_> {
     /// Appends the values of the list to those of a field; reports an error at `at` if there is no
     /// such list, and its wrong lines.
     pub(super) fn read(

@@ -20,17 +20,16 @@ use toml::de::{DeTable, DeValue};
 use super::codes;
 use super::correction::owing;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
-use super::extras;
+use super::draft::{Draft, ExtraShare};
 use super::fields::{MAX_AT_ONCE, MAX_VARIANTS, QUANTITIES};
 use super::forms::quantity;
-use super::limit::{Draft, FileContext};
 use super::near::nearest;
 use super::numbers::{Written, built, duration, is_unlimited};
 use super::priority::leaves_room;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::read::{At, SpannedValue, Table};
 use super::time_zone::ZoneSpec;
-use crate::{Allowance, Cost, Variant, Variants};
+use crate::{Allowance, Cost, Role, Rule, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
 pub(super) struct VariantReader<'a> {
@@ -52,12 +51,13 @@ pub(super) struct SetText<'a> {
 }
 
 impl<'a> VariantReader<'a> {
-    pub(super) fn new(shared: &'a FileContext<'_>) -> Self {
+    /// `count` is the number of variants that the policy has so far.
+    pub(super) fn new(zone: &'a ZoneSpec, origin: Origin, count: usize) -> Self {
         Self {
-            zone: &shared.zone,
-            origin: shared.origin,
+            zone,
+            origin,
             known: HashMap::new(),
-            count: shared.variants,
+            count,
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> VariantReader<'a> {
             return None;
         }
         draft.rule.variants.numbers.extend(variants);
-        extras::add_variant(draft, (set.name, set.text), self, out);
+        add_variant(draft, (set.name, set.text), self, out);
         let allowance = Allowance::Variant(index);
         self.known.insert(known, allowance);
         Some(allowance)
@@ -226,6 +226,83 @@ pub(super) fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant
         text: quantity.text.clone(),
     }
 }
+
+/// Returns the quantity of the extra to `base`; `None` if it is reported as wrong.
+pub(super) fn extra_quantity(
+    draft: &Draft<'_>,
+    base: &str,
+    (share, at): (ExtraShare, &Range<usize>),
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let Some(text) = share.text(base) else {
+        let message = format!("the extra of limit `{}` is nothing", draft.rule.limit.name);
+        let label = format!("of \"{}\", rounded down, this is less than 1", shown(base));
+        out.error(codes::EXTRA, at.clone(), message, label)
+            .help("write a larger extra, or a number: extra = 1");
+        return None;
+    };
+    let set = SetText {
+        name: "",
+        text: &text,
+        field: "extra",
+    };
+    reader.quantity(draft, set, at, out)
+}
+
+/// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
+fn add_variant(
+    draft: &mut Draft<'_>,
+    (name, text): (&str, &str),
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
+    let Some(extra) = draft.extra.as_deref() else {
+        return;
+    };
+    if matches!(extra.share, ExtraShare::UpTo(_)) {
+        return; // a key with numbers of its own has no more than these
+    }
+    let (share, at) = (extra.share, extra.at.clone());
+    let Some(quantity) = extra_quantity(draft, text, (share, &at), reader, out) else {
+        return;
+    };
+    if !stays_countable(&extra.rule, &quantity.algorithm, (text, at), out) {
+        return;
+    }
+    if let Some(extra) = draft.extra.as_deref_mut() {
+        let own = &extra.rule.limit;
+        let name = format!("{}={}", own.name, name.replace(' ', "+"));
+        let variant = variant(own, name, &quantity);
+        extra.rule.variants.numbers.push(variant);
+    }
+}
+
+/// Returns false if the numbers of a plan or an override turn a limit that counts values into one
+/// that cannot; reports it. `extra` is the rule that holds the values, or one of another kind.
+fn stays_countable(
+    extra: &Rule,
+    algorithm: &AnyAlgorithm,
+    (numbers, at): (&str, Range<usize>),
+    out: &mut Findings<'_>,
+) -> bool {
+    if !matches!(extra.role, Role::Seen) || counts_values(algorithm) {
+        return true;
+    }
+    let message = format!("\"{}\" cannot count values", shown(numbers));
+    let label = "with these numbers the limit has no window that begins at one moment for all keys";
+    out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
+    false
+}
+
+/// Returns true if the windows of such a limit begin at moments that are the same for all keys.
+pub(super) fn counts_values(algorithm: &AnyAlgorithm) -> bool {
+    matches!(algorithm.name(), "fixed window" | "calendar window")
+}
+
+/// Help for an algorithm that cannot count values.
+pub(super) const WINDOWS: &str =
+    "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
 /// Returns "unlimited" or "blocked" if one of them was probably meant by a text that is no number.
 fn word_meant(set: &SetText<'_>, code: &str) -> Option<&'static str> {

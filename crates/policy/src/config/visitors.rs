@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use super::codes;
 use super::diagnostic::Findings;
-use super::limit::Draft;
+use super::draft::Draft;
+use super::headers::header_name;
 use super::read::{At, Table};
-use super::settings::header_name;
 use crate::plan::PlanSource;
 use crate::{ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, Settings};
 

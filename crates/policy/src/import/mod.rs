@@ -14,7 +14,6 @@ mod limits;
 mod nginx;
 
 pub use nginx::nginx;
-pub(crate) use nginx::nginx_part;
 
 /// A policy made of another service's limits.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -26,7 +26,6 @@ use directive::Directive;
 use place::{InForce, servers};
 use proxy::Upstreams;
 use variable::Variables;
-pub(crate) use zone::part as nginx_part;
 use zone::{Use, Zone};
 
 const HEADING: &str = "\

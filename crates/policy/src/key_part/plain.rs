@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{KeyPart, is_credential_header, prefix};
+use super::{KeyPart, prefix};
 use crate::geo::{AsnText, normal_place};
 use crate::path::Normal;
 use crate::{Field, KeyBytes, ValueError};
@@ -41,7 +41,9 @@ impl KeyPart {
                 let normal = match self {
                     Self::Query(_) => stated::without_escapes(value),
                     Self::Cookie(_) => stated::cookie(value),
-                    Self::Header(name) if is_credential_header(name) => stated::credentials(value),
+                    Self::Header(name) if stated::is_credential_header(name) => {
+                        stated::credentials(value)
+                    }
                     _ => Normal::Borrowed(value),
                 };
                 self.write_value(normal.as_bytes(), ipv6_prefix, out);

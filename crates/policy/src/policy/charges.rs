@@ -1,12 +1,12 @@
 //! Charges: the charges of a request under the limits that apply to it.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
-use ratekeeper_core::{Charge, Key, KeySink, Limit, Mode, Nanos, Permits};
+use ratekeeper_core::{Charge, Key, Limit, Mode, Nanos, Permits};
 use smallvec::SmallVec;
 
 use super::Policy;
-use crate::{Country, Numbers, Rule, Variant};
+use crate::{Country, KeyBytes, Numbers, Rule, Variant};
 
 /// The charges of one request: one for each rule that matches, in the policy's order.
 ///
@@ -30,40 +30,6 @@ pub struct Charges {
     pub(super) set_aside: SmallVec<[u32; 4]>,
     /// Where the charges of that request begin.
     start: ChargeStart,
-}
-
-/// Key bytes of a request; the first 128 need no allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyBytes(pub(super) SmallVec<[u8; 128]>);
-
-impl KeyBytes {
-    /// Returns the position of the next key.
-    pub(crate) fn end(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Appends bytes that it already holds.
-    pub(crate) fn repeat(&mut self, range: Range<usize>) {
-        let copy: SmallVec<[u8; 64]> = SmallVec::from_slice(&self.0[range]);
-        self.0.extend_from_slice(&copy);
-    }
-
-    pub(crate) fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
-    }
-}
-
-impl KeySink for KeyBytes {
-    fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-impl Deref for KeyBytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 /// Where the charges of a request begin.

@@ -11,10 +11,10 @@ use super::plan::NUMBERS;
 use super::requests::MATCH;
 use super::unit::UNIT;
 use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS};
-use crate::chain::MAX_OTHERWISE;
 use crate::config::shape::{
     FLAG, MOMENT, SPAN, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
 };
+use crate::role::MAX_OTHERWISE;
 
 fields! {
     pub(super) DEFAULTS = "`[defaults]`" {

@@ -9,9 +9,9 @@
 use std::collections::HashMap;
 
 use super::directive::Directive;
-use super::zone;
 use crate::import::areas::PathRange;
 use crate::import::limits::{Matches, quoted};
+use crate::nginx_part::nginx_part;
 
 /// Maximum number of variables that lead to one another.
 const MAX_DEPTH: usize = 8;
@@ -156,7 +156,7 @@ impl Variable {
 
 /// Returns the field of `match` for a variable.
 fn field(source: &str) -> Option<String> {
-    let part = zone::part(source.strip_prefix('$')?)?;
+    let part = nginx_part(source.strip_prefix('$')?)?;
     Some(match part.split_once(':') {
         Some((kind, name)) => format!("{kind}.{}", quoted(name)),
         None if part == "ip/128" => "ip".to_owned(),

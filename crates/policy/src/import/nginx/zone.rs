@@ -12,6 +12,7 @@
 
 use super::directive::Directive;
 use crate::import::limits::LEASE;
+use crate::nginx_part::nginx_part;
 
 /// Unit of `rate`: requests a second are counted in thousandths.
 const THOUSAND: u64 = 1_000;
@@ -166,7 +167,8 @@ pub(super) fn key(text: &str) -> Result<Key, String> {
             None => piece.split_at(piece.find(|c| !is_name(c)).unwrap_or(piece.len())),
         };
         may_be_empty &= rest.is_empty();
-        let part = part(name).ok_or_else(|| format!("the variable ${name} has no counterpart"))?;
+        let part =
+            nginx_part(name).ok_or_else(|| format!("the variable ${name} has no counterpart"))?;
         may_be_empty &= part.contains(':');
         if !key.parts.contains(&part) {
             key.parts.push(part);
@@ -180,32 +182,6 @@ pub(super) fn key(text: &str) -> Result<Key, String> {
         (true, _) => Some("shared"),
     };
     Ok(key)
-}
-
-/// Returns the key part for a variable without its `$`.
-pub(crate) fn part(variable: &str) -> Option<String> {
-    let dashed = |name: &str| name.replace('_', "-");
-    let named = [
-        ("http_", "header"),
-        ("cookie_", "cookie"),
-        ("arg_", "query"),
-    ];
-    Some(match variable {
-        // Every IPv6 address by itself, as in nginx.
-        "binary_remote_addr" | "remote_addr" => "ip/128".to_owned(),
-        "server_name" | "host" | "http_host" => "host".to_owned(),
-        "uri" | "document_uri" => "path".to_owned(),
-        "request_method" => "method".to_owned(),
-        _ => named.iter().find_map(|(start, kind)| {
-            let name = variable.strip_prefix(start)?;
-            let name = if *kind == "header" {
-                dashed(name)
-            } else {
-                name.to_owned()
-            };
-            Some(format!("{kind}:{name}"))
-        })?,
-    })
 }
 
 #[cfg(test)]
