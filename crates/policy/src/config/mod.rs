@@ -60,6 +60,7 @@ mod meant;
 mod mismatch;
 mod near;
 mod numbers;
+mod other_numbers;
 mod other_words;
 mod otherwise;
 mod overrides;
