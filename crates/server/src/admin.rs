@@ -23,7 +23,7 @@ pub(crate) use self::overrides::key_as_shown;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use ratekeeper::Clock;
@@ -31,19 +31,16 @@ use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
 use self::dashboard::StateStream;
+use self::keys::decoded;
 use crate::Trigger;
 use crate::changes;
 use crate::context::ServiceContext;
-use crate::doors::body::{self, MAX_CHECK_BYTES};
-use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
-use crate::doors::{self, AccessAct, WriteCall};
+use crate::doors;
+use crate::doors::body::MAX_CHECK_BYTES;
+use crate::doors::problem::{Problem, RELOAD_REFUSED};
+use crate::doors::routes::{self, Right, RouteCall, routes};
 use crate::listener::{Caller, Handle, Reply};
 use crate::reload::Reloaded;
-
-/// Where levels of signals are set: the name stands behind it.
-const SIGNALS: &str = "/v1/signals/";
-/// Where a key is shown and reset: the name of its limit stands behind it.
-const KEYS: &str = "/v1/keys/";
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
@@ -67,149 +64,63 @@ async fn answer<C: Clock + 'static>(
     request: Request<Incoming>,
 ) -> Result<Response<AdminBody>, Problem> {
     doors::one_host(&request)?;
-    let path = request.uri().path();
-    if let Some(file) = dashboard::file(path) {
-        return get(&request).map(|()| file.map(Either::Left));
-    }
-    let act = act(&request);
-    if !matches!(path, "/healthz" | "/readyz") {
+    let found = routes::find(ADMIN_ROUTES, "admin", &request);
+    let right = found
+        .as_ref()
+        .map_or_else(|no| no.right, |route| route.right);
+    if right != Right::Probe {
         doors::note_wrong_token(shared, caller, request.headers());
-        shared.access.admin(act, request.headers())?;
+        shared.access.admin(right, request.headers())?;
     }
-    if path == "/v1/dashboard/stream" {
-        let opened = dashboard::open(shared, caller, &request).await?;
-        return Ok(opened.map(Either::Right));
-    }
-    let call = (act == AccessAct::Write).then(|| WriteCall::new(caller, &request));
-    let answered = match &call {
-        Some(_) => changes::by(caller.address, routed(shared, request)).await,
-        None => routed(shared, request).await,
+    let call = RouteCall {
+        shared,
+        caller,
+        route: found.map_err(|no| no.problem)?,
+        request,
     };
-    if let Some(call) = call {
-        call.log(&answered);
-    }
-    answered.map(|answer| answer.map(Either::Left))
+    routed(call).await
 }
 
-/// Answers a call that was let in.
-async fn routed<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    request: Request<Incoming>,
-) -> Result<Response<Reply>, Problem> {
-    let path = request.uri().path();
-    let query = request.uri().query().unwrap_or_default();
-    match path {
-        "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
-        "/readyz" => get(&request).map(|()| readiness(shared.ready())),
-        "/metrics" => {
-            get(&request)?;
-            Ok(metrics::metrics(shared, request.headers()).await)
-        }
-        "/v1/policy" => get(&request).map(|()| policy(shared)),
-        "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
-        "/v1/alerts" => get(&request).map(|()| alerts::alerts(shared)),
-        "/v1/limits" => get(&request).map(|()| limits::limits(shared)),
-        "/v1/keys" => get(&request).and_then(|()| keys::keys(shared, query)),
-        "/v1/dashboard" => {
-            get(&request)?;
-            Ok(dashboard::snapshot(shared).await)
-        }
-        "/v1/history" => get(&request).and_then(|()| dashboard::day(shared, query)),
-        "/v1/top" => get(&request).and_then(|()| top::answer(shared, query)),
-        "/v1/whatif" => {
-            get(&request)?;
-            whatif::answer(shared, query).await
-        }
-        "/v1/bans" => match *request.method() {
-            Method::GET | Method::HEAD => bans::list(shared, query).await,
-            Method::POST => bans::add(shared, query).await,
-            Method::DELETE => bans::lift(shared, query).await,
-            _ => Err(Problem::wrong_method("GET, HEAD, POST, DELETE")),
-        },
-        "/v1/overrides" => match *request.method() {
-            Method::GET | Method::HEAD => overrides::list(shared, query).await,
-            Method::PUT => overrides::set(shared, query).await,
-            Method::DELETE => overrides::remove(shared, query).await,
-            _ => Err(Problem::wrong_method("GET, HEAD, PUT, DELETE")),
-        },
-        "/v1/reload" => {
-            post(&request)?;
-            reload(shared).await
-        }
-        "/v1/reset" => {
-            post(&request)?;
-            doors::reset(
-                shared,
-                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
-            )
-            .await
-        }
-        "/v1/refund" => {
-            post(&request)?;
-            doors::refund(
-                shared,
-                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
-            )
-            .await
-        }
-        "/v1/grant" => {
-            post(&request)?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            grants::grant(shared, &body).await
-        }
-        "/v1/explain" => get(&request).and_then(|()| limits::explain(shared, query)),
-        _ if path.starts_with(SIGNALS) => {
-            if request.method() != Method::PUT {
-                return Err(Problem::wrong_method("PUT"));
-            }
-            let name = keys::decoded(&path[SIGNALS.len()..])?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            signals::set(shared, &name, &body)
-        }
-        _ => {
-            let Some(limit) = path.strip_prefix(KEYS) else {
-                let detail = format!("`{}` is not a path of the admin listener", shown(path));
-                return Err(Problem::new(UNKNOWN_PATH, detail));
-            };
-            let limit = keys::decoded(limit)?;
-            match *request.method() {
-                Method::GET | Method::HEAD => keys::key(shared, &limit, query).await,
-                Method::DELETE => keys::reset(shared, &limit, query).await,
-                _ => Err(Problem::wrong_method("GET, HEAD, DELETE")),
-            }
-        }
-    }
-}
-
-/// Returns the effect of a request, which decides the rights that it needs.
-fn act(request: &Request<Incoming>) -> AccessAct {
-    let path = request.uri().path();
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let writes = matches!(
-        path,
-        "/v1/reload" | "/v1/reset" | "/v1/refund" | "/v1/grant"
-    ) || path.starts_with(SIGNALS)
-        || matches!(path, "/v1/bans" | "/v1/overrides") && !reads
-        || path.starts_with(KEYS) && request.method() == Method::DELETE;
-    if writes {
-        AccessAct::Write
-    } else {
-        AccessAct::Read
-    }
-}
-
-fn get(request: &Request<Incoming>) -> Result<(), Problem> {
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Ok(());
-    }
-    Err(Problem::wrong_method("GET, HEAD"))
-}
-
-fn post(request: &Request<Incoming>) -> Result<(), Problem> {
-    if request.method() == Method::POST {
-        return Ok(());
-    }
-    Err(Problem::wrong_method("POST"))
+routes! {
+    /// The routes of the admin listener. What the first row of a path needs, a wrong method needs.
+    ADMIN_ROUTES, |call| -> AdminBody, |answer| answer.map(Either::Left);
+    GET "/healthz" Probe => Ok(text(StatusCode::OK, "ok\n")),
+    GET "/readyz" Probe => Ok(readiness(call.shared.ready())),
+    GET "/dashboard" Probe => Ok(dashboard::PAGE.response()),
+    GET "/dashboard/style.css" Probe => Ok(dashboard::STYLE.response()),
+    GET "/dashboard/script.js" Probe => Ok(dashboard::SCRIPT.response()),
+    STREAM "/v1/dashboard/stream" Read => {
+        let opened = dashboard::open(call.shared, call.caller, call.query()).await?;
+        return Ok(opened.map(Either::Right));
+    },
+    GET "/v1/dashboard" Read => Ok(dashboard::snapshot(call.shared).await),
+    GET "/v1/history" Read => dashboard::day(call.shared, call.query()),
+    GET "/metrics" Read => Ok(metrics::metrics(call.shared, call.request.headers()).await),
+    GET "/v1/policy" Read => Ok(policy(call.shared)),
+    GET "/rlconfig" Read => Ok(envoy_rules(call.shared)),
+    GET "/v1/alerts" Read => Ok(alerts::alerts(call.shared)),
+    GET "/v1/limits" Read => Ok(limits::limits(call.shared)),
+    GET "/v1/explain" Read => limits::explain(call.shared, call.query()),
+    GET "/v1/top" Read => top::answer(call.shared, call.query()),
+    GET "/v1/whatif" Read => whatif::answer(call.shared, call.query()).await,
+    GET "/v1/keys" Read => keys::keys(call.shared, call.query()),
+    GET "/v1/keys/*" Read => keys::key(call.shared, &decoded(call.rest())?, call.query()).await,
+    DELETE "/v1/keys/*" Write =>
+        keys::reset(call.shared, &decoded(call.rest())?, call.query()).await,
+    POST "/v1/bans" Write => bans::add(call.shared, call.query()).await,
+    DELETE "/v1/bans" Write => bans::lift(call.shared, call.query()).await,
+    GET "/v1/bans" Read => bans::list(call.shared, call.query()).await,
+    PUT "/v1/overrides" Write => overrides::set(call.shared, call.query()).await,
+    DELETE "/v1/overrides" Write => overrides::remove(call.shared, call.query()).await,
+    GET "/v1/overrides" Read => overrides::list(call.shared, call.query()).await,
+    PUT "/v1/signals/*" Write => {
+        let name = decoded(call.rest())?;
+        signals::set(call.shared, &name, &call.body(MAX_CHECK_BYTES).await?)
+    },
+    POST "/v1/reload" Write => reload(call.shared).await,
+    POST "/v1/reset" Write => doors::reset(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    POST "/v1/refund" Write => doors::refund(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    POST "/v1/grant" Write => grants::grant(call.shared, &call.body(MAX_CHECK_BYTES).await?).await,
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {

@@ -113,9 +113,12 @@ mod watched;
 mod watching;
 mod workers;
 
+pub use admin::ADMIN_ROUTES;
 pub use alerts::{AlertChange, AlertEnd, AlertNotice};
 pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
+pub use doors::HTTP_ROUTES;
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
+pub use doors::routes::{Right, Route};
 pub use envoy_files::{EnvoyFile, read_envoy_files};
 pub use event::{Event, OverrideAct, Trigger};
 pub use log_writer::LogWriter;

@@ -54,30 +54,35 @@ const HEADERS: [(&str, &str); 6] = [
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot(Mutex<Option<(u64, Bytes)>>);
 
-/// Returns a file of the page; `None` for other paths.
-pub(super) fn file(path: &str) -> Option<Response<Reply>> {
-    let (kind, text) = match path {
-        "/dashboard" => (
-            "text/html; charset=utf-8",
-            include_str!("dashboard/page.html"),
-        ),
-        "/dashboard/style.css" => (
-            "text/css; charset=utf-8",
-            include_str!("dashboard/style.css"),
-        ),
-        "/dashboard/script.js" => (
-            "text/javascript; charset=utf-8",
-            include_str!("dashboard/script.js"),
-        ),
-        _ => return None,
-    };
-    let mut response = Response::new(Full::from(text));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+/// A file of the page.
+pub(super) struct PageFile {
+    kind: &'static str,
+    text: &'static str,
+}
+
+pub(super) const PAGE: PageFile = PageFile {
+    kind: "text/html; charset=utf-8",
+    text: include_str!("dashboard/page.html"),
+};
+pub(super) const STYLE: PageFile = PageFile {
+    kind: "text/css; charset=utf-8",
+    text: include_str!("dashboard/style.css"),
+};
+pub(super) const SCRIPT: PageFile = PageFile {
+    kind: "text/javascript; charset=utf-8",
+    text: include_str!("dashboard/script.js"),
+};
+
+impl PageFile {
+    pub(super) fn response(&self) -> Response<Reply> {
+        let mut response = Response::new(Full::from(self.text));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
     }
-    Some(response)
 }
 
 /// `GET /v1/dashboard`: the state of the service.
@@ -141,14 +146,14 @@ mod tests {
 
     #[test]
     fn the_page_runs_no_script_of_others_and_writes_no_markup() {
-        let page = file("/dashboard").unwrap();
+        let page = PAGE.response();
         let policy = page.headers()["content-security-policy"].to_str().unwrap();
         assert!(!policy.contains("unsafe") && policy.contains("default-src 'none'"));
-        let script = include_str!("dashboard/script.js");
+        let script = SCRIPT.text;
         for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "eval("] {
             assert!(!script.contains(word), "{word}");
         }
-        let html = include_str!("dashboard/page.html");
+        let html = PAGE.text;
         assert!(!html.contains("style=") && !html.contains("//"));
     }
 }

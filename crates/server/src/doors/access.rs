@@ -24,6 +24,7 @@ use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
 use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown};
+use super::routes::Right;
 use crate::context::{ServiceContext, Token};
 use crate::listener::Caller;
 
@@ -41,16 +42,9 @@ pub(crate) struct Access {
     pub(crate) hosts: Vec<String>,
 }
 
-/// The effect of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AccessAct {
-    Read,
-    Write,
-}
-
 impl Access {
     /// Refuses a call of the admin door that may not be made.
-    pub(crate) fn admin(&self, act: AccessAct, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) fn admin(&self, right: Right, headers: &HeaderMap) -> Result<(), Problem> {
         if let Some(token) = &self.token {
             if bearer_ok(token, headers) {
                 return Ok(());
@@ -75,8 +69,8 @@ impl Access {
         if let Some(page) = foreign_page(headers) {
             return Err(from_a_page(&page));
         }
-        match act {
-            AccessAct::Write if self.writes == AdminWrites::Token => Err(writes_need_the_token()),
+        match right {
+            Right::Write if self.writes == AdminWrites::Token => Err(writes_need_the_token()),
             _ => Ok(()),
         }
     }
@@ -277,16 +271,16 @@ mod tests {
             (&[own, ("sec-fetch-site", "same-site")], false),
             (&[own, ("sec-fetch-site", "cross-site")], false),
         ] {
-            let reads = access(None, AdminWrites::Token).admin(AccessAct::Read, &headers(pairs));
+            let reads = access(None, AdminWrites::Token).admin(Right::Read, &headers(pairs));
             assert_eq!(reads.is_ok(), expected, "reads {pairs:?}");
-            let writes = access(None, AdminWrites::Open).admin(AccessAct::Write, &headers(pairs));
+            let writes = access(None, AdminWrites::Open).admin(Right::Write, &headers(pairs));
             assert_eq!(writes.is_ok(), expected, "writes {pairs:?}");
-            let closed = access(None, AdminWrites::Token).admin(AccessAct::Write, &headers(pairs));
+            let closed = access(None, AdminWrites::Token).admin(Right::Write, &headers(pairs));
             assert!(closed.is_err(), "writes without a token {pairs:?}");
         }
         let presented = headers(&[("host", "any"), ("authorization", "Bearer secret")]);
         let guarded = access(Some("secret"), AdminWrites::Token);
-        assert!(guarded.admin(AccessAct::Write, &presented).is_ok());
-        assert!(guarded.admin(AccessAct::Read, &headers(&[own])).is_err());
+        assert!(guarded.admin(Right::Write, &presented).is_ok());
+        assert!(guarded.admin(Right::Read, &headers(&[own])).is_err());
     }
 }

@@ -14,7 +14,6 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -29,15 +28,15 @@ use super::facts::{host, target, url};
 use super::hold;
 use super::permits::new_nonce;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
+use super::routes::RouteCall;
 use super::{Reply, empty, put_fields, put_shadow};
 use crate::Event;
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
-use crate::listener::Caller;
 use crate::metrics::Protocol;
 
 /// Where the question is asked; Envoy puts the original path behind it.
-pub(super) const PREFIX: &str = "/v1/auth";
+const PREFIX: &str = "/v1/auth";
 
 /// Id by which the application reports the result of the request.
 pub(super) const DECISION: &str = "x-ratekeeper-decision";
@@ -64,10 +63,11 @@ struct Original<'a> {
 
 /// `/v1/auth`, any method; the body is not read.
 pub(super) async fn auth<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    caller: Caller<'_>,
-    parts: &Parts,
+    call: RouteCall<'_, C>,
 ) -> Result<Response<Reply>, Problem> {
+    let (shared, caller) = (call.shared, call.caller);
+    let (parts, _unread) = call.request.into_parts();
+    let parts = &parts;
     let peer = caller.address.ip().to_canonical();
     let path = parts.uri.path();
     let behind = path.strip_prefix(PREFIX).unwrap_or_default();

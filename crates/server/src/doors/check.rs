@@ -37,11 +37,11 @@ pub(super) enum StatusChoice {
 
 impl StatusChoice {
     /// Reads the query of a check.
-    pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn read(query: &str) -> Result<Self, Problem> {
         match query {
-            None | Some("") => Ok(Self::OfTheLimit),
-            Some("status=200") => Ok(Self::Always200),
-            Some(other) => {
+            "" => Ok(Self::OfTheLimit),
+            "status=200" => Ok(Self::Always200),
+            other => {
                 let other = shown(other);
                 let detail = format!("`?{other}` is not valid; expected `?status=200`");
                 Err(Problem::new(WRONG_QUERY, detail))
@@ -69,12 +69,12 @@ pub(super) struct CheckOptions {
 
 impl CheckOptions {
     /// Reads the query of a check.
-    pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn read(query: &str) -> Result<Self, Problem> {
         let mut options = Self {
             status: StatusChoice::OfTheLimit,
             held: false,
         };
-        let parameters = query.unwrap_or_default().split('&');
+        let parameters = query.split('&');
         for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
             match parameter {
                 "status=200" => options.status = StatusChoice::Always200,

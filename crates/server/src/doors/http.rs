@@ -1,21 +1,21 @@
 //! The http door: the paths of the check API and of forward-auth.
 
+use std::convert::identity;
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use ratekeeper::Clock;
 
 use super::Reply;
 use super::access::{not_a_page, note_wrong_token, one_host};
-use super::auth::{self, PREFIX};
-use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
-use super::check::{self, StatusChoice};
+use super::auth;
+use super::body::{MAX_BATCH_BYTES, MAX_CHECK_BYTES};
+use super::check::{self, CheckOptions, StatusChoice};
 use super::permits;
-use super::problem::{Problem, UNKNOWN_PATH, shown};
+use super::problem::Problem;
 use super::report;
-use super::write_log::WriteCall;
-use crate::changes;
+use super::routes::{self, Right, RouteCall, routes};
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
@@ -43,70 +43,57 @@ async fn answer<C: Clock + 'static>(
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
     one_host(&request)?;
-    let path = request.uri().path();
-    match path {
-        "/v1/check" => {
-            post(&request)?;
-            let options = check::CheckOptions::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            check::check(shared, caller, body, options).await
-        }
-        "/v1/check/batch" => {
-            post(&request)?;
-            let body = body::read(request, MAX_BATCH_BYTES, &shared.bodies).await?;
-            check::batch(shared, body).await
-        }
-        "/v1/peek" => {
-            post(&request)?;
-            let status = StatusChoice::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            check::peek(shared, body, status).await
-        }
-        "/v1/acquire" => {
-            post(&request)?;
-            let status = StatusChoice::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            permits::acquire(shared, body, status).await
-        }
-        "/v1/renew" => {
-            post(&request)?;
-            permits::renew(
-                shared,
-                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
-            )
-            .await
-        }
-        "/v1/release" => {
-            post(&request)?;
-            permits::release(
-                shared,
-                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
-            )
-            .await
-        }
-        "/v1/report" => {
-            post(&request)?;
-            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
-            report::report(shared, body).await
-        }
-        #[cfg(feature = "grpc")]
-        "/json" => {
-            post(&request)?;
-            let body =
-                body::read(request, ratekeeper_wire::MAX_REQUEST_BYTES, &shared.bodies).await?;
-            Ok(super::grpc::envoy::json::serve(shared, body).await)
-        }
-        "/healthcheck" => Ok(healthcheck(shared.ready())),
-        "/v1/reset" | "/v1/refund" => write(shared, caller, request).await,
-        _ if asks(path) => {
-            let (parts, _unread) = request.into_parts();
-            auth::auth(shared, caller, &parts).await
-        }
-        _ => {
-            let detail = format!("`{}` is not a path of the http listener", shown(path));
-            Err(Problem::new(UNKNOWN_PATH, detail))
+    let route = routes::find(HTTP_ROUTES, "http", &request).map_err(|no| no.problem)?;
+    let headers = request.headers();
+    match route.right {
+        Right::Probe => {}
+        Right::Read => not_a_page(headers)?,
+        Right::Write => {
+            note_wrong_token(shared, caller, headers);
+            shared.access.balances(caller.address.ip(), headers)?;
         }
     }
+    let call = RouteCall {
+        shared,
+        caller,
+        route,
+        request,
+    };
+    routed(call).await
+}
+
+routes! {
+    /// The routes of the http listener.
+    HTTP_ROUTES, |call| -> Reply, identity;
+    POST "/v1/check" Read => {
+        let options = CheckOptions::read(call.query())?;
+        check::check(call.shared, call.caller, call.body(MAX_CHECK_BYTES).await?, options).await
+    },
+    ANY "/v1/auth" Probe => auth::auth(call).await,
+    ANY "/v1/auth/*" Probe => auth::auth(call).await,
+    POST "/v1/check/batch" Read =>
+        check::batch(call.shared, call.body(MAX_BATCH_BYTES).await?).await,
+    POST "/v1/peek" Read => {
+        let status = StatusChoice::read(call.query())?;
+        check::peek(call.shared, call.body(MAX_CHECK_BYTES).await?, status).await
+    },
+    POST "/v1/acquire" Read => {
+        let status = StatusChoice::read(call.query())?;
+        permits::acquire(call.shared, call.body(MAX_CHECK_BYTES).await?, status).await
+    },
+    POST "/v1/renew" Read => permits::renew(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    POST "/v1/release" Read =>
+        permits::release(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    POST "/v1/report" Read => report::report(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    #[cfg(feature = "grpc")]
+    POST "/json" Read => {
+        let shared = call.shared;
+        let body = call.body(ratekeeper_wire::MAX_REQUEST_BYTES).await?;
+        Ok(super::grpc::envoy::json::serve(shared, body).await)
+    },
+    ANY "/healthcheck" Probe => Ok(healthcheck(call.shared.ready())),
+    POST "/v1/reset" Write => check::reset(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
+    POST "/v1/refund" Write => check::refund(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
 }
 
 /// Answers as Envoy's reference service answers load balancers.
@@ -119,42 +106,4 @@ fn healthcheck(ready: bool) -> Response<Reply> {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response
-}
-
-/// Refuses requests that no application sends: other methods, and the calls of web pages.
-fn post(request: &Request<Incoming>) -> Result<(), Problem> {
-    if request.method() != Method::POST {
-        return Err(Problem::wrong_method("POST"));
-    }
-    not_a_page(request.headers())
-}
-
-/// Answers a call that only the operator may make.
-async fn write<C: Clock>(
-    shared: &ServiceContext<C>,
-    caller: Caller<'_>,
-    request: Request<Incoming>,
-) -> Result<Response<Reply>, Problem> {
-    if request.method() != Method::POST {
-        return Err(Problem::wrong_method("POST"));
-    }
-    note_wrong_token(shared, caller, request.headers());
-    shared
-        .access
-        .balances(caller.address.ip(), request.headers())?;
-    let call = WriteCall::new(caller, &request);
-    let resets = request.uri().path() == "/v1/reset";
-    let answered = match body::read(request, MAX_CHECK_BYTES, &shared.bodies).await {
-        Ok(body) if resets => changes::by(caller.address, check::reset(shared, body)).await,
-        Ok(body) => check::refund(shared, body).await,
-        Err(problem) => Err(problem),
-    };
-    call.log(&answered);
-    answered
-}
-
-/// Returns true for `/v1/auth`, and for the paths that Envoy appends to it.
-fn asks(path: &str) -> bool {
-    let behind = path.strip_prefix(PREFIX);
-    behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))
 }

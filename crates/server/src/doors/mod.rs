@@ -16,6 +16,7 @@ pub(crate) mod problem;
 pub(crate) mod proxy;
 mod report;
 pub(crate) mod request;
+pub(crate) mod routes;
 mod values;
 mod write_log;
 
@@ -25,10 +26,10 @@ use http_body_util::Full;
 use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
-pub(crate) use self::access::{Access, AccessAct, needs_no_token, note_wrong_token, one_host};
+pub(crate) use self::access::{Access, needs_no_token, note_wrong_token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
+pub use self::http::HTTP_ROUTES;
 pub(crate) use self::http::HttpDoor;
-pub(crate) use self::write_log::WriteCall;
 use crate::listener::Reply;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -92,7 +92,7 @@ pub(crate) struct Problem {
     /// Further members, as JSON: `,"name":value`.
     pub(crate) members: String,
     /// `Allow`, for a wrong method.
-    pub(crate) allow: Option<&'static str>,
+    pub(crate) allow: Option<String>,
 }
 
 impl Problem {
@@ -105,10 +105,12 @@ impl Problem {
         }
     }
 
-    pub(crate) fn wrong_method(allow: &'static str) -> Self {
+    pub(crate) fn wrong_method(allow: impl Into<String>) -> Self {
+        let allow = allow.into();
         Self {
+            detail: format!("use {allow}"),
             allow: Some(allow),
-            ..Self::new(WRONG_METHOD, format!("use {allow}"))
+            ..Self::new(WRONG_METHOD, "")
         }
     }
 
@@ -123,8 +125,8 @@ impl Problem {
         let headers = response.headers_mut();
         let content_type = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, content_type);
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
+            headers.insert(header::ALLOW, allow);
         }
         if self.kind == NO_TOKEN {
             let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");

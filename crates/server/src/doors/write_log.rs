@@ -13,6 +13,7 @@ use http::{Method, Request, Response};
 
 use super::Reply;
 use super::problem::{Problem, shown};
+use crate::changes;
 use crate::listener::Caller;
 
 /// A call that was let in.
@@ -32,9 +33,13 @@ impl WriteCall {
         }
     }
 
-    /// Writes the line of the call, by its answer.
-    pub(crate) fn log(&self, answered: &Result<Response<Reply>, Problem>) {
-        let status = match answered {
+    /// Awaits the answer, in which changes are those of the caller, and writes the line.
+    pub(crate) async fn answered(
+        self,
+        answer: impl Future<Output = Result<Response<Reply>, Problem>>,
+    ) -> Result<Response<Reply>, Problem> {
+        let answered = changes::by(self.caller, answer).await;
+        let status = match &answered {
             Ok(response) => response.status().as_u16(),
             Err(problem) => problem.status(),
         };
@@ -45,5 +50,6 @@ impl WriteCall {
             path = self.path,
             status,
         );
+        answered
     }
 }

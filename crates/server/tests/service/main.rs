@@ -24,6 +24,7 @@ mod panels;
 mod permits;
 mod promtool;
 mod reload;
+mod routes;
 mod state;
 mod stop;
 mod tasks;

@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
-use hyper::body::{Body, Frame, Incoming};
+use http::{HeaderValue, Response, header};
+use hyper::body::{Body, Frame};
 use parking_lot::Mutex;
 use ratekeeper::Clock;
 use ratekeeper_policy::Rule;
@@ -164,13 +164,10 @@ impl Body for StateStream {
 pub(in crate::admin) async fn open<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    request: &Request<Incoming>,
+    query: &str,
 ) -> Result<Response<StateStream>, Problem> {
-    if request.method() != Method::GET {
-        return Err(Problem::wrong_method("GET"));
-    }
     let mut limit: Option<Arc<str>> = None;
-    for (parameter, value) in parameters(request.uri().query().unwrap_or_default())? {
+    for (parameter, value) in parameters(query)? {
         match parameter {
             "limit" => limit = Some(value.into()),
             other => return Err(unknown(other, "`limit`")),

@@ -1,0 +1,167 @@
+//! Routes: one table for each listener that people and programs call over HTTP.
+//!
+//! ```text
+//!   methods  path         right     handler
+//!   POST     "/v1/bans"   Write  => bans::add(..).await
+//! ```
+//!
+//! The right is a part of the row, so a route without one does not compile; and a call with the
+//! right [`Right::Write`] is logged by the table, not by its handler.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use hyper::body::Incoming;
+
+use super::body;
+use super::problem::{Problem, UNKNOWN_PATH, shown};
+use super::write_log::WriteCall;
+use crate::context::ServiceContext;
+use crate::listener::Caller;
+
+/// A row of the table of a listener, without its handler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The methods, with a comma and a blank between two; or [`ANY`](Route::ANY).
+    pub methods: &'static str,
+    /// The path; or its start, with a `*` for the rest.
+    pub path: &'static str,
+    /// What the caller must be allowed to do.
+    pub right: Right,
+}
+
+/// What a caller must be allowed to do; `doors/access.rs` says which callers are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Right {
+    /// To ask for health, a file of the dashboard, or, as a proxy, for a decision: no access is
+    /// needed.
+    Probe,
+    /// To see the service, or, as an application, to ask for decisions.
+    Read,
+    /// To change what the service holds, as its operator.
+    Write,
+}
+
+pub(crate) const GET: &str = "GET, HEAD";
+pub(crate) const STREAM: &str = "GET";
+pub(crate) const POST: &str = "POST";
+pub(crate) const PUT: &str = "PUT";
+pub(crate) const DELETE: &str = "DELETE";
+pub(crate) const ANY: &str = Route::ANY;
+
+impl Route {
+    /// Every method.
+    pub const ANY: &str = "*";
+
+    fn is_at(&self, path: &str) -> bool {
+        match self.path.strip_suffix('*') {
+            Some(start) => path.starts_with(start),
+            None => path == self.path,
+        }
+    }
+
+    fn has(&self, method: &Method) -> bool {
+        self.methods == ANY || self.methods.split(", ").any(|one| one == method.as_str())
+    }
+}
+
+/// A call that fits no row.
+#[derive(Debug)]
+pub(crate) struct NoRoute {
+    /// The right that its caller needs to learn so: that of the first row of the path.
+    pub(crate) right: Right,
+    pub(crate) problem: Problem,
+}
+
+/// Finds the row of a request in the table of a listener.
+pub(crate) fn find<B>(
+    routes: &'static [Route],
+    listener: &'static str,
+    request: &Request<B>,
+) -> Result<&'static Route, NoRoute> {
+    let path = request.uri().path();
+    let mut rows = routes.iter().filter(|route| route.is_at(path));
+    let all = rows.clone();
+    if let Some(route) = rows.find(|route| route.has(request.method())) {
+        return Ok(route);
+    }
+    let Some(first) = all.clone().next() else {
+        let detail = format!("`{}` is not a path of the {listener} listener", shown(path));
+        return Err(NoRoute {
+            right: Right::Read,
+            problem: Problem::new(UNKNOWN_PATH, detail),
+        });
+    };
+    let methods = [GET, STREAM, POST, PUT, DELETE];
+    let allow = methods.into_iter();
+    let allow = allow.filter(|methods| all.clone().any(|route| route.methods == *methods));
+    Err(NoRoute {
+        right: first.right,
+        problem: Problem::wrong_method(allow.collect::<Vec<_>>().join(", ")),
+    })
+}
+
+/// A call that was let in.
+#[derive(Debug)]
+pub(crate) struct RouteCall<'a, C> {
+    pub(crate) shared: &'a Arc<ServiceContext<C>>,
+    pub(crate) caller: Caller<'a>,
+    pub(crate) route: &'static Route,
+    pub(crate) request: Request<Incoming>,
+}
+
+impl<C> RouteCall<'_, C> {
+    pub(crate) fn query(&self) -> &str {
+        self.request.uri().query().unwrap_or_default()
+    }
+
+    /// Returns the part of the path for which the `*` of the route is.
+    pub(crate) fn rest(&self) -> &str {
+        let start = self.route.path.len().saturating_sub(1);
+        self.request.uri().path().get(start..).unwrap_or_default()
+    }
+
+    pub(crate) async fn body(self, max: usize) -> Result<Bytes, Problem> {
+        body::read(self.request, max, &self.shared.bodies).await
+    }
+
+    pub(crate) fn write(&self) -> WriteCall {
+        WriteCall::new(self.caller, &self.request)
+    }
+}
+
+/// Makes the table of a listener, and the function that answers a call by it.
+macro_rules! routes {
+    (@answer Write $call:ident, $handler:expr) => {
+        $call.write().answered(async move { $handler }).await
+    };
+    (@answer $right:ident $call:ident, $handler:expr) => { $handler };
+    (
+        $(#[$about:meta])*
+        $table:ident, |$call:ident| -> $body:ty, $finish:expr;
+        $( $(#[$cfg:meta])* $methods:ident $path:literal $right:ident => $handler:expr, )*
+    ) => {
+        $(#[$about])*
+        pub const $table: &[$crate::doors::routes::Route] = &[
+            $( $(#[$cfg])* $crate::doors::routes::Route {
+                methods: $crate::doors::routes::$methods,
+                path: $path,
+                right: $crate::doors::routes::Right::$right,
+            }, )*
+        ];
+
+        async fn routed<C: ratekeeper::Clock + 'static>(
+            $call: $crate::doors::routes::RouteCall<'_, C>,
+        ) -> Result<http::Response<$body>, $crate::doors::problem::Problem> {
+            let answered = match ($call.route.methods, $call.route.path) {
+                $( $(#[$cfg])* ($crate::doors::routes::$methods, $path) => {
+                    $crate::doors::routes::routes!(@answer $right $call, $handler)
+                } )*
+                (methods, _) => Err($crate::doors::problem::Problem::wrong_method(methods)),
+            };
+            answered.map($finish)
+        }
+    };
+}
+pub(crate) use routes;
