@@ -220,11 +220,7 @@ fn list(
     let Some(values) = node.get_ref().as_array() else {
         return;
     };
-    let Here {
-        place,
-        field,
-        example,
-    } = here;
+    let Here { place, field, .. } = here;
     empty_list(node, values.len(), here, out);
     too_many(node, values.len(), most, here, out);
     for value in values
@@ -240,7 +236,7 @@ fn list(
         let bare = bare && field != "days"; // mon, not "1"
         let help = match (bare, written(value)) {
             (true, Some(text)) => format!("put it in quotes: \"{text}\""),
-            _ => format!("write for example {field} = {example}"),
+            _ => here.usual(),
         };
         not_of_type(value, message, help, out);
     }
@@ -264,13 +260,10 @@ fn empty(
     node: &SpannedValue<'_>,
     (kind, content): (&str, &str),
     help: Option<&str>,
-    Here {
-        place,
-        field,
-        example,
-    }: Here<'_>,
+    here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
+    let (place, field, example) = (here.place, here.field, here.example);
     let usual = || format!("write {field} = {example}, or leave `{field}` out");
     let message = format!("`{field}` of {place} is an empty {kind}");
     let label = format!("needs at least one {content}");

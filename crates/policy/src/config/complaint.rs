@@ -26,6 +26,13 @@ pub(super) struct Here<'a> {
     pub(super) example: &'a str,
 }
 
+impl Here<'_> {
+    /// Returns the help that proposes the example.
+    pub(super) fn usual(&self) -> String {
+        format!("write for example {} = {}", self.field, self.example)
+    }
+}
+
 /// Reports a value of the wrong type.
 pub(super) fn not_of_type(
     node: &SpannedValue<'_>,
@@ -194,11 +201,7 @@ pub(super) fn wrong_type(
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
-    let Here {
-        place,
-        field,
-        example,
-    } = here;
+    let (place, field, example) = (here.place, here.field, here.example);
     let help = match (shape, node.get_ref(), written(node)) {
         (Shape::List { .. }, DeValue::String(_), Some(text)) => {
             format!("write it as a list: {field} = [\"{text}\"]")
@@ -265,7 +268,7 @@ pub(super) fn wrong_type(
         (Shape::Text { .. }, DeValue::Array(_), _) if field == "hours" => {
             format!("write {field} = {example}, and another limit for the other hours")
         }
-        _ => format!("write for example {field} = {example}"),
+        _ => here.usual(),
     };
     let message = format!("`{field}` of {place} must be {}", shape.expected());
     out.error(

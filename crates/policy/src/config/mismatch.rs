@@ -15,24 +15,21 @@ pub(super) fn not_scalar(
     scalar: Scalar,
     text: &str,
     at: Range<usize>,
-    Here {
-        place,
-        field,
-        example,
-    }: Here<'_>,
+    here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
     if scalar.accepts(text) {
         return;
     }
+    let Here { place, field, .. } = here;
     let message = match scalar {
         Scalar::Secret => format!("`{field}` of {place} must name the source of the secret"),
         _ => format!("\"{}\" is not a valid `{field}` of {place}", shown(text)),
     };
-    let mismatch = scalar.mismatch(text, example);
+    let mismatch = scalar.mismatch(text, here.example);
     let help = match mismatch.meant {
         Some(meant) => format!("write {field} = \"{meant}\""),
-        None => format!("write for example {field} = {example}"),
+        None => here.usual(),
     };
     out.error(scalar.code(), at, message, mismatch.label)
         .help(help);
@@ -44,15 +41,11 @@ pub(super) fn not_factor(
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
-    let Here {
-        place,
-        field,
-        example,
-    } = here;
+    let Here { place, field, .. } = here;
     let message = format!("`{field}` of {place} is out of range");
     let label = format!("expected a number from 1 to {most}, with at most three decimals");
     out.error(codes::OUT_OF_RANGE, node.span(), message, label)
-        .help(format!("write for example {field} = {example}"));
+        .help(here.usual());
 }
 
 pub(super) fn out_of_range(
@@ -62,11 +55,7 @@ pub(super) fn out_of_range(
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
-    let Here {
-        place,
-        field,
-        example,
-    } = here;
+    let Here { place, field, .. } = here;
     if field == "version" {
         let version = written(node).unwrap_or_default();
         let message = format!("version {version} of the language is not known");
@@ -88,7 +77,7 @@ pub(super) fn out_of_range(
         _ => "",
     };
     out.error(codes::OUT_OF_RANGE, node.span(), message, label)
-        .help(format!("write for example {field} = {example}{or}"));
+        .help(here.usual() + or);
 }
 
 /// Returns true for a field with numbers of a limit, which may also be words.

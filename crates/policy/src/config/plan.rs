@@ -52,12 +52,10 @@ pub(super) fn plans(
     let default = table.text("default");
     let default = default.filter(|text| plan_name(text, out))?;
     let mut names: Vec<Box<str>> = vec![default.value.into()];
-    let mut is_default_named = false;
     for draft in drafts.iter() {
         let written = draft.table.names("plans");
         for plan in written.iter().flat_map(|plans| plans.value.keys()) {
             let text = At::new(&**plan.get_ref(), plan.span());
-            is_default_named |= text.value == default.value;
             if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
                 continue;
             }
@@ -86,42 +84,11 @@ pub(super) fn plans(
         )
         .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
     }
-    if !is_default_named {
-        default_named(&default, &names[1..], out);
-    }
     let from = match from {
         FromText::Value(source) => source,
         FromText::Keys(part, plans) => keys(part, plans, &names, out),
     };
     Some(Plans { from, names })
-}
-
-/// Warns of a default plan that no limit names, if it differs from one that they name by a letter
-/// that was forgotten, doubled or moved. Names that count, `tier1` and `tier2`, are meant.
-fn default_named(default: &At<&str>, others: &[Box<str>], out: &mut Findings<'_>) {
-    let sorted = |name: &str| {
-        let mut letters: Vec<_> = name.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    let is_slip = |other: &&str| {
-        let (a, b) = (default.value, *other);
-        let counts = |name: &str| name.chars().any(|c| c.is_ascii_digit());
-        let moved = a.len() == b.len() && sorted(a) == sorted(b);
-        let forgotten = a.len().abs_diff(b.len()) == 1;
-        !counts(a) && !counts(b) && (moved || forgotten) && strsim::damerau_levenshtein(a, b) == 1
-    };
-    let Some(other) = others.iter().map(|other| &**other).find(is_slip) else {
-        return;
-    };
-    let message = format!(
-        "no limit has numbers for the default plan `{}`",
-        default.value
-    );
-    let label =
-        format!("requests without a plan have each limit's own numbers, not those of `{other}`");
-    out.warning(codes::PLAN_UNUSED, default.at.clone(), message, label)
-        .help(format!("did you mean default = \"{other}\"?"));
 }
 
 /// Returns true if the text is the name of a plan; reports an error if not. Digits alone would be
