@@ -24,7 +24,7 @@ use crate::{
     Granted, Hybrid, Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, Receipt,
     Refund, Reserve, Share, SubBuckets, Time, WarmUp, Window,
 };
-pub use listed::{Listed, Reconfigure, Visitor};
+pub use listed::{AlgorithmSet, Listed, Reconfigure, Visitor};
 
 /// The functions of [`Listed`] for a call that only some algorithms have.
 macro_rules! optional_call {

@@ -63,7 +63,7 @@ pub use algorithms::warm_up::{WarmUp, WarmUpState};
 pub use algorithms::window::{
     Anchor, Buckets, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };
-pub use any::{AnyAlgorithm, AnyState, Listed, Reconfigure, Visitor};
+pub use any::{AlgorithmSet, AnyAlgorithm, AnyState, Listed, Reconfigure, Visitor};
 pub use call::{Call, Unsupported};
 #[cfg(target_has_atomic = "64")]
 pub use cell::Cell;

@@ -33,8 +33,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitKeys, LimitScope, Mode,
-    Outage, Permits, Quota, Time,
+    AlgorithmSet, AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitKeys,
+    LimitScope, Mode, Outage, Permits, Quota, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -120,7 +120,7 @@ impl KeyedLimiter {
     }
 }
 
-impl<A: Into<AnyAlgorithm>> KeyedLimiter<A> {
+impl<A: AlgorithmSet> KeyedLimiter<A> {
     /// A limiter by any algorithm, on the machine's clock, in at most 256 MiB. Limits that follow
     /// the wall clock need its origin: create the clock first, and use
     /// [`KeyedLimiter::with_clock`].
@@ -157,9 +157,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert!(limiter.check("ann").is_ok());
     /// assert_eq!(limiter.check("ann"), Err(Refused::Until(Duration::from_secs(1))));
     /// ```
-    pub fn with_clock(algorithm: A, memory: MemoryConfig, clock: C) -> Self {
+    pub fn with_clock(algorithm: A, memory: MemoryConfig, clock: C) -> Self
+    where
+        A: AlgorithmSet,
+    {
         Self {
-            store: MemoryStore::new(memory),
+            store: MemoryStore::of::<A>(memory),
             limit: Latest::new(Limit {
                 name: "keyed".into(),
                 id: LimitId::new(0),

@@ -69,7 +69,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
+    Algorithm, AlgorithmSet, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
 };
 
 use crate::lock::{Lock, LockGuard};
@@ -84,6 +84,7 @@ use request::MemoryRequest;
 pub use saved::Restored;
 use shard::Shard;
 use table::TableAsk;
+use tables_box::TablesBox;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
 /// Shards of a store: many more than cores, so that two threads seldom want the same.
@@ -155,6 +156,20 @@ struct CacheAligned<T>(T);
 impl MemoryStore {
     /// Creates an empty store.
     pub fn new(config: MemoryConfig) -> Self {
+        Self::of::<AnyAlgorithm>(config)
+    }
+
+    /// Creates an empty store for limits by one algorithm, or by a token bucket: it denies all
+    /// others as if there were no room. A program has only the code of these.
+    ///
+    /// ```
+    /// use ratekeeper_core::Gcra;
+    /// use ratekeeper_store::{MemoryConfig, MemoryStore};
+    ///
+    /// let store = MemoryStore::of::<Gcra>(MemoryConfig::default());
+    /// assert!(store.usage().limits.is_empty());
+    /// ```
+    pub fn of<S: AlgorithmSet>(config: MemoryConfig) -> Self {
         let wanted = (config.budget_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
         let fixed_bytes = size_of::<Self>() + count * size_of::<CacheAligned<Lock<Shard>>>();
@@ -162,7 +177,11 @@ impl MemoryStore {
         let budget = Arc::new(MemoryBudget::new(
             config.budget_bytes.saturating_sub(fixed_bytes),
         ));
-        let shard = |_| CacheAligned(Lock::new(Shard::new(Arc::clone(&budget), hasher.clone())));
+        let shard = |_| {
+            let (budget, hasher) = (Arc::clone(&budget), hasher.clone());
+            let shard = Shard::new(budget, hasher, TablesBox::new::<S>);
+            CacheAligned(Lock::new(shard))
+        };
         Self {
             shards: (0..count).map(shard).collect(),
             hasher: hasher.clone(),

@@ -132,6 +132,25 @@ pub trait Listed:
     }
 }
 
+/// The algorithms that a limit may have: one of the closed set, or all of them ([`AnyAlgorithm`]).
+/// A program contains the code of those that it names.
+pub trait AlgorithmSet: Into<AnyAlgorithm> {
+    /// Calls the visitor with the algorithm; `None` if it is not one of these.
+    fn visit<V: Visitor>(any: &AnyAlgorithm, visitor: V) -> Option<V::Output>;
+}
+
+impl<A: Listed + Into<AnyAlgorithm>> AlgorithmSet for A {
+    fn visit<V: Visitor>(any: &AnyAlgorithm, visitor: V) -> Option<V::Output> {
+        A::of(any).map(|algorithm| visitor.visit(algorithm))
+    }
+}
+
+impl AlgorithmSet for AnyAlgorithm {
+    fn visit<V: Visitor>(any: &AnyAlgorithm, visitor: V) -> Option<V::Output> {
+        Some(any.visit(visitor))
+    }
+}
+
 /// An operation on any algorithm of the closed set.
 pub trait Visitor {
     /// The result.

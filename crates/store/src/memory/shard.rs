@@ -36,16 +36,21 @@ pub(super) struct Shard {
     homes: Flat<Home>,
     budget: Arc<MemoryBudget>,
     hasher: KeyHasher,
+    new_tables: NewTables,
 }
+
+/// Makes the tables of a limit, if its algorithm is one that the store has.
+pub(super) type NewTables = fn(&Limit, &KeyHasher) -> Option<TablesBox>;
 
 /// Operations of requests.
 impl Shard {
-    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher) -> Self {
+    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher, new_tables: NewTables) -> Self {
         Self {
             limits: Vec::new(),
             homes: Flat::new(),
             budget,
             hasher,
+            new_tables,
         }
     }
 
@@ -329,8 +334,12 @@ impl Shard {
             self.limits.reserve_exact(id + 1 - self.limits.len());
             self.limits.resize_with(id + 1, || None);
         }
-        self.limits[id] = Some(TablesBox::new(limit, &self.hasher));
-        true
+        self.limits[id] = (self.new_tables)(limit, &self.hasher);
+        let is_new = self.limits[id].is_some();
+        if !is_new {
+            self.budget.give(TABLES_BYTES);
+        }
+        is_new
     }
 
     /// Takes the bytes of the tables and of the longer list; the old list lives until the new one
@@ -356,8 +365,9 @@ impl Shard {
         let Some(Some(tables)) = self.limits.get_mut(limit.id.index()) else {
             return;
         };
-        if !tables.adopt(limit, now, &self.budget) {
-            let mut new = TablesBox::new(limit, &self.hasher);
+        if !tables.adopt(limit, now, &self.budget)
+            && let Some(mut new) = (self.new_tables)(limit, &self.hasher)
+        {
             tables.move_to(&mut *new, now, &self.budget);
             *tables = new;
         }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use ratekeeper_core::{AnyAlgorithm, Gcra, Limit, Listed, Visitor};
+use ratekeeper_core::{AlgorithmSet, AnyAlgorithm, Gcra, Limit, Listed, Visitor};
 
 use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, LimitTables};
@@ -20,12 +20,14 @@ pub(super) enum TablesBox {
 }
 
 impl TablesBox {
-    pub(super) fn new(limit: &Limit, hasher: &KeyHasher) -> Self {
+    /// Returns empty tables; `None` for an algorithm that is not of the set.
+    pub(super) fn new<S: AlgorithmSet>(limit: &Limit, hasher: &KeyHasher) -> Option<Self> {
         let version = limit.version;
         if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm {
-            return Self::Gcra(Box::new(LimitTables::new(gcra, version, hasher)));
+            let tables = LimitTables::new(gcra, version, hasher);
+            return Some(Self::Gcra(Box::new(tables)));
         }
-        Self::Other(limit.algorithm.visit(Make { version, hasher }))
+        S::visit(&limit.algorithm, Make { version, hasher }).map(Self::Other)
     }
 }
 

@@ -4,7 +4,10 @@ use super::*;
 use crate::conformance::limit;
 use crate::memory::flat::reads;
 use crate::memory::key::hash_of;
-use ratekeeper_core::{AnyAlgorithm, Concurrency, Gcra, Lend, Log, Quota, Window};
+use crate::{MemoryConfig, MemoryStore};
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Log, Mode, Quota, Window,
+};
 
 /// Holds 20,000 to 40,000 keys under a bucket.
 const BUDGET: usize = 1 << 20;
@@ -24,7 +27,11 @@ impl Flood {
     fn of(algorithm: AnyAlgorithm, key_bytes: usize) -> Self {
         let hasher = KeyHasher::default();
         Self {
-            shard: Shard::new(Arc::new(MemoryBudget::new(BUDGET)), hasher.clone()),
+            shard: Shard::new(
+                Arc::new(MemoryBudget::new(BUDGET)),
+                hasher.clone(),
+                TablesBox::new::<AnyAlgorithm>,
+            ),
             hasher,
             limit: limit(0, algorithm),
             key_bytes,
@@ -117,4 +124,27 @@ fn keys_are_evicted_from_the_whole_table() {
             "{eighths:?}"
         );
     }
+}
+
+#[test]
+fn a_store_of_one_algorithm_denies_limits_by_others() {
+    let [bucket, window, ..] = algorithms();
+    let store = MemoryStore::of::<Gcra>(MemoryConfig::default());
+    let before = store.usage().bytes;
+    let ask = |limit: &Limit| {
+        let (key, cost, mode) = (Key::from_bytes(b"ann"), Permits::ONE, Mode::Enforce);
+        let charge = Charge {
+            limit,
+            key,
+            cost,
+            mode,
+        };
+        store.decide_one(&charge, Time::ZERO).verdict.allows()
+    };
+    assert!(!ask(&limit(1, window)));
+    assert_eq!(
+        store.usage().bytes - before,
+        2 * size_of::<Option<TablesBox>>()
+    );
+    assert!(ask(&limit(0, bucket)));
 }
