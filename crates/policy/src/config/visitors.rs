@@ -157,7 +157,9 @@ pub(super) fn unreceived(
     let listen = &settings.listen;
     let is_on = |address: &Option<String>| address.as_ref().is_some_and(|it| it != "off");
     let serves_envoy = settings.envoy_files.config.is_some();
-    if listen.proxy.is_none() || is_on(&listen.http) || is_on(&listen.grpc) || serves_envoy {
+    let proxy = listen.proxy.as_ref();
+    let forwards = proxy.is_some_and(|proxy| proxy.address.as_deref() != Some("off"));
+    if !forwards || is_on(&listen.http) || is_on(&listen.grpc) || serves_envoy {
         return;
     }
     let mut report = |what: &str, value: String, at: Range<usize>| {

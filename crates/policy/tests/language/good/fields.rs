@@ -257,3 +257,12 @@ fn attributes_are_received_beside_the_gateway_and_headers_of_a_proxy_are_no_choi
         assert_eq!(loaded.warnings, [], "{text}");
     }
 }
+
+/// A gateway that is off receives no requests of visitors.
+#[test]
+fn a_limit_by_an_attribute_may_stand_beside_a_gateway_that_is_off() {
+    let limit = "[[limit]]\nname = \"a\"\nkey = [\"attr:user\"]\nlimit = \"5/1m\"\n";
+    let proxy = "[listen.proxy]\naddress = \"off\"\nupstream = \"http://127.0.0.1:3000\"\n";
+    let policy = super::policy(&format!("version = 1\n{limit}{proxy}"));
+    assert_eq!(policy.rules.len(), 1);
+}
