@@ -26,7 +26,7 @@ http-api.md
   a value in a key | 128 bytes;
     policy/src/value.rs: MAX_VALUE: usize = 128;
   answers held back by a `queue` | 1,000
-    server/src/doors/hold.rs: DEFAULT_MAX_HELD: u32 = 1_000;
+    server/src/doors/hold/queue.rs: DEFAULT_MAX_HELD: u32 = 1_000;
   takes up to 1,000 checks
     server/src/doors/request.rs: MAX_CHECKS: usize = 1000;
   A call takes up to 1,000 ids
@@ -38,7 +38,7 @@ http-api.md
   with up to four numbers
     server/src/admin/whatif.rs: MAX_NUMBERS: usize = 4;
   503 while 32 streams are open
-    server/src/admin/dashboard/stream.rs: MAX_STREAMS: usize = 32;
+    server/src/admin/dashboard/viewers.rs: MAX_STREAMS: usize = 32;
 running.md
   max_connections = 10_000
     server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;
@@ -131,7 +131,7 @@ memory.md
   state_every = "60s"
     server/src/state.rs: EVERY: Nanos = Nanos::from_secs(60);
   take a tenth of the time
-    server/src/state.rs: PAUSES: u32 = 9;
+    server/src/state/saving.rs: PAUSES: u32 = 9;
   a warning at 80 %
     server/src/memory.rs: NEARLY_FULL: usize = 80;
   at most one a minute

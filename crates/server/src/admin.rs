@@ -35,10 +35,10 @@ use self::keys::decoded;
 use crate::Trigger;
 use crate::changes;
 use crate::context::ServiceContext;
-use crate::doors;
 use crate::doors::body::MAX_CHECK_BYTES;
 use crate::doors::problem::{Problem, RELOAD_REFUSED};
-use crate::doors::routes::{self, Right, RouteCall, routes};
+use crate::doors::routes::{self, RouteCall, routes};
+use crate::doors::{self, Right};
 use crate::listener::{Caller, Handle, Reply};
 use crate::reload::Reloaded;
 
@@ -69,7 +69,7 @@ async fn answer<C: Clock + 'static>(
         .as_ref()
         .map_or_else(|no| no.right, |route| route.right);
     if right != Right::Probe {
-        doors::note_wrong_token(shared, caller, request.headers());
+        shared.note_wrong_token(caller.address, request.headers());
         shared.access.admin(right, request.headers())?;
     }
     let call = RouteCall {

@@ -27,30 +27,24 @@ pub(crate) mod webhook;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use ratekeeper::{Answer, Clock};
+use ratekeeper::Answer;
 use ratekeeper_core::Time;
 use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
-use tokio::time::{MissedTickBehavior, interval};
 
 pub(crate) use self::identity::Identity;
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
 use self::watch::{Finding, LimitWatch};
 use self::webhook::{Delivery, Webhook, WebhookQueue};
-use crate::context::ServiceContext;
-use crate::metrics::Counter;
-use crate::{Event, StartError};
+use crate::StartError;
+use crate::counter::Counter;
 
 /// Maximum number of keys of one limit that are watched.
 pub(crate) const MAX_WATCHED: usize = 1_000;
 /// Maximum number of keys of all limits that are watched.
 const MAX_WATCHED_IN_ALL: usize = 10_000;
-/// How often the watched keys are looked at.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// The watched keys of all limits with an `alert`.
 #[derive(Debug)]
 pub(crate) struct Alerts {
@@ -229,41 +223,6 @@ impl Alerts {
             .flatten()
             .map(|watch| watch.counts())
             .collect()
-    }
-}
-
-impl<C: Clock> ServiceContext<C> {
-    /// Shows a start or an end to the operator and to the webhook.
-    pub(crate) fn report(&self, notice: AlertNotice) {
-        if let Some(webhook) = &self.alerts.webhook {
-            let now = self.keeper.clock().now();
-            webhook.send(&notice, &|time| self.unix_millis(time), now);
-        }
-        self.sink.emit(&Event::Alert(notice));
-    }
-
-    /// Ends all alerts, because the service stops.
-    pub(crate) fn end_alerts(&self) {
-        self.alerts.close(|notice| self.report(notice));
-    }
-
-    /// Returns milliseconds since 1970.
-    pub(crate) fn unix_millis(&self, time: Time) -> u64 {
-        self.origin().unix_nanos(time) / 1_000_000
-    }
-}
-
-/// Looks at the watched keys until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let (now, origin) = (shared.keeper.clock().now(), shared.origin());
-        let wall = |time| origin.unix_nanos(time);
-        shared
-            .alerts
-            .look(now, wall, |notice| shared.report(notice));
     }
 }
 

@@ -1,5 +1,10 @@
 //! Background: the tasks that run until the process ends.
 
+mod alerts;
+pub(crate) mod bans;
+mod certificates;
+pub(crate) mod history;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,35 +16,35 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
 use crate::metrics::CheckedAddress;
+use crate::state::saving;
 use crate::tasks::keep;
-use crate::{
-    admin, alerts, expired_reservations, history, machine_load, memory, missing_keys,
-    standing_bans, state, store, tls, wall_clock, watching,
-};
+use crate::{admin, expired_reservations, machine_load, memory, missing_keys, store, wall_clock};
 
 /// Interval between two steps of removing idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
+/// Interval at which counts and records of keys that are too old are dropped.
+const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
-    start(shared, "sweep", sweep);
+    every(shared, "sweep", SWEEP, sweep);
     start(shared, "memory", memory::watch);
     start(shared, "store", store::tend);
     start(shared, "clocks", store::compare_clocks);
     start(shared, "wall clock", wall_clock::watch);
     start(shared, "load", machine_load::watch);
-    start(shared, "alerts", alerts::watch);
-    start(shared, "bans", standing_bans::watch);
+    every(shared, "alerts", alerts::LOOK, alerts::look);
+    every(shared, "bans", bans::LOOK, bans::report_ends);
     start(shared, "reservations", expired_reservations::watch);
-    start(shared, "top keys", watching::sweep);
+    every(shared, "top keys", WATCHERS_SWEEP, sweep_watchers);
     start(shared, "history", history::record);
     start(shared, "dashboard", admin::publish);
     start(shared, "missing keys", missing_keys::watch);
-    start(shared, "state", state::save_regularly);
+    start(shared, "state", saving::save_regularly);
     for listener in shared.metrics.process.tls.get().into_iter().flatten() {
         let listener = Arc::clone(listener);
         start(shared, "certificates", move |shared| {
-            tls::keep_fresh(shared, Arc::clone(&listener))
+            certificates::keep_fresh(shared, Arc::clone(&listener))
         });
     }
     #[cfg(feature = "proxy")]
@@ -61,6 +66,23 @@ fn start<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
     keep(shared, name, move || task(Arc::clone(&kept)));
 }
 
+/// Starts a task that acts now, and again after each `period`.
+fn every<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+    name: &'static str,
+    period: Duration,
+    act: fn(&ServiceContext<C>),
+) {
+    start(shared, name, move |shared| async move {
+        let mut tick = interval(period);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            act(&shared);
+        }
+    });
+}
+
 /// Checks an address of an upstream until the process ends.
 #[cfg(feature = "proxy")]
 async fn check(checked: CheckedAddress) {
@@ -77,12 +99,14 @@ async fn check(checked: CheckedAddress) {
 }
 
 /// Removes idle keys, a bounded step at a time.
-async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(SWEEP);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let keeper = &shared.keeper;
-        keeper.store().local().sweep(keeper.clock().now());
-    }
+fn sweep<C: Clock>(shared: &ServiceContext<C>) {
+    let keeper = &shared.keeper;
+    keeper.store().local().sweep(keeper.clock().now());
+}
+
+/// Drops counts and records that are too old, and returns their memory.
+fn sweep_watchers<C: Clock>(shared: &ServiceContext<C>) {
+    let now = shared.keeper.clock().now();
+    shared.watchers.top_keys.sweep(now);
+    shared.watchers.recorder.sweep(now);
 }

@@ -18,8 +18,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::metrics::ConnectionCounts;
+use crate::counter::Counter;
 use crate::pulse::{Idle, Pulse};
+
+/// Connections of a door, or of two.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    pub(crate) open: Counter,
+    /// Closed to make room for others.
+    pub(crate) closed: Counter,
+    /// Closed at once, because there was no room.
+    pub(crate) refused: Counter,
+}
 
 /// Maximum number of connections still ending while others have their seats.
 const ENDING: u32 = 64;

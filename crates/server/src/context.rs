@@ -1,9 +1,11 @@
 //! Context, shared by the doors: the keeper, its metrics, and the source of its policy.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use http::HeaderMap;
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, envoy};
@@ -151,6 +153,11 @@ impl<C: Clock> ServiceContext<C> {
         self.unix_nanos() / NANOS
     }
 
+    /// Returns milliseconds since 1970.
+    pub(crate) fn unix_millis(&self, time: Time) -> u64 {
+        self.origin().unix_nanos(time) / 1_000_000
+    }
+
     /// Counts a decided request.
     pub(crate) fn record(
         &self,
@@ -186,6 +193,14 @@ impl<C: Clock> ServiceContext<C> {
     pub(crate) fn key_reveal(&self, how: RevealKeys) -> KeyReveal<'_> {
         let identity = &self.alerts.identity;
         KeyReveal { how, identity }
+    }
+
+    /// Counts a call with a wrong token, and logs it.
+    pub(crate) fn note_wrong_token(&self, caller: SocketAddr, headers: &HeaderMap) {
+        if self.access.has_wrong_token(headers) {
+            let now = self.keeper.clock().now();
+            self.metrics.process.wrong_token(caller, now);
+        }
     }
 
     pub(crate) fn ready(&self) -> bool {
@@ -262,52 +277,3 @@ impl NoticeHour {
 }
 
 const NANOS: u64 = 1_000_000_000;
-
-/// The admin token.
-pub(crate) struct Token(Box<[u8]>);
-
-/// Maximum length of a token.
-const MAX_TOKEN_BYTES: usize = 512;
-
-impl Token {
-    pub(crate) fn new(text: &str) -> Option<Self> {
-        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let sized = (1..=MAX_TOKEN_BYTES).contains(&text.len());
-        (visible && sized).then(|| Self(text.as_bytes().into()))
-    }
-
-    /// Returns true if `presented` is the token. Takes the same time wherever they differ, so that
-    /// an attacker cannot find the token byte by byte; only its length can be inferred.
-    pub(crate) fn matches(&self, presented: &[u8]) -> bool {
-        if presented.len() != self.0.len() {
-            return false;
-        }
-        let pairs = self.0.iter().zip(presented);
-        let difference = pairs.fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
-        difference == 0
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_match_only_as_a_whole() {
-        let token = Token::new("secret").unwrap();
-        assert!(token.matches(b"secret"));
-        for other in [&b""[..], b"secre", b"secret!", b"Secret", b"secreT"] {
-            assert!(!token.matches(other), "{other:?}");
-        }
-        assert_eq!(format!("{token:?}"), "Token(..)");
-        for text in ["", "a b", "caf\u{e9}", &"x".repeat(513)] {
-            assert!(Token::new(text).is_none(), "{text}");
-        }
-    }
-}

@@ -13,11 +13,10 @@
 
 use std::sync::OnceLock;
 
+use crate::counter::Counter;
 use parking_lot::Mutex;
 use ratekeeper::Answer;
 use ratekeeper_policy::Policy;
-
-use crate::metrics::Counter;
 
 /// Number of codes of two letters.
 const CODES: usize = 26 * 26;

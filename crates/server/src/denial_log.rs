@@ -19,8 +19,8 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::LogDenials;
 
+use crate::counter::{Counter, LogGate};
 use crate::doors::answer::{mode, shown_mode};
-use crate::metrics::{Counter, LogGate};
 use crate::top_keys::KeyReveal;
 
 /// Maximum number of lines a second, of all limits.

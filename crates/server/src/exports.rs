@@ -15,9 +15,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::admin::read_metrics;
 use crate::alerts::Alerts;
 use crate::alerts::webhook::{self, Delivery, Webhook};
 use crate::context::ServiceContext;
+use crate::metrics::Process;
 use crate::otlp::Otlp;
 use crate::tasks::keep;
 use crate::{Config, StartError};
@@ -61,6 +63,13 @@ impl Exports {
         Ok((alerts, Self { webhook, otlp }))
     }
 
+    /// Shows the counts of messages in the metrics.
+    pub(crate) fn show_counts(&self, process: &Process) {
+        if let Some(otlp) = &self.otlp {
+            let _ = process.otlp.set(otlp.counts()); // it is new
+        }
+    }
+
     /// Starts a task for each receiver; `instance` names this process on its machine.
     pub(crate) fn start<C: Clock + 'static>(
         self,
@@ -72,18 +81,24 @@ impl Exports {
         if let Some(delivery) = self.webhook {
             let (kept, delivery) = (Arc::clone(shared), Arc::new(delivery));
             let closes = closes.clone();
-            let deliver =
-                move || webhook::deliver(Arc::clone(&kept), Arc::clone(&delivery), closes.clone());
+            let deliver = move || {
+                let context = Arc::clone(&kept);
+                let now = move || context.unix_seconds();
+                webhook::deliver(now, Arc::clone(&delivery), closes.clone())
+            };
             tasks.push(("webhook", keep(shared, "webhook", deliver)));
         }
         if let Some(otlp) = self.otlp {
             let sends_metrics = otlp.sends_metrics();
-            let exporter = Arc::new(otlp.start(shared, instance));
+            let exporter = Arc::new(otlp.start(shared.unix_nanos(), instance));
             if sends_metrics {
                 let (kept, exporter) = (Arc::clone(shared), Arc::clone(&exporter));
                 let closes = closes.clone();
-                let send =
-                    move || Arc::clone(&exporter).send_metrics(Arc::clone(&kept), closes.clone());
+                let send = move || {
+                    let context = Arc::clone(&kept);
+                    let read = move || (read_metrics(&context).list(), context.unix_nanos());
+                    Arc::clone(&exporter).send_metrics(read, closes.clone())
+                };
                 tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));
             }
             let send = move || Arc::clone(&exporter).send_events(closes.clone());

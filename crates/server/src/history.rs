@@ -11,15 +11,10 @@
 mod saved;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper::Clock;
 use ratekeeper_core::LimitId;
-use tokio::time::{MissedTickBehavior, interval};
 
-use crate::context::ServiceContext;
 use crate::metrics::Tally;
 
 /// Maximum number of limits with a history: 4.4 MiB in all.
@@ -33,8 +28,6 @@ const LIMIT_BYTES: usize = (SECONDS + MINUTES) * size_of::<Cell>() + SECONDS;
 const _: () = assert!(LIMIT_BYTES == 18_060, "stated in docs/guide/dashboard.md");
 /// Maximum memory, with the history of the service itself.
 pub(crate) const MAX_BYTES: usize = (MAX_LIMITS + 1) * LIMIT_BYTES;
-/// How often the counters are read.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Requests of one second or minute: allowed, refused, and the third count of [`Tally`].
 pub(crate) type Cell = [u32; 3];
@@ -75,33 +68,9 @@ impl Default for Track {
     }
 }
 
-/// Reads the counters until the service ends.
-pub(crate) async fn record<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    loop {
-        tick.tick().await;
-        record_now(&shared);
-    }
-}
-
-/// Reads the counters.
-pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
-    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
-    let policy = shared.keeper.policy();
-    let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
-        let id = rule.limit.id;
-        (id, shared.metrics.take_tally(id))
-    });
-    shared.countries.roll(shared.unix_seconds() / 3_600);
-    shared
-        .history
-        .note(second, shared.metrics.total(), limits.collect());
-}
-
 impl History {
     /// Notes the counts at a second; limits that are not among them are forgotten.
-    fn note(&self, second: u64, total: Tally, limits: BTreeMap<LimitId, Tally>) {
+    pub(crate) fn note(&self, second: u64, total: Tally, limits: BTreeMap<LimitId, Tally>) {
         let mut recorded = self.0.lock();
         let last = recorded.second.replace(second);
         let passed = Passed::between(last.unwrap_or(second), second);

@@ -39,47 +39,24 @@ pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 #[cfg(feature = "proxy")]
 pub(crate) use process::CheckedAddress;
-pub(crate) use process::{ConnectionCounts, Process};
+pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
-pub(crate) use scrape::{HeldAnswers, Levels, MetricsSnapshot, StateLevels};
+pub(crate) use scrape::{Levels, MetricsSnapshot, StateLevels};
 pub(crate) use shared_store::SharedStore;
-pub(crate) use tally::Tally;
+pub(crate) use tally::{KeyCounts, Tally};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{LimitId, Nanos, Time, Verdict};
+use ratekeeper_core::{LimitId, Nanos, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 
 use self::durations::{BUCKETS, DecisionTimes, WAITS};
 use self::limit_row::{EFFECTS, LimitRow, sum_of};
 use crate::OverrideAct;
-
-/// Counts since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// Subtracts `count`, for values that may decrease.
-    pub(crate) fn subtract(&self, count: u64) {
-        self.0.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    /// Returns the count, and begins again at zero.
-    pub(crate) fn take(&self) -> u64 {
-        self.0.swap(0, Ordering::Relaxed)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use crate::counter::Counter;
 
 /// Metrics of the service.
 #[derive(Debug, Default)]
@@ -158,14 +135,6 @@ pub(crate) enum RequestResult {
     Allowed,
     Denied,
     Error,
-}
-
-/// Lets one line a second into the log, and counts the rest.
-#[derive(Debug, Default)]
-pub(crate) struct LogGate {
-    /// The second of the last line, from 1; 0 if there is none yet.
-    second: AtomicU64,
-    suppressed: AtomicU64,
 }
 
 impl Metrics {
@@ -308,43 +277,5 @@ impl Metrics {
         if !is_limited {
             self.unlimited[protocol as usize].add(1);
         }
-    }
-}
-
-impl LogGate {
-    /// Returns the number of lines suppressed since the last one, if one may be written now.
-    pub(crate) fn opens(&self, now: Time) -> Option<u64> {
-        let second = now.as_nanos() / 1_000_000_000 + 1;
-        let last = self.second.load(Ordering::Relaxed);
-        let won = second > last
-            && self
-                .second
-                .compare_exchange(last, second, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if won {
-            return Some(self.suppressed.swap(0, Ordering::Relaxed));
-        }
-        self.suppressed.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_denial_a_second_is_logged() {
-        let gate = LogGate::default();
-        let at = |millis| Time::ZERO + Nanos::from_millis(millis);
-        assert_eq!(gate.opens(at(0)), Some(0));
-        assert_eq!(gate.opens(at(1)), None);
-        assert_eq!(gate.opens(at(999)), None);
-        assert_eq!(gate.opens(at(1000)), Some(2));
-        assert_eq!(
-            gate.opens(at(500)),
-            None,
-            "no denial is logged when the clock steps back"
-        );
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::Event;
 use crate::context::{NoticeHour, ServiceContext};
 use crate::doors::answer::key_parts;
+use crate::metrics::KeyCounts;
 
 /// How often the counters are read.
 const LOOK: Duration = Duration::from_secs(5);
@@ -30,15 +31,6 @@ const PERCENT: u64 = 40;
 const MIN_REQUESTS: u64 = 100;
 /// Maximum number of limits that a notice names.
 const MAX_NAMED: usize = 3;
-
-/// Requests of a limit since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct KeyCounts {
-    /// Requests that it decided.
-    pub(crate) requests: u64,
-    /// Those without a part of its key.
-    pub(crate) missing: u64,
-}
 
 impl KeyCounts {
     fn since(self, before: Self) -> Self {

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use prost::Message as _;
-use ratekeeper::{Clock, read_secret};
+use ratekeeper::read_secret;
 use ratekeeper_policy::OtlpSettings;
 use ratekeeper_wire::otlp::logs::LogRecord;
 use tokio::sync::{Mutex, mpsc, watch};
@@ -35,10 +35,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use self::delivery::{Delivery, Signal};
 pub use self::events::EventExport;
 use self::message::Source;
-use crate::admin::read_metrics;
-use crate::context::ServiceContext;
+use crate::counter::Counter;
 use crate::http_receiver::{HttpReceiver, ReceiverError};
-use crate::metrics::Counter;
+use crate::metrics::MetricValues;
 use crate::{Config, StartError};
 
 /// Maximum number of events that wait.
@@ -134,10 +133,10 @@ impl Otlp {
     }
 
     /// Returns the exporter of a process that `instance` names and which starts now.
-    pub(crate) fn start<C: Clock>(self, shared: &ServiceContext<C>, instance: &str) -> Exporter {
+    pub(crate) fn start(self, unix_nanos: u64, instance: &str) -> Exporter {
         let (_, closed) = mpsc::channel(1);
         Exporter {
-            source: Source::new(&self.settings.service_name, instance, shared.unix_nanos()),
+            source: Source::new(&self.settings.service_name, instance, unix_nanos),
             delivery: self.delivery,
             events: Mutex::new(self.events.unwrap_or(closed)),
             interval: self.settings.interval.into(),
@@ -151,10 +150,11 @@ impl Otlp {
 }
 
 impl Exporter {
-    /// Sends metrics until `closing` is true, and once more then.
-    pub(crate) async fn send_metrics<C: Clock + 'static>(
+    /// Sends the metrics that `read` returns, with the nanoseconds since 1970, until `closing` is
+    /// true, and once more then.
+    pub(crate) async fn send_metrics(
         self: Arc<Self>,
-        shared: Arc<ServiceContext<C>>,
+        read: impl Fn() -> (Vec<MetricValues>, u64) + Clone + Send + 'static,
         mut closing: watch::Receiver<bool>,
     ) {
         let mut tick = interval(self.interval);
@@ -165,10 +165,10 @@ impl Exporter {
                 _ = tick.tick() => false,
                 () = closed(&mut closing) => true,
             };
-            let (exporter, read) = (Arc::clone(&self), Arc::clone(&shared));
+            let (exporter, read) = (Arc::clone(&self), read.clone());
             let write = move || {
-                let metrics = read_metrics(&read).list();
-                let message = exporter.source.metrics(&metrics, read.unix_nanos());
+                let (metrics, unix_nanos) = read();
+                let message = exporter.source.metrics(&metrics, unix_nanos);
                 delivery::compressed(&message.encode_to_vec())
             };
             // On a thread of its own, as a scrape. An error: it panicked, which is logged.

@@ -22,13 +22,13 @@ use crate::addresses::Doors;
 use crate::addresses::own_upstream;
 use crate::admin::Streams;
 use crate::capacity::Capacity;
-use crate::context::{ServiceContext, Token};
+use crate::context::ServiceContext;
 #[cfg(feature = "grpc")]
 use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyDoor;
-use crate::doors::{Access, needs_no_token};
+use crate::doors::{Access, Token, needs_no_token};
 use crate::envoy_files::ConfigSource;
 use crate::exports::Exports;
 use crate::memory::{self, StoreBudget};
@@ -152,7 +152,7 @@ impl Service {
             .process
             .bodies
             .set([&shared.bodies, &shared.responses].map(Arc::clone)); // it is new
-        shared.metrics.process.show_exports(&exports);
+        exports.show_counts(&shared.metrics.process);
         if let Some(log) = &config.log {
             let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
         }
@@ -162,7 +162,7 @@ impl Service {
             shared.install_envoy(files);
             notices.extend(warnings);
         }
-        state::restore(&shared, counters, &mut notices);
+        state::saving::restore(&shared, counters, &mut notices);
         for warning in notices {
             shared.sink.emit(&Event::Notice(warning));
         }

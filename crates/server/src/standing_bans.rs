@@ -17,21 +17,13 @@
 //! * A key that a full memory store pushes out loses its ban, and is listed until the end as well.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper::Clock;
 use ratekeeper_core::{Key, LimitId, Time};
 use ratekeeper_policy::Policy;
-use tokio::time::{MissedTickBehavior, interval};
-
-use crate::context::ServiceContext;
 
 /// Maximum number of listed bans of all limits.
-const MAX_BANS: usize = 10_000;
-/// How often ends are looked for.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const MAX_BANS: usize = 10_000;
 
 /// The bans that stand.
 #[derive(Debug, Default)]
@@ -46,12 +38,12 @@ struct BanList {
 
 /// Bans of one limit that have ended.
 #[derive(PartialEq, Eq, Debug)]
-struct EndedBans {
-    limit: LimitId,
+pub(crate) struct EndedBans {
+    pub(crate) limit: LimitId,
     /// The key of one of them.
-    key: Box<[u8]>,
+    pub(crate) key: Box<[u8]>,
     /// Number of the others.
-    others: usize,
+    pub(crate) others: usize,
 }
 
 impl StandingBans {
@@ -93,7 +85,7 @@ impl StandingBans {
     }
 
     /// Removes the bans that have ended by `now`, and returns one of each limit.
-    fn look(&self, now: Time) -> Vec<EndedBans> {
+    pub(crate) fn look(&self, now: Time) -> Vec<EndedBans> {
         let mut list = self.0.lock();
         let mut ended = Vec::new();
         if list.len == 0 {
@@ -112,48 +104,6 @@ impl StandingBans {
         }
         list.len -= ended.iter().map(|bans| bans.others + 1).sum::<usize>();
         ended
-    }
-}
-
-/// Lists the bans of the counters that the last process left in the memory store.
-pub(crate) fn list_restored<C: Clock>(shared: &ServiceContext<C>) {
-    let (store, now) = (shared.keeper.store().local(), shared.keeper.clock().now());
-    let policy = shared.keeper.policy();
-    let banning = policy.rules.iter();
-    for rule in banning.filter(|rule| rule.limit.algorithm.bans().is_some()) {
-        for ban in rule.limits().flat_map(|it| store.bans(it, MAX_BANS, now)) {
-            let left = ban.decision.verdict.retry_after().unwrap_or_default();
-            let key = Key::from_bytes(&ban.key);
-            shared.bans.begin(rule.limit.id, key, now + left);
-        }
-    }
-}
-
-/// Reports the ends of bans until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        report_ends(&shared);
-    }
-}
-
-fn report_ends<C: Clock>(shared: &ServiceContext<C>) {
-    let ended = shared.bans.look(shared.keeper.clock().now());
-    if ended.is_empty() {
-        return;
-    }
-    let policy = shared.keeper.policy();
-    let reveal = shared.key_reveal(policy.settings.reveal_keys);
-    for bans in ended {
-        let mut rules = policy.rules.iter();
-        let Some(rule) = rules.find(|rule| rule.limit.id == bans.limit) else {
-            continue; // the policy has just lost it
-        };
-        let key = reveal.text(rule, Key::from_bytes(&bans.key));
-        let (limit, suppressed) = (&*rule.limit.name, bans.others);
-        tracing::info!(event = "ban.ended", limit, key, suppressed);
     }
 }
 

@@ -12,42 +12,32 @@
 //! * A crash forgives the charges since the last snapshot, and nothing else.
 
 mod file;
+pub(crate) mod saving;
 
-use std::collections::HashMap;
 use std::fs;
-use std::future::Future;
-use std::io::{self, BufReader, Read as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper::Clock;
-use ratekeeper_core::{Limit, Nanos, Origin, Time};
+use ratekeeper_core::{Nanos, Origin, Time};
 use ratekeeper_policy::Settings;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::StartError;
-use crate::context::ServiceContext;
-use crate::history::record_now;
 use crate::metrics::StateLevels;
-use crate::standing_bans;
 use file::SavedFile;
 
 /// The file of the counters.
 const COUNTERS: &str = "counters.state";
 /// The file of the history.
 const HISTORY: &str = "history.state";
-/// Maximum number of bytes of the history that are read: 256 limits take 9 MiB at most.
-const MAX_HISTORY: u64 = 16 << 20;
 /// Time between two snapshots, unless the policy states another.
 const EVERY: Nanos = Nanos::from_secs(60);
-/// A snapshot that takes long is followed by a pause of so many times its duration, so that
-/// snapshots take a tenth of a processor at most.
-const PAUSES: u32 = 9;
 
 /// The clock of the process that wrote a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,113 +128,6 @@ impl StateFolder {
     }
 }
 
-/// Adds the saved keys to the store; the file is of the clock that the service continues.
-pub(crate) fn restore<C: Clock>(
-    shared: &ServiceContext<C>,
-    counters: Option<SavedFile>,
-    notices: &mut Vec<String>,
-) {
-    let Some(folder) = shared.state.as_deref() else {
-        return;
-    };
-    if let Some(mut file) = counters
-        && let Err(error) = restore_counters(shared, &mut file, notices)
-    {
-        notices.push(folder.refuse(COUNTERS, &error));
-    }
-    if let Some(file) = folder.read(HISTORY, notices)
-        && let Err(error) = restore_history(shared, file)
-    {
-        notices.push(folder.refuse(HISTORY, &error));
-    }
-}
-
-fn restore_counters<C: Clock>(
-    shared: &ServiceContext<C>,
-    file: &mut SavedFile,
-    notices: &mut Vec<String>,
-) -> io::Result<()> {
-    let (clock, limits) = (shared.keeper.clock(), limits(shared));
-    if clock.origin() != file.clock.zero || clock.now() < file.clock.reading {
-        return Err(io::Error::other("it is of another clock"));
-    }
-    let named: HashMap<&str, &Limit> = limits.iter().map(|it| (&*it.name, it)).collect();
-    let store = shared.keeper.store().local();
-    let restored = store.restore(&mut file.body, clock.now(), |name| named.get(name).copied())?;
-    if let Some(first) = restored.dropped.first() {
-        let count = restored.dropped.len();
-        notices.push(format!(
-            "the policy has no limit `{first}` any more: the keys of {count} such limits are dropped"
-        ));
-    }
-    standing_bans::list_restored(shared);
-    tracing::info!(event = "state.restored", keys = restored.keys);
-    Ok(())
-}
-
-fn restore_history<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io::Result<()> {
-    let body = BufReader::new(file.body.take(MAX_HISTORY));
-    let saved = serde_json::from_reader(body)?;
-    let policy = shared.keeper.policy();
-    let limits = policy.rules.iter().map(|rule| &rule.limit);
-    shared.history.restore(saved, shared.unix_seconds(), limits);
-    Ok(())
-}
-
-/// Returns the limits in force, whose keys are saved.
-fn limits<C: Clock>(shared: &ServiceContext<C>) -> Vec<Limit> {
-    let mut rules = shared.keeper.policy().rules.clone();
-    let mut limits: Vec<Limit> = rules.limits_mut().map(|limit| limit.clone()).collect();
-    if let Some(envoy) = shared.keeper.envoy() {
-        let mut envoy = (*envoy).clone();
-        limits.extend(envoy.limits_mut().map(|limit| limit.clone()));
-    }
-    limits.sort_by_key(|limit| limit.id);
-    limits.dedup_by_key(|limit| limit.id); // records of reports share a limit
-    limits
-}
-
-/// Writes the files until the service ends.
-pub(crate) async fn save_regularly<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let Some(every) = shared.state.as_ref().map(|folder| folder.every) else {
-        return;
-    };
-    let mut pause = every;
-    loop {
-        tokio::time::sleep(pause).await;
-        let took = save(&shared).await;
-        pause = every.max(took * PAUSES);
-    }
-}
-
-/// Writes the files now, on a thread of its own; returns how long that took.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "measures a pause, and decides nothing"
-)]
-async fn save<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) -> Duration {
-    let begun = Instant::now();
-    let shared = Arc::clone(shared);
-    let saved = tokio::task::spawn_blocking(move || {
-        if let Some(folder) = shared.state.as_deref() {
-            folder.save(&shared);
-        }
-    });
-    let _ = saved.await; // an error: it panicked, which is logged
-    begun.elapsed()
-}
-
-/// Writes the files a last time. If the operator asks again for the end, the last snapshot stays.
-pub(crate) async fn save_at_the_end<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    again: impl Future<Output = ()>,
-) {
-    tokio::select! {
-        _ = save(shared) => {}
-        () = again => {}
-    }
-}
-
 impl StateFolder {
     /// Returns the values of the metrics.
     pub(crate) fn levels(&self) -> StateLevels {
@@ -254,50 +137,6 @@ impl StateFolder {
             failed: counts.failed.load(Ordering::Relaxed),
             bytes: counts.bytes.load(Ordering::Relaxed),
             at_seconds: counts.at.load(Ordering::Relaxed),
-        }
-    }
-
-    fn save<C: Clock>(&self, shared: &ServiceContext<C>) {
-        let _one = self.writing.lock();
-        let clock = || SavedClock {
-            zero: shared.origin(),
-            reading: shared.keeper.clock().now(),
-        };
-        record_now(shared);
-        let history = file::write(&self.path, HISTORY, clock(), |to| {
-            let policy = shared.keeper.policy();
-            let limits = policy.rules.iter().map(|rule| &rule.limit);
-            let saved = shared.history.saved(shared.unix_seconds(), limits);
-            Ok(serde_json::to_writer(to, &saved)?)
-        });
-        if let Err(error) = history {
-            self.counts.failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(event = "state.failed", file = HISTORY, %error);
-        }
-        if shared.keeper.store().shared().is_some() {
-            return; // the counters are in the shared store
-        }
-        let limits = limits(shared);
-        let clock = clock();
-        let mut keys = 0;
-        let written = file::write(&self.path, COUNTERS, clock, |mut to| {
-            let store = shared.keeper.store().local();
-            keys = store.save(&limits, clock.reading, &mut to)?;
-            Ok(())
-        });
-        match written {
-            Ok(bytes) => {
-                self.counts.saved.fetch_add(1, Ordering::Relaxed);
-                self.counts.bytes.store(bytes, Ordering::Relaxed);
-                self.counts
-                    .at
-                    .store(shared.unix_seconds(), Ordering::Relaxed);
-                tracing::debug!(event = "state.saved", keys, bytes);
-            }
-            Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(event = "state.failed", file = COUNTERS, %error);
-            }
         }
     }
 }

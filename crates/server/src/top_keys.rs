@@ -34,8 +34,8 @@ pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
 pub(crate) use self::sketch::Estimate;
 use self::sketch::HashedKey;
+use crate::counter::Counter;
 use crate::denial_log::{LimitLog, LoggedDenial};
-use crate::metrics::Counter;
 
 /// Memory for the counts of all requests.
 const REQUEST_BYTES: usize = 9 << 19;

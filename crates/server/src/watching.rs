@@ -9,23 +9,16 @@
 //! A key is hashed once for both.
 
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
-use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use ratekeeper::{Answer, Clock, Outcome};
+use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::Policy;
-use tokio::time::{MissedTickBehavior, interval};
 
-use crate::context::ServiceContext;
 use crate::denial_log::{LimitLog, LoggedDenial};
 use crate::history;
 use crate::recorder::Recorder;
 use crate::top_keys::{TopKeys, TopKeysFound, TopOrder, TopWindow};
-
-/// Interval at which counts and records that are too old are dropped.
-const SWEEP: Duration = Duration::from_secs(30);
 
 /// The counted keys and the record of a service; public for the benches.
 #[derive(Debug, Default)]
@@ -104,17 +97,5 @@ impl Watchers {
     /// Returns the number of bytes of the counted keys, and of the records.
     pub fn bytes(&self) -> [usize; 2] {
         [self.top_keys.bytes(), self.recorder.bytes()]
-    }
-}
-
-/// Drops counts and records that are too old, and returns their memory, until the service ends.
-pub(crate) async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(SWEEP);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let now = shared.keeper.clock().now();
-        shared.watchers.top_keys.sweep(now);
-        shared.watchers.recorder.sweep(now);
     }
 }

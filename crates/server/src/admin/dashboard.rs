@@ -13,17 +13,18 @@
 
 mod state;
 mod stream;
+mod viewers;
 
 pub(super) use self::state::store;
 pub(super) use self::stream::open;
-pub(crate) use self::stream::{StateStream, Streams, publish};
+pub(crate) use self::stream::{StateStream, publish};
+pub(crate) use self::viewers::{Snapshot, Streams};
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use parking_lot::Mutex;
 use ratekeeper::Clock;
 use serde_json::json;
 
@@ -49,10 +50,6 @@ const HEADERS: [(&str, &str); 6] = [
     ("cross-origin-opener-policy", "same-origin"),
     ("cache-control", "no-cache"),
 ];
-
-/// The last state, and the second in which it was made.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshot(Mutex<Option<(u64, Bytes)>>);
 
 /// A file of the page.
 pub(super) struct PageFile {

@@ -7,9 +7,10 @@ use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
+use super::countries;
+use super::dashboard::store;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
-use super::{countries, dashboard};
 use crate::alerts::message::rfc3339;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
@@ -196,7 +197,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "version": policy.version,
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
-        "store": dashboard::store(shared),
+        "store": store(shared),
         "limits": limits,
         "more": more,
         "countries": countries::busiest(shared),

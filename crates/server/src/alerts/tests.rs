@@ -1,6 +1,6 @@
 //! The definition in virtual time: each row is a moment and what happens then.
 
-use ratekeeper::{Keeper, ManualClock, Scope};
+use ratekeeper::{Clock as _, Keeper, ManualClock, Scope};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::Facts;
 use ratekeeper_policy::config::{Context, parse};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
-use ratekeeper::{Clock, read_secret};
+use ratekeeper::read_secret;
 use ratekeeper_core::Time;
 use ratekeeper_policy::WebhookSettings;
 use ratekeeper_resilience::{Backoff, Jitter, SplitMix};
@@ -32,9 +32,8 @@ use tokio::time::sleep;
 use super::AlertNotice;
 use super::message::{Message, signature, signing_key};
 use crate::StartError;
-use crate::context::ServiceContext;
+use crate::counter::Counter;
 use crate::http_receiver::{HttpReceiver, ReceiverError};
-use crate::metrics::Counter;
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
@@ -163,7 +162,7 @@ pub(crate) fn queue(webhook: Webhook) -> (WebhookQueue, Delivery) {
 
 impl WebhookQueue {
     /// Queues the message of a notice; drops and counts it if the queue is full.
-    pub(super) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
+    pub(crate) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
         let message = Message::new(notice, unix_millis, now);
         if self.queue.try_send(message).is_err() {
             self.counts.0[2].add(1);
@@ -177,8 +176,8 @@ impl WebhookQueue {
 }
 
 /// Delivers messages until `closing` is true and none waits.
-pub(crate) async fn deliver<C: Clock>(
-    shared: Arc<ServiceContext<C>>,
+pub(crate) async fn deliver(
+    unix_seconds: impl Fn() -> u64,
     delivery: Arc<Delivery>,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -193,18 +192,18 @@ pub(crate) async fn deliver<C: Clock>(
             }
         };
         let Some(message) = message else { return };
-        let delivered = delivery.deliver(&shared, &message).await;
+        let delivered = delivery.deliver(&unix_seconds, &message).await;
         delivery.counts.0[usize::from(!delivered)].add(1);
     }
 }
 
 impl Delivery {
     /// Makes attempts until one succeeds; returns false if none did.
-    async fn deliver<C: Clock>(&self, shared: &ServiceContext<C>, message: &Message) -> bool {
+    async fn deliver(&self, unix_seconds: impl Fn() -> u64, message: &Message) -> bool {
         let mut attempts = BACKOFF.attempts();
         let mut random = SplitMix::seeded();
         loop {
-            let Err(why) = self.webhook.attempt(message, shared.unix_seconds()).await else {
+            let Err(why) = self.webhook.attempt(message, unix_seconds()).await else {
                 return true;
             };
             let Some(wait) = attempts.next_wait(&mut random) else {

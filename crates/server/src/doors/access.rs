@@ -19,14 +19,10 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, Request, Version, header};
-use ratekeeper::Clock;
 use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
 use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown};
-use super::routes::Right;
-use crate::context::{ServiceContext, Token};
-use crate::listener::Caller;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
@@ -40,6 +36,18 @@ pub(crate) struct Access {
     pub(crate) writes: AdminWrites,
     /// Hosts of the admin door beside those of loopback, in lower case.
     pub(crate) hosts: Vec<String>,
+}
+
+/// What a caller must be allowed to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Right {
+    /// To ask for health, a file of the dashboard, or, as a proxy, for a decision: no access is
+    /// needed.
+    Probe,
+    /// To see the service, or, as an application, to ask for decisions.
+    Read,
+    /// To change what the service holds, as its operator.
+    Write,
 }
 
 impl Access {
@@ -75,6 +83,13 @@ impl Access {
         }
     }
 
+    /// Returns true if the call presents a token that is not the one.
+    pub(crate) fn has_wrong_token(&self, headers: &HeaderMap) -> bool {
+        let token = self.token.as_ref();
+        headers.contains_key(header::AUTHORIZATION)
+            && token.is_some_and(|token| !bearer_ok(token, headers))
+    }
+
     /// Refuses a call of the http door that changes balances and may not be made.
     pub(super) fn balances(&self, peer: IpAddr, headers: &HeaderMap) -> Result<(), Problem> {
         if let Some(token) = &self.token
@@ -92,21 +107,6 @@ impl Access {
         }
         let detail = "call it from this machine, directly, or present the admin token";
         Err(Problem::new(NOT_LOCAL, detail))
-    }
-}
-
-/// Counts a call with a wrong token, and logs it.
-pub(crate) fn note_wrong_token<C: Clock>(
-    shared: &ServiceContext<C>,
-    caller: Caller<'_>,
-    headers: &HeaderMap,
-) {
-    let token = shared.access.token.as_ref();
-    if headers.contains_key(header::AUTHORIZATION)
-        && token.is_some_and(|token| !bearer_ok(token, headers))
-    {
-        let now = shared.keeper.clock().now();
-        shared.metrics.process.wrong_token(caller.address, now);
     }
 }
 
@@ -194,9 +194,53 @@ pub(crate) fn needs_no_token(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
+/// The admin token.
+pub(crate) struct Token(Box<[u8]>);
+
+/// Maximum length of a token.
+const MAX_TOKEN_BYTES: usize = 512;
+
+impl Token {
+    pub(crate) fn new(text: &str) -> Option<Self> {
+        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let sized = (1..=MAX_TOKEN_BYTES).contains(&text.len());
+        (visible && sized).then(|| Self(text.as_bytes().into()))
+    }
+
+    /// Returns true if `presented` is the token. Takes the same time wherever they differ, so that
+    /// an attacker cannot find the token byte by byte; only its length can be inferred.
+    pub(crate) fn matches(&self, presented: &[u8]) -> bool {
+        if presented.len() != self.0.len() {
+            return false;
+        }
+        let pairs = self.0.iter().zip(presented);
+        let difference = pairs.fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
+        difference == 0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_match_only_as_a_whole() {
+        let token = Token::new("secret").unwrap();
+        assert!(token.matches(b"secret"));
+        for other in [&b""[..], b"secre", b"secret!", b"Secret", b"secreT"] {
+            assert!(!token.matches(other), "{other:?}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        for text in ["", "a b", "caf\u{e9}", &"x".repeat(513)] {
+            assert!(Token::new(text).is_none(), "{text}");
+        }
+    }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -17,124 +17,27 @@
 //! refused, and its charge is given back.
 
 mod charges;
+mod queue;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock};
 use ratekeeper_core::{LimitId, Nanos, Time};
 use ratekeeper_store::{AnyStore, Settle, Store};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 pub(crate) use charges::lets_wait;
 use charges::{charges_of, take_back, unpromised};
+pub(crate) use queue::{DEFAULT_MAX_HELD, HeldAnswers, HoldEnd, HoldQueue};
+use queue::{HeldRequest, PromisedMoment};
 
 use crate::context::ServiceContext;
 use crate::denial_log::LoggedRequest;
 use crate::listener::Caller;
-use crate::metrics::{HeldAnswers, Protocol};
-
-/// Default maximum number of answers held back at a time: each keeps a connection and its
-/// buffers, about 40 KB.
-pub(crate) const DEFAULT_MAX_HELD: u32 = 1_000;
-
-/// The answers held back by the http door.
-#[derive(Debug)]
-pub(crate) struct HoldQueue {
-    most: usize,
-    lines: Mutex<RequestLines>,
-    /// End of holding answers back, once the service stops.
-    closing: watch::Sender<Option<Time>>,
-    /// Number of answers ended, by [`HoldEnd`].
-    ended: [AtomicU64; 3],
-}
-
-/// How a held answer ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum HoldEnd {
-    /// Its moment came.
-    Released,
-    /// Its client left before.
-    Left,
-    /// It was refused: too many were held, or the service stopped before its moment.
-    Refused,
-}
-
-impl HoldEnd {
-    pub(crate) const ALL: [(Self, &'static str); 3] = [
-        (Self::Released, "released"),
-        (Self::Left, "left"),
-        (Self::Refused, "refused"),
-    ];
-}
-
-#[derive(Debug, Default)]
-struct RequestLines {
-    held: usize,
-    /// The same by the limit that asks for the longest wait.
-    by_limit: HashMap<LimitId, u64>,
-    next: u64,
-    by_charges: HashMap<Box<[u8]>, RequestLine>,
-}
-
-/// Requests that may change places.
-#[derive(Debug, Default)]
-struct RequestLine {
-    /// In the order in which they joined.
-    waiting: VecDeque<HeldRequest>,
-    /// At least as many as requests wait; the earliest first.
-    moments: VecDeque<PromisedMoment>,
-}
-
-#[derive(Debug)]
-struct HeldRequest {
-    number: u64,
-    first: Arc<Notify>,
-}
-
-/// A moment promised to a request of the line.
-#[derive(Debug)]
-struct PromisedMoment {
-    at: Time,
-    answer: Answer,
-}
-
-impl HoldQueue {
-    pub(crate) fn new(most: u32) -> Self {
-        Self {
-            most: most as usize,
-            lines: Mutex::default(),
-            closing: watch::Sender::new(None),
-            ended: Default::default(),
-        }
-    }
-
-    /// Returns the number of answers held back, and how earlier ones ended.
-    pub(crate) fn standing(&self) -> HeldAnswers {
-        let ended = HoldEnd::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
-        let now = self.lines.lock().held;
-        HeldAnswers { now, ended }
-    }
-
-    /// Returns the number of answers held back, by the limit that asks for the longest wait.
-    pub(crate) fn lengths(&self) -> HashMap<LimitId, u64> {
-        self.lines.lock().by_limit.clone()
-    }
-
-    /// Refuses, once the service stops, every answer that would be held back beyond `end`.
-    pub(crate) fn close(&self, end: Time) {
-        self.closing.send_replace(Some(end));
-    }
-
-    fn count_end(&self, end: HoldEnd) {
-        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
-    }
-}
+use crate::metrics::Protocol;
 
 /// A place in a line; dropping it leaves the line.
 #[derive(Debug)]
@@ -319,51 +222,6 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
                     });
                 }
             }
-        }
-    }
-}
-
-impl RequestLine {
-    fn join(&mut self, waiting: HeldRequest, moment: PromisedMoment) {
-        let at = self.moments.partition_point(|other| other.at <= moment.at);
-        self.moments.insert(at, moment);
-        self.waiting.push_back(waiting);
-        self.tell_first();
-    }
-
-    fn index_of(&self, number: u64) -> Option<usize> {
-        // Numbers ascend.
-        let found = self.waiting.binary_search_by_key(&number, |one| one.number);
-        found.ok()
-    }
-
-    fn leave(&mut self, number: u64, end: HoldEnd) {
-        if let Some(index) = self.index_of(number) {
-            self.waiting.remove(index);
-            if end == HoldEnd::Released {
-                self.moments.pop_front();
-            }
-            self.tell_first();
-        }
-    }
-
-    /// Gives back moments that no request waits for, from the last on. A moment with later promises
-    /// of its limit stays while any request waits that may use an earlier one instead.
-    fn give_back_spare(&mut self, store: &AnyStore, now: Time) {
-        while self.moments.len() > self.waiting.len() {
-            let Some(last) = self.moments.back() else {
-                return;
-            };
-            if !take_back(store, &last.answer, now) && !self.waiting.is_empty() {
-                return;
-            }
-            self.moments.pop_back();
-        }
-    }
-
-    fn tell_first(&self) {
-        if let Some(first) = self.waiting.front() {
-            first.first.notify_one();
         }
     }
 }

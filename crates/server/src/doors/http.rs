@@ -8,14 +8,14 @@ use hyper::body::Incoming;
 use ratekeeper::Clock;
 
 use super::Reply;
-use super::access::{not_a_page, note_wrong_token, one_host};
+use super::access::{Right, not_a_page, one_host};
 use super::auth;
 use super::body::{MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, CheckOptions, StatusChoice};
 use super::permits;
 use super::problem::Problem;
 use super::report;
-use super::routes::{self, Right, RouteCall, routes};
+use super::routes::{self, RouteCall, routes};
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
@@ -49,7 +49,7 @@ async fn answer<C: Clock + 'static>(
         Right::Probe => {}
         Right::Read => not_a_page(headers)?,
         Right::Write => {
-            note_wrong_token(shared, caller, headers);
+            shared.note_wrong_token(caller.address, headers);
             shared.access.balances(caller.address.ip(), headers)?;
         }
     }

@@ -26,7 +26,8 @@ use http_body_util::Full;
 use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
-pub(crate) use self::access::{Access, needs_no_token, note_wrong_token, one_host};
+pub use self::access::Right;
+pub(crate) use self::access::{Access, Token, needs_no_token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub use self::http::HTTP_ROUTES;
 pub(crate) use self::http::HttpDoor;

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
+use super::access::Right;
 use super::body;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use super::write_log::WriteCall;
@@ -29,18 +30,6 @@ pub struct Route {
     pub path: &'static str,
     /// What the caller must be allowed to do.
     pub right: Right,
-}
-
-/// What a caller must be allowed to do; `doors/access.rs` says which callers are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Right {
-    /// To ask for health, a file of the dashboard, or, as a proxy, for a decision: no access is
-    /// needed.
-    Probe,
-    /// To see the service, or, as an application, to ask for decisions.
-    Read,
-    /// To change what the service holds, as its operator.
-    Write,
 }
 
 pub(crate) const GET: &str = "GET, HEAD";
@@ -147,7 +136,7 @@ macro_rules! routes {
             $( $(#[$cfg])* $crate::doors::routes::Route {
                 methods: $crate::doors::routes::$methods,
                 path: $path,
-                right: $crate::doors::routes::Right::$right,
+                right: $crate::doors::Right::$right,
             }, )*
         ];
 

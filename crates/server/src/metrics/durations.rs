@@ -2,8 +2,8 @@
 
 use ratekeeper_core::Nanos;
 
-use super::Counter;
 use super::family::{DurationsSnapshot, seconds};
+use crate::counter::Counter;
 
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 pub(super) const BUCKETS: [u64; 12] = [

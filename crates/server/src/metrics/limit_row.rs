@@ -16,8 +16,8 @@ use ratekeeper::Outcome;
 use ratekeeper_core::{LimitId, Mode, Outage, Permits, Verdict};
 use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
-use super::durations::Waits;
-use super::{Counter, Tally};
+use super::{Tally, durations::Waits};
+use crate::counter::Counter;
 use crate::doors::hold::lets_wait;
 
 /// The modes of decisions, as labels.

@@ -17,8 +17,9 @@ use ratekeeper_store::{LimitUsage, Loans};
 use super::durations::WAITS;
 use super::family::{DurationsSnapshot, MetricList};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
-use super::{Counter, LimitRows, table};
+use super::{LimitRows, table};
 use crate::alerts::AlertCounts;
+use crate::counter::Counter;
 
 /// Name of the limits that are counted together.
 const OTHER: &str = "(other)";

@@ -10,9 +10,10 @@ use ratekeeper_gateway::{AddressHealth, RecentResponses};
 use ratekeeper_resilience::AdaptiveConcurrency;
 
 use super::family::MetricList;
-use super::{Counter, LogGate, ReportResult, table};
+use super::{ReportResult, table};
 use crate::body_budget::BodyBudget;
-use crate::exports::Exports;
+use crate::connections::ConnectionCounts;
+use crate::counter::{Counter, LogGate};
 use crate::otlp::{EXPORT_RESULTS, OtlpCounts};
 use crate::tls::ListenerTls;
 use crate::{Door, LogWriter};
@@ -30,16 +31,6 @@ const UPSTREAM_ERRORS: [&str; 9] = [
     "body_broken",
     "body_timeout",
 ];
-
-/// Connections of a door, or of two.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionCounts {
-    pub(crate) open: Counter,
-    /// Closed to make room for others.
-    pub(crate) closed: Counter,
-    /// Closed at once, because there was no room.
-    pub(crate) refused: Counter,
-}
 
 /// An address of an upstream that is checked.
 #[cfg(feature = "proxy")]
@@ -85,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) adaptive: OnceLock<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
     task_failures: Counter,
     wall_clock_jumps: Counter,
-    otlp: OnceLock<Arc<OtlpCounts>>,
+    pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
 }
 
 impl Process {
@@ -120,13 +111,6 @@ impl Process {
         self.upstream_failed("tls");
         if let Some(suppressed) = self.upstream_tls_log.opens(now) {
             tracing::warn!(event = "upstream.tls_failed", reason, suppressed);
-        }
-    }
-
-    /// Shows the counts of exports.
-    pub(crate) fn show_exports(&self, exports: &Exports) {
-        if let Some(otlp) = &exports.otlp {
-            let _ = self.otlp.set(otlp.counts()); // it is new
         }
     }
 

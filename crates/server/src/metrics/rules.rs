@@ -13,10 +13,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::counter::Counter;
 use arc_swap::ArcSwapOption;
 use ratekeeper_policy::envoy::{CounterSeries, EnvoyAnswer, EnvoyConfig};
-
-use super::Counter;
 
 /// The counters of a rule, by the names of that service.
 pub(super) const KINDS: [&str; 5] = [

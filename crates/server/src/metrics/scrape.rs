@@ -10,20 +10,11 @@ use super::limits::{LimitSources, LimitsSnapshot};
 use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
-use super::{
-    ConfigInfo, Counter, DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table,
-};
+use super::{ConfigInfo, DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table};
 use crate::OverrideAct;
 use crate::alerts::webhook::RESULTS;
-use crate::doors::hold::HoldEnd;
-
-/// Answers held back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldAnswers {
-    pub(crate) now: usize,
-    /// Number of answers ended, by [`HoldEnd`].
-    pub(crate) ended: [u64; HoldEnd::ALL.len()],
-}
+use crate::counter::Counter;
+use crate::doors::hold::{HeldAnswers, HoldEnd};
 
 /// Snapshots of the counters in the state folder.
 #[derive(Clone, Copy, Debug)]

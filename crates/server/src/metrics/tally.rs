@@ -3,8 +3,8 @@
 use ratekeeper_core::LimitId;
 
 use super::durations::{BUCKETS, WAITS, Waits};
-use super::{Counter, DurationsSnapshot, Metrics, ReportResult, RequestResult};
-use crate::missing_keys::KeyCounts;
+use super::{DurationsSnapshot, Metrics, ReportResult, RequestResult};
+use crate::counter::Counter;
 
 /// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,6 +16,15 @@ pub(crate) struct Tally {
     pub(crate) other: u64,
     /// Highest share of the limit that a key had spent since the last reading, in percent.
     pub(crate) highest: u8,
+}
+
+/// Requests of a limit since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct KeyCounts {
+    /// Requests that it decided.
+    pub(crate) requests: u64,
+    /// Those without a part of its key.
+    pub(crate) missing: u64,
 }
 
 impl Metrics {

@@ -23,7 +23,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::MAX_QUEUED;
-use crate::metrics::Counter;
+use crate::counter::Counter;
 
 /// The field of the name of an event. Lines of the log without it are not exported.
 const NAME: &str = "event";

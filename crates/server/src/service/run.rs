@@ -107,7 +107,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         };
         let _ = timeout(patience, drained).await;
         let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-        state::save_at_the_end(&shared, again).await;
+        state::saving::save_at_the_end(&shared, again).await;
         if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
             workers.stop();
         }

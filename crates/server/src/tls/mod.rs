@@ -15,24 +15,19 @@ mod trust;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_policy::Tls as TlsSettings;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use self::certificates::{Certificates, Refreshed};
 pub(crate) use self::trust::trusting;
-use crate::context::ServiceContext;
-use crate::metrics::Counter;
-use crate::old_databases::DailyNotice;
+use crate::Door;
+use crate::counter::Counter;
 use crate::pulse::Pulse;
-use crate::{Door, Event};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often the certificate files are checked.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// TLS of a listener.
 #[derive(Debug)]
@@ -84,8 +79,13 @@ impl ListenerTls {
         self.certificates.expiries()
     }
 
+    /// Returns a sentence for each certificate that expires soon.
+    pub(crate) fn warnings(&self, unix_seconds: u64) -> Vec<String> {
+        self.certificates.warnings(unix_seconds)
+    }
+
     /// Reads changed files. Returns the news for an operator.
-    fn refresh(&self) -> Option<String> {
+    pub(crate) fn refresh(&self) -> Option<String> {
         let door = self.door;
         match self.certificates.refresh() {
             Refreshed::Replaced => {
@@ -99,35 +99,6 @@ impl ListenerTls {
                 ))
             }
             Refreshed::Unchanged => None,
-        }
-    }
-}
-
-/// Reads the certificates again whenever they change, for ever.
-pub(crate) async fn keep_fresh<C: Clock + 'static>(
-    shared: Arc<ServiceContext<C>>,
-    tls: Arc<ListenerTls>,
-) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut daily = DailyNotice::new(0);
-    loop {
-        tick.tick().await;
-        let reads = Arc::clone(&tls);
-        let look = tokio::task::spawn_blocking(move || reads.refresh());
-        let news = look.await.ok().flatten();
-        let now = shared.unix_seconds();
-        let warnings = if daily.is_due(now) || news.is_some() {
-            tls.certificates.warnings(now)
-        } else {
-            Vec::new()
-        };
-        let door = tls.door;
-        let warnings = warnings
-            .into_iter()
-            .map(|text| format!("{door} listener: {text}"));
-        for text in news.into_iter().chain(warnings) {
-            shared.sink.emit(&Event::Notice(text));
         }
     }
 }

@@ -1,0 +1,36 @@
+//! Alerts: looked at once a second, and shown to the operator and to the webhook.
+
+use std::time::Duration;
+
+use ratekeeper::Clock;
+
+use crate::context::ServiceContext;
+use crate::{AlertNotice, Event};
+
+/// How often the watched keys are looked at.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+impl<C: Clock> ServiceContext<C> {
+    /// Shows a start or an end to the operator and to the webhook.
+    pub(crate) fn report(&self, notice: AlertNotice) {
+        if let Some(webhook) = &self.alerts.webhook {
+            let now = self.keeper.clock().now();
+            webhook.send(&notice, &|time| self.unix_millis(time), now);
+        }
+        self.sink.emit(&Event::Alert(notice));
+    }
+
+    /// Ends all alerts, because the service stops.
+    pub(crate) fn end_alerts(&self) {
+        self.alerts.close(|notice| self.report(notice));
+    }
+}
+
+/// Looks at the watched keys.
+pub(super) fn look<C: Clock>(shared: &ServiceContext<C>) {
+    let (now, origin) = (shared.keeper.clock().now(), shared.origin());
+    let wall = |time| origin.unix_nanos(time);
+    shared
+        .alerts
+        .look(now, wall, |notice| shared.report(notice));
+}

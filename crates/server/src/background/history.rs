@@ -1,0 +1,37 @@
+//! History: the counters of the metrics, read once a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::context::ServiceContext;
+use crate::history::MAX_LIMITS;
+
+/// How often the counters are read.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Reads the counters until the service ends.
+pub(crate) async fn record<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        record_now(&shared);
+    }
+}
+
+/// Reads the counters.
+pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
+    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
+    let policy = shared.keeper.policy();
+    let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
+        let id = rule.limit.id;
+        (id, shared.metrics.take_tally(id))
+    });
+    shared.countries.roll(shared.unix_seconds() / 3_600);
+    shared
+        .history
+        .note(second, shared.metrics.total(), limits.collect());
+}
