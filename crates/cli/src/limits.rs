@@ -1,20 +1,13 @@
 //! Limits in words: the limit that is meant, how it decides, its worst case.
 
-mod beside;
-mod chain;
-mod worst;
-
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Outage, Permits, Quota, Share};
+use ratekeeper_core::{Algorithm as _, Permits, Share};
 use ratekeeper_policy::{
     Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
-    Policy, Rule, RuleMode, WallTime,
+    Policy, Rule, Together, WallTime, WorstCase,
 };
 
-pub(crate) use self::beside::{candidate, distinct, priority, replaced};
-pub(crate) use self::chain::{Together, together};
-pub(crate) use self::worst::{Worst, returned};
 use crate::{Failure, Output, words};
 
 /// Returns the limit named `name`.
@@ -35,41 +28,12 @@ pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Fail
     })
 }
 
-/// Returns the limits that are asked, in order, when a limit denies.
-pub(crate) fn alternatives<'a>(
-    policy: &'a Policy,
-    rule: &'a Rule,
-) -> impl Iterator<Item = &'a Rule> {
-    let indices = rule.otherwise.iter();
-    indices.filter_map(|index| policy.rules.get(*index as usize))
-}
-
-/// Returns the policy's word for a mode.
-pub(crate) fn mode(rule: &Rule) -> &'static str {
-    match rule.mode {
-        RuleMode::Enforce => "enforce",
-        RuleMode::Shadow => "shadow",
-        RuleMode::Off => "off",
-    }
-}
-
-/// Returns the policy's word for the behaviour of a limit while its store fails.
-pub(crate) fn on_store_error(rule: &Rule) -> &'static str {
-    match rule.limit.outage {
-        Outage::Local => "local",
-        Outage::Allow => "allow",
-        Outage::Deny => "deny",
-        Outage::Error => "error",
-    }
-}
-
 /// Returns the key of a limit: `ip`, `header:x-user + ip`, `all`.
 pub(crate) fn key(rule: &Rule) -> String {
-    let parts: Vec<String> = rule.key.iter().map(KeyPart::to_string).collect();
-    if parts.is_empty() {
-        "all".into()
-    } else {
-        parts.join(" + ")
+    let parts: Vec<String> = rule.key_parts().map(KeyPart::to_string).collect();
+    match parts.as_slice() {
+        [] => "all".into(),
+        parts => parts.join(" + "),
     }
 }
 
@@ -198,16 +162,10 @@ pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
     }
 }
 
-/// Returns the span of the worst case: the limit's own, or 31 days for months and years.
-pub(crate) fn span(rule: &Rule) -> Nanos {
-    let span = rule.keeps_to.map(Quota::per).or(rule.window);
-    span.unwrap_or(Nanos::from_secs(31 * 86_400))
-}
-
 /// Returns the minimum served to a client that keeps to the limit, in words: `every request of a
 /// client that sends at most 10 in any 1 min`.
 pub(crate) fn at_least(rule: &Rule) -> String {
-    if is_balance(rule) {
+    if rule.is_balance() {
         return "every request, until the balance is spent".into();
     }
     let (share, ones) = (rule.least_served(), rule.cost == Cost::Fixed(Permits::ONE));
@@ -269,13 +227,8 @@ pub(crate) fn amount(rule: &Rule, permits: u64) -> String {
     }
 }
 
-/// Returns true for a limit that does not refill.
-fn is_balance(rule: &Rule) -> bool {
-    matches!(rule.limit.algorithm, AnyAlgorithm::Balance(_))
-}
-
 fn admitted(rule: &Rule) -> String {
-    if is_balance(rule) {
+    if rule.is_balance() {
         let most = amount(rule, rule.limit.algorithm.capacity().get());
         return format!("at most {most} at once, and what is granted to it");
     }
@@ -287,27 +240,64 @@ fn admitted(rule: &Rule) -> String {
             words::span(limit.lease())
         );
     }
-    let Worst {
-        within,
-        span,
-        at_once,
-        waiting,
-    } = Worst::of(rule);
-    let within_span = format!(
-        "at most {} in any {}",
-        amount(rule, within),
-        words::span(span)
-    );
-    match waiting {
-        Some((places, longest)) => format!(
+    let worst = WorstCase::of(rule);
+    let (within, at_once) = (worst.permits.unwrap_or(u64::MAX), worst.at_once);
+    let span = words::span(worst.span_ms.0);
+    let within_span = format!("at most {} in any {span}", amount(rule, within));
+    match worst.waiting {
+        0 if at_once == within => within_span,
+        0 => format!("{within_span}; {} at once", amount(rule, at_once)),
+        places => format!(
             "{within_span}; {} at once, {} more wait up to {}",
             amount(rule, at_once),
-            amount(rule, places.get()),
-            words::span(longest)
+            amount(rule, places),
+            words::span(worst.longest_wait_ms.0)
         ),
-        None if at_once == within => within_span,
-        None => format!("{within_span}; {} at once", amount(rule, at_once)),
     }
+}
+
+/// Returns the part of a limit that is kept: `the last 20 of 100 are for path /health`.
+pub(crate) fn priority(rule: &Rule) -> Option<String> {
+    let priority = rule.priority.as_deref()?;
+    let capacity = rule.limit.algorithm.capacity();
+    Some(format!(
+        "the last {} of {} are for {}",
+        amount(rule, priority.headroom(capacity).get()),
+        amount(rule, capacity.get()),
+        fields(&priority.matcher).join(", ")
+    ))
+}
+
+/// Returns the worst case of a limit and its alternatives: `at most 1,700 in any 30 d: 1,000 by api;
+/// 700 by team, which requests with the same attr:team share`.
+pub(crate) fn together(policy: &Policy, rule: &Rule, together: &Together) -> String {
+    let part = |(name, most): &(String, u64)| {
+        let other = policy.rule(name)?;
+        let shared = match &*key(other) {
+            key if key == self::key(rule) => String::new(),
+            "all" => ", which all requests share".into(),
+            key => format!(
+                ", which requests with the same {} share",
+                key.replace(" + ", " and ")
+            ),
+        };
+        let granted = if other.is_balance() {
+            " and what is granted to it"
+        } else {
+            ""
+        };
+        Some(format!(
+            "{} by {name}{granted}{shared}",
+            amount(other, *most)
+        ))
+    };
+    let parts: Vec<_> = together.parts.iter().filter_map(part).collect();
+    format!(
+        "at most {} in any {}: {}",
+        amount(rule, together.within),
+        words::span(together.span_ms.0),
+        parts.join("; ")
+    )
 }
 
 /// Maximum number of values of one field that are shown.

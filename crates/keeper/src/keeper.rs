@@ -199,10 +199,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let mut charges = Charges::default();
         policy.charges(facts, self.wall(now), &mut charges);
         if let Scope::Only(names) = scope {
-            let named = |rule: &u32| {
-                let rule = policy.rules.get(*rule as usize);
-                rule.is_some_and(|rule| names.iter().any(|name| rule.is_named(name)))
-            };
+            let named = |rule: &u32| (names.iter()).any(|name| policy.rules.is_named(*rule, name));
             keep_entries(&mut charges, &policy, named);
         }
         self.number_replaced(&mut charges);

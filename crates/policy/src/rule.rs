@@ -116,11 +116,21 @@ impl Rule {
         active.is_none_or(|active| active.is_active(wall))
     }
 
-    /// Returns true if `name` is its name, or that of the limit whose candidate it is.
-    pub fn is_named(&self, name: &str) -> bool {
-        let own = &*self.limit.name;
-        let of = own.strip_suffix("+candidate");
-        own == name || of.is_some_and(|of| of == name)
+    /// Returns true if it does not refill.
+    pub fn is_balance(&self) -> bool {
+        matches!(self.limit.algorithm, AnyAlgorithm::Balance(_))
+    }
+
+    /// Returns the parts of its key that put a value into it.
+    pub fn key_parts(&self) -> impl Iterator<Item = &KeyPart> {
+        self.key.iter().filter(|part| **part != KeyPart::All)
+    }
+
+    /// Returns the indices of the rules that are charged beside it: those made for it, and those
+    /// that it asks when it denies.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &u32> {
+        let others = self.otherwise.iter().chain(&self.candidate);
+        others.chain(&self.distinct)
     }
 
     /// Returns the mode in which the key of a request is decided; `None` if the rule is off. A
@@ -222,8 +232,7 @@ impl Rule {
     /// Returns a key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
     /// empty for a rule with one counter for all requests.
     pub fn describe_key<'a>(&'a self, key: Key<'a>) -> impl Iterator<Item = String> + 'a {
-        let parts = self.key.iter().filter(|part| **part != KeyPart::All);
-        parts
+        self.key_parts()
             .zip(key.display_parts())
             .map(|(part, value)| format!("{part}={value}"))
     }
@@ -248,6 +257,15 @@ impl RuleMode {
             Self::Enforce => Some(Mode::Enforce),
             Self::Shadow => Some(Mode::Shadow),
             Self::Off => None,
+        }
+    }
+
+    /// Returns the policy's word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
         }
     }
 }

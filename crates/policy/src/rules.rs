@@ -5,9 +5,12 @@
 //! descriptor, where a rule for requests names some of very many fields. Candidates of either are
 //! compared in full, in the order of the file, each once.
 
+use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use ratekeeper_core::Limit;
+use serde_json::Value;
 
 use crate::descriptor_index::DescriptorIndex;
 use crate::request::RequestFacts;
@@ -26,6 +29,10 @@ pub struct Rules {
     body_fields: Vec<BodyField>,
     /// Sorted.
     header_names: Vec<Box<str>>,
+    /// Rules made for others, each with that rule, by their indices.
+    owners: HashMap<u32, u32>,
+    /// Empty until they are asked for, and after a change.
+    pub(crate) descriptions: OnceLock<Arc<[Value]>>,
 }
 
 impl Rules {
@@ -49,6 +56,8 @@ impl Rules {
             are_corrected: rules.iter().any(|rule| rule.correction.is_some()),
             body_fields: body_fields(&rules),
             header_names: header_names(&rules),
+            owners: owners(&rules),
+            descriptions: OnceLock::new(),
             all: rules,
         }
     }
@@ -74,13 +83,27 @@ impl Rules {
     /// Returns true if a rule, or one that is asked beside it, needs the body of its requests.
     pub(crate) fn reads_body(&self, rule: &Rule) -> bool {
         let beside = rule
-            .otherwise
-            .iter()
-            .chain(&rule.candidate)
-            .chain(&rule.distinct);
-        let beside = beside.filter_map(|index| self.all.get(*index as usize));
+            .beside()
+            .filter_map(|index| self.all.get(*index as usize));
         let mut rules = std::iter::once(rule).chain(beside);
         rules.any(|rule| rule.body_fields().next().is_some())
+    }
+
+    /// Returns the limit for which the rule of an index was made; `None` for a limit of the file.
+    pub fn owner(&self, index: u32) -> Option<&Rule> {
+        self.all.get(*self.owners.get(&index)? as usize)
+    }
+
+    /// Returns true if the rule of an index has a name, or is the candidate of the limit with it.
+    pub fn is_named(&self, index: u32, name: &str) -> bool {
+        let is_candidate = |rule: &Rule| matches!(rule.role, Role::Candidate);
+        let rule = self.all.get(index as usize);
+        let owner = rule
+            .filter(|rule| is_candidate(rule))
+            .and(self.owner(index));
+        rule.into_iter()
+            .chain(owner)
+            .any(|rule| *rule.limit.name == *name)
     }
 
     /// Returns the rules that may match, in the order of the file, each once.
@@ -103,6 +126,7 @@ impl Rules {
     /// Turns every rule that enforces to shadow: it decides and counts, and refuses no request.
     /// Rules that are off stay off, so the index stays valid.
     pub fn shadow(&mut self) {
+        self.descriptions.take();
         for rule in &mut self.all {
             if rule.mode == RuleMode::Enforce {
                 rule.mode = RuleMode::Shadow;
@@ -121,6 +145,7 @@ impl Rules {
     /// Returns the limits, their variants and their records of requests, so that their ids and
     /// version can be set.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.descriptions.take();
         self.all.iter_mut().flat_map(|rule| {
             let variants = rule.variants.numbers.iter_mut();
             let others = variants.map(|variant| &mut variant.limit);
@@ -137,6 +162,14 @@ impl Rules {
             rule.variants.relate(&rule.limit);
         }
     }
+}
+
+/// Returns the rules that were made for others, each with that rule.
+fn owners(rules: &[Rule]) -> HashMap<u32, u32> {
+    let pairs = (0..).zip(rules);
+    let pairs = pairs.flat_map(|(owner, rule)| rule.beside().map(move |index| (*index, owner)));
+    let is_extra = |index: u32| rules.get(index as usize).is_some_and(Rule::is_extra);
+    pairs.filter(|(index, _)| is_extra(*index)).collect()
 }
 
 /// Returns the fields of bodies that rules need, each once.

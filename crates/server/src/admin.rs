@@ -156,7 +156,7 @@ fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
             "header": client_ip.header,
             "ipv6_prefix": client_ip.ipv6_prefix,
         },
-        "limits": policy.rules.iter().map(|rule| limits::about(&policy, rule)).collect::<Vec<_>>(),
+        "limits": policy.rules.descriptions(),
     });
     if let Some(config) = shared.keeper.envoy() {
         document["envoy"] = json!({

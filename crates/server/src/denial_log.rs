@@ -20,7 +20,7 @@ use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::LogDenials;
 
 use crate::counter::{Counter, LogGate};
-use crate::doors::answer::{mode, shown_mode};
+use crate::doors::answer::shown_mode;
 use crate::top_keys::KeyReveal;
 
 /// Maximum number of lines a second, of all limits.
@@ -118,7 +118,7 @@ impl DenialLog {
             tracing::warn!(
                 event = "ban.began",
                 limit = &*rule.limit.name,
-                mode = mode(shown_mode(outcome)),
+                mode = shown_mode(outcome).word(),
                 key = reveal.text(rule, outcome.key),
                 retry_after_ms,
                 suppressed,
@@ -146,7 +146,7 @@ impl DenialLog {
         }
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
-        let (limit, mode) = (&*rule.limit.name, mode(shown_mode(outcome)));
+        let (limit, mode) = (&*rule.limit.name, shown_mode(outcome).word());
         let shown = shown().unwrap_or_default();
         if let Some(by) = outcome.covered_by {
             let mut outcomes = answer.outcomes();

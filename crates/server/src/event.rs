@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::doors::answer::mode;
 use crate::{AlertChange, AlertNotice, Door};
 
 /// An event of the service as a whole. `Display` is one line for a terminal.
@@ -295,7 +294,7 @@ fn log_alert(notice: &AlertNotice) {
         change = notice.change.name(),
         reason,
         limit = &*notice.limit,
-        mode = mode(notice.mode),
+        mode = notice.mode.word(),
         key,
         above_percent = notice.alert.above_percent,
         for_ms = notice.alert.hold.as_millis_ceil(),

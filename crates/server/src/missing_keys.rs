@@ -20,7 +20,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
 use crate::context::{NoticeHour, ServiceContext};
-use crate::doors::answer::key_parts;
 use crate::metrics::KeyCounts;
 
 /// How often the counters are read.
@@ -119,7 +118,7 @@ fn notice(policy: &Policy, found: &[(LimitId, KeyCounts)]) -> Option<String> {
     let mut text = String::new();
     for (id, counts) in found.iter().take(MAX_NAMED) {
         let rule = policy.rules.iter().find(|rule| rule.limit.id == *id)?;
-        let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
+        let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
         let comma = if text.is_empty() { "" } else { ", " };
         let (name, parts) = (&rule.limit.name, parts.join(", "));
         let KeyCounts { missing, requests } = counts;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Permits, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
-use ratekeeper_policy::{Cost, Rule};
+use ratekeeper_policy::{Cost, Rule, WorstCase};
 
 use crate::source::{self, PolicySource};
 use crate::{Failure, Output, limits};
@@ -86,7 +86,7 @@ impl Subject {
             name: rule.limit.name.to_string(),
             text: rule.text.clone(),
             algorithm: rule.limit.algorithm.clone(),
-            window: limits::span(rule),
+            window: WorstCase::of(rule).span_ms.0,
             cost: match rule.cost {
                 Cost::Fixed(cost) => Some(cost),
                 Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => None,

@@ -20,7 +20,7 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, limits, words};
+use crate::{Exit, Failure, Output, words};
 
 /// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
@@ -223,7 +223,7 @@ fn write_text(
 }
 
 fn mode(rule: &Rule) -> String {
-    let mode = format!("({}, line {})", limits::mode(rule), rule.line);
+    let mode = format!("({}, line {})", rule.mode.word(), rule.line);
     if rule.mode == RuleMode::Enforce {
         mode
     } else {

@@ -163,7 +163,7 @@ impl Try {
             Ok(Tried {
                 name: rule.limit.name.to_string(),
                 text: rule.text.clone(),
-                mode: limits::mode(rule).into(),
+                mode: rule.mode.word().into(),
                 trial: Trial::run(rule, moments, Permits::new(self.cost)),
             })
         });

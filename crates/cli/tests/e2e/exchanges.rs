@@ -28,7 +28,7 @@ use crate::harness::visitor::{Answer, Visitor};
 use crate::recipes::blocks;
 
 /// The store that policies of the guide name.
-const REDIS: &str = "redis://127.0.0.1:6379";
+pub(crate) const REDIS: &str = "redis://127.0.0.1:6379";
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 /// Paths of the http listener; all others are those of the admin listener.
 const HTTP: [&str; 7] = [
@@ -199,7 +199,7 @@ fn is_shown(answered: &Value, shown: &Value, varying: &mut Varying) -> bool {
 }
 
 /// Returns the pages of the guide, each with its name.
-fn guide() -> impl Iterator<Item = (String, String)> {
+pub(crate) fn guide() -> impl Iterator<Item = (String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
     let entries = fs::read_dir(folder).expect("the guide is there");
     let files = entries.map(|entry| entry.expect("the guide can be read"));

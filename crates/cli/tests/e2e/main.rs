@@ -14,6 +14,7 @@ mod chains;
 mod counting;
 mod credits;
 mod dashboard;
+mod described;
 mod doctor;
 mod envoy;
 mod every_proxy;

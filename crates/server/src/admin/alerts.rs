@@ -8,7 +8,6 @@ use super::reply;
 use crate::alerts::AlertNotice;
 use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
-use crate::doors::answer::mode;
 use crate::listener::Reply;
 
 /// Maximum number of alerts listed.
@@ -21,7 +20,7 @@ pub(super) fn alerts<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
         json!({
             "id": &*notice.id,
             "limit": &*notice.limit,
-            "mode": mode(notice.mode),
+            "mode": notice.mode.word(),
             "key": notice.key,
             "above_percent": notice.alert.above_percent,
             "for_ms": notice.alert.hold.as_millis_ceil(),

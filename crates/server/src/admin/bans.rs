@@ -16,7 +16,6 @@ use super::reply;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::answer::key_parts;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::listener::Reply;
 
@@ -113,7 +112,7 @@ pub(super) async fn list<C: Clock>(
     let rule = banning(find(&policy, &query.limit)?)?;
     let listed = match shared.keeper.store() {
         AnyStore::Memory(memory) => in_memory(memory, rule, query.top.unwrap_or(DEFAULT_TOP), now),
-        AnyStore::Redis(_) if key_parts(rule).next().is_none() => {
+        AnyStore::Redis(_) if rule.key_parts().next().is_none() => {
             keyless(shared.keeper.store(), rule, now).await?
         }
         AnyStore::Redis(redis) => in_redis(redis.main(), rule, &query, now).await?,

@@ -16,7 +16,6 @@ use super::keys::{find, key_in_words, key_of};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::answer::key_parts;
 use crate::doors::problem::{Problem, WRONG_VALUE, shown};
 use crate::doors::request::read;
 use crate::listener::Reply;
@@ -143,7 +142,7 @@ fn granting(rule: &Rule) -> Result<&Rule, Problem> {
 
 /// Returns the values of the parts of the key, in the order of the policy.
 fn values(rule: &Rule, key: &Map<String, Value>) -> Result<Vec<String>, Problem> {
-    let names: Vec<String> = key_parts(rule).map(KeyPart::to_string).collect();
+    let names: Vec<String> = rule.key_parts().map(KeyPart::to_string).collect();
     let mut values = Vec::with_capacity(names.len());
     for name in &names {
         let short = name.split_once(':').map_or(&**name, |(_, short)| short);

@@ -13,7 +13,6 @@ use super::{bans, reply};
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::answer::key_parts;
 use crate::doors::problem::{
     NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, WRONG_QUERY, near_spelling, shown,
 };
@@ -101,7 +100,7 @@ pub(super) async fn key<C: Clock>(
         }
     }
     let (quota, decision) = found.ok_or_else(|| {
-        let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
+        let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
         let parts = if parts.is_empty() {
             "none".into()
         } else {
@@ -204,7 +203,7 @@ fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value
 
 /// Returns the parts of a key with their names: `ip=192.0.2.1`.
 pub(super) fn key_in_words(rule: &Rule, key: Key<'_>) -> Vec<String> {
-    let mut names = key_parts(rule);
+    let mut names = rule.key_parts();
     let part = |value| match names.next() {
         Some(name) => format!("{name}={value}"),
         None => String::from(value),
@@ -228,7 +227,7 @@ pub(super) fn whole_key_of(
     rule: &Rule,
     values: &[String],
 ) -> Result<KeyBytes, Problem> {
-    let parts = key_parts(rule).count();
+    let parts = rule.key_parts().count();
     if values.len() < parts {
         let detail = format!(
             "the key of `{}` has {parts} parts; add `&key=VALUE` for each",
@@ -242,13 +241,13 @@ pub(super) fn whole_key_of(
 /// Returns the key of a rule with these values of its parts, each as a request brings it or as
 /// the list of keys shows it.
 pub(super) fn key_of(policy: &Policy, rule: &Rule, values: &[String]) -> Result<KeyBytes, Problem> {
-    let parts = key_parts(rule).count();
+    let parts = rule.key_parts().count();
     if values.len() > parts {
         let detail = format!("the key of `{}` has {parts} parts", rule.limit.name);
         return Err(Problem::new(WRONG_QUERY, detail));
     }
     let mut bytes = KeyBytes::default();
-    for (part, value) in key_parts(rule).zip(values) {
+    for (part, value) in rule.key_parts().zip(values) {
         if matches!(part, KeyPart::Ip { .. }) && !is_address(value) {
             let detail = format!("`key={}` is neither an address nor a network", shown(value));
             return Err(Problem::new(WRONG_QUERY, detail));

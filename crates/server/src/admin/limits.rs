@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{LimitId, LimitScope, Nanos};
+use ratekeeper_core::LimitId;
 use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::{LimitUsage, Usage};
 use serde_json::{Value, json};
@@ -12,67 +12,8 @@ use serde_json::{Value, json};
 use super::keys::{find, parameters, unknown};
 use super::reply;
 use crate::context::ServiceContext;
-use crate::doors::answer::mode;
 use crate::doors::problem::{Problem, UNKNOWN_PATH, WRONG_QUERY};
 use crate::listener::Reply;
-
-/// Returns a limit as the policy states it.
-pub(super) fn about(policy: &Policy, rule: &Rule) -> Value {
-    let mut limit = json!({
-        "name": &*rule.limit.name,
-        "mode": mode(rule.mode),
-        "limit": rule.text,
-        "quota": rule.quota.get(),
-        "window_ms": rule.window.map(Nanos::as_millis_ceil),
-        "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "status": rule.refusal.status,
-        "line": rule.line,
-    });
-    if let Some(alert) = rule.alert {
-        limit["alert"] = json!(alert.to_string());
-    }
-    if let Some(active) = rule.active.as_deref() {
-        limit["active"] = json!(active.to_string());
-    }
-    if !rule.otherwise.is_empty() {
-        let others = rule.otherwise.iter();
-        let others = others.filter_map(|index| policy.rules.get(*index as usize));
-        let names = others.map(|other| &*other.limit.name);
-        limit["otherwise"] = json!(names.collect::<Vec<_>>());
-    }
-    if !rule.replaces.is_empty() {
-        let others = rule.replaces.iter();
-        let others = others.filter_map(|index| policy.rules.get(*index as usize));
-        let names = others.map(|other| &*other.limit.name);
-        limit["replaces"] = json!(names.collect::<Vec<_>>());
-    }
-    if let Some(share) = rule.percent {
-        limit["percent"] = json!(share.percent());
-    }
-    if let Some(candidate) = rule.candidate {
-        let candidate = policy.rules.get(candidate as usize);
-        limit["candidate"] = json!(candidate.map(|rule| &*rule.limit.name));
-    }
-    if rule.limit.scope == LimitScope::Node {
-        limit["scope"] = json!("node");
-    }
-    if let Some(priority) = rule.priority.as_deref() {
-        limit["priority"] = json!(format!("{}%", priority.last_percent));
-    }
-    if let Some(route) = rule.on_limit.as_deref() {
-        limit["on_limit"] = json!(format!("route:{route}"));
-    }
-    // The helper limit has the key of this one, and then the value that is counted.
-    let seen = rule.distinct.and_then(|at| policy.rules.get(at as usize));
-    if let Some(value) = seen.and_then(|seen| seen.key.last()) {
-        limit["distinct"] = json!(value.to_string());
-    }
-    // Only a limit that is made for another has this sign in its name.
-    if let Some((owner, _)) = rule.limit.name.split_once('+') {
-        limit["part_of"] = json!(owner);
-    }
-    limit
-}
 
 /// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
 /// result is in the order of the ids.
@@ -133,13 +74,14 @@ pub(super) fn explain<C: Clock>(
 pub(super) fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let usage = with_variants(&policy, shared.keeper.store().local().usage());
-    let with_usage = |rule: &Rule| {
-        let mut limit = about(&policy, rule);
+    let rules = policy.rules.iter().zip(policy.rules.descriptions());
+    let with_usage = |(rule, description): (&Rule, &Value)| {
         let used = usage_of(&usage, rule.limit.id);
+        let mut limit = description.clone();
         limit["keys"] = json!(used.keys);
         limit["bytes"] = json!(used.bytes);
         limit
     };
-    let limits: Vec<Value> = policy.rules.iter().map(with_usage).collect();
+    let limits: Vec<Value> = rules.map(with_usage).collect();
     reply(&json!({ "limits": limits }))
 }

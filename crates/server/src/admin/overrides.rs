@@ -9,14 +9,13 @@ use ratekeeper_core::Key;
 use ratekeeper_policy::config::{
     OverrideLine, exact_key_text, is_key_pattern, key_pairs, override_lines,
 };
-use ratekeeper_policy::{KeyBytes, KeyPart, Policy};
+use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule};
 use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
 use crate::changes;
 use crate::context::ServiceContext;
-use crate::doors::answer::key_parts;
 use crate::doors::problem::{
     NO_OVERRIDES_FILE, NOT_EDITED, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY,
     shown,
@@ -107,7 +106,7 @@ fn exact_key(policy: &Policy, line: &OverrideLine, values: &[String]) -> Result<
         return Err(Problem::new(WRONG_QUERY, detail));
     }
     let rule = find(policy, &line.limit)?;
-    let parts: Vec<_> = key_parts(rule).collect();
+    let parts: Vec<_> = rule.key_parts().collect();
     if parts.len() != values.len() {
         let (limit, parts) = (&rule.limit.name, parts.len());
         let detail = format!("the key of `{limit}` has {parts} parts; add `&value=` for each");
@@ -229,7 +228,7 @@ fn about(number: usize, line: &OverrideLine, in_force: bool) -> Value {
 /// Returns the key of a line, with the values of secret parts as `/v1/keys` shows them.
 pub(crate) fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
     let rule = policy.rule(&line.limit);
-    let parts: Vec<_> = rule.into_iter().flat_map(key_parts).collect();
+    let parts: Vec<_> = rule.into_iter().flat_map(Rule::key_parts).collect();
     let as_shown = |part: &KeyPart, value: &str| {
         let mut bytes = KeyBytes::default();
         part.write_plain(value, policy.client_ip.ipv6_prefix, &mut bytes);

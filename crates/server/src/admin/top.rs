@@ -14,7 +14,6 @@ use super::reply;
 use crate::alerts::message::rfc3339;
 use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
-use crate::doors::answer::mode;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::listener::Reply;
 use crate::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
@@ -244,7 +243,7 @@ fn about<C: Clock>(
 ) -> Value {
     json!({
         "limit": &*rule.limit.name,
-        "mode": mode(rule.mode),
+        "mode": rule.mode.word(),
         "since": rfc3339(shared.unix_millis(found.since)),
         "covers_ms": now.since(found.since).as_millis_ceil(),
         "requests": found.requests,

@@ -17,7 +17,6 @@ use ratekeeper_core::Time;
 use serde_json::json;
 
 use super::{AlertChange, AlertNotice};
-use crate::doors::answer::mode;
 
 /// Version of the body: fields are added under the same version, and change under another.
 const VERSION: u32 = 1;
@@ -38,7 +37,7 @@ impl Message {
         let mut data = json!({
             "id": &*notice.id,
             "limit": &*notice.limit,
-            "mode": mode(notice.mode),
+            "mode": notice.mode.word(),
             "above_percent": notice.alert.above_percent,
             "for_ms": notice.alert.hold.as_millis_ceil(),
             "usage_percent": notice.usage_percent,

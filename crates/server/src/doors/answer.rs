@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use ratekeeper::{Answer, Outcome, Permit};
 use ratekeeper_core::{Mode, Nanos, Permits, Verdict};
-use ratekeeper_policy::{KeyPart, Rule, RuleMode};
+use ratekeeper_policy::RuleMode;
 
 /// Room for an answer of two limits.
 const USUAL_BYTES: usize = 512;
@@ -186,7 +186,7 @@ fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, "{\"name\":");
     push_text(json, &outcome.rule.limit.name);
     push(json, ",\"mode\":\"");
-    push(json, mode(shown_mode(outcome)));
+    push(json, shown_mode(outcome).word());
     json.push(b'"');
 }
 
@@ -205,7 +205,7 @@ fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 /// The values of the key, each with the part it belongs to: `["ip=192.0.2.1"]`.
 fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     json.push(b'[');
-    let mut parts = key_parts(outcome.rule);
+    let mut parts = outcome.rule.key_parts();
     for (index, value) in outcome.key.parts().enumerate() {
         if index > 0 {
             json.push(b',');
@@ -218,11 +218,6 @@ fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         json.push(b'"');
     }
     json.push(b']');
-}
-
-/// Returns the parts of a limit's key that put a value into it.
-pub(crate) fn key_parts(rule: &Rule) -> impl Iterator<Item = &KeyPart> {
-    rule.key.iter().filter(|part| **part != KeyPart::All)
 }
 
 /// Escapes text that ends up in a JSON string.
@@ -262,15 +257,6 @@ pub(crate) fn shown_mode(outcome: &Outcome<'_>) -> RuleMode {
     match outcome.mode() {
         Some(Mode::Shadow) => RuleMode::Shadow,
         _ => outcome.rule.mode,
-    }
-}
-
-/// Returns the word for a mode.
-pub(crate) const fn mode(mode: RuleMode) -> &'static str {
-    match mode {
-        RuleMode::Enforce => "enforce",
-        RuleMode::Shadow => "shadow",
-        RuleMode::Off => "off",
     }
 }
 

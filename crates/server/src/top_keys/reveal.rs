@@ -14,7 +14,6 @@ use ratekeeper_core::Key;
 use ratekeeper_policy::{RevealKeys, Rule};
 
 use crate::alerts::Identity;
-use crate::doors::answer::key_parts;
 
 /// Maximum number of characters that `prefix` shows.
 const MAX_PREFIX: usize = 8;
@@ -31,7 +30,7 @@ pub(crate) struct KeyReveal<'a> {
 impl KeyReveal<'_> {
     /// Returns the parts of a key with their names.
     pub(crate) fn key(&self, rule: &Rule, key: Key<'_>) -> Vec<String> {
-        let mut names = key_parts(rule);
+        let mut names = rule.key_parts();
         let part = |value: std::borrow::Cow<'_, str>| {
             let value = self.value(value.into_owned());
             match names.next() {

@@ -432,6 +432,6 @@ priority = { last = "20%", match = { path = "/health" } }
     assert_eq!(named("accounts")["distinct"], "attr:account");
     assert!(named("accounts")["part_of"].is_null());
     assert_eq!(named("accounts+seen")["part_of"], "accounts");
-    assert_eq!(named("api")["priority"], "20%");
+    assert_eq!(named("api")["priority"]["last_percent"], 20);
     assert!(named("api")["distinct"].is_null());
 }

@@ -1,34 +1,74 @@
-//! Lines: a limit in words, as `explain` lists it and `top` shows it of a running service.
+//! Lines: a limit in words, as `explain` lists it and the admin listener answers it.
+
+use std::fmt::Display;
 
 use ratekeeper_core::{Algorithm as _, LimitScope};
-use ratekeeper_policy::{Allowance, MissingKey, Policy, Role, Rule, RuleMode, WallTime};
+use ratekeeper_policy::{
+    Allowance, Description, MissingKey, Policy, Returned, Role, Rule, RuleMode, WallTime,
+};
 
 use crate::{limits, words};
 
-/// Returns a limit in words, each line with its name in front: its requests, its key, its numbers
-/// and what they admit.
+/// Lines, each with a label in front.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Lines {
+    fn add<T: Display>(&mut self, label: &str, texts: impl IntoIterator<Item = T>) {
+        let texts = texts.into_iter();
+        self.0
+            .extend(texts.map(|text| format!("    {label:<9} {text}")));
+    }
+}
+
+/// Returns a limit in words: its requests, its key, its numbers and what they admit.
 pub(crate) fn about(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String> {
-    let fields = limits::fields(&rule.matcher);
-    let requests = match fields.join(", ") {
-        fields if fields.is_empty() => limits::requests(rule),
-        fields if rule.is_for_descriptors() => {
-            format!("{} where {fields}", limits::requests(rule))
-        }
-        fields => fields,
-    };
-    let mut lines = vec![
-        format!("    for       {requests}"),
-        format!("    counts by {}{}", limits::key(rule), missing(rule)),
-    ];
-    let exempt = |exemption| format!("    exempt    {}", limits::exemption(exemption));
-    lines.extend(rule.exemptions.iter().map(|it| exempt(it)));
-    lines.extend(numbers(policy, rule, wall));
-    others(policy, rule, &mut lines);
-    lines
+    let mut lines = Lines::default();
+    lines.add(
+        "for",
+        [match limits::fields(&rule.matcher).join(", ") {
+            fields if fields.is_empty() => limits::requests(rule),
+            fields if rule.is_for_descriptors() => {
+                format!("{} where {fields}", limits::requests(rule))
+            }
+            fields => fields,
+        }],
+    );
+    lines.add("counts by", [limits::key(rule) + &missing(rule)]);
+    lines.add(
+        "exempt",
+        rule.exemptions.iter().map(|it| limits::exemption(it)),
+    );
+    lines.0.extend(numbers(policy, rule, wall));
+    let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
+    lines.add(
+        "plans",
+        joined(plans.map(|(name, allowance)| match allowance {
+            Allowance::Own => format!("{name} {}", rule.text),
+            Allowance::Unlimited => format!("{name} unlimited"),
+            Allowance::Blocked => format!("{name} blocked"),
+            Allowance::Variant(index) => {
+                let variant = rule.variants.numbers().get(index as usize);
+                format!("{name} {}", variant.map_or("", |variant| &*variant.text))
+            }
+        })),
+    );
+    let overrides = rule.variants.overrides().len();
+    lines.add(
+        "overrides",
+        (overrides > 0).then(|| words::counted(overrides, "key")),
+    );
+    lines.0
+}
+
+/// Returns texts as a list; `None` without a text.
+fn joined(texts: impl Iterator<Item = String>) -> Option<String> {
+    let texts: Vec<_> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn missing(rule: &Rule) -> String {
-    if rule.key.is_empty() || limits::key(rule) == "all" {
+    if rule.key_parts().next().is_none() {
         return String::new();
     }
     match &rule.missing_key {
@@ -42,150 +82,125 @@ fn missing(rule: &Rule) -> String {
 
 /// Returns the numbers of a limit, and their bounds.
 pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(times) = limits::active(rule, wall) {
-        lines.push(format!("    active    {times}"));
-    }
-    lines.push(format!(
-        "    limit     {}: {}",
-        rule.text,
-        rule.limit.algorithm.name()
-    ));
-    if let Some(attribute) = rule.variants.day_attribute() {
-        lines.push(format!(
-            "    months    begin on the day of the key in attr:{attribute}, on day 1 without one"
-        ));
-    }
-    lines.push(format!("    at worst  {}", limits::worst_case(rule)));
-    lines.push(format!("    at least  {}", limits::at_least(rule)));
-    if let Some(alert) = limits::alert(rule) {
-        lines.push(format!("    alert     {alert}"));
-    }
-    if let Some(ban) = limits::ban(rule) {
-        lines.push(format!("    ban       {ban}"));
-    }
-    if let Some(field) = rule.body_fields().next() {
-        lines.push(format!(
-            "    body      read by the proxy listener and the tower layer; other callers send \
-             `{field}` as an attribute"
-        ));
-    }
-    for correction in limits::corrections(rule) {
-        lines.push(format!("    results   {correction}"));
-    }
-    for returned in limits::returned(rule) {
-        lines.push(format!("    back      {}", returned.text));
-    }
-    if let Some(value) = limits::distinct(policy, rule) {
-        lines.push(format!(
-            "    values    different values of {value} are counted, each once in a window"
-        ));
-    }
-    if let Some(priority) = limits::priority(rule) {
-        lines.push(format!("    priority  {priority}"));
-    }
-    alternatives(policy, rule, &mut lines);
-    trials(policy, rule, &mut lines);
-    if rule.limit.algorithm.concurrency().is_some() {
-        lines.push(
-            "    taken by  POST /v1/acquire or the gateway; a check tests if one is free"
-                .to_owned(),
-        );
-    }
-    if let Some(redis) = &policy.settings.redis {
-        lines.push(format!(
-            "    store     deadline {}, then on_store_error = \"{}\"; late charges are kept",
-            words::span(redis.deadline),
-            limits::on_store_error(rule)
-        ));
-    }
-    lines
+    let mut lines = Lines::default();
+    let told = Description::of(&policy.rules, rule);
+    lines.add("active", limits::active(rule, wall));
+    lines.add(
+        "limit",
+        [format!("{}: {}", rule.text, rule.limit.algorithm.name())],
+    );
+    lines.add(
+        "months",
+        rule.variants.day_attribute().map(|attribute| {
+            format!("begin on the day of the key in attr:{attribute}, on day 1 without one")
+        }),
+    );
+    lines.add("at worst", [limits::worst_case(rule)]);
+    lines.add("at least", [limits::at_least(rule)]);
+    lines.add("alert", limits::alert(rule));
+    lines.add("ban", limits::ban(rule));
+    lines.add("body", rule.body_fields().next().map(|field| {
+        format!(
+            "read by the proxy listener and the tower layer; other callers send `{field}` as an \
+             attribute"
+        )
+    }));
+    lines.add("results", limits::corrections(rule));
+    lines.add("back", told.worst_case.returned.iter().map(|returned| match returned {
+        Returned::OfEarlierCharges => {
+            "a span also admits the permits that come back in it of earlier charges, each once"
+        }
+        Returned::OnceAfterAReset => {
+            "after a reset or a change of numbers, permits charged before can come back once"
+        }
+        Returned::ByNegativeHits => {
+            "by Envoy's negative hits: as many more can pass in a span as come back in it"
+        }
+    }));
+    lines.add(
+        "values",
+        told.distinct
+            .iter()
+            .map(|value| format!("different values of {value} are counted, each once in a window")),
+    );
+    lines.add("priority", limits::priority(rule));
+    add_beside(&mut lines, policy, rule, &told);
+    lines.add(
+        "taken by",
+        rule.limit
+            .algorithm
+            .concurrency()
+            .map(|_| "POST /v1/acquire or the gateway; a check tests if one is free"),
+    );
+    lines.add(
+        "store",
+        policy.settings.redis.as_ref().map(|redis| {
+            let (deadline, then) = (words::span(redis.deadline), told.on_store_error);
+            format!("deadline {deadline}, then on_store_error = \"{then}\"; late charges are kept")
+        }),
+    );
+    lines.0
 }
 
-/// Adds the alternatives of a limit, which are asked when it denies.
-fn alternatives(policy: &Policy, rule: &Rule, lines: &mut Vec<String>) {
-    let mut names = Vec::new();
-    for other in limits::alternatives(policy, rule) {
+/// Adds the rules beside a limit: its alternatives, those that it replaces, and its trials.
+fn add_beside(lines: &mut Lines, policy: &Policy, rule: &Rule, told: &Description) {
+    let beside = |index: &u32| policy.rules.get(*index as usize);
+    let alternatives = || rule.otherwise.iter().filter_map(beside);
+    for other in alternatives() {
         let (text, worst) = (&other.text, limits::worst_case(other));
-        let line = match &other.role {
-            Role::Soft => format!("soft      {text} more, with a warning"),
+        match &other.role {
+            Role::Soft => lines.add(
+                "soft",
+                [format!("{text} more, with a warning; at worst {worst}")],
+            ),
             Role::Elastic(gate) => {
                 let (signal, below) = (gate.signal().name(), gate.below());
-                format!("elastic   {text} more while `{signal}` is below {below}")
+                let line =
+                    format!("{text} more while `{signal}` is below {below}; at worst {worst}");
+                lines.add("elastic", [line]);
             }
-            Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                names.push(&*other.limit.name);
-                continue;
-            }
-        };
-        lines.push(format!("    {line}; at worst {worst}"));
+            Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {}
+        }
     }
-    if !names.is_empty() {
-        lines.push(format!("    otherwise {}", names.join(", ")));
-    }
-    let together = limits::together(policy, rule);
-    lines.extend(together.map(|most| format!("    together  {most}")));
-}
-
-/// Adds how a limit is tried before it is enforced, and the limits that it replaces.
-fn trials(policy: &Policy, rule: &Rule, lines: &mut Vec<String>) {
-    let names = limits::replaced(policy, rule).join(", ");
-    if !names.is_empty() {
-        let not_yet = match rule.mode {
-            RuleMode::Enforce => "",
-            RuleMode::Shadow | RuleMode::Off => " once it is enforced",
-        };
-        lines.push(format!(
-            "    replaces  {names}{not_yet}: not asked where this limit applies"
-        ));
-    }
-    if let Some(route) = &rule.on_limit {
-        lines.push(format!(
-            "    on limit  the gateway sends the request to the route `{route}`"
-        ));
-    }
-    if let Some(share) = rule.percent {
-        lines.push(format!(
-            "    percent   enforced for {share} of its keys, in shadow mode for the others"
-        ));
-    }
-    if let Some(candidate) = limits::candidate(policy, rule) {
-        lines.push(format!(
-            "    candidate {}, tried on the requests that pass, refuses none; at worst {}",
-            candidate.text,
-            limits::worst_case(candidate)
-        ));
-    }
-    if rule.limit.scope == LimitScope::Node {
-        lines.push(
-            "    scope     each process counts by itself, in a shared store as well".to_owned(),
-        );
-    }
-}
-
-/// Adds the numbers of a limit for plans, and how many keys have numbers of their own.
-fn others(policy: &Policy, rule: &Rule, lines: &mut Vec<String>) {
-    let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
-    let plans: Vec<_> = plans
-        .map(|(name, allowance)| match allowance {
-            Allowance::Own => format!("{name} {}", rule.text),
-            Allowance::Unlimited => format!("{name} unlimited"),
-            Allowance::Blocked => format!("{name} blocked"),
-            Allowance::Variant(index) => {
-                let variant = rule.variants.numbers().get(index as usize);
-                let text = variant.map_or("", |variant| variant.text.as_str());
-                format!("{name} {text}")
-            }
-        })
-        .collect();
-    if !plans.is_empty() {
-        lines.push(format!("    plans     {}", plans.join(", ")));
-    }
-    let overrides = rule.variants.overrides().len();
-    if overrides > 0 {
-        lines.push(format!(
-            "    overrides {}",
-            words::counted(overrides, "key")
-        ));
-    }
+    let named = alternatives().filter(|other| !other.is_extra());
+    lines.add(
+        "otherwise",
+        joined(named.map(|other| other.limit.name.to_string())),
+    );
+    let together = told.together.iter();
+    lines.add(
+        "together",
+        together.map(|it| limits::together(policy, rule, it)),
+    );
+    let not_yet = match rule.mode {
+        RuleMode::Enforce => "",
+        RuleMode::Shadow | RuleMode::Off => " once it is enforced",
+    };
+    let replaced = joined(told.replaces.iter().cloned());
+    lines.add(
+        "replaces",
+        replaced.map(|names| format!("{names}{not_yet}: not asked where this limit applies")),
+    );
+    lines.add(
+        "on limit",
+        rule.on_limit
+            .iter()
+            .map(|route| format!("the gateway sends the request to the route `{route}`")),
+    );
+    lines.add(
+        "percent",
+        rule.percent.map(|share| {
+            format!("enforced for {share} of its keys, in shadow mode for the others")
+        }),
+    );
+    lines.add(
+        "candidate",
+        rule.candidate.as_ref().and_then(beside).map(|other| {
+            let (text, worst) = (&other.text, limits::worst_case(other));
+            format!("{text}, tried on the requests that pass, refuses none; at worst {worst}")
+        }),
+    );
+    let is_of_node = rule.limit.scope == LimitScope::Node;
+    let of_node = "each process counts by itself, in a shared store as well";
+    lines.add("scope", is_of_node.then_some(of_node));
 }

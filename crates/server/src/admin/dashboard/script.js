@@ -412,7 +412,7 @@ function choose(name) {
   at("acts").hidden = at("override").hidden = true;
   text("found", "");
   text("whatif-result", "");
-  at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.bans;
+  at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.ban;
   at("parts").replaceChildren(...limit.key.map((part) => {
     const label = document.createElement("label");
     const input = document.createElement("input");
@@ -426,7 +426,7 @@ function choose(name) {
 }
 
 /** Returns what is known of a limit, little of one that is not among those listed. */
-const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], bans: false };
+const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], ban: null };
 
 function showLimit({ name, top, day, day_minutes: minutes, bans }) {
   showKeys(top);
@@ -438,7 +438,7 @@ function showLimit({ name, top, day, day_minutes: minutes, bans }) {
       cell(row, 1, span(ban.ends_after_ms), "number");
     });
   }
-  text("bans-note", bans || !limit.bans ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
+  text("bans-note", bans || !limit.ban ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
 }
 
 function bansNote(bans) {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::admin::{countries, top};
 use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
-use crate::doors::answer::{key_parts, mode};
 use crate::history::{Cell, MAX_LIMITS};
 use crate::metrics::DurationsSnapshot;
 
@@ -73,28 +72,32 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
     });
     all.truncate(MAX_SHOWN);
     all.sort_by_key(|(index, ..)| *index);
-    all.iter()
-        .map(|(_, rule, seconds)| about(shared, rule, seconds))
-        .collect()
+    let descriptions = policy.rules.descriptions();
+    let each = all.iter();
+    each.map(|(index, rule, seconds)| {
+        let mut limit = descriptions[*index].clone();
+        add_counts(&mut limit, shared, rule, seconds);
+        limit
+    })
+    .collect()
 }
 
-fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) -> Value {
+/// Adds the counts of a limit to its description.
+fn add_counts<C: Clock>(
+    about: &mut Value,
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    seconds: &[Cell],
+) {
     let now = shared.keeper.clock().now();
     let found = top::most_denied(shared, rule.limit.id, now);
     let busiest = found.as_ref().and_then(|found| found.keys.first());
-    let mut about = json!({
-        "name": &*rule.limit.name,
-        "mode": mode(rule.mode),
-        "limit": rule.text,
-        "key": key_parts(rule).map(ToString::to_string).collect::<Vec<_>>(),
-        "bans": rule.limit.algorithm.bans().is_some(),
-        "trend": trend(seconds),
-        "near": shared.metrics.near(rule.limit.id),
-        "highest_percent": shared.history.highest(rule.limit.id),
-        "denied": found.as_ref().map_or(0, |found| found.denied),
-        "distinct_denied": found.as_ref().map_or(0, |found| found.distinct_denied),
-        "busiest": busiest.map_or(0, |key| key.denied.count),
-    });
+    about["trend"] = json!(trend(seconds));
+    about["near"] = json!(shared.metrics.near(rule.limit.id));
+    about["highest_percent"] = json!(shared.history.highest(rule.limit.id));
+    about["denied"] = json!(found.as_ref().map_or(0, |found| found.denied));
+    about["distinct_denied"] = json!(found.as_ref().map_or(0, |found| found.distinct_denied));
+    about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
     let [keys, first] = top::refused_in_the_hour(shared, rule.limit.id, now);
     about["hour"] = json!({ "keys": keys, "first": first });
     let (shed, plans) = shared.metrics.denials(rule.limit.id);
@@ -111,7 +114,6 @@ fn about<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, seconds: &[Cell]) ->
         about["in_use"] = json!(loans.in_use);
         about["expired"] = json!(loans.lapsed);
     }
-    about
 }
 
 /// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and
@@ -141,19 +143,19 @@ fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
 fn elastic<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
     let now = shared.keeper.clock().now();
     let wall = WallTime::new(shared.keeper.wall_origin(), now);
-    let rules = || policy.rules.iter().take(MAX_LIMITS);
-    let elastic = rules().filter_map(|rule| {
+    let rules = (0..).zip(&policy.rules).take(MAX_LIMITS);
+    let elastic = rules.filter_map(|(index, rule)| {
         let Role::Elastic(gate) = &rule.role else {
             return None;
         };
-        let (name, _) = rule.limit.name.split_once('+')?;
-        let own = rules().find(|own| *own.limit.name == *name)?.quota.get();
+        let owner = policy.rules.owner(index)?;
+        let own = owner.quota.get();
         let most = own + rule.quota.get();
         let open = gate.is_open(wall);
         let factor = if open { percent_of(most, own) } else { 100 };
         let [allowed, ..] = shared.metrics.decisions(rule.limit.id);
         Some(json!({
-            "limit": name,
+            "limit": &*owner.limit.name,
             "signal": gate.signal().name(),
             "below": gate.below(),
             "open": open,
