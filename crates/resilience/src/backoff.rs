@@ -30,6 +30,7 @@ use crate::random::Random;
 
 /// How waits are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Jitter {
     /// From zero up to the longest wait.
     #[default]

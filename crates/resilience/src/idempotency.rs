@@ -25,6 +25,7 @@ use ratekeeper_core::Nanos;
 
 /// Effect of making a call twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Effect {
     /// The same as doing it once.
     Repeatable,
@@ -48,6 +49,7 @@ impl Effect {
 
 /// Meaning of a failure for another attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Failure {
     /// The server did nothing: refused by a limiter, or never reached.
     Refused,

@@ -35,6 +35,7 @@ use crate::{Deadline, End, ServerWait};
 
 /// What to do after an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Retry {
     /// Return the error: the server answered, and would answer the same again.
     Stop,

@@ -12,6 +12,7 @@
 
 /// How a piece of work ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum End {
     /// The work was done, whatever the result: its time counts.
     Done,

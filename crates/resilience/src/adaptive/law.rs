@@ -67,6 +67,7 @@ impl Bounds {
 
 /// Rule that moves the limit; see the [module](super) on which to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Law {
     /// By the ratio of times.
     Gradient(Gradient),

@@ -7,6 +7,7 @@ use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle,
 
 /// Decides if an attempt is worth making.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum Guard {
     /// Nothing: every attempt is made.
     #[default]

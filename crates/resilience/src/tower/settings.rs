@@ -9,6 +9,7 @@ use crate::{CallSettings, Effect};
 
 /// How the deadline is passed on to the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Propagate {
     /// Not at all.
     #[default]
