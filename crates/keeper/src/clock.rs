@@ -1,8 +1,8 @@
 //! Clock: the only place where time is read.
 //!
 //! A clock's zero is the start of the process: it is monotonic, so that setting the wall clock
-//! never gives permits away. Its [`Origin`](ratekeeper_core::Origin) holds the position of that
-//! zero in Unix time, for limits that follow the wall clock; it is read once.
+//! never gives permits away. Its [`Origin`] holds the position of that zero in Unix time, for
+//! limits that follow the wall clock; it is read once.
 
 #![expect(clippy::disallowed_methods, reason = "clocks are read only here")]
 

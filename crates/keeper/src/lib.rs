@@ -1,4 +1,4 @@
-//! Rate limiting: policies, algorithms with proven bounds, and stores behind one call.
+//! Rate limits in a program: one limit, one for each key, or several that are charged together.
 //!
 //! # One limit
 //!
@@ -88,35 +88,36 @@
 //! `docs/guide/algorithms.md` states the worst-case bounds of each algorithm, `COMPARE.md` compares
 //! it with other limiters, and `examples` has a program for each task.
 //!
-#![cfg_attr(feature = "policy", doc = include_str!("policy.md"))]
-//!
 //! # In a server
 //!
 //! With the feature `tower`, the module `tower` puts limiters and policies around the services
-//! of axum, tonic and hyper; with the feature `actix`, around services of actix-web too.
+//! of axum, tonic and hyper; with the feature `actix`, around services of actix-web too. With the
+//! feature `policy`, the module `engine` decides about requests by a text of many limits.
 
 #[cfg(feature = "policy")]
 mod answer;
 mod at_once;
 #[cfg(feature = "policy")]
 mod call;
-mod clock;
+pub mod clock;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod counter;
 #[cfg(feature = "policy")]
 mod decision_id;
 #[cfg(feature = "policy")]
+pub mod engine;
+#[cfg(feature = "policy")]
 pub mod headers;
 #[cfg(feature = "policy")]
 mod keeper;
-mod keyed;
+pub mod keyed;
 mod latest;
 pub mod limiter;
-mod limits;
+pub mod limits;
 #[cfg(feature = "policy")]
 mod loan;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
-mod observe;
+pub mod observe;
 #[cfg(all(feature = "policy", feature = "redis"))]
 mod open;
 #[cfg(feature = "policy")]
@@ -141,61 +142,44 @@ mod reservations;
 mod scope;
 #[cfg(feature = "policy")]
 mod signals;
-mod smooth;
+pub mod smooth;
 #[cfg(feature = "tracing")]
-mod spans;
+pub mod spans;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-#[cfg(feature = "policy")]
-pub use answer::Answer;
-pub use at_once::at_once;
-#[cfg(feature = "policy")]
-pub use call::{Act, Answers, Asked};
-#[cfg(feature = "tokio")]
-pub use clock::TokioClock;
-pub use clock::{Block, Clock, CoarseClock, ManualClock, RuntimeClock, SystemClock, Timer};
-#[cfg(feature = "policy")]
-pub use decision_id::{DecisionId, NoDecisionId};
-#[cfg(feature = "policy")]
-pub use keeper::{Keeper, MAX_REPLACED};
-pub use keyed::{ByHash, KeyLimit, KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
-pub use limiter::{Grant, Limiter, OwnedPermits, Refused, Reservation, Settlement, WaitError};
-#[cfg(feature = "redis")]
-pub use limits::SharedStore;
-pub use limits::{CheckError, LimitCharge, Limits, LimitsGrant, NamedLimit, NewLimitError};
-#[cfg(feature = "tracing")]
-pub use observe::Events;
-#[cfg(feature = "metrics")]
-pub use observe::{MAX_COUNTED_LIMITS, Metrics};
-#[cfg(all(feature = "policy", feature = "redis"))]
-pub use open::OpenError;
-#[cfg(feature = "policy")]
-pub use outcome::Outcome;
-#[cfg(feature = "policy")]
-pub use permit::{NoPermit, Permit};
-#[cfg(feature = "policy")]
-pub use policy_files::read_policy_files;
-#[cfg(feature = "policy")]
-pub use rate_limit::RateLimitError;
+#[doc(inline)]
+pub use keyed::KeyedLimiter;
+#[doc(inline)]
+pub use limiter::{Limiter, Refused};
+#[doc(inline)]
+pub use limits::Limits;
 pub use ratekeeper_core as core;
+#[doc(inline)]
+pub use ratekeeper_core::Quota;
 #[cfg(feature = "policy")]
 pub use ratekeeper_policy as policy;
-#[cfg(feature = "policy")]
-pub use ratekeeper_policy::Report;
 pub use ratekeeper_store as store;
-#[cfg(all(feature = "policy", feature = "redis"))]
-pub use redis_settings::{read_secret, redis_config};
+
+// Short paths; each module has the documentation of its items.
+#[doc(hidden)]
+pub use clock::*;
 #[cfg(feature = "policy")]
-pub use report::{LimitReport, LimitReports};
-#[cfg(feature = "policy")]
-pub use reporting::Reported;
-#[cfg(feature = "policy")]
-pub use reservations::{ExpiredReservations, ReservationCounts, Reservations};
-#[cfg(feature = "policy")]
-pub use scope::Scope;
+#[doc(hidden)]
+pub use engine::*;
+#[doc(hidden)]
+pub use keyed::{ByHash, KeyLimit, KeyedReservation, LimitKey, MostWaiting};
+#[doc(hidden)]
+pub use limiter::{Grant, OwnedPermits, Reservation, Settlement, WaitError};
+#[doc(hidden)]
+pub use limits::*;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[doc(hidden)]
+pub use observe::*;
+#[doc(hidden)]
 pub use smooth::SmoothRateLimiter;
 #[cfg(feature = "tracing")]
+#[doc(hidden)]
 pub use spans::Traced;
 
 /// Idioms that would serve a request that a limit refuses. None of them compiles; the form

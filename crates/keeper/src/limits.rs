@@ -29,10 +29,12 @@ use ratekeeper_core::{
 use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
+pub use crate::at_once::at_once;
 use crate::limiter::patient;
 use crate::limiter::reservation::unique;
 use crate::{Clock, SystemClock};
 use charge::Charged;
+#[cfg(feature = "tower")]
 pub(crate) use charge::KeyText;
 pub use charge::LimitCharge;
 pub use grant::{CheckError, LimitsGrant};

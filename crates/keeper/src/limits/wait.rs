@@ -56,7 +56,7 @@ impl<S: Store, C: Timer> Limits<S, C> {
     ///
     /// # Errors
     /// Those of [`check`](Self::check), without waiting; of the refusals only
-    /// [`Refused::Never`](crate::Refused::Never).
+    /// [`Refused::Never`].
     pub async fn acquire(
         &self,
         charges: &[LimitCharge<'_, S, C>],
