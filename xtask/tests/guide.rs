@@ -152,8 +152,8 @@ redis.md
   50 ms by default
     policy/src/config/redis.rs: DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
   from `1ms` to `10s`
-    policy/src/config/redis.rs: MIN_DEADLINE: Nanos = Nanos::from_millis(1);
-    policy/src/config/redis.rs: MAX_DEADLINE: Nanos = Nanos::from_secs(10);
+    policy/src/config/fields/mod.rs: MILLISECOND: Nanos = Nanos::from_millis(1);
+    policy/src/config/fields/store.rs: MAX_DEADLINE: Nanos = Nanos::from_secs(10);
   looked at every 5 s
     server/src/store_secrets.rs: LOOK: Duration = Duration::from_secs(5);
   every second while there are requests

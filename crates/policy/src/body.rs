@@ -29,10 +29,8 @@ use std::fmt;
 pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
-use crate::octets::{split_once, trim};
-use crate::request::values_of;
-use crate::stated::{self, Stated};
-use crate::{Facts, ValueError};
+use crate::ValueError;
+use crate::octets::{split_once, trim, values_of};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -129,16 +127,17 @@ impl BodyField {
         Ok(Self { text, place })
     }
 
+    /// Returns the name of a field of a form.
+    pub(crate) fn form_name(&self) -> Option<&str> {
+        match &self.place {
+            Place::Form(name) => Some(name),
+            Place::Json(_) => None,
+        }
+    }
+
     /// Returns it as in the policy, which is also the name of the attribute that may stand for it.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
-    }
-
-    /// Calls `take` with each value in the query, if it is a field of a form.
-    pub(crate) fn each_in_query(&self, facts: &Facts<'_>, take: impl FnMut(Stated<'_>)) {
-        if let Place::Form(name) = &self.place {
-            stated::Place::Query(name).each(facts, take);
-        }
     }
 }
 

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::request::values_of;
+use crate::octets::values_of;
 use crate::tokens::{Tokens, VerifiedClaims};
 use crate::{Facts, WallTime};
 

@@ -13,3 +13,15 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     }
     bytes
 }
+
+/// Returns the values of all headers of that name, trimmed; empty ones are left out.
+pub(crate) fn values_of<'a>(
+    headers: &'a [(&'a str, &'a [u8])],
+    name: &str,
+) -> impl Iterator<Item = &'a [u8]> {
+    headers
+        .iter()
+        .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
+        .map(|(_, value)| trim(value))
+        .filter(|value| !value.is_empty())
+}

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::body::BodyValue;
 use crate::geo::AsnText;
 use crate::path::{Normal, PathCase, Readings};
-use crate::{Asn, BodyField, Country, Facts, Geo, octets, pattern};
+use crate::{Asn, BodyField, Country, Facts, Geo, pattern};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {
@@ -133,16 +133,4 @@ impl<'a> RequestFacts<'a> {
     pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
         self.facts.attribute(name).filter(|value| !value.is_empty())
     }
-}
-
-/// Returns the values of all headers of that name, trimmed; empty ones are left out.
-pub(crate) fn values_of<'a>(
-    headers: &'a [(&'a str, &'a [u8])],
-    name: &str,
-) -> impl Iterator<Item = &'a [u8]> {
-    headers
-        .iter()
-        .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
-        .map(|(_, value)| octets::trim(value))
-        .filter(|value| !value.is_empty())
 }

@@ -27,9 +27,9 @@ mod spelling;
 
 use std::iter::once;
 
-use crate::Facts;
 use crate::body::{is_same_form_name, json_leaves};
 use crate::octets::{split_once, trim};
+use crate::{BodyField, Facts};
 
 pub(crate) use spelling::{cookie, credentials, without_escapes};
 use spelling::{decoded, is_basic, unquoted, up_to_padding};
@@ -282,6 +282,15 @@ fn compare_fields(found: &str, wanted: &str) -> NameMatch {
 /// Returns true for a header, in lower case, with a scheme before its value.
 pub(crate) fn is_credential_header(name: &str) -> bool {
     matches!(name, "authorization" | "proxy-authorization")
+}
+
+impl BodyField {
+    /// Calls `take` with each value in the query, if it is a field of a form.
+    pub(crate) fn each_in_query(&self, facts: &Facts<'_>, take: impl FnMut(Stated<'_>)) {
+        if let Some(name) = self.form_name() {
+            Place::Query(name).each(facts, take);
+        }
+    }
 }
 
 #[cfg(test)]

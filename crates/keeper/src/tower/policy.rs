@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Lend, Nanos, Permits, Time};
 use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Rule};
-use ratekeeper_store::{MemoryStore, Store, StoreError};
+use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
 
 use super::admit::{Admitted, admit, completed};
@@ -37,6 +37,7 @@ use super::ledger::{Ledger, Lender, new_lease};
 use super::no_key::counts_without_address;
 use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::peer::PeerSource;
+use super::reporter::{Corrections, OnStoreError};
 use crate::at_once::poll_once;
 use crate::keeper::{lends, list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
@@ -68,7 +69,6 @@ pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
 }
 
 pub(super) type AttributesOf = dyn Fn(RequestHead<'_>) -> Attributes + Send + Sync;
-pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
 
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// The limits of this keeper, for a front end that asks by [`decide`](Self::decide).
@@ -238,7 +238,12 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
-        let reporter = self.reporter(&answer);
+        let corrections = Corrections {
+            keeper: Arc::clone(&self.keeper),
+            on_store_error: self.on_store_error.clone(),
+            max_inspected_response: self.max_inspected_response,
+        };
+        let reporter = corrections.reporter(&answer);
         if reporter.is_some() {
             self.keeper.reservations().begin(&mut answer);
         }

@@ -8,18 +8,18 @@
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use ratekeeper_core::{Permits, Time};
 use ratekeeper_policy::{BodyField, CostSource, ResponseReader, Rule};
-use ratekeeper_store::{ChargeOrigin, Store};
+use ratekeeper_store::{ChargeOrigin, Store, StoreError};
 use tokio::runtime::Handle;
 
-use super::policy::ByPolicy;
 use crate::at_once::poll_once;
 use crate::decision_id::MadeCharge;
 use crate::reporting::{settled_by_response, stated_cost};
-use crate::{Answer, Report, Timer};
+use crate::{Answer, Keeper, Report, Timer};
 
 /// Receives the result of a request and the fields of its response, once. Dropped without them (the
 /// service failed, or the client went away), the charges stay.
@@ -93,9 +93,29 @@ struct ReportEnd {
     origin: ChargeOrigin,
 }
 
-impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
+pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
+
+/// What corrections need of the layer.
+pub(super) struct Corrections<S, C> {
+    pub(super) keeper: Arc<Keeper<S, C>>,
+    pub(super) on_store_error: Option<Arc<OnStoreError>>,
+    /// Maximum number of bytes of a response that are held to find costs.
+    pub(super) max_inspected_response: usize,
+}
+
+impl<S, C> Clone for Corrections<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            keeper: Arc::clone(&self.keeper),
+            on_store_error: self.on_store_error.clone(),
+            max_inspected_response: self.max_inspected_response,
+        }
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     /// Returns the receiver of the result, for a request with charges that it corrects.
-    pub(super) fn reporter(&self, answer: &Answer) -> Option<Reporter> {
+    pub(super) fn reporter(self, answer: &Answer) -> Option<Reporter> {
         let (made, origin) = (answer.corrected_charges(), answer.origin()?);
         let end = ReportEnd {
             at: answer.reported_until()?,
@@ -109,9 +129,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             matches!(settled, Some((_, CostSource::Body(_))))
         };
         let reads_body = made.iter().any(by_body);
-        let gate = self.clone();
         let receive = Box::new(move |report, fields: &HeaderMap| {
-            gate.report_head((made, end), report, fields)
+            self.report_head((made, end), report, fields)
         });
         Some(Reporter {
             receive,

@@ -5,6 +5,9 @@ use ratekeeper_core::Nanos;
 use super::{HOUR, MAX_SEEDS, MILLISECOND};
 use crate::config::shape::{FLAG, SECRET, TEXT, fields, name, size, span, table, texts, whole};
 
+/// Longest `deadline`: callers do not wait longer.
+const MAX_DEADLINE: Nanos = Nanos::from_secs(10);
+
 fields! {
     pub(super) STORE = "`[store]`" {
         optional memory: table(&MEMORY), "{ budget = \"256MiB\" }",
@@ -32,7 +35,7 @@ fields! {
         optional database: whole(0, 65_535), "2", "Number of the database (default 0).";
         optional prefix: name(40, ":._-"), "\"edge\"",
             "Prefix of the name of every key (default rk).";
-        optional deadline: span(MILLISECOND, Nanos::from_secs(10)), "\"20ms\"",
+        optional deadline: span(MILLISECOND, MAX_DEADLINE), "\"20ms\"",
             "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
              on_store_error decides, and a charge that the store makes nevertheless stays: give a \
              busy machine more time.";
