@@ -8,9 +8,13 @@
 //! ```
 //!
 //! * `fields/` is the language as one table of fields: their names, shapes, examples and texts.
-//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
-//!   or of the wrong type. `schema.rs` and `reference.rs` print the table.
+//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown,
+//!   of the wrong type or out of their bounds. `schema.rs` and `reference.rs` print the table.
+//! * `scalar.rs` has the values that are written as one string, such as durations and percentages,
+//!   and one sentence for a text that is none.
+//! * `exclusions.rs` says which fields of a limit cannot stand together.
 //! * `read.rs` reads a field of a checked document, by the name and with the bounds of the table.
+//! * `draft.rs` is a limit on its way to a rule.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `correction`, `refusal`,
 //!   `exempt`, `settings`: one part of a limit each, from values of the right shape to the model.
 //! * `policy_files`: the files that a policy names: `value_list`, `overrides_file`, `geo`, `jwt`.
