@@ -40,13 +40,13 @@ pub struct Variant {
     /// The rule's limit with these numbers. Its name is the rule's, then `=`, then the plan or the
     /// numbers.
     pub limit: Limit,
-    /// Like [`Rule::quota`].
+    /// Like [`Rule::quota`](crate::Rule::quota).
     pub quota: Permits,
-    /// Like [`Rule::window`].
+    /// Like [`Rule::window`](crate::Rule::window).
     pub window: Option<Nanos>,
-    /// Like [`Rule::keeps_to`].
+    /// Like [`Rule::keeps_to`](crate::Rule::keeps_to).
     pub keeps_to: Option<Quota>,
-    /// Like [`Rule::text`].
+    /// Like [`Rule::text`](crate::Rule::text).
     pub text: String,
 }
 
