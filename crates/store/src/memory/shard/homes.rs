@@ -8,17 +8,21 @@
 //!
 //! The usage moves with the first decision by the other numbers, so a policy that is replaced, and
 //! an override that ends, need no work. A key without numbers of its own has no home, and a shard
-//! without homes spends nothing on them. Homes of forgotten keys are removed when the list is full.
+//! without homes spends nothing on them. Homes of forgotten keys make room when the list is full.
 
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm as _, AnyState, Limit, LimitId, LimitKeys};
 
 use super::super::budget::Purpose;
-use super::super::flat::Flat;
+use super::super::flat::{Flat, slots_for};
 use super::super::limit_tables::AnyTables;
 use super::super::table::{MovedState, TableAsk};
+use super::super::tables_box::TablesBox;
 use super::Shard;
+
+/// Slots that are looked at for the home of a forgotten key, before the list grows.
+const LOOKED_AT: usize = 8;
 
 /// The home of a key.
 #[derive(Debug)]
@@ -69,10 +73,11 @@ impl Shard {
     fn move_here(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         let budget = Arc::clone(&self.budget);
         for (other, left) in self.left_elsewhere(limit, ask) {
-            if let Some(tables) = self.tables_of(limit, ask.now) {
-                tables.arrive(ask, &left, &budget);
-                self.forget(other, ask);
-            } // else there is no room for any key of the limit
+            let Some(tables) = self.tables_of(limit, ask.now) else {
+                return; // no room for any key of the limit: the usage stays where it is
+            };
+            tables.arrive(ask, &left, &budget);
+            self.forget(other, ask);
         }
         self.note_home(limit, ask);
     }
@@ -109,7 +114,7 @@ impl Shard {
                 }
             }
             (Some(known), _) => drop(self.homes.remove(known, |home| home.hash)),
-            (None, LimitKeys::Single(_)) if !self.homes.is_full() || self.grow_homes() => {
+            (None, LimitKeys::Single(_)) if self.has_room_for_home(ask.hash) => {
                 let ((family, _), hash) = (limit.family(), ask.hash);
                 self.homes.insert(hash, Home { family, hash, at });
             }
@@ -117,19 +122,49 @@ impl Shard {
         }
     }
 
+    fn has_room_for_home(&mut self, hash: u64) -> bool {
+        !self.homes.is_full() || self.forget_a_home(hash) || self.grow_homes()
+    }
+
+    /// Removes the home of a forgotten key, if one is among some that `hash` chooses.
+    fn forget_a_home(&mut self, hash: u64) -> bool {
+        let slots = self.homes.slots();
+        let Some(start) = hash.checked_rem(slots as u64) else {
+            return false;
+        };
+        let sample = (start..).take(LOOKED_AT);
+        let mut sample = sample.map(|at| usize::try_from(at).unwrap_or_default() % slots);
+        let is_gone = |at: &usize| {
+            let home = self.homes.get(*at);
+            home.is_some_and(|home| !is_there(&self.limits, home))
+        };
+        let gone = sample.find(is_gone);
+        gone.is_some_and(|at| self.homes.remove(at, |home| home.hash).is_some())
+    }
+
+    /// Makes the list a quarter longer than the homes of keys that are there.
     fn grow_homes(&mut self) -> bool {
         let bytes = Flat::<Home>::bytes_of;
-        let (slots, grown) = (self.homes.slots(), self.homes.grown());
-        let has_room = self.budget.take(bytes(grown), Purpose::Grow);
-        if has_room {
-            let limits = &self.limits;
-            let tables_of = |home: &Home| limits.get(home.at.index())?.as_deref();
-            self.homes.resize(grown, &|home| home.hash, &mut |home, _| {
-                let is_there = tables_of(&home).is_some_and(|tables| tables.has(home.hash));
-                is_there.then_some(home)
-            });
-            self.budget.give(bytes(slots));
+        let (slots, longest) = (self.homes.slots(), self.homes.grown());
+        if !self.budget.take(bytes(longest), Purpose::Grow) {
+            return false;
         }
-        has_room
+        let limits = &self.limits;
+        let homes = self.homes.as_slots().iter().flatten();
+        let there = homes.filter(|home| is_there(limits, home)).count();
+        let wanted = slots_for(there + there / 4 + 2).min(longest);
+        self.homes
+            .resize(wanted, &|home| home.hash, &mut |home, _| {
+                is_there(limits, &home).then_some(home)
+            });
+        self.budget
+            .give(bytes(slots) + bytes(longest) - bytes(wanted));
+        true
     }
+}
+
+/// Returns true if the key is in the tables of its home.
+fn is_there(limits: &[Option<TablesBox>], home: &Home) -> bool {
+    let tables = limits.get(home.at.index()).and_then(Option::as_ref);
+    tables.is_some_and(|tables| tables.has(home.hash))
 }

@@ -6,7 +6,7 @@ use crate::memory::flat::reads;
 use crate::memory::key::hash_of;
 use crate::{MemoryConfig, MemoryStore};
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, Log, Mode, Quota, Window,
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, LimitKeys, Log, Mode, Quota, Window,
 };
 
 /// Holds 20,000 to 40,000 keys under a bucket.
@@ -100,6 +100,27 @@ fn a_new_key_reads_as_few_slots_however_long_the_store_is_full() {
             for _ in 0..20 {
                 pass(4_000, 12);
             }
+        }
+    }
+}
+
+/// A key with numbers of its own has a home. Homes of keys that are gone make room for new ones,
+/// however long the service runs, and cost a new key as little where the store is full.
+#[test]
+fn homes_of_keys_that_are_gone_make_room() {
+    for algorithm in algorithms() {
+        let mut flood = Flood::of(algorithm.clone(), 12);
+        flood.limit.keys = LimitKeys::Single([flood.limit.clone()].into());
+        for hour in 0..400 {
+            let now = Time::ZERO + Nanos::from_secs(3_600 * hour);
+            let reads = flood.pass(1_000, now);
+            assert!(reads <= MAX_READS, "{reads} in hour {hour}, {algorithm:?}");
+        }
+        let homes = flood.shard.homes.slots();
+        assert!(homes <= 10_000, "{homes} homes, {algorithm:?}");
+        for _ in 0..50 {
+            let reads = flood.pass(4_000, Time::ZERO + Nanos::from_secs(3_600 * 500));
+            assert!(reads <= 2 * MAX_READS, "{reads}, {algorithm:?}");
         }
     }
 }
