@@ -10,7 +10,7 @@ pub enum ForwardError {
     #[error("{0}")]
     Upstream(UpstreamFailure),
     /// The TLS handshake with the upstream failed; the reason is for the operator, not the client.
-    #[error("the upstream cannot be reached by TLS")]
+    #[error("{}", UpstreamFailure::Tls)]
     Tls(String),
     /// The client did not send the rest of the body in time.
     #[error("the body of the request did not arrive in time")]
@@ -22,13 +22,18 @@ pub enum ForwardError {
 
 /// The failure of an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum UpstreamFailure {
-    /// No address accepts connections.
+    /// No address accepts connections, or takes the request.
     Refused,
     /// No address accepted a connection in time, or had room for one.
     ConnectTimeout,
-    /// The connection broke before the head of a response, or the response is not HTTP.
-    Broken,
+    /// The TLS handshake failed.
+    Tls,
+    /// The connection ended before the head of a response was complete.
+    Reset,
+    /// The response is not HTTP, or its head is too large.
+    BadResponse,
     /// The head of a response did not come in time.
     ResponseTimeout,
     /// It switched to a protocol that the client has not asked for.
@@ -39,10 +44,12 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// All failures, in the order of their discriminants.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Refused,
         Self::ConnectTimeout,
-        Self::Broken,
+        Self::Tls,
+        Self::Reset,
+        Self::BadResponse,
         Self::ResponseTimeout,
         Self::Switched,
         Self::Busy,
@@ -53,11 +60,22 @@ impl UpstreamFailure {
         match self {
             Self::Refused => "refused",
             Self::ConnectTimeout => "connect_timeout",
-            Self::Broken => "broken",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::BadResponse => "bad_response",
             Self::ResponseTimeout => "response_timeout",
             Self::Switched => "switched",
             Self::Busy => "busy",
         }
+    }
+
+    /// Returns true if the upstream has, or may have, a byte of the request. A request that it
+    /// states by HTTP/2 not to have processed counts as refused.
+    pub const fn was_sent(self) -> bool {
+        matches!(
+            self,
+            Self::Reset | Self::BadResponse | Self::ResponseTimeout | Self::Switched
+        )
     }
 
     /// Returns true if a time limit has passed, for the status 504; other failures are a 502.
@@ -66,12 +84,30 @@ impl UpstreamFailure {
     }
 }
 
+impl ForwardError {
+    /// Returns the failure of the upstream; `None` if the client is at fault.
+    pub const fn failure(&self) -> Option<UpstreamFailure> {
+        match self {
+            Self::Upstream(failure) => Some(*failure),
+            Self::Tls(_) => Some(UpstreamFailure::Tls),
+            Self::UploadTimeout | Self::UploadBroken => None,
+        }
+    }
+
+    /// Returns true if the upstream has, or may have, a byte of the request.
+    pub fn was_sent(&self) -> bool {
+        self.failure().is_none_or(UpstreamFailure::was_sent)
+    }
+}
+
 impl fmt::Display for UpstreamFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Refused => "the upstream refuses connections",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
-            Self::Broken => "the upstream closed the connection without a valid response",
+            Self::Tls => "the upstream cannot be reached by TLS",
+            Self::Reset => "the upstream closed the connection without a response",
+            Self::BadResponse => "the response of the upstream is not valid HTTP",
             Self::ResponseTimeout => "the upstream did not respond in time",
             Self::Switched => "the upstream switched to a protocol that was not asked for",
             Self::Busy => "as many requests as the upstream can bear wait for it",

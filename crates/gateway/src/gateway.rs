@@ -205,6 +205,7 @@ impl Gateway {
             Wanted::Any
         };
         let mut was_unprocessed = false;
+        // The first attempt that may have reached an address names the failure.
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
         // At most one attempt on an idle connection, and one on a new one for each address, and one
         // more for an address that did not begin to process the request.
@@ -215,7 +216,9 @@ impl Gateway {
                 Ok(leased) => leased,
                 Err(refused) => {
                     now = self.now();
-                    failure = refused;
+                    if !failure.was_sent() {
+                        failure = refused;
+                    }
                     failed |= 1 << index;
                     continue;
                 }
@@ -236,6 +239,11 @@ impl Gateway {
                 lease.retire();
             }
             let is_unprocessed = matches!(sent, Err(SendError::GoAway | SendError::Refused));
+            if matches!(sent, Err(SendError::Broken)) {
+                failure = UpstreamFailure::Reset.into();
+            } else if !failure.was_sent() {
+                failure = UpstreamFailure::Refused.into();
+            }
             let again = match sent {
                 Ok(response) => {
                     lease.upload = upload;
@@ -250,9 +258,11 @@ impl Gateway {
                 Err(SendError::End(error)) => return Err(error),
             };
             now = self.now();
-            request = again.ok_or(UpstreamFailure::Broken)?;
+            let Some(again) = again else {
+                return Err(failure);
+            };
+            request = again;
             drop(lease); // its room may be the last
-            failure = UpstreamFailure::Broken.into();
             // Other idle connections may be as old.
             origin = Origin::New;
             // Once, the address that did not begin to process the request is asked again.
@@ -304,8 +314,8 @@ impl Gateway {
             None if upload.is_some_and(|upload| upload.stage() == Stage::Broken) => {
                 SendError::End(ForwardError::UploadBroken)
             }
-            None if error.error().is_parse() => SendError::End(UpstreamFailure::Broken.into()),
-            None if sender.has_begun() => SendError::End(UpstreamFailure::Broken.into()),
+            None if error.error().is_parse() => SendError::End(UpstreamFailure::BadResponse.into()),
+            None if sender.has_begun() => SendError::End(UpstreamFailure::Reset.into()),
             None => unprocessed(error.error()).unwrap_or(SendError::Broken),
         })
     }

@@ -286,19 +286,17 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         origin: Option<&HeaderValue>,
         id: HeaderValue,
     ) -> Response<ProxyBody> {
-        let kind = match error {
-            ForwardError::Upstream(failure) => {
-                self.shared.metrics.process.upstream_failed(failure.name());
-                upstream_problem(*failure)
+        let process = &self.shared.metrics.process;
+        if let ForwardError::Tls(reason) = error {
+            process.upstream_tls_failed(reason, self.shared.keeper.clock().now());
+        }
+        let kind = match (error.failure(), error) {
+            (Some(failure), _) => {
+                process.upstream_failed(failure.name());
+                upstream_problem(failure)
             }
-            ForwardError::Tls(reason) => {
-                let now = self.shared.keeper.clock().now();
-                let process = &self.shared.metrics.process;
-                process.upstream_tls_failed(reason, now);
-                BAD_GATEWAY
-            }
-            ForwardError::UploadTimeout => TOO_SLOW,
-            _ => BROKEN_BODY,
+            (None, ForwardError::UploadTimeout) => TOO_SLOW,
+            (None, _) => BROKEN_BODY,
         };
         self.problem(Problem::new(kind, error.to_string()), origin, id)
     }

@@ -20,11 +20,12 @@ use crate::{Door, LogWriter};
 
 const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
 /// Failures of the upstream of the proxy listener.
-const UPSTREAM_ERRORS: [&str; 9] = [
+const UPSTREAM_ERRORS: [&str; 10] = [
     "refused",
-    "tls",
     "connect_timeout",
-    "broken",
+    "tls",
+    "reset",
+    "bad_response",
     "response_timeout",
     "switched",
     "busy",
@@ -105,10 +106,9 @@ impl Process {
         }
     }
 
-    /// Counts a failed TLS handshake with an upstream; at most one line a second reports it.
+    /// Logs a failed TLS handshake with an upstream, at most once a second.
     #[cfg(feature = "proxy")]
     pub(crate) fn upstream_tls_failed(&self, reason: &str, now: Time) {
-        self.upstream_failed("tls");
         if let Some(suppressed) = self.upstream_tls_log.opens(now) {
             tracing::warn!(event = "upstream.tls_failed", reason, suppressed);
         }

@@ -81,7 +81,7 @@ fn an_upstream_that_sends_no_http_is_a_502() {
         });
         let proxy = Proxy::in_front_of(&upstream);
         assert_eq!(proxy.client().get("/").status(), 502);
-        assert_eq!(errors(&proxy, "broken"), 1);
+        assert_eq!(errors(&proxy, "reset") + errors(&proxy, "bad_response"), 1);
     }
 }
 
