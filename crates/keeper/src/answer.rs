@@ -44,6 +44,8 @@ pub struct Answer {
     pub(crate) charges: Charges,
     pub(crate) decisions: Decisions,
     decided_at: Time,
+    /// How long the request was held back.
+    pub(crate) held: Nanos,
     /// The name that holds the lent permits, if the request asked for some.
     pub(crate) lease: Option<LeaseId>,
     /// The charges that a report may correct, if there is a record of them.
@@ -90,6 +92,7 @@ impl Answer {
             charges,
             decisions,
             decided_at,
+            held: Nanos::ZERO,
             lease: None,
             open: None,
             is_reserved: false,
@@ -312,6 +315,7 @@ impl Answer {
     /// `span` allow it at once.
     #[must_use]
     pub fn held_for(mut self, span: Nanos) -> Self {
+        self.held = self.held + span;
         for decision in &mut self.decisions.each {
             if let Verdict::AllowAfter(wait) = decision.verdict {
                 let rest = wait.saturating_sub(span);

@@ -90,7 +90,8 @@ impl Answer {
 
     /// Returns where and when the charge of an outcome was made, so that it can be settled.
     pub fn origin_of(&self, outcome: &Outcome<'_>) -> Option<ChargeOrigin> {
-        Some(self.origin()?.paid_after(outcome.decision.reset_after))
+        let reset_after = outcome.decision.reset_after + self.held;
+        Some(self.origin()?.paid_after(reset_after))
     }
 
     /// Returns the charges that a report may correct; an empty list if the request is refused.

@@ -27,6 +27,7 @@ mod gateway_browser;
 mod gateway_idle;
 mod gateway_random;
 mod gateway_tls;
+mod gateway_unsent;
 mod gateway_websocket;
 mod geo;
 mod guide;

@@ -97,7 +97,7 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
         }
     };
     let Some(number) = number else {
-        give_back(shared, &answer, now).await;
+        give_back(shared, &answer).await;
         hold.count_end(HoldEnd::Refused);
         return Joined::No(answer.turned_away());
     };
@@ -226,8 +226,9 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
     }
 }
 
-/// Gives back every charge of a request that is not held back after all.
-async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: Time) {
+/// Gives back every charge of a request that is not served after all.
+pub(super) async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
+    let now = shared.keeper.clock().now();
     shared.keeper.withdraw(answer);
     let store = shared.keeper.store();
     take_back(store, answer, now);

@@ -199,7 +199,10 @@ impl<C: Timer + 'static> Handle for ProxyDoor<C> {
                 response.map(|()| ProxyBody::default())
             }
             Err(error) => {
-                drop(guard); // without a response the charges stay
+                if let Some(answer) = answer.filter(|_| !error.was_sent()) {
+                    hold::give_back(&self.shared, &answer).await;
+                }
+                drop(guard); // of a request that was sent, the charges stay
                 self.failed(&error, origin.as_ref(), id)
             }
         }

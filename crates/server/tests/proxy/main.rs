@@ -25,6 +25,7 @@ mod settled;
 mod smuggling;
 mod stop;
 mod tls;
+mod unsent;
 mod upgrade;
 mod upstream;
 

@@ -1,0 +1,72 @@
+//! Requests that never reach the application cost nothing.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::Proxy;
+use super::upstream::{Next, Upstream};
+
+/// Each passes three requests.
+const LIMITS: [&str; 10] = [
+    "limit = \"3/1h\"",
+    "limit = \"3/1h\"\nalgorithm = \"fixed-window\"",
+    "limit = \"3/1h\"\nalgorithm = \"sliding-window-log\"",
+    "limit = \"3/1h\"\nalgorithm = \"sliding-window-counter\"",
+    "bucket = { size = 3, refill = \"1/1h\" }",
+    "bucket = { size = 3, refill = \"1/1h\" }\ncost = { reserve = 1, settle = \"response.header:x-cost\" }",
+    "limit = \"3/1h\"\ncount = { status = [200, 502] }",
+    "limit = \"3/1h\"\nreset_on = { status = 200 }",
+    "limit = \"3/1h\"\nban = { after = 1, within = \"1h\", for = \"1h\" }",
+    "limit = \"3/1h\"\nsoft = { extra = \"34%\" }",
+];
+
+/// Returns an address at which connections are refused.
+fn closed() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Returns the statuses of six requests under a limit.
+fn statuses(url: String, limit: &str) -> [u16; 6] {
+    let policy = format!("[[limit]]\nname = \"all\"\nkey = [\"all\"]\n{limit}\n");
+    let proxy = Proxy::start_at(&[url], "connect_timeout = \"100ms\"", &policy);
+    let mut client = proxy.client();
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    [(); 6].map(|()| client.ask(post).status())
+}
+
+#[test]
+fn a_request_whose_connection_is_refused_costs_nothing_under_any_limit() {
+    for limit in LIMITS {
+        let statuses = statuses(format!("http://{}", closed()), limit);
+        assert_eq!(statuses, [502; 6], "{limit}");
+    }
+}
+
+#[test]
+fn only_a_request_that_was_sent_costs() {
+    // Accepts connections, by the kernel, and reads nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().map(|at| (silent, at)).unwrap();
+    let resets = Upstream::new(|_| Next::Close);
+    let (silent, resets) = (silent.1, resets.address);
+    for (url, expected) in [
+        (format!("https://{resets}"), [502; 6]),
+        (format!("h2c://{silent}"), [504; 6]),
+        (format!("http://{resets}"), [502, 502, 502, 429, 429, 429]),
+    ] {
+        assert_eq!(statuses(url.clone(), LIMITS[0]), expected, "{url}");
+    }
+}
+
+#[test]
+fn permits_and_shadow_counts_are_given_back_too() {
+    let policy = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/1h\"\nmode = \"shadow\"\n\
+                  [[limit]]\nname = \"lent\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
+    let proxy = Proxy::start(&[closed()], "", policy);
+    let mut client = proxy.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").status(), 502);
+    }
+    let denied = "ratekeeper_decisions_total{limit=\"all\",outcome=\"denied\",mode=\"shadow\"}";
+    assert_eq!(proxy.metric(denied), 0);
+}
