@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
@@ -15,6 +15,7 @@ use ratekeeper_resilience::{
 use tokio::time::{Instant, timeout};
 
 use crate::address::{Address, Lease, Origin};
+use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
 use crate::connection::{Sender, UpstreamAddress, Wanted};
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
@@ -80,8 +81,6 @@ pub enum Forwarded {
     /// The head of a response that switches to another protocol, and the upstream's side of it.
     Upgraded(Response<()>, Tunnel),
 }
-
-type UpstreamRequest = Request<UploadBody>;
 
 impl Gateway {
     /// Creates a gateway; there is no connection until a request needs one. `None` if there is no
@@ -365,44 +364,4 @@ fn end(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
         return End::Ignored;
     }
     end
-}
-
-/// Why a request has no response.
-enum SendError {
-    /// It was not sent.
-    Unsent(Box<UpstreamRequest>),
-    /// The upstream closes the connection, and has not begun to process it.
-    GoAway,
-    /// The upstream refuses the stream, and has not begun to process it.
-    Refused,
-    /// It may have been sent, and no byte of a response came.
-    Broken,
-    /// It is not to be sent again.
-    End(ForwardError),
-}
-
-/// Returns why an upstream did not begin to process a request, if it says so (RFC 9113, sections
-/// 6.8 and 8.7). Only streams that a GOAWAY does not cover end by it.
-fn unprocessed(error: &hyper::Error) -> Option<SendError> {
-    let error: &h2::Error = std::error::Error::source(error)?.downcast_ref()?;
-    if !error.is_remote() {
-        return None;
-    }
-    if error.is_go_away() {
-        return Some(SendError::GoAway);
-    }
-    (error.reason() == Some(h2::Reason::REFUSED_STREAM)).then_some(SendError::Refused)
-}
-
-/// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
-fn is_idempotent(method: &Method) -> bool {
-    const REPEATABLE: [Method; 6] = [
-        Method::GET,
-        Method::HEAD,
-        Method::OPTIONS,
-        Method::PUT,
-        Method::DELETE,
-        Method::TRACE,
-    ];
-    REPEATABLE.contains(method)
 }

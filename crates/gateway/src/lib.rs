@@ -21,6 +21,7 @@
 //! * its method is idempotent, it has no body, and the budget of retries suffices.
 
 mod address;
+mod attempt;
 mod connection;
 mod download;
 mod error;

@@ -1,0 +1,48 @@
+//! Attempt: one try to send a request, and whether it may be sent again.
+
+use http::{Method, Request};
+
+use crate::error::ForwardError;
+use crate::upload::UploadBody;
+
+pub(crate) type UpstreamRequest = Request<UploadBody>;
+
+/// Why a request has no response.
+pub(crate) enum SendError {
+    /// It was not sent.
+    Unsent(Box<UpstreamRequest>),
+    /// The upstream closes the connection, and has not begun to process it.
+    GoAway,
+    /// The upstream refuses the stream, and has not begun to process it.
+    Refused,
+    /// It may have been sent, and no byte of a response came.
+    Broken,
+    /// It is not to be sent again.
+    End(ForwardError),
+}
+
+/// Returns why an upstream did not begin to process a request, if it says so (RFC 9113, sections
+/// 6.8 and 8.7). Only streams that a GOAWAY does not cover end by it.
+pub(crate) fn unprocessed(error: &hyper::Error) -> Option<SendError> {
+    let error: &h2::Error = std::error::Error::source(error)?.downcast_ref()?;
+    if !error.is_remote() {
+        return None;
+    }
+    if error.is_go_away() {
+        return Some(SendError::GoAway);
+    }
+    (error.reason() == Some(h2::Reason::REFUSED_STREAM)).then_some(SendError::Refused)
+}
+
+/// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
+pub(crate) fn is_idempotent(method: &Method) -> bool {
+    const REPEATABLE: [Method; 6] = [
+        Method::GET,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::PUT,
+        Method::DELETE,
+        Method::TRACE,
+    ];
+    REPEATABLE.contains(method)
+}
