@@ -157,7 +157,7 @@ redis.md
   looked at every 5 s
     server/src/store_secrets.rs: LOOK: Duration = Duration::from_secs(5);
   every second while there are requests
-    store/src/redis/sentinel.rs: LOOKUP_PERIOD: Duration = Duration::from_secs(1);
+    store/src/redis/servers/sentinel.rs: LOOKUP_PERIOD: Duration = Duration::from_secs(1);
   every request is answered within 2 s, and besides
     cli/tests/e2e/sentinel.rs: LONGEST: Duration = Duration::from_secs(2);
     cli/tests/e2e/sentinel.rs: WHOLE: usize = 1_000;
@@ -174,9 +174,9 @@ redis.md
   | Valkey 8.1.8 |
     ../xtask/src/test.rs: brings Valkey 8.1.8
   After three failed calls in a row
-    store/src/redis/node.rs: FAILURES: u32 = 3;
+    store/src/redis/servers/node.rs: FAILURES: u32 = 3;
   ten times a second a probe
-    store/src/redis/node/probe.rs: PROBE: Duration = Duration::from_millis(100);
+    store/src/redis/servers/node/probe.rs: PROBE: Duration = Duration::from_millis(100);
   at most once in ten seconds
     server/src/store_servers.rs: PAUSE: Nanos = Nanos::from_secs(10);
   half of at least five calls in ten seconds
@@ -301,7 +301,7 @@ middleware.md
   at most 10,000 at a time
     keeper/src/tower/ledger.rs: MAX_RETURNS: usize = 10_000;
   for the first two; the default is 1,000
-    keeper/src/tower/counted.rs: MAX_WAITING: usize = 1_000;
+    keeper/src/tower/gate/counted.rs: MAX_WAITING: usize = 1_000;
 runbook.md
   More than ten calls in 15 minutes
     server/src/metrics/monitoring/alerts.rs: "increase({ADMIN_WRONG_TOKENS}[15m]) > 10"

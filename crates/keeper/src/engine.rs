@@ -2,20 +2,39 @@
 //!
 #![doc = include_str!("policy.md")]
 
-pub use crate::answer::Answer;
-pub use crate::call::{Act, Answers, Asked};
-pub use crate::decision_id::{DecisionId, NoDecisionId};
-pub use crate::keeper::{Keeper, MAX_REPLACED};
+mod answer;
+mod call;
+pub(crate) mod decision_id;
+pub(crate) mod keeper;
+mod loan;
 #[cfg(feature = "redis")]
-pub use crate::open::OpenError;
-pub use crate::outcome::Outcome;
-pub use crate::permit::{NoPermit, Permit};
-pub use crate::policy_files::read_policy_files;
-pub use crate::rate_limit::RateLimitError;
+mod open;
+mod outcome;
+pub(crate) mod permit;
+mod policy_files;
+mod rate_limit;
 #[cfg(feature = "redis")]
-pub use crate::redis_settings::{read_secret, redis_config};
-pub use crate::report::{LimitReport, LimitReports};
-pub use crate::reporting::Reported;
-pub use crate::reservations::{ExpiredReservations, ReservationCounts, Reservations};
-pub use crate::scope::Scope;
+mod redis_settings;
+pub(crate) mod report;
+pub(crate) mod reporting;
+pub(crate) mod reservations;
+mod scope;
+mod signals;
+
+pub use answer::Answer;
+pub use call::{Act, Answers, Asked};
+pub use decision_id::{DecisionId, NoDecisionId};
+pub use keeper::{Keeper, MAX_REPLACED};
+#[cfg(feature = "redis")]
+pub use open::OpenError;
+pub use outcome::Outcome;
+pub use permit::{NoPermit, Permit};
+pub use policy_files::read_policy_files;
+pub use rate_limit::RateLimitError;
 pub use ratekeeper_policy::Report;
+#[cfg(feature = "redis")]
+pub use redis_settings::{read_secret, redis_config};
+pub use report::{LimitReport, LimitReports};
+pub use reporting::Reported;
+pub use reservations::{ExpiredReservations, ReservationCounts, Reservations};
+pub use scope::Scope;

@@ -94,54 +94,22 @@
 //! of axum, tonic and hyper; with the feature `actix`, around services of actix-web too. With the
 //! feature `policy`, the module `engine` decides about requests by a text of many limits.
 
-#[cfg(feature = "policy")]
-mod answer;
 mod at_once;
-#[cfg(feature = "policy")]
-mod call;
 pub mod clock;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod counter;
 #[cfg(feature = "policy")]
-mod decision_id;
-#[cfg(feature = "policy")]
 pub mod engine;
 #[cfg(feature = "policy")]
 pub mod headers;
-#[cfg(feature = "policy")]
-mod keeper;
 pub mod keyed;
 mod latest;
 pub mod limiter;
 pub mod limits;
-#[cfg(feature = "policy")]
-mod loan;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
-#[cfg(all(feature = "policy", feature = "redis"))]
-mod open;
-#[cfg(feature = "policy")]
-mod outcome;
-#[cfg(feature = "policy")]
-mod permit;
-#[cfg(feature = "policy")]
-mod policy_files;
 #[cfg(feature = "policy")]
 pub mod problem;
-#[cfg(feature = "policy")]
-mod rate_limit;
-#[cfg(all(feature = "policy", feature = "redis"))]
-mod redis_settings;
-#[cfg(feature = "policy")]
-mod report;
-#[cfg(feature = "policy")]
-mod reporting;
-#[cfg(feature = "policy")]
-mod reservations;
-#[cfg(feature = "policy")]
-mod scope;
-#[cfg(feature = "policy")]
-mod signals;
 pub mod smooth;
 #[cfg(feature = "tracing")]
 pub mod spans;

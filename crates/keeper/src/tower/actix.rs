@@ -30,7 +30,7 @@ use tower_service::Service;
 use super::RateLimitLayer;
 use super::body::LimitedBody;
 use super::gate::Gate;
-use super::peer::Peer;
+use super::key_source::peer::Peer;
 use super::service::RateLimited;
 use crate::Report;
 

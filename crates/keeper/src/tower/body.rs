@@ -9,8 +9,8 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::gate::measured::Measured;
 use super::hold::RequestHold;
-use super::measured::Measured;
 use super::reporter::ResponseCosts;
 
 pin_project! {

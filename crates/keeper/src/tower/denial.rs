@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratekeeper_core::{Decision, Nanos, Outage, Permits};
 use smallvec::SmallVec;
 
-use super::no_key::NoKey;
+use super::key_source::no_key::NoKey;
 use super::shown::ShownLimit;
 use crate::problem::{self, RefusalBody};
 use crate::{Answer, LimitReport, Outcome};

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use super::denial::{Denial, DeniedBy, ShownDecision};
 use super::gate::{Denied, Ruling};
 use super::hold::RequestHold;
-use super::no_key::NoKey;
+use super::key_source::no_key::NoKey;
 use super::pass::{FieldsToSend, Pass, PassTerms};
 use super::shown::{Appearance, Limited, ShownLimit};
 use crate::latest::Latest;

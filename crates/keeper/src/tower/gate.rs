@@ -5,6 +5,16 @@
 //!       \-> later: a future that waits for a store, or in line
 //! ```
 
+pub(super) mod adaptive;
+mod admit;
+pub(super) mod counted;
+pub(super) mod in_flight;
+pub(super) mod keyed;
+pub(super) mod measured;
+pub(super) mod policy;
+pub(super) mod single;
+pub(super) mod together;
+
 use std::future::Future;
 use std::pin::Pin;
 

@@ -18,8 +18,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
-use super::no_key::NoKey;
-use crate::permit::encoded_in;
+use super::key_source::no_key::NoKey;
+use crate::engine::permit::encoded_in;
 
 const RESOURCE_EXHAUSTED: u8 = 8;
 const INVALID_ARGUMENT: u8 = 3;

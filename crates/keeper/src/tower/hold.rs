@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::Permits;
 
-use super::measured::Measured;
+use super::gate::measured::Measured;
 use crate::limiter::line::WaitLine;
 
 /// The permits that a request holds: given back when it is dropped.

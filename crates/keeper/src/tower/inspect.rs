@@ -19,8 +19,8 @@ use ratekeeper_store::{MemoryStore, Store};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::gate::policy::ByPolicy;
 use super::inspected::{InspectedBody, MAX_INSPECTED_BODY};
-use super::policy::ByPolicy;
 use crate::{SystemClock, Timer};
 
 /// Reads bodies for limits by `form:NAME` and `json:/POINTER`; made by

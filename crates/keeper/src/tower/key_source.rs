@@ -11,11 +11,16 @@
 //! A tuple of sources counts by all of them together. Sources have types with names, so that a
 //! layer can be a field of a struct and the return type of a function.
 
+pub(super) mod by_address;
+pub(super) mod by_part;
+pub(super) mod no_key;
+pub(super) mod peer;
+
 use smallvec::SmallVec;
 
 use super::head::RequestHead;
-use super::no_key::NoKey;
 use crate::LimitKey;
+use no_key::NoKey;
 
 /// Finds the key of a request, for [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).
 ///

@@ -9,22 +9,22 @@ use ratekeeper_policy::{Body, HeaderStyle};
 use ratekeeper_store::{Store, StoreError};
 use tower_layer::Layer;
 
-use super::counted::Counted;
 use super::denial::Denial;
 use super::described::Described;
 use super::gate::Gate;
+use super::gate::counted::Counted;
+use super::gate::keyed::Keyed;
+use super::gate::policy::ByPolicy;
+use super::gate::single::Single;
+use super::gate::together::Together;
 use super::head::RequestHead;
 use super::inspect::InspectLayer;
 use super::key_source::KeySource;
-use super::keyed::Keyed;
+use super::key_source::peer::PeerSource;
 use super::ledger::Ledger;
-use super::peer::PeerSource;
-use super::policy::ByPolicy;
 use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
 use super::shown::Limited;
-use super::single::Single;
-use super::together::Together;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Keeper, KeyedLimiter, Limiter, Timer};
 

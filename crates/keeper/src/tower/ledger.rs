@@ -32,7 +32,7 @@ pub(super) const MAX_RETURNS: usize = 10_000;
 const RENEWED_AT_ONCE: usize = 32;
 
 /// A lender of permits.
-pub(super) trait Lender: Send + Sync + 'static {
+pub(crate) trait Lender: Send + Sync + 'static {
     /// Returns true if no method below waits.
     fn answers_at_once(&self) -> bool;
     /// Takes permits back; those that cannot be returned now come back when the lease ends.
@@ -45,7 +45,7 @@ pub(super) trait Lender: Send + Sync + 'static {
 
 /// The permits that requests hold. Clones share them.
 #[derive(Debug)]
-pub(super) struct Ledger<L> {
+pub(crate) struct Ledger<L> {
     shared: Arc<LedgerInner<L>>,
 }
 

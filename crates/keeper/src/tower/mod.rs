@@ -44,12 +44,7 @@
 
 #[cfg(feature = "actix")]
 mod actix;
-mod adaptive;
-mod admit;
 mod body;
-mod by_address;
-mod by_part;
-mod counted;
 mod decided;
 mod denial;
 mod described;
@@ -59,52 +54,44 @@ mod gate;
 mod grpc;
 mod head;
 mod hold;
-mod in_flight;
 mod inspect;
 mod inspected;
 mod key_source;
-mod keyed;
 mod layer;
 mod ledger;
-mod measured;
-mod no_key;
 mod pass;
-mod peer;
-mod policy;
 mod reporter;
 mod service;
 mod settle;
 mod shown;
-mod single;
 mod source;
-mod together;
 
 #[cfg(feature = "actix")]
 pub use actix::{ActixBody, ActixLimited, ForActix};
-pub use adaptive::Adaptive;
 pub use body::LimitedBody;
-pub use by_address::{ByAddress, address_key, by_address, by_address_from};
-pub use by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
-pub use counted::Counted;
 pub use decided::{Decided, RequestGuard, refusal, target};
 pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use gate::Gate;
+pub use gate::adaptive::Adaptive;
+pub use gate::counted::Counted;
+pub use gate::in_flight::InFlight;
+pub use gate::keyed::Keyed;
+pub use gate::policy::ByPolicy;
+pub use gate::single::Single;
+pub use gate::together::{LimitBy, Together};
 pub use head::RequestHead;
-pub use in_flight::InFlight;
 pub use inspect::{Inspect, InspectFuture, InspectLayer};
 pub use inspected::{InspectedBody, InspectedBytes, MAX_INSPECTED_BODY};
+pub use key_source::by_address::{ByAddress, address_key, by_address, by_address_from};
+pub use key_source::by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
+pub use key_source::no_key::NoKey;
+pub use key_source::peer::Peer;
 pub use key_source::{KeyOr, KeyOrShared, KeySource};
-pub use keyed::Keyed;
 pub use layer::RateLimitLayer;
-pub use no_key::NoKey;
-pub use peer::Peer;
-pub use policy::ByPolicy;
 pub use service::RateLimited;
 pub use settle::Counts;
-pub use single::Single;
 pub use source::PolicyError;
-pub use together::{LimitBy, Together};
 
 /// The parts of an [adaptive](RateLimitLayer::adaptive) limit.
 pub use ratekeeper_resilience::{

@@ -17,8 +17,8 @@ use ratekeeper_store::{ChargeOrigin, Store, StoreError};
 use tokio::runtime::Handle;
 
 use crate::at_once::poll_once;
-use crate::decision_id::MadeCharge;
-use crate::reporting::{settled_by_response, stated_cost};
+use crate::engine::decision_id::MadeCharge;
+use crate::engine::reporting::{settled_by_response, stated_cost};
 use crate::{Answer, Keeper, Report, Timer};
 
 /// Receives the result of a request and the fields of its response, once. Dropped without them (the

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_policy::config::{self, Colour, Context};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-use super::policy::ByPolicy;
+use super::gate::policy::ByPolicy;
 use super::{GateSettings, RateLimitLayer};
 use crate::{Clock, Keeper, SystemClock, read_policy_files};
 

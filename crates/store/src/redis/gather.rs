@@ -27,10 +27,10 @@ use super::hints::KeyHints;
 use super::lanes::{
     Alone, BatchReply, LaneKey, Lanes, MAX_TOGETHER, ReplyResult, WaitingRequest, reply_to_all,
 };
-use super::node::ScriptCall;
 use super::pace::{KeyPace, PaceStep};
 use super::script::Scripts;
 use super::servers::Servers;
+use super::servers::node::ScriptCall;
 use super::trouble::Trouble;
 use crate::act::ScriptAct;
 

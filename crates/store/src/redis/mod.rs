@@ -26,10 +26,8 @@
 
 mod bans;
 mod batch;
-mod cluster;
 mod config;
 mod denied;
-mod dial;
 mod exchange;
 mod gather;
 mod hints;
@@ -37,19 +35,14 @@ mod inspect;
 mod lanes;
 mod limits;
 mod name;
-mod node;
 mod pace;
-mod ping;
 mod script;
-mod sentinel;
 mod servers;
 mod settle;
 mod slot;
 mod spread;
 mod state;
 mod timings;
-#[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
-mod tls;
 mod trouble;
 mod turns;
 
@@ -77,8 +70,8 @@ use gather::Gather;
 use hints::{KeyHints, Losses};
 use lanes::{BatchReply, LaneKey};
 use limits::KnownLimits;
-use node::{ScriptCall, patience};
 use script::Scripts;
+use servers::node::{ScriptCall, patience};
 use servers::{Servers, no_answer};
 use settle::{Erase, Item, settle};
 use slot::slot_of;

@@ -8,20 +8,28 @@
 //!
 //! A call is tried again only while it provably has not run, and until the deadline.
 
+mod cluster;
+mod dial;
+pub(super) mod node;
+mod ping;
+mod sentinel;
+#[cfg_attr(not(feature = "redis-tls"), path = "servers/no_tls.rs")]
+mod tls;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers, RedisTls};
-use super::dial::{Dial, is_encrypted, other_servers, renew_logins};
 use super::hints::Losses;
-use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
-use super::sentinel::Sentinels;
-use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
+use cluster::Cluster;
+use dial::{Dial, is_encrypted, other_servers, renew_logins};
+use node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
+use sentinel::Sentinels;
+use tls::Tls;
 
 /// The servers that calls go to.
 #[derive(Debug)]

@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Time, Verdict};
 
-use super::described::Described;
-use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
-use super::head::RequestHead;
-use super::hold::RequestHold;
-use super::pass::Pass;
-use super::shown::Limited;
+use super::sealed::{Ask, Asked};
+use super::{Boxed, Ruling};
 use crate::limiter::LimiterAlgorithm;
+use crate::tower::described::Described;
+use crate::tower::head::RequestHead;
+use crate::tower::hold::RequestHold;
+use crate::tower::pass::Pass;
+use crate::tower::shown::Limited;
 use crate::{Clock, Limiter, SystemClock, Timer};
 
-/// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
+/// One limit for all requests; see [`RateLimitLayer::new`](crate::tower::RateLimitLayer::new).
 ///
 /// ```
 /// use ratekeeper::Limiter;
@@ -38,8 +38,8 @@ use crate::{Clock, Limiter, SystemClock, Timer};
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
 pub struct Single<A: LimiterAlgorithm = Gcra, C = SystemClock> {
-    pub(super) limiter: Arc<Limiter<A, C>>,
-    pub(super) described: Described,
+    pub(crate) limiter: Arc<Limiter<A, C>>,
+    pub(crate) described: Described,
 }
 
 /// Permits lent by a limit of concurrency. They have no name there, so they cannot be renewed; and

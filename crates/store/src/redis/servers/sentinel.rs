@@ -26,13 +26,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::config::{RedisSentinels, RedisTls};
 use super::dial::{Dial, ServerAddress, is_encrypted, renew_logins};
-use super::hints::Losses;
 use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall};
 use super::tls::Tls;
-use super::trouble::Trouble;
 use crate::StoreError;
+use crate::redis::config::{RedisSentinels, RedisTls};
+use crate::redis::hints::Losses;
+use crate::redis::trouble::Trouble;
 
 /// Time between lookups while all is well.
 const LOOKUP_PERIOD: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ const MAX_SENTINELS: usize = 64;
 
 /// Sentinels, and the primary that they name.
 #[derive(Debug)]
-pub(super) struct Sentinels(Arc<SentinelInner>);
+pub(crate) struct Sentinels(Arc<SentinelInner>);
 
 #[derive(Debug)]
 struct SentinelInner {
@@ -100,7 +100,7 @@ enum Backing {
 impl Sentinels {
     /// Creates the sentinels as configured; `patience` is the primary's timeout, for connecting
     /// and for answering each.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &RedisSentinels,
         tls: &Tls,
         patience: Duration,
@@ -145,7 +145,7 @@ impl Sentinels {
 
     /// Runs a script on the primary, and again while it provably has not run. Callers give up by a
     /// timeout; then `last` holds the reason.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         call: ScriptCall<'_>,
         last: &mut Option<Trouble>,
@@ -167,13 +167,13 @@ impl Sentinels {
         }
     }
 
-    /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
-    pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+    /// As [`Servers::renew_tls`](super::Servers::renew_tls).
+    pub(crate) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.0.dial.renew(tls)
     }
 
-    /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
-    pub(super) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
+    /// As [`Servers::renew_logins`](super::Servers::renew_logins).
+    pub(crate) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
         let sentinels = self.0.sentinels.iter().map(RedisNode::dial);
         renew_logins(sentinels, config.urls.iter().take(MAX_SENTINELS))?;
         let dial = &self.0.dial;
@@ -182,13 +182,13 @@ impl Sentinels {
     }
 
     /// Returns the primary, if a sentinel has named one yet.
-    pub(super) fn known(&self) -> Option<Arc<RedisNode>> {
+    pub(crate) fn known(&self) -> Option<Arc<RedisNode>> {
         let known = self.0.known.borrow();
         known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
     /// Returns the primary, if a sentinel names one within `deadline`.
-    pub(super) async fn primary_within(
+    pub(crate) async fn primary_within(
         &self,
         deadline: Duration,
     ) -> Result<Arc<RedisNode>, Trouble> {

@@ -17,7 +17,7 @@ use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
 
 use crate::problem::{PROBLEM_JSON, RefusalBody};
 
-/// The reason why a request has no key; a [`KeySource`](super::KeySource) returns it.
+/// The reason why a request has no key; a [`KeySource`](crate::tower::KeySource) returns it.
 ///
 /// ```
 /// use ratekeeper::tower::NoKey;
@@ -39,7 +39,7 @@ pub enum NoKey {
 }
 
 impl NoKey {
-    pub(super) const fn status(&self) -> u16 {
+    pub(crate) const fn status(&self) -> u16 {
         match self {
             Self::NotProvided(_) => 500,
             Self::NotSent(_) | Self::Shared => 400,
@@ -47,13 +47,13 @@ impl NoKey {
     }
 
     /// Returns a sentence for the person who reads the response.
-    pub(super) fn detail(&self, limit: &str) -> String {
+    pub(crate) fn detail(&self, limit: &str) -> String {
         format!("Limit {limit} needs a value for its key: {self}.")
     }
 
     /// Returns the problem document of the refusal. Its type is `about:blank`, so its title is that
     /// of the status (RFC 9457, section 4.2.1).
-    pub(super) fn body(&self, limit: &str) -> RefusalBody<'static> {
+    pub(crate) fn body(&self, limit: &str) -> RefusalBody<'static> {
         let status = self.status();
         let title = match self {
             Self::NotProvided(_) => "Internal Server Error",
@@ -85,7 +85,7 @@ impl std::error::Error for NoKey {}
 
 /// Returns the first enforced limit that would count a request without an address together with
 /// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
-pub(super) fn counts_without_address<'a>(
+pub(crate) fn counts_without_address<'a>(
     policy: &'a Policy,
     charges: &Charges,
 ) -> Option<&'a Rule> {

@@ -14,20 +14,20 @@ use std::sync::Arc;
 
 use ratekeeper_core::{AnyAlgorithm, Decision, Gcra, Key, LeaseId, Nanos, Permits, Verdict};
 
-use super::described::Described;
-use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
-use super::head::RequestHead;
-use super::hold::RequestHold;
-use super::key_source::KeySource;
-use super::ledger::{Ledger, Lender, new_lease};
-use super::no_key::NoKey;
-use super::pass::Pass;
-use super::shown::Limited;
+use super::sealed::{Ask, Asked};
+use super::{Boxed, Ruling};
 use crate::limiter::owned::Lender as _;
+use crate::tower::described::Described;
+use crate::tower::head::RequestHead;
+use crate::tower::hold::RequestHold;
+use crate::tower::key_source::KeySource;
+use crate::tower::key_source::no_key::NoKey;
+use crate::tower::ledger::{Ledger, Lender, new_lease};
+use crate::tower::pass::Pass;
+use crate::tower::shown::Limited;
 use crate::{KeyedLimiter, LimitKey, Permit, SystemClock, Timer};
 
-/// A limit for each key; see [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).
+/// A limit for each key; see [`RateLimitLayer::keyed`](crate::tower::RateLimitLayer::keyed).
 ///
 /// ```
 /// use ratekeeper::KeyedLimiter;
@@ -41,10 +41,10 @@ use crate::{KeyedLimiter, LimitKey, Permit, SystemClock, Timer};
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
 pub struct Keyed<K, A = Gcra, C = SystemClock> {
-    pub(super) limiter: Arc<KeyedLimiter<A, C>>,
-    pub(super) described: Described,
-    pub(super) source: K,
-    pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
+    pub(crate) limiter: Arc<KeyedLimiter<A, C>>,
+    pub(crate) described: Described,
+    pub(crate) source: K,
+    pub(crate) ledger: Ledger<KeyedLimiter<A, C>>,
 }
 
 impl<A, C> Lender for KeyedLimiter<A, C>

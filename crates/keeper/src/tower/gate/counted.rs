@@ -16,18 +16,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
-use super::RateLimitLayer;
-use super::described::Described;
-use super::gate::Ruling;
-use super::gate::sealed::{Ask, Asked};
-use super::head::RequestHead;
-use super::hold::RequestHold;
-use super::shown::Limited;
+use super::Ruling;
+use super::sealed::{Ask, Asked};
 use crate::limiter::WaitError;
 use crate::limiter::desk::Waitable;
 use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
+use crate::tower::RateLimitLayer;
+use crate::tower::described::Described;
+use crate::tower::head::RequestHead;
+use crate::tower::hold::RequestHold;
+use crate::tower::shown::Limited;
 use crate::{Clock as _, Timer};
 
 /// Retry time of a refused client, fixed because the end of a request cannot be predicted.
@@ -57,8 +57,8 @@ pub trait Places: Send + Sync + 'static {
 }
 
 /// A number of places for concurrent requests; see
-/// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight) and
-/// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+/// [`RateLimitLayer::in_flight`] and
+/// [`RateLimitLayer::adaptive`].
 ///
 /// ```
 /// use ratekeeper::tower::{InFlight, RateLimitLayer};
@@ -70,13 +70,13 @@ pub trait Places: Send + Sync + 'static {
 /// assert_eq!(server.at_most.at_work(), 0);
 /// ```
 pub struct Counted<P> {
-    pub(super) places: Arc<P>,
-    pub(super) described: Described,
+    pub(crate) places: Arc<P>,
+    pub(crate) described: Described,
     most_waiting: usize,
 }
 
 impl<P: Places> Counted<P> {
-    pub(super) fn new(name: &str, places: P) -> Self {
+    pub(crate) fn new(name: &str, places: P) -> Self {
         Self {
             described: Described::new(name, Limited::Level(places.most())),
             places: Arc::new(places),

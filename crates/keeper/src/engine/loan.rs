@@ -13,7 +13,7 @@ use ratekeeper_policy::{Facts, Policy};
 use ratekeeper_store::{Hold, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::keeper::{list, refused_at_once};
+use super::keeper::{list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope};
 
 impl Answer {

@@ -19,7 +19,7 @@ use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{AdaptiveConcurrency, AdaptivePermit, End};
 
 /// State shared by the requests of a layer.
-pub(super) trait MeasuredCourse: Send + Sync {
+pub(crate) trait MeasuredCourse: Send + Sync {
     fn now(&self) -> Time;
     /// Judges a response by its status, and the fields of its head or of its trailers.
     fn judge(&self, status: StatusCode, fields: &HeaderMap) -> End;
@@ -54,7 +54,7 @@ enum ResponseHead {
 }
 
 impl Measured {
-    pub(super) fn new(
+    pub(crate) fn new(
         permit: AdaptivePermit<Arc<AdaptiveConcurrency>>,
         course: Arc<dyn MeasuredCourse>,
     ) -> Self {
@@ -68,7 +68,7 @@ impl Measured {
     }
 
     /// Called when the service has answered.
-    pub(super) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
+    pub(crate) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
         let end = self.course.judge(status, fields);
         self.head = ResponseHead::Came { status, end };
         let length = fields.get(header::CONTENT_LENGTH);
@@ -77,26 +77,26 @@ impl Measured {
     }
 
     /// Called when the service has failed.
-    pub(super) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.head = ResponseHead::Failed;
     }
 
     /// Called when `bytes` bytes were sent.
-    pub(super) fn sent(&mut self, bytes: usize) {
+    pub(crate) fn sent(&mut self, bytes: usize) {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(bytes as u64);
             self.whole |= *left == 0;
         }
     }
 
-    pub(super) fn trailers(&mut self, fields: &HeaderMap) {
+    pub(crate) fn trailers(&mut self, fields: &HeaderMap) {
         if let ResponseHead::Came { status, end } = &mut self.head {
             *end = self.course.judge(*status, fields);
         }
     }
 
     /// Called when no more bytes are to be sent.
-    pub(super) fn whole(&mut self) {
+    pub(crate) fn whole(&mut self) {
         self.whole = true;
     }
 

@@ -16,24 +16,24 @@ use ratekeeper_core::{
 use ratekeeper_store::{Decisions, Store, StoreError};
 use tokio::runtime::Handle;
 
-use super::gate::Boxed;
-use super::ledger::new_lease;
-use crate::keeper::lends;
+use super::Boxed;
+use crate::engine::keeper::lends;
+use crate::tower::ledger::new_lease;
 
 /// Retry time of a refusal while the store does not answer.
 const RETRY: Nanos = Nanos::SECOND;
 
 /// The result of a question to a store.
-pub(super) struct Admitted {
-    pub(super) decisions: Decisions,
-    pub(super) lease: Option<LeaseId>,
+pub(crate) struct Admitted {
+    pub(crate) decisions: Decisions,
+    pub(crate) lease: Option<LeaseId>,
     /// Set if the store could not answer.
-    pub(super) error: Option<StoreError>,
+    pub(crate) error: Option<StoreError>,
 }
 
 /// Charges the rates and takes permits, all or none; if the store cannot answer, follows the
 /// limits' settings for that case.
-pub(super) async fn admit<S: Store>(store: &S, charges: &[Charge<'_>], now: Time) -> Admitted {
+pub(crate) async fn admit<S: Store>(store: &S, charges: &[Charge<'_>], now: Time) -> Admitted {
     let lease = charges.iter().any(lends).then(new_lease);
     let result = match lease {
         Some(lease) => store.acquire(charges, Lend::To(lease), now).await,
@@ -44,7 +44,7 @@ pub(super) async fn admit<S: Store>(store: &S, charges: &[Charge<'_>], now: Time
 
 impl Admitted {
     /// Returns the result of a store's answer.
-    pub(super) fn of(
+    pub(crate) fn of(
         result: Result<Decisions, StoreError>,
         lease: Option<LeaseId>,
         charges: &[Charge<'_>],
@@ -95,7 +95,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
 }
 
 /// Completes a call for permits even if its client goes away, so that they come back.
-pub(super) fn completed<T: Send + 'static>(
+pub(crate) fn completed<T: Send + 'static>(
     asking: impl Future<Output = T> + Send + 'static,
 ) -> Boxed<T> {
     let Ok(runtime) = Handle::try_current() else {

@@ -24,20 +24,20 @@ use ratekeeper_store::{Hold, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
 use super::admit::{Admitted, admit, completed};
-use super::denial::{Denial, DeniedBy, ShownDecision};
-use super::described::Described;
-use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Denied, Ruling};
-use super::head::RequestHead;
-use super::key_source::KeySource;
-use super::layer::RateLimitLayer;
-use super::ledger::{Ledger, Lender};
-use super::no_key::NoKey;
-use super::pass::{FieldsToSend, Pass, PassTerms};
-use super::settle::{CostOf, GateSettings};
-use super::shown::Limited;
+use super::sealed::{Ask, Asked};
+use super::{Boxed, Denied, Ruling};
 use crate::at_once::poll_once;
 use crate::limits::KeyText;
+use crate::tower::denial::{Denial, DeniedBy, ShownDecision};
+use crate::tower::described::Described;
+use crate::tower::head::RequestHead;
+use crate::tower::key_source::KeySource;
+use crate::tower::key_source::no_key::NoKey;
+use crate::tower::layer::RateLimitLayer;
+use crate::tower::ledger::{Ledger, Lender};
+use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
+use crate::tower::settle::{CostOf, GateSettings};
+use crate::tower::shown::Limited;
 use crate::{Clock, Limits, NamedLimit, Permit, SystemClock, Timer};
 
 /// One limit of a layer of several, with the source of its keys; made by [`NamedLimit::by`].
@@ -141,7 +141,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<Together<S, C>> {
 }
 
 /// Several limits, charged together; see
-/// [`RateLimitLayer::together`](super::RateLimitLayer::together).
+/// [`RateLimitLayer::together`].
 ///
 /// ```
 /// use http::HeaderName;
@@ -163,7 +163,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<Together<S, C>> {
 pub struct Together<S = MemoryStore, C = SystemClock> {
     members: Arc<Members<S, C>>,
     /// How clients are shown each of the members.
-    pub(super) described: Vec<Described>,
+    pub(crate) described: Vec<Described>,
     ledger: Ledger<Members<S, C>>,
 }
 

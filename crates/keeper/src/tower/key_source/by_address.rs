@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use ratekeeper_policy::ClientIp;
 
-use super::facts::client_address;
-use super::head::RequestHead;
-use super::key_source::KeySource;
+use super::KeySource;
 use super::no_key::NoKey;
 use super::peer::PeerSource;
 use crate::LimitKey;
 use crate::keyed::one_address;
+use crate::tower::facts::client_address;
+use crate::tower::head::RequestHead;
 
 /// The client's address as a key; made by [`by_address`] and [`by_address_from`].
 ///
@@ -44,7 +44,7 @@ pub struct ByAddress {
 }
 
 /// Counts by the client's address, found in the extension `T`: axum's `ConnectInfo<SocketAddr>`, or
-/// [`Peer`](super::Peer).
+/// [`Peer`](crate::tower::Peer).
 ///
 /// It is the address of the connection until proxies are trusted by
 /// [`behind`](ByAddress::behind). IPv6 addresses are cut to the prefix that makes one client, 64

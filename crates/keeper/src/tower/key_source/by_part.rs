@@ -6,10 +6,10 @@ use std::fmt;
 use http::HeaderName;
 use ratekeeper_policy::normal_path;
 
-use super::head::RequestHead;
-use super::key_source::KeySource;
+use super::KeySource;
 use super::no_key::NoKey;
 use crate::LimitKey;
+use crate::tower::head::RequestHead;
 
 /// A header field as a key; made by [`by_header`].
 ///

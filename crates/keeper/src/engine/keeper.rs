@@ -20,8 +20,8 @@ use ratekeeper_policy::{Charges, Facts, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::call::is_refunded;
-use crate::scope::{Scope, keep_entries};
+use super::call::is_refunded;
+use super::scope::{Scope, keep_entries};
 use crate::{Answer, Clock, Reservations, at_once};
 pub use install::MAX_REPLACED;
 use install::{LimitIds, Zero};

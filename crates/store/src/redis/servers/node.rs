@@ -25,23 +25,23 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::dial::{Dial, ServerAddress, ServerConnection};
-use super::hints::Losses;
-use super::script::Script;
-use super::trouble::{Trouble, code};
+use crate::redis::hints::Losses;
+use crate::redis::script::Script;
+use crate::redis::trouble::{Trouble, code};
 use probe::Probed;
 
 /// Wait before a call that could not run is tried again.
-pub(super) const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Returns the timeout of a node: a little less than the deadline, so that the waiting call
 /// gives up a connection that hangs, and does not keep it for the next.
-pub(super) fn patience(deadline: Duration) -> Duration {
+pub(crate) fn patience(deadline: Duration) -> Duration {
     deadline.saturating_sub(deadline / 8)
 }
 
 /// How a call is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     Plain,
     /// After `ASKING`, to a node that is taking the slot over.
     Asking,
@@ -49,10 +49,10 @@ pub(super) enum Manner {
 
 /// A script, its keys and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScriptCall<'a> {
-    pub(super) script: &'a Script,
-    pub(super) keys: &'a [&'a [u8]],
-    pub(super) arguments: &'a [Vec<u8>],
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) keys: &'a [&'a [u8]],
+    pub(crate) arguments: &'a [Vec<u8>],
 }
 
 impl ScriptCall<'_> {
@@ -85,7 +85,7 @@ const REST: Duration = Duration::from_secs(2);
 
 /// The role that a server must have, to be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Any role, without a check.
     Any,
     /// A primary; checked on every new connection, because a primary may have become a replica.
@@ -93,7 +93,7 @@ pub(super) enum Role {
 }
 
 /// A server.
-pub(super) struct RedisNode {
+pub(crate) struct RedisNode {
     dial: Dial,
     role: Role,
     patience: Duration,
@@ -137,7 +137,7 @@ impl fmt::Debug for RedisNode {
 
 impl RedisNode {
     /// Creates a server with the timeout `patience`, for connecting and for answering each.
-    pub(super) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
+    pub(crate) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
         Self {
             dial,
             role,
@@ -149,7 +149,7 @@ impl RedisNode {
     }
 
     /// Runs a script, unless the server rests.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         self: &Arc<Self>,
         call: ScriptCall<'_>,
         manner: Manner,
@@ -189,13 +189,13 @@ impl RedisNode {
     }
 
     /// Returns the number of failures in a row.
-    pub(super) fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.health.lock().failures
     }
 
     /// Returns whether the last call was decided; `None` before the first, or if another node
     /// decides.
-    pub(super) fn decides(&self) -> Option<bool> {
+    pub(crate) fn decides(&self) -> Option<bool> {
         self.health.lock().decides
     }
 
@@ -257,7 +257,7 @@ impl RedisNode {
     }
 
     /// Runs a command that changes nothing.
-    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Trouble> {
+    pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, Trouble> {
         let line = self.connection().await?;
         match command.query_async(&mut line.connection.clone()).await {
             Ok(value) => Ok(value),
@@ -271,7 +271,7 @@ impl RedisNode {
     }
 
     /// Runs commands that change nothing, at one moment; returns all answers, or the first error.
-    pub(super) async fn query_all(&self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
+    pub(crate) async fn query_all(&self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
         let line = self.connection().await?;
         match pipe.query_async(&mut line.connection.clone()).await {
             Ok(values) => Ok(values),
@@ -284,17 +284,17 @@ impl RedisNode {
         }
     }
 
-    pub(super) const fn address(&self) -> &ServerAddress {
+    pub(crate) const fn address(&self) -> &ServerAddress {
         self.dial.address()
     }
 
     /// Returns how the server is reached.
-    pub(super) const fn dial(&self) -> &Dial {
+    pub(crate) const fn dial(&self) -> &Dial {
         &self.dial
     }
 
     /// Returns why the server rests; `None` if it does not.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         let health = self.health.lock();
         health.rests_until.map(|_| health.why.clone())
     }

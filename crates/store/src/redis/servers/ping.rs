@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ratekeeper_core::{Charge, Time, UnixMicros};
 
+use super::no_answer;
 use super::node::ScriptCall;
-use super::servers::no_answer;
-use super::slot::{SLOTS, slot_of};
-use super::{RedisStore, StoreError};
 use crate::fallback::Remote;
+use crate::redis::slot::{SLOTS, slot_of};
+use crate::redis::{RedisStore, StoreError};
 use crate::{Decisions, Store};
 
 /// Slots that are asked: with three primaries, one of each.

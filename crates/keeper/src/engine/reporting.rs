@@ -22,7 +22,7 @@ use ratekeeper_policy::{CostSource, Rule};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::decision_id::{MadeCharge, corrected, corrected_entries};
+use super::decision_id::{MadeCharge, corrected, corrected_entries};
 use crate::{Answer, Clock, DecisionId, Keeper, Outcome, Reservations, Scope};
 
 /// The effect of a report.

@@ -20,10 +20,10 @@ use ratekeeper_policy::{Body, HeaderStyle};
 use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, End, Error, SplitMix};
 
 use super::counted::{Counted, Places};
-use super::hold::RequestHold;
 use super::measured::{Measured, MeasuredCourse};
-use super::{GateSettings, RateLimitLayer};
 use crate::limiter::line::WaitLine;
+use crate::tower::hold::RequestHold;
+use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{Clock, SystemClock, Timer};
 
 /// Default time after which a client that goes away has given up.
@@ -32,7 +32,7 @@ const GIVEN_UP_AFTER: Nanos = Nanos::SECOND;
 type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
 
 /// As many concurrent requests as the server can bear; see
-/// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+/// [`RateLimitLayer::adaptive`].
 ///
 /// ```
 /// use ratekeeper::tower::{Adaptive, AdaptiveError, AdaptiveSettings, RateLimitLayer};
@@ -56,9 +56,9 @@ pub struct AdaptivePlaces<C> {
 
 impl RateLimitLayer<Adaptive> {
     /// Allows as many concurrent requests as the server can bear: the limit follows the times of
-    /// requests, and how many are turned away, by a [`Law`](super::Law). Further ones are refused
-    /// with 503 (in gRPC, UNAVAILABLE) and `Retry-After`, or [wait](Self::queue). The limit is not
-    /// shown to clients, because it is internal to the server, unless
+    /// requests, and how many are turned away, by a [`Law`](crate::tower::Law). Further ones are
+    /// refused with 503 (in gRPC, UNAVAILABLE) and `Retry-After`, or [wait](Self::queue). The limit
+    /// is not shown to clients, because it is internal to the server, unless
     /// [`headers`](RateLimitLayer::headers) sets it.
     ///
     /// Each request counts, and is measured, from its turn until the body of its response has

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Backing, SENTINEL_TIMEOUT, SentinelInner, SentinelReply, text};
 use crate::redis::hints::Losses;
-use crate::redis::node::{RedisNode, Role};
+use crate::redis::servers::node::{RedisNode, Role};
 
 const SELECTED: &str = "+selected-slave";
 const EVENTS: [&str; 4] = [

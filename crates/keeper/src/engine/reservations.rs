@@ -24,8 +24,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ratekeeper_core::{LimitId, Nanos, Permits, Time};
 use ratekeeper_policy::{Corrected, Policy, Report};
 
+use super::decision_id::{MadeCharge, corrected_entries};
 use crate::Answer;
-use crate::decision_id::{MadeCharge, corrected_entries};
 
 /// Number of slots in the time of a report.
 const PARTS: u64 = 64;

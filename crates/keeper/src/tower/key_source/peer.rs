@@ -46,7 +46,7 @@ impl Deref for Peer {
 
 /// Finds the address of the peer in the extensions of a request.
 #[derive(Clone)]
-pub(super) struct PeerSource {
+pub(crate) struct PeerSource {
     find: Arc<PeerOf>,
     /// The extension that it looks for.
     wanted: &'static str,
@@ -56,7 +56,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 
 impl PeerSource {
     /// By an extension that is an address.
-    pub(super) fn of<T>() -> Self
+    pub(crate) fn of<T>() -> Self
     where
         T: Deref<Target = SocketAddr> + Send + Sync + 'static,
     {
@@ -64,7 +64,7 @@ impl PeerSource {
     }
 
     /// By an extension, and a function that returns its address.
-    pub(super) fn from<T: Send + Sync + 'static>(
+    pub(crate) fn from<T: Send + Sync + 'static>(
         address: impl Fn(&T) -> Option<SocketAddr> + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -73,13 +73,13 @@ impl PeerSource {
         }
     }
 
-    pub(super) fn find(&self, extensions: &Extensions) -> Option<SocketAddr> {
+    pub(crate) fn find(&self, extensions: &Extensions) -> Option<SocketAddr> {
         (self.find)(extensions)
     }
 
     /// Returns the reason if there is no address.
     #[cold]
-    pub(super) fn missing(&self) -> NoKey {
+    pub(crate) fn missing(&self) -> NoKey {
         let reason = format!(
             "the server put no client address into the extensions of the request (expected: `{}`); \
              hint: serve an axum router by `into_make_service_with_connect_info::<SocketAddr>()`, \

@@ -20,15 +20,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::config::{RedisIdentity, RedisTls};
 use crate::StoreError;
+use crate::redis::config::{RedisIdentity, RedisTls};
 
 /// Maximum bytes of an answer to PING: an error is a line.
 const MAX_PONG: usize = 1 << 10;
 
 /// How encrypted connections are made; clones are renewed together.
 #[derive(Clone, Default)]
-pub(super) struct Tls {
+pub(crate) struct Tls {
     /// `None` if no server is reached by TLS.
     terms: Option<Arc<RwLock<Terms>>>,
 }
@@ -52,7 +52,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] that names the certificate or key that is invalid.
-    pub(super) fn new(config: &RedisTls) -> Result<Self, StoreError> {
+    pub(crate) fn new(config: &RedisTls) -> Result<Self, StoreError> {
         let terms = RwLock::new(Terms::new(config)?);
         Ok(Self {
             terms: Some(Arc::new(terms)),
@@ -63,7 +63,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::new`]; nothing has changed then.
-    pub(super) fn renew(&self, config: &RedisTls) -> Result<(), StoreError> {
+    pub(crate) fn renew(&self, config: &RedisTls) -> Result<(), StoreError> {
         let Some(terms) = &self.terms else {
             return Ok(());
         };
@@ -73,7 +73,7 @@ impl Tls {
     }
 
     /// Encrypts a connection to `host`, and checks that the server accepts the client.
-    pub(super) async fn shake_hands(
+    pub(crate) async fn shake_hands(
         &self,
         stream: TcpStream,
         host: &str,

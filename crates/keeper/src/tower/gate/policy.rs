@@ -9,7 +9,7 @@
 //!
 //! * A store that cannot answer causes no error of the server: the `on_store_error` of each limit
 //!   decides, and the error is passed to
-//!   [`on_store_error`](super::RateLimitLayer::on_store_error).
+//!   [`on_store_error`](crate::tower::RateLimitLayer::on_store_error).
 //! * Limits with `count`, `reset_on` or an estimate are corrected by the status of the response, by
 //!   the cost that `settle` names, or by a [`Report`](crate::Report) in its extensions. Without a
 //!   response the charges stay.
@@ -26,24 +26,24 @@ use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
 
 use super::admit::{Admitted, admit, completed};
-use super::decided::{Decided, RequestGuard};
-use super::denial::{Denial, DeniedBy};
-use super::facts::{Attributes, client_address, facts, fields};
-use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Denied, Ruling};
-use super::head::RequestHead;
-use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
-use super::ledger::{Ledger, Lender, new_lease};
-use super::no_key::counts_without_address;
-use super::pass::{FieldsToSend, Pass, PassTerms};
-use super::peer::PeerSource;
-use super::reporter::{Corrections, OnStoreError};
+use super::sealed::{Ask, Asked};
+use super::{Boxed, Denied, Ruling};
 use crate::at_once::poll_once;
-use crate::keeper::{lends, list, refused_at_once};
+use crate::engine::keeper::{lends, list, refused_at_once};
+use crate::tower::decided::{Decided, RequestGuard};
+use crate::tower::denial::{Denial, DeniedBy};
+use crate::tower::facts::{Attributes, client_address, facts, fields};
+use crate::tower::head::RequestHead;
+use crate::tower::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
+use crate::tower::key_source::no_key::counts_without_address;
+use crate::tower::key_source::peer::PeerSource;
+use crate::tower::ledger::{Ledger, Lender, new_lease};
+use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
+use crate::tower::reporter::{Corrections, OnStoreError};
 use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
 
-/// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy). A front end
-/// that renders responses itself asks them by [`decide`](Self::decide).
+/// The limits of a policy; see [`RateLimitLayer::policy`](crate::tower::RateLimitLayer::policy). A
+/// front end that renders responses itself asks them by [`decide`](Self::decide).
 ///
 /// ```
 /// use ratekeeper::tower::{ByPolicy, PolicyError, RateLimitLayer};
@@ -58,17 +58,17 @@ use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
 /// # Ok::<(), PolicyError>(())
 /// ```
 pub struct ByPolicy<S = MemoryStore, C = SystemClock> {
-    pub(super) keeper: Arc<Keeper<S, C>>,
-    pub(super) peer: PeerSource,
-    pub(super) attributes: Option<Arc<AttributesOf>>,
-    pub(super) on_store_error: Option<Arc<OnStoreError>>,
+    pub(crate) keeper: Arc<Keeper<S, C>>,
+    pub(crate) peer: PeerSource,
+    pub(crate) attributes: Option<Arc<AttributesOf>>,
+    pub(crate) on_store_error: Option<Arc<OnStoreError>>,
     /// Maximum number of bytes of a response that are held to find costs.
-    pub(super) max_inspected_response: usize,
+    pub(crate) max_inspected_response: usize,
     routes: Arc<[Box<str>]>,
     ledger: Ledger<Keeper<S, C>>,
 }
 
-pub(super) type AttributesOf = dyn Fn(RequestHead<'_>) -> Attributes + Send + Sync;
+pub(crate) type AttributesOf = dyn Fn(RequestHead<'_>) -> Attributes + Send + Sync;
 
 impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// The limits of this keeper, for a front end that asks by [`decide`](Self::decide).
@@ -124,13 +124,13 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 
     /// Returns true if a limit that applies to a request counts by a value of its body. Then put the
     /// body into the extensions of the request, as [`InspectedBytes`], before [`decide`](Self::decide)
-    /// is called; see [`InspectedBody`](super::InspectedBody).
+    /// is called; see [`InspectedBody`](crate::tower::InspectedBody).
     pub fn needs_body<'h>(&self, head: impl Into<RequestHead<'h>>, peer: SocketAddr) -> bool {
         self.needs_body_from(head.into(), Some(peer))
     }
 
     /// Like [`needs_body`](Self::needs_body), for a request that names its peer.
-    pub(super) fn needs_body_of(&self, head: RequestHead<'_>) -> bool {
+    pub(crate) fn needs_body_of(&self, head: RequestHead<'_>) -> bool {
         self.needs_body_from(head, self.peer.find(head.extensions))
     }
 

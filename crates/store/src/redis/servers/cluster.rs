@@ -21,14 +21,14 @@ use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::config::RedisTls;
 use super::dial::{Dial, ServerAddress, renew_logins};
-use super::hints::Losses;
 use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
-use super::slot::SLOTS;
 use super::tls::Tls;
-use super::trouble::Trouble;
 use crate::StoreError;
+use crate::redis::config::RedisTls;
+use crate::redis::hints::Losses;
+use crate::redis::slot::SLOTS;
+use crate::redis::trouble::Trouble;
 
 /// Maximum number of known nodes: a cluster has at most 1,000.
 const MAX_NODES: usize = 1_000;
@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// A cluster.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     /// How to reach the configured nodes; all others, the address aside, like the first.
     seeds: Vec<Dial>,
     tls: Tls,
@@ -66,7 +66,7 @@ struct Map {
 
 impl Cluster {
     /// Creates a cluster from the URLs of any of its nodes.
-    pub(super) fn new(
+    pub(crate) fn new(
         urls: &[String],
         tls: &Tls,
         deadline: Duration,
@@ -100,7 +100,7 @@ impl Cluster {
         })
     }
 
-    pub(super) async fn run(
+    pub(crate) async fn run(
         self: &Arc<Self>,
         slot: u16,
         call: ScriptCall<'_>,
@@ -203,7 +203,7 @@ impl Cluster {
 
     /// Returns the nodes that hold slots, then the other known ones, each once. Looks them up
     /// first, but for no longer than `deadline`.
-    pub(super) async fn nodes(&self, deadline: Duration) -> Vec<Arc<RedisNode>> {
+    pub(crate) async fn nodes(&self, deadline: Duration) -> Vec<Arc<RedisNode>> {
         let _ = timeout(deadline, self.look_around()).await;
         let map = self.map.lock();
         let mut all: Vec<Arc<RedisNode>> = Vec::new();
@@ -216,24 +216,24 @@ impl Cluster {
     }
 
     /// Returns the nodes that hold slots, as far as known, sorted by address.
-    pub(super) fn known(&self) -> Vec<Arc<RedisNode>> {
+    pub(crate) fn known(&self) -> Vec<Arc<RedisNode>> {
         let mut known = self.map.lock().holders.clone();
         known.sort_by_cached_key(|node| node.address().to_string());
         known
     }
 
-    /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
-    pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+    /// As [`Servers::renew_tls`](super::Servers::renew_tls).
+    pub(crate) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.tls.renew(tls)
     }
 
-    /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
-    pub(super) fn renew_logins(&self, urls: &[String]) -> Result<(), StoreError> {
+    /// As [`Servers::renew_logins`](super::Servers::renew_logins).
+    pub(crate) fn renew_logins(&self, urls: &[String]) -> Result<(), StoreError> {
         renew_logins(&self.seeds, urls)
     }
 
     /// Returns true if some nodes decide, while others that were asked do not.
-    pub(super) fn is_partly_there(&self) -> bool {
+    pub(crate) fn is_partly_there(&self) -> bool {
         let map = self.map.lock();
         let any = |decides| {
             let mut nodes = map.nodes.values();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ratekeeper_core::Permits;
 
 use super::counted::{Counted, Places};
-use super::hold::{RequestHold, WorkCount};
-use super::{GateSettings, RateLimitLayer};
 use crate::limiter::line::WaitLine;
+use crate::tower::hold::{RequestHold, WorkCount};
+use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{SystemClock, Timer};
 
 /// A maximum number of concurrent requests; see
-/// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight).
+/// [`RateLimitLayer::in_flight`].
 ///
 /// ```
 /// use ratekeeper::tower::{InFlight, RateLimitLayer};

@@ -13,8 +13,8 @@ use ratekeeper_policy::{Charges, Facts};
 use ratekeeper_store::{Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::answer::{Answer, ChargeSpan};
-use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
+use super::answer::{Answer, ChargeSpan};
+use super::keeper::{ChargeList, Keeper, list, refused_at_once};
 use crate::{Clock, Outcome};
 
 /// One item of a call.

@@ -26,14 +26,14 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::config::{RedisLogin, RedisTls};
 use super::tls::Tls;
-use super::trouble::Trouble;
 use crate::StoreError;
+use crate::redis::config::{RedisLogin, RedisTls};
+use crate::redis::trouble::Trouble;
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum ServerAddress {
+pub(crate) enum ServerAddress {
     Tcp { host: String, port: u16 },
     Socket(PathBuf),
 }
@@ -50,7 +50,7 @@ impl fmt::Display for ServerAddress {
 
 /// How a server is reached.
 #[derive(Clone)]
-pub(super) struct Dial {
+pub(crate) struct Dial {
     address: ServerAddress,
     /// Shared with clones, which are renewed together.
     login: Arc<RwLock<RedisConnectionInfo>>,
@@ -71,7 +71,7 @@ impl Dial {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if it is not the URL of a server.
-    pub(super) fn new(url: &str, tls: &Tls) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: &str, tls: &Tls) -> Result<Self, StoreError> {
         let misconfigured = |why: String| StoreError::Misconfigured(why);
         let (plain, tls) = match url.split_once("://") {
             Some(("rediss" | "valkeys", rest)) => (format!("redis://{rest}"), Some(tls.clone())),
@@ -94,7 +94,7 @@ impl Dial {
         })
     }
 
-    pub(super) const fn address(&self) -> &ServerAddress {
+    pub(crate) const fn address(&self) -> &ServerAddress {
         &self.address
     }
 
@@ -103,19 +103,19 @@ impl Dial {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if a certificate or key is invalid; nothing has changed.
-    pub(super) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
+    pub(crate) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.tls.as_ref().map_or(Ok(()), |known| known.renew(tls))
     }
 
     /// Uses the login of `like` for new connections of this dial and all its clones.
-    pub(super) fn renew_login(&self, like: &Self) {
+    pub(crate) fn renew_login(&self, like: &Self) {
         let login = like.login.read().clone();
         *self.login.write() = login;
     }
 
     /// Returns a dial to another address, reached in the same way; `None` for a socket. An empty
     /// `host` means this one's: clusters answer so for the node that was asked.
-    pub(super) fn to(&self, host: &str, port: u16) -> Option<Self> {
+    pub(crate) fn to(&self, host: &str, port: u16) -> Option<Self> {
         let ServerAddress::Tcp { host: known, .. } = &self.address else {
             return None;
         };
@@ -130,7 +130,7 @@ impl Dial {
     }
 
     /// Replaces the login, which is no longer shared with clones.
-    pub(super) fn log_in(mut self, login: &RedisLogin) -> Self {
+    pub(crate) fn log_in(mut self, login: &RedisLogin) -> Self {
         let mut info = RedisConnectionInfo::default().set_db(login.database.into());
         if let Some(username) = &login.username {
             info = info.set_username(username);
@@ -147,7 +147,7 @@ impl Dial {
     /// # Errors
     /// [`Trouble::Absent`] if no trusted server is reached, [`Trouble::Refused`] if the login is
     /// refused, [`Trouble::Later`] if the server is not ready. Nothing has run.
-    pub(super) async fn connect(&self, patience: Duration) -> Result<ServerConnection, Trouble> {
+    pub(crate) async fn connect(&self, patience: Duration) -> Result<ServerConnection, Trouble> {
         self.connect_by(config(patience), patience).await
     }
 
@@ -180,7 +180,7 @@ impl Dial {
     ///
     /// # Errors
     /// As [`connect`](Self::connect); also if the server does not speak RESP3.
-    pub(super) async fn connect_to_listen<E: 'static>(
+    pub(crate) async fn connect_to_listen<E: 'static>(
         self,
         patience: Duration,
         send: impl Fn(PushInfo) -> Result<(), E> + Send + Sync + 'static,
@@ -235,7 +235,7 @@ fn config(patience: Duration) -> AsyncConnectionConfig {
 }
 
 /// Uses the login of each URL for new connections of its dial. All URLs are checked first.
-pub(super) fn renew_logins<'a>(
+pub(crate) fn renew_logins<'a>(
     known: impl IntoIterator<Item = &'a Dial>,
     urls: impl IntoIterator<Item = &'a String>,
 ) -> Result<(), StoreError> {
@@ -255,7 +255,7 @@ pub(super) fn renew_logins<'a>(
     Ok(())
 }
 
-pub(super) fn other_servers() -> StoreError {
+pub(crate) fn other_servers() -> StoreError {
     StoreError::Misconfigured("a store cannot change to other servers; create a new one".into())
 }
 
@@ -279,8 +279,8 @@ impl From<redis::RedisError> for Failed {
 
 /// A connection; closed when its last clone is dropped.
 #[derive(Clone)]
-pub(super) struct ServerConnection {
-    pub(super) connection: MultiplexedConnection,
+pub(crate) struct ServerConnection {
+    pub(crate) connection: MultiplexedConnection,
     _carrier: Arc<Carrier>,
 }
 
@@ -307,7 +307,7 @@ impl ServerConnection {
 }
 
 /// Returns true if a URL is one of TLS.
-pub(super) fn is_encrypted(url: &str) -> bool {
+pub(crate) fn is_encrypted(url: &str) -> bool {
     url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
