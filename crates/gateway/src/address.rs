@@ -5,7 +5,7 @@
 //!                '---> idle connection of this thread ---------------------------.|
 //!                '---> idle connection of another, if there is no room for more -.|
 //!                '---> new connection --------------------------------------------> request
-//!                        | refused: skipped for 10 s                                 |
+//!                        | refused: left out (absence.rs)                            |
 //!                        v                idle again, or a free stream <-- end of body
 //! ```
 //!
@@ -19,28 +19,33 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use http::HeaderMap;
 use hyper::client::conn::http2;
 use parking_lot::Mutex;
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::Time;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::absence::{Absence, Failure};
 use crate::connection::{Http1Sender, Sender, Streams, Transport, UpstreamAddress, Wanted};
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::outgoing::Form;
 use crate::upload::{Stage, Upload, UploadBody};
 
-/// How long an address that refuses connections is skipped.
-const LEFT_OUT: Nanos = Nanos::from_secs(10);
 /// Maximum number of idle connections to an address.
 const MAX_IDLE: usize = 256;
-/// How long a connection may be idle. Servers close idle connections too, and a connection that is
-/// about to be closed costs a retry.
+/// How long a connection may be idle, if the server states no shorter time by `Keep-Alive`. Servers
+/// close idle connections too, and a connection that is about to be closed costs a retry.
 const IDLE: Duration = Duration::from_secs(30);
+/// A connection is used for this much less than the server states, because the request travels.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+/// After this time without a request, the end of a connection may have come and not been read.
+const QUIET: Duration = Duration::from_millis(100);
 
 const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeout);
 
@@ -56,7 +61,7 @@ pub(crate) struct Address {
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
     /// A permit for each request.
     room: Arc<Semaphore>,
-    out_until: AtomicU64,
+    pub(crate) absence: Absence,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
 }
@@ -67,6 +72,13 @@ struct IdleConnection {
     /// The thread whose runtime serves it: no other needs to be woken for its requests.
     thread: ThreadId,
     since: Instant,
+    until: Instant,
+}
+
+impl IdleConnection {
+    fn is_usable(&self, now: Instant) -> bool {
+        now < self.until && !self.sender.sender.is_closed()
+    }
 }
 
 /// A connection of HTTP/2.
@@ -94,6 +106,8 @@ pub(crate) struct Lease {
     pub(crate) upload: Option<Arc<Upload>>,
     /// The thread whose runtime serves the connection.
     thread: ThreadId,
+    /// How long the connection may be idle afterwards.
+    idle: Duration,
     /// Held to the end of the request.
     room: OwnedSemaphorePermit,
 }
@@ -107,14 +121,19 @@ impl Address {
             shared: Mutex::default(),
             opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
-            out_until: AtomicU64::new(0),
+            absence: Absence::default(),
             is_down: AtomicBool::new(false),
         })
     }
 
-    /// Returns true if it refused connections a short time ago, or did not pass its last check.
+    /// Returns true if it is left out, or did not pass its last check.
     pub(crate) fn is_out(&self, now: Time) -> bool {
-        now.as_nanos() < self.out_until.load(Ordering::Relaxed) || !self.is_up()
+        !self.is_up() || self.absence.is_out(now)
+    }
+
+    /// Returns true if a request may use it; see [`Absence::admits`].
+    pub(crate) fn admits(&self, now: Time) -> bool {
+        self.is_up() && self.absence.admits(now)
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -136,7 +155,7 @@ impl Address {
     }
 
     /// Returns a connection: an open one if possible, unless `origin` is `New`. If the maximum
-    /// number of connections is in use, waits for one. An address is skipped from then on only if
+    /// number of connections is in use, waits for one. The address is left out from then on only if
     /// it cannot be connected to.
     pub(crate) async fn lease(
         self: &Arc<Self>,
@@ -161,9 +180,13 @@ impl Address {
             sender,
             upload: None,
             thread,
+            idle: IDLE,
             room,
         };
         if origin == Origin::Idle {
+            if self.is_quiet(start) {
+                yield_now().await; // the end of a connection is read first
+            }
             let open = match self.open_now(wanted, start) {
                 Some((Sender::Http1(sender), thread)) if !sender.sender.is_ready() => {
                     let ready = self.open_one((sender, thread), start);
@@ -172,7 +195,6 @@ impl Address {
                 open => open,
             };
             if let Some(open) = open {
-                self.put_in();
                 return Ok((lease(open), Origin::Idle));
             }
         }
@@ -196,26 +218,23 @@ impl Address {
         let opened = timeout(patience, self.connect(wanted)).await.map_err(late);
         drop(opening);
         match opened.and_then(|opened| opened) {
-            Ok(sender) => {
-                self.put_in();
-                Ok((lease((sender, thread::current().id())), Origin::New))
-            }
+            Ok(sender) => Ok((lease((sender, thread::current().id())), Origin::New)),
             Err(error) => {
                 // An upstream that speaks HTTP/2 alone serves all requests but those for WebSocket.
                 if wanted == Wanted::Any {
-                    let until = (now + LEFT_OUT).as_nanos();
-                    self.out_until.store(until, Ordering::Relaxed);
+                    self.absence.fail(Failure::Connection, now);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Uses the address again, if it was skipped.
-    fn put_in(&self) {
-        if self.out_until.load(Ordering::Relaxed) > 0 {
-            self.out_until.store(0, Ordering::Relaxed);
-        }
+    /// Returns true if the idle connection of this thread has had no request for some time.
+    fn is_quiet(&self, now: Instant) -> bool {
+        let thread = thread::current().id();
+        let idle = self.idle.lock();
+        let own = idle.iter().rfind(|it| it.thread == thread);
+        own.is_some_and(|it| now.saturating_duration_since(it.since) >= QUIET)
     }
 
     /// Returns a connection that is open, if there is one; one of HTTP/1.1 may not be ready.
@@ -292,35 +311,31 @@ impl Address {
     }
 
     /// Takes the idle connection of this thread that was used last; another thread's only if no
-    /// more may be opened. Older ones than `IDLE` are closed.
+    /// more may be opened. Those whose time is over are closed.
     fn take_idle(&self, now: Instant) -> Option<IdleConnection> {
         let thread = thread::current().id();
         let mut idle = self.idle.lock();
-        // They are in the order of their times.
-        let old = idle.partition_point(|it| now.saturating_duration_since(it.since) >= IDLE);
-        idle.drain(..old);
+        if idle.first().is_some_and(|oldest| !oldest.is_usable(now)) {
+            idle.retain(|it| it.is_usable(now));
+        }
         let own = idle
             .iter()
-            .rposition(|it| it.thread == thread && !it.sender.sender.is_closed());
+            .rposition(|it| it.thread == thread && it.is_usable(now));
         // The permit of this request is taken already, and is for the connection to be opened.
         let is_full = idle.len() > self.room.available_permits() || idle.len() >= MAX_IDLE;
-        let at = own.or_else(|| idle.len().checked_sub(1).filter(|_| is_full))?;
+        let any = || idle.iter().rposition(|it| is_full && it.is_usable(now));
+        let at = own.or_else(any)?;
         Some(idle.remove(at))
     }
 
-    fn put_idle(&self, sender: Http1Sender, thread: ThreadId) {
+    fn put_idle(&self, it: IdleConnection) {
         let mut idle = self.idle.lock();
-        let since = Instant::now();
-        let kept = |it: &IdleConnection| since - it.since < IDLE && !it.sender.sender.is_closed();
-        if idle.len() >= MAX_IDLE || idle.first().is_some_and(|oldest| !kept(oldest)) {
-            idle.retain(kept);
+        let now = it.since;
+        if idle.len() >= MAX_IDLE || idle.first().is_some_and(|oldest| !oldest.is_usable(now)) {
+            idle.retain(|it| it.is_usable(now));
         }
         if idle.len() < MAX_IDLE {
-            idle.push(IdleConnection {
-                sender,
-                thread,
-                since,
-            });
+            idle.push(it);
         }
     }
 }
@@ -329,6 +344,23 @@ impl Lease {
     /// Returns the form of requests on the connection.
     pub(crate) fn form(&self) -> Form {
         self.address.at.form(&self.sender)
+    }
+
+    /// Notes a response: how long the server keeps the connection open (RFC 9112, appendix C.2.2).
+    pub(crate) fn respond(&mut self, headers: &HeaderMap) {
+        self.address.absence.respond();
+        let stated = headers.get("keep-alive").and_then(|it| it.to_str().ok());
+        let mut stated = stated.into_iter().flat_map(|text| text.split(','));
+        let seconds = stated.find_map(|it| it.trim().strip_prefix("timeout=")?.parse().ok());
+        if let Some(stated) = seconds.map(Duration::from_secs) {
+            let margin = KEEP_ALIVE_MARGIN.min(stated / 2);
+            self.idle = IDLE.min(stated - margin);
+        }
+    }
+
+    /// Notes that the request has no response, and the upstream is at fault.
+    pub(crate) fn fail(&self, now: Time) {
+        self.address.absence.fail(Failure::Response, now);
     }
 
     /// Gives the connection no further requests; those on it go on.
@@ -350,7 +382,13 @@ impl Lease {
         let sending = self.upload.filter(|upload| upload.stage() != Stage::Sent);
         match (self.sender, sending) {
             (Sender::Http1(sender), None) if !sender.sender.is_closed() => {
-                self.address.put_idle(sender, self.thread);
+                let since = Instant::now();
+                self.address.put_idle(IdleConnection {
+                    sender,
+                    thread: self.thread,
+                    since,
+                    until: since + self.idle,
+                });
             }
             (Sender::Http2(_, stream), Some(upload)) => return upload.keep((stream, self.room)),
             _ => {}
@@ -362,6 +400,7 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{HeaderName, HeaderValue};
     use tokio::net::TcpListener;
 
     const LONG: (Time, Duration) = (Time::ZERO, Duration::from_secs(30));
@@ -457,9 +496,35 @@ mod tests {
         let (lease, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         lease.give_back();
         for it in address.idle.lock().iter_mut() {
-            it.since -= IDLE;
+            it.until -= IDLE;
         }
         let (_lease, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
         assert_eq!(origin, Origin::New);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_used_for_less_than_its_server_keeps_it() {
+        let (_listener, name) = listening().await;
+        let address = Address::new(name, 1);
+        for (keep_alive, seconds) in [
+            ("timeout=5", 4.0),
+            ("timeout=5, max=100", 4.0),
+            ("max=100, timeout=2", 1.0),
+            ("timeout=1", 0.5),
+            ("timeout=0", 0.0),
+            ("timeout=3600", 30.0),
+            ("timeout=x", 30.0),
+        ] {
+            let (mut lease, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+            let value = HeaderValue::from_static(keep_alive);
+            lease.respond(&HeaderMap::from_iter([(
+                HeaderName::from_static("keep-alive"),
+                value,
+            )]));
+            lease.give_back();
+            let idle = address.idle.lock().pop().unwrap();
+            let kept = (idle.until - idle.since).as_secs_f64();
+            assert_eq!(kept.to_bits(), f64::to_bits(seconds), "{keep_alive}");
+        }
     }
 }

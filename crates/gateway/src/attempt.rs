@@ -2,7 +2,8 @@
 
 use http::{Method, Request};
 
-use crate::error::ForwardError;
+use crate::address::Origin;
+use crate::error::{ForwardError, UpstreamFailure};
 use crate::upload::UploadBody;
 
 pub(crate) type UpstreamRequest = Request<UploadBody>;
@@ -16,9 +17,22 @@ pub(crate) enum SendError {
     /// The upstream refuses the stream, and has not begun to process it.
     Refused,
     /// It may have been sent, and no byte of a response came.
-    Broken,
+    Broken(UpstreamFailure),
     /// It is not to be sent again.
     End(ForwardError),
+}
+
+impl SendError {
+    /// Returns true if the address failed. A connection that was idle may have been closed meanwhile,
+    /// as servers do, and the client may be at fault.
+    pub(crate) fn is_fault(&self, came: Origin) -> bool {
+        match self {
+            Self::Broken(UpstreamFailure::Reset) => came == Origin::New,
+            Self::Broken(_) => true,
+            Self::End(error) => error.failure().is_some(),
+            Self::Unsent(_) | Self::GoAway | Self::Refused => false,
+        }
+    }
 }
 
 /// Returns why an upstream did not begin to process a request, if it says so (RFC 9113, sections

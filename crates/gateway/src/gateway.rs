@@ -237,22 +237,30 @@ impl Gateway {
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
             }
+            if sent.as_ref().is_err_and(|why| why.is_fault(came)) {
+                lease.fail(self.now());
+            }
             let is_unprocessed = matches!(sent, Err(SendError::GoAway | SendError::Refused));
-            if matches!(sent, Err(SendError::Broken)) {
-                failure = UpstreamFailure::Reset.into();
+            if let Err(SendError::Broken(why)) = &sent {
+                failure = (*why).into();
             } else if !failure.was_sent() {
                 failure = UpstreamFailure::Refused.into();
             }
             let again = match sent {
                 Ok(response) => {
+                    lease.respond(response.headers());
                     lease.upload = upload;
                     return self.finish(response, &hop, lease);
                 }
                 Err(SendError::Unsent(back)) => Some(*back),
                 Err(SendError::GoAway) => copy,
                 Err(SendError::Refused) => copy.filter(|_| self.retries.withdraw(self.now())),
-                Err(SendError::Broken) => {
-                    copy.filter(|_| is_repeatable && self.retries.withdraw(self.now()))
+                Err(SendError::Broken(why)) => {
+                    if why.is_timeout() {
+                        failed |= 1 << index;
+                    }
+                    let is_again = is_repeatable && (!why.is_timeout() || self.has_other(failed));
+                    copy.filter(|_| is_again && self.retries.withdraw(self.now()))
                 }
                 Err(SendError::End(error)) => return Err(error),
             };
@@ -273,15 +281,22 @@ impl Gateway {
         Err(failure)
     }
 
-    /// Returns the next address in turn that has not failed for this request; those that refuse
-    /// connections come last.
+    /// Returns true if there is an address in use that has not failed for this request.
+    fn has_other(&self, failed: u64) -> bool {
+        let now = self.now();
+        let mut others = self.addresses.iter().enumerate();
+        others.any(|(index, it)| failed & (1 << index) == 0 && !it.is_out(now))
+    }
+
+    /// Returns the next address in turn that has not failed for this request; those that are left
+    /// out come last.
     fn choose(&self, turn: usize, failed: u64, now: Time) -> Option<usize> {
         let count = self.addresses.len();
         let order = (0..count).map(|step| (turn % count + step) % count);
         let mut order = order.filter(|index| failed & (1 << index) == 0);
         let mut usable = order.clone();
         usable
-            .find(|index| !self.addresses[*index].is_out(now))
+            .find(|index| self.addresses[*index].admits(now))
             .or_else(|| order.next())
     }
 
@@ -301,11 +316,11 @@ impl Gateway {
                     Some(upload) => upload.stage() == Stage::Client,
                     None => false,
                 };
-                return Err(SendError::End(if waits_for_client {
-                    ForwardError::UploadTimeout
+                return Err(if waits_for_client {
+                    SendError::End(ForwardError::UploadTimeout)
                 } else {
-                    UpstreamFailure::ResponseTimeout.into()
-                }));
+                    SendError::Broken(UpstreamFailure::ResponseTimeout)
+                });
             }
         };
         result.map_err(|mut error| match error.take_message() {
@@ -315,7 +330,7 @@ impl Gateway {
             }
             None if error.error().is_parse() => SendError::End(UpstreamFailure::BadResponse.into()),
             None if sender.has_begun() => SendError::End(UpstreamFailure::Reset.into()),
-            None => unprocessed(error.error()).unwrap_or(SendError::Broken),
+            None => unprocessed(error.error()).unwrap_or(SendError::Broken(UpstreamFailure::Reset)),
         })
     }
 

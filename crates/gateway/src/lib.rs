@@ -20,6 +20,7 @@
 //! * the upstream states by HTTP/2 that it has not processed it, and it has no body; or
 //! * its method is idempotent, it has no body, and the budget of retries suffices.
 
+mod absence;
 mod address;
 mod attempt;
 mod connection;

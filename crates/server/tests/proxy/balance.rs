@@ -107,3 +107,31 @@ fn a_request_that_is_sent_twice_is_one_for_its_limits() {
     let sent = std::iter::from_fn(|| broken.seen_already()).count();
     assert_eq!(sent, 2, "every other one was sent twice");
 }
+
+#[test]
+fn an_address_that_hangs_is_left_out_and_the_last_one_never() {
+    let hangs = || {
+        Upstream::new(|mut visit| {
+            visit.until_closed();
+            Next::Close
+        })
+    };
+    let (hung, up) = (hangs(), named("a"));
+    let limits = "response_timeout = \"200ms\"";
+    let proxy = Proxy::start(&[hung.address, up.address], limits, OPEN);
+    let mut client = proxy.client();
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    let statuses = [(); 12].map(|()| client.ask(post).status());
+    let expected = [504, 200, 504, 200, 504, 200, 200, 200, 200, 200, 200, 200];
+    assert_eq!(statuses, expected, "left out after three failures in a row");
+    let proxy = Proxy::start(&[hung.address, up.address], limits, OPEN);
+    let mut client = proxy.client();
+    let statuses = [(); 12].map(|()| client.get("/").status());
+    assert_eq!(statuses, [200; 12], "a GET is sent to the other address");
+    let proxy = Proxy::start(&[hung.address], limits, OPEN);
+    for _ in 0..5 {
+        assert_eq!(proxy.client().get("/").status(), 504);
+    }
+    let seen = std::iter::from_fn(|| hung.seen_already()).count();
+    assert_eq!(seen, 3 + 3 + 5, "the only address is always asked");
+}
