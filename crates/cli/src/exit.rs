@@ -54,6 +54,17 @@ impl Failure {
         message.lines().next().unwrap_or_default().to_owned()
     }
 
+    /// Adds to the end of the message.
+    pub(crate) fn sentence_after(self, more: &str) -> Self {
+        match self {
+            Self::Sentence { message, hint } => Self::Sentence {
+                message: message + more,
+                hint,
+            },
+            findings @ Self::Findings(_) => findings,
+        }
+    }
+
     pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
         match self {
             Self::Sentence { message, .. } => Self::Sentence {

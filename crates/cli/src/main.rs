@@ -17,6 +17,7 @@ mod exit;
 mod limits;
 mod output;
 mod place;
+mod replay;
 mod request;
 mod simulation;
 mod source;
@@ -88,6 +89,7 @@ enum Verb {
     Top(verbs::top::Top),
     Try(verbs::r#try::Try),
     Simulate(verbs::simulate::Simulate),
+    Replay(verbs::replay::ReplayVerb),
     Doctor(verbs::doctor::Doctor),
     Init(verbs::init::Init),
     Import(verbs::import::Import),
@@ -109,6 +111,7 @@ impl Verb {
             Self::Top(verb) => verb.run(output),
             Self::Try(verb) => verb.run(output),
             Self::Simulate(verb) => verb.run(output),
+            Self::Replay(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
             Self::Init(verb) => verb.run(output),
             Self::Import(verb) => verb.run(output),

@@ -61,6 +61,11 @@ impl Output {
         let _ = writeln!(self.talk, "{}", text.as_ref());
     }
 
+    /// Writes a message over the one before it on the last line of stderr; an empty one clears it.
+    pub(crate) fn transient(&mut self, text: &str) {
+        let _ = write!(self.talk, "\r\x1b[2K{text}").and_then(|()| self.talk.flush());
+    }
+
     /// Writes why the command failed.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {

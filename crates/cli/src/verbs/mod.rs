@@ -9,6 +9,7 @@ pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod overrides;
+pub(crate) mod replay;
 pub(crate) mod reset;
 pub(crate) mod run;
 pub(crate) mod simulate;

@@ -18,6 +18,7 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
         "top",
         "try",
         "simulate",
+        "replay",
         "doctor",
         "init",
         "import",

@@ -14,6 +14,7 @@ mod init;
 mod mmdb;
 mod obstacles;
 mod pictures;
+mod replay;
 mod service;
 mod simulate;
 mod trial;

@@ -1,0 +1,362 @@
+//! Choose: `--choose`, one limit with other numbers, and the smallest that touches few clients.
+//!
+//! ```text
+//!   clients hit
+//!   |*
+//!   | *
+//!   |  *  knee
+//!   |    * *  99.9 % untouched
+//!   +----------*----*------ number (64 at once, then more between the best two)
+//! ```
+
+use std::collections::BTreeMap;
+
+use ratekeeper_core::{Permits, Quota};
+use ratekeeper_policy::{Policy, Rule, RuleMode};
+use ratekeeper_replay::{ORIGIN, Record, Replay};
+use serde_json::{Value, json};
+
+use super::session::LogSession;
+use super::text::share;
+use crate::output::{GOOD, paint};
+use crate::source::PolicySource;
+use crate::{Failure, Output, words};
+
+/// Numbers that are tried in one pass over the log.
+const AT_ONCE: u32 = 64;
+/// Share of clients that a number may hit to be proposed: 0.1 %.
+const SHARE: f64 = 0.001;
+/// Shares of clients that are hit, which the curve marks.
+const MARKS: [(&str, f64); 4] = [
+    ("99 % of clients untouched", 0.01),
+    ("99.9 % of clients untouched", SHARE),
+    ("99.99 % of clients untouched", 0.000_1),
+    ("all clients untouched", 0.0),
+];
+/// Rows of the curve on a terminal, besides those that are marked.
+const ROWS: usize = 12;
+
+/// The results of each number that was tried.
+pub(crate) struct Choice {
+    pub(crate) limit: String,
+    /// The limit in the policy's words, from which only the number differs.
+    text: String,
+    number: u64,
+    /// Requests refused and clients hit, by number.
+    pub(crate) points: BTreeMap<u64, (u64, u64)>,
+    requests: u64,
+    clients: u64,
+    /// False if the log could not be read again, so that a smaller number may do.
+    is_exact: bool,
+}
+
+/// Returns the rule of that name.
+pub(crate) fn rule<'p>(policy: &'p Policy, limit: &str) -> Result<&'p Rule, Failure> {
+    policy.rule(limit).ok_or_else(|| {
+        let names = policy.rules.iter().map(|rule| &*rule.limit.name);
+        let failure = Failure::new(format!("the policy has no limit `{limit}`"));
+        match words::near(limit, names) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure,
+        }
+    })
+}
+
+/// Returns the policy with one rule changed and enforced, and all other limits off.
+pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) -> Policy {
+    let mut rules = policy.rules.to_vec();
+    let own = format!("{limit}+");
+    for rule in &mut rules {
+        if *rule.limit.name == *limit {
+            change(rule);
+            (rule.mode, rule.percent) = (RuleMode::Enforce, None);
+        } else if !rule.limit.name.starts_with(&own) {
+            rule.mode = RuleMode::Off;
+        }
+    }
+    let mut policy = policy.clone();
+    policy.rules = rules.into();
+    policy
+}
+
+/// Returns the policy with another number of a limit: in its text, so that bursts and calendars
+/// stay, or in its quota. `None` if the limit cannot have it.
+fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64) -> Option<Policy> {
+    let limit = &*rule.limit.name;
+    let written = format!("\"{}\"", rule.text);
+    let start = source
+        .text
+        .split_inclusive('\n')
+        .take(rule.line.saturating_sub(1));
+    let (before, after) = source.text.split_at(start.map(str::len).sum());
+    let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
+    if let (Some(at), Some(digits)) = (own.find(&written), leading_digits(&rule.text)) {
+        let rest = &after[at + 1 + digits.len()..];
+        let source = PolicySource {
+            text: format!("{before}{}\"{number}{rest}", &after[..at]),
+            ..source.clone()
+        };
+        let policy = source.parse(ORIGIN).ok()?.policy;
+        return Some(alone(&policy, limit, |_| {}));
+    }
+    let quota = Quota::new(Permits::new(number), rule.window?).ok()?;
+    let algorithm = rule.limit.algorithm.with_quota(quota, ORIGIN).ok()?;
+    Some(alone(policy, limit, |rule| {
+        rule.limit.algorithm = algorithm.clone();
+    }))
+}
+
+/// Returns the number at the beginning of `10/1m`.
+fn leading_digits(text: &str) -> Option<&str> {
+    let (digits, _) = text.split_once('/')?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(digits)
+}
+
+/// Tries numbers for a limit, and reads the log again until the smallest is found exactly.
+pub(crate) fn choose(
+    source: &PolicySource,
+    policy: &Policy,
+    limit: &str,
+    session: &LogSession,
+    output: &mut Output,
+) -> Result<Choice, Failure> {
+    let rule = rule(policy, limit)?;
+    let mut choice = Choice {
+        limit: limit.into(),
+        text: rule.text.clone(),
+        number: rule.quota.get(),
+        points: BTreeMap::new(),
+        requests: 0,
+        clients: 0,
+        is_exact: false,
+    };
+    let mut numbers = first_numbers(choice.number);
+    while !numbers.is_empty() {
+        let tried = |number| Some((number, with_number(source, policy, rule, number)?));
+        let tried = numbers.into_iter().filter_map(tried);
+        let (tried, policies): (Vec<u64>, Vec<Policy>) = tried.unzip();
+        if tried.is_empty() {
+            break;
+        }
+        let (_, replays) = session.read(
+            policies,
+            output,
+            |replays: &mut [Replay], record: &Record| {
+                Replay::decide_each(replays, record, |_, _| {});
+            },
+        )?;
+        for (number, replay) in tried.into_iter().zip(&replays) {
+            choice.requests = replay.decided();
+            choice
+                .points
+                .insert(number, (replay.refused(), replay.clients().1));
+        }
+        choice.clients = replays.first().map_or(0, |replay| replay.clients().0);
+        numbers = choice.next_numbers();
+        choice.is_exact = numbers.is_empty();
+        if !session.is_repeatable() {
+            break;
+        }
+    }
+    if choice.points.is_empty() {
+        return Err(Failure::new(format!(
+            "limit `{limit}` ({}) has no number of requests in a period, so no other can be tried",
+            rule.text
+        )));
+    }
+    Ok(choice)
+}
+
+/// Returns the numbers to try first: from a 64th of `number` to 64 times it, in equal ratios.
+fn first_numbers(number: u64) -> Vec<u64> {
+    let steps = (0..AT_ONCE - 1).map(|step| {
+        let exponent = (f64::from(step) - 31.0) * 12.0 / 62.0;
+        (number as f64 * exponent.exp2()).round().max(1.0) as u64
+    });
+    let mut numbers: Vec<u64> = steps.chain([number]).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+impl Choice {
+    /// Returns the least number that was tried under which at most this share of the clients is
+    /// hit, and under each larger one.
+    fn least(&self, share: f64) -> Option<u64> {
+        let most = share * self.clients as f64;
+        let larger = self.points.iter().rev();
+        let good = larger.take_while(|(_, (_, hit))| *hit as f64 <= most);
+        good.last().map(|(number, _)| *number)
+    }
+
+    /// Returns further numbers to try, so that the least is found exactly; empty if it is.
+    fn next_numbers(&self) -> Vec<u64> {
+        let Some(high) = self.least(SHARE) else {
+            let last = self.points.last_key_value().map_or(1, |(last, _)| *last);
+            let doubled = (1..=16).map(|step| last.saturating_mul(1 << step));
+            return doubled
+                .filter(|number| *number <= Quota::MAX_PERMITS)
+                .collect();
+        };
+        let below = self.points.range(..high).next_back();
+        let low = below.map_or(0, |(number, _)| *number);
+        let between = high - low - 1;
+        let steps = between.min(u64::from(AT_ONCE) - 1);
+        (1..=steps)
+            .map(|step| low + (between + 1) * step / (steps + 1))
+            .collect()
+    }
+
+    /// Returns the number at the knee: where the curve of clients hit, over the logarithm of the
+    /// number, is farthest below the line between its ends.
+    fn knee(&self) -> Option<u64> {
+        let (first, last) = (
+            self.points.first_key_value()?,
+            self.points.last_key_value()?,
+        );
+        let x = |number: u64| (number as f64 / *first.0 as f64).ln();
+        let (width, lowest) = (x(*last.0), last.1.1 as f64);
+        let drop = first.1.1 as f64 - lowest;
+        if width <= 0.0 || drop <= 0.0 {
+            return None;
+        }
+        let depths = self.points.iter().map(|(number, (_, hit))| {
+            (
+                *number,
+                1.0 - x(*number) / width - (*hit as f64 - lowest) / drop,
+            )
+        });
+        depths
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(number, _)| number)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let points = self.points.iter().map(|(number, (refused, hit))| {
+            json!({"number": number, "refused": refused, "clients_hit": hit})
+        });
+        json!({
+            "limit": self.limit,
+            "text": self.text,
+            "requests": self.requests,
+            "clients": self.clients,
+            "smallest_for_0_1_percent": self.least(SHARE),
+            "exact": self.is_exact,
+            "knee": self.knee(),
+            "points": points.collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        let Some((least, (_, hit))) = self
+            .least(SHARE)
+            .and_then(|least| Some((least, self.points.get(&least)?)))
+        else {
+            return "each number that was tried touches more than 0.1 % of clients".into();
+        };
+        format!(
+            "{}{least}{} is the smallest number that touches at most 0.1 % of clients: {} of {}",
+            if self.is_exact {
+                ""
+            } else {
+                "of those tried, "
+            },
+            self.text.trim_start_matches(|c: char| c.is_ascii_digit()),
+            words::count(*hit),
+            words::count(self.clients),
+        )
+    }
+
+    pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
+        let counts = [self.requests, self.clients].map(words::count);
+        let [requests, clients] = counts;
+        output.line(format!(
+            "{} {}: {requests} requests, {clients} clients",
+            self.limit, self.text
+        ))?;
+        for [number, refused, hit, mark] in self.rows() {
+            let row = format!("  {number:>12}  {refused:>22}  {hit:>20}  {mark}");
+            output.line(row.trim_end())?;
+        }
+        output.line(paint(GOOD, &self.sentence()))
+    }
+
+    /// Returns the head, the marked points, and some between them.
+    pub(crate) fn rows(&self) -> Vec<[String; 4]> {
+        let every = self.points.len().div_ceil(ROWS).max(1);
+        let knee = self.knee();
+        let mut rows = vec![["number", "refused", "clients hit", ""].map(str::to_owned)];
+        rows.extend(
+            self.points
+                .iter()
+                .enumerate()
+                .filter_map(|(index, (number, counts))| {
+                    let marks = [("the policy", Some(self.number)), ("knee", knee)];
+                    let untouched = MARKS
+                        .iter()
+                        .map(|(name, share)| (*name, self.least(*share)));
+                    let marks = marks.into_iter().chain(untouched);
+                    let marks = marks.filter(|(_, marked)| *marked == Some(*number));
+                    let marks: Vec<&str> = marks.map(|(name, _)| name).collect();
+                    let is_shown = !marks.is_empty() || index.is_multiple_of(every);
+                    is_shown.then(|| {
+                        [
+                            words::count(*number),
+                            share(counts.0, self.requests),
+                            share(counts.1, self.clients),
+                            marks.join(", "),
+                        ]
+                    })
+                }),
+        );
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(hits: impl IntoIterator<Item = (u64, u64)>) -> Choice {
+        Choice {
+            limit: "per-ip".into(),
+            text: "10/1m".into(),
+            number: 10,
+            points: hits
+                .into_iter()
+                .map(|(number, hit)| (number, (hit, hit)))
+                .collect(),
+            requests: 10_000,
+            clients: 1_000,
+            is_exact: true,
+        }
+    }
+
+    #[test]
+    fn numbers_are_tried_until_the_smallest_is_exact() {
+        // The least number that hits at most one client is 537.
+        let hit = |number: u64| if number >= 537 { 1 } else { 2 + (537 - number) };
+        let mut choice = choice([]);
+        let (mut next, mut passes) = (first_numbers(10), 0);
+        while !next.is_empty() {
+            assert!(next.len() <= AT_ONCE as usize);
+            let tried = next
+                .iter()
+                .map(|number| (*number, (hit(*number), hit(*number))));
+            choice.points.extend(tried);
+            next = choice.next_numbers();
+            passes += 1;
+        }
+        assert_eq!((choice.least(SHARE), passes), (Some(537), 2));
+    }
+
+    #[test]
+    fn the_knee_is_where_the_curve_bends() {
+        let bent = choice([(1, 500), (10, 20), (100, 10), (1_000, 0)]);
+        assert_eq!(bent.knee(), Some(10));
+        assert_eq!(choice([(1, 5), (10, 5)]).knee(), None);
+    }
+}

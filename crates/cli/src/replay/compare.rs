@@ -1,0 +1,140 @@
+//! Compare: `--compare`, one limit by each algorithm, beside the exact sliding log.
+
+use ratekeeper_core::{AnyAlgorithm, Permits, Quota};
+use ratekeeper_lab::compared;
+use ratekeeper_policy::Policy;
+use ratekeeper_replay::{ORIGIN, Record, Replay};
+use serde_json::{Value, json};
+
+use super::choose::{alone, rule};
+use super::session::LogSession;
+use super::text::share;
+use crate::{Failure, Output, words};
+
+/// The exact sliding log, with which the others are compared.
+const EXACT: &str = "sliding window log";
+
+/// One algorithm at the quota of a limit.
+struct ComparedAlgorithm {
+    name: &'static str,
+    refused: u64,
+    clients_hit: u64,
+    /// Requests that it decided otherwise than the exact log.
+    different: u64,
+    bytes_a_key: Option<usize>,
+}
+
+/// A limit by each algorithm; the exact sliding log comes first.
+pub(crate) struct Comparison {
+    limit: String,
+    requests: u64,
+    clients: u64,
+    rows: Vec<ComparedAlgorithm>,
+}
+
+/// Decides the log by each algorithm.
+pub(crate) fn compare(
+    policy: &Policy,
+    limit: &str,
+    session: &LogSession,
+    output: &mut Output,
+) -> Result<Comparison, Failure> {
+    let rule = rule(policy, limit)?;
+    let quota = rule
+        .window
+        .and_then(|window| Quota::new(rule.quota, window).ok());
+    let quota = quota.filter(|quota| quota.permits() > Permits::ZERO);
+    let mut built: Vec<(&'static str, AnyAlgorithm)> = compared::ALL
+        .iter()
+        .filter_map(|algorithm| Some((algorithm.name, algorithm.build(quota?, ORIGIN).ok()?)))
+        .collect();
+    built.sort_by_key(|(name, _)| *name != EXACT); // stable: the others keep their order
+    if built.first().is_none_or(|(name, _)| *name != EXACT) {
+        return Err(Failure::new(format!(
+            "a sliding log cannot count `{}`, so there is nothing to compare with",
+            rule.text
+        ))
+        .hint("name a limit with a number and a period, such as \"100/1m\""));
+    }
+    let policies = built.iter().map(|(_, algorithm)| {
+        alone(policy, limit, |rule| {
+            rule.limit.algorithm = algorithm.clone();
+        })
+    });
+    let policies: Vec<Policy> = policies.collect();
+    let mut different = vec![0; built.len()];
+    let (_, replays) = session.read(
+        policies,
+        output,
+        |replays: &mut [Replay], record: &Record| {
+            let mut exact = None;
+            Replay::decide_each(replays, record, |index, answer| {
+                let is_allowed = answer.allowed();
+                different[index] += u64::from(*exact.get_or_insert(is_allowed) != is_allowed);
+            });
+        },
+    )?;
+    let rows = built.iter().zip(&replays).zip(different);
+    let rows = rows.map(|(((name, _), replay), different)| ComparedAlgorithm {
+        name,
+        refused: replay.refused(),
+        clients_hit: replay.clients().1,
+        different,
+        bytes_a_key: replay.bytes_a_key(),
+    });
+    Ok(Comparison {
+        limit: format!("{limit} {}", rule.text),
+        requests: replays.first().map_or(0, Replay::decided),
+        clients: replays.first().map_or(0, |replay| replay.clients().0),
+        rows: rows.collect(),
+    })
+}
+
+impl Comparison {
+    pub(crate) fn json(&self) -> Value {
+        let rows = self.rows.iter().map(|row| {
+            json!({
+                "algorithm": row.name,
+                "refused": row.refused,
+                "clients_hit": row.clients_hit,
+                "decided_differently": row.different,
+                "bytes_a_key": row.bytes_a_key,
+            })
+        });
+        let rows: Vec<Value> = rows.collect();
+        json!({
+            "limit": self.limit, "requests": self.requests, "clients": self.clients, "algorithms": rows,
+        })
+    }
+
+    pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
+        let [requests, clients] = [self.requests, self.clients].map(words::count);
+        output.line(format!(
+            "{}: {requests} requests, {clients} clients",
+            self.limit
+        ))?;
+        let head = [
+            "refused",
+            "clients hit",
+            "not as the exact log",
+            "bytes/key",
+        ];
+        let [refused, hit, different, bytes] = head;
+        output.line(format!(
+            "{:<26} {refused:>18} {hit:>18} {different:>20} {bytes:>9}",
+            ""
+        ))?;
+        for row in &self.rows {
+            output.line(format!(
+                "{:<26} {:>18} {:>18} {:>20} {:>9}",
+                row.name,
+                share(row.refused, self.requests),
+                share(row.clients_hit, self.clients),
+                share(row.different, self.requests),
+                row.bytes_a_key
+                    .map_or("-".into(), |bytes| bytes.to_string()),
+            ))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Text: the report of a replay for a terminal.
+
+use ratekeeper_replay::report::{LimitReport, ReplayReport};
+
+use super::session::counted_lines;
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::{Failure, Output, words};
+
+/// Maximum number of rows of the plot of hours.
+const ROWS: usize = 24;
+
+pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<(), Failure> {
+    for line in about_log(report) {
+        output.line(line)?;
+    }
+    for note in &report.notes {
+        output.line(format!("{} {note}", paint(WARN, "note:")))?;
+    }
+    for limit in &report.limits {
+        output.line("")?;
+        self::limit(limit, output)?;
+    }
+    if report.limits.len() > 1 {
+        let all = &report.all;
+        output.line(format!(
+            "\nall limits: refused {} of {} requests, {} of {} clients",
+            share(all.refused, all.requests),
+            words::count(all.requests),
+            share(all.clients_hit, all.clients),
+            words::count(all.clients)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Returns the lines about the log and what was read of it.
+pub(crate) fn about_log(report: &ReplayReport) -> Vec<String> {
+    let mut lines = report.files.clone();
+    lines.push(format!(
+        "{}; {} clients; resolution {}",
+        counted_lines(report.lines, report.decided, report.skipped),
+        words::count(report.all.clients),
+        report.resolution,
+    ));
+    if let (Some(from), Some(to)) = (&report.from, &report.to) {
+        lines.push(format!("from {from} to {to}"));
+    }
+    lines.extend(report.skipped_lines.iter().map(|skipped| {
+        format!(
+            "skipped {}: {}; the first, {}:{}: {}",
+            words::count(skipped.count),
+            skipped.reason,
+            skipped.path,
+            skipped.line,
+            skipped.text
+        )
+    }));
+    if report.out_of_order > 0 {
+        let count = words::count(report.out_of_order);
+        lines.push(format!(
+            "{count} lines were out of order, and were put in order"
+        ));
+    }
+    lines
+}
+
+/// Returns `405 (1.62 %)`.
+pub(crate) fn share(part: u64, all: u64) -> String {
+    let percent = part as f64 * 100.0 / all.max(1) as f64;
+    let digits = match percent {
+        percent if percent >= 10.0 || part == 0 => 1,
+        percent if percent >= 0.1 => 2,
+        _ => 4,
+    };
+    format!("{} ({percent:.digits$} %)", words::count(part))
+}
+
+/// Returns the results of a limit in one sentence.
+pub(crate) fn sentence(limit: &LimitReport) -> String {
+    let counts = &limit.counts;
+    format!(
+        "{} {} of {} requests, {} of {} clients",
+        if limit.mode == "shadow" {
+            "would refuse"
+        } else {
+            "refused"
+        },
+        share(counts.refused, counts.requests),
+        words::count(counts.requests),
+        share(counts.clients_hit, counts.clients),
+        words::count(counts.clients),
+    )
+}
+
+fn limit(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
+    let style = if limit.counts.refused > 0 { BAD } else { GOOD };
+    let (name, sentence) = (paint(NAME, &limit.name), paint(style, &sentence(limit)));
+    output.line(format!("{name} {}: {sentence}", limit.limit))?;
+    let Some(first) = &limit.first_refused else {
+        return Ok(());
+    };
+    output.line(format!("  first {first}"))?;
+    let width = limit
+        .worst
+        .iter()
+        .map(|key| key.key.chars().count())
+        .max()
+        .unwrap_or(0);
+    for key in &limit.worst {
+        let refused = words::count(key.refused);
+        let (first, last) = (&key.first, &key.last);
+        output.line(format!(
+            "  {:<width$} {refused:>9} refused, {first} to {last}",
+            key.key
+        ))?;
+    }
+    if limit.worst.iter().all(|key| !key.key.contains("ip=")) {
+        let clients = limit.worst_clients.iter().take(5);
+        let clients: Vec<String> = clients
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        output.line(format!("  clients refused most: {}", clients.join(", ")))?;
+    }
+    plot(limit, output)
+}
+
+/// Draws the refusals of each hour, or of several together.
+fn plot(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
+    let hours = &limit.counts.hours;
+    let together = hours.len().div_ceil(ROWS).max(1);
+    let rows: Vec<(&str, u64, u64)> = hours
+        .chunks(together)
+        .map(|hours| {
+            let sum = |count: fn(&(String, u64, u64)) -> u64| hours.iter().map(count).sum();
+            (&*hours[0].0, sum(|hour| hour.1), sum(|hour| hour.2))
+        })
+        .collect();
+    let most = rows.iter().map(|row| row.2).max().unwrap_or(0).max(1);
+    let cells = Output::width().saturating_sub(58).max(16);
+    if together > 1 {
+        output.line(format!("  {together} hours a row"))?;
+    }
+    for (start, requests, refused) in rows {
+        let filled = usize::try_from((refused * cells as u64).div_ceil(most)).unwrap_or(cells);
+        let bar = format!(
+            "{}{}",
+            "#".repeat(filled),
+            " ".repeat(cells - filled.min(cells))
+        );
+        output.line(format!(
+            "  {start} {} {} of {} refused",
+            paint(BAD, &bar),
+            words::count(refused),
+            words::count(requests)
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! `replay`: access logs decided by a policy, numbers chosen from them, and what is printed.
+
+use crate::desk::Desk;
+
+const LIMIT: &str = "version = 1\n[[limit]]\nname  = \"per-ip\"\nkey   = [\"ip\"]\nlimit = \"3/1m\"\n\
+                     algorithm = \"fixed-window\"\n";
+
+/// A log of 4 hours: client N sends N requests at the start of each.
+fn log() -> String {
+    let lines = (0..4).flat_map(|hour| {
+        (1..=8).flat_map(move |client| {
+            (0..client).map(move |second| {
+                format!(
+                    "192.0.2.{client} - - [22/Jan/2019:0{hour}:00:0{second} +0000] \"GET /{client} \
+                     HTTP/1.1\" 200 5 \"-\" \"curl\"\n"
+                )
+            })
+        })
+    });
+    lines.collect()
+}
+
+fn desk() -> Desk {
+    let off = LIMIT
+        .replace("per-ip", "total")
+        .replace("\"ip\"", "\"all\"")
+        + "mode = \"shadow\"\n";
+    let odd =
+        "wall.example.org - - [22/Jan/2019:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5\nrubbish\n";
+    let (_, second) = off.split_once("version = 1\n").expect("a version");
+    Desk::new()
+        .with("ratekeeper.toml", LIMIT)
+        .with("two.toml", format!("{LIMIT}{second}"))
+        .with("access.log", log())
+        .with("odd.log", odd.repeat(3))
+        .with("prose.log", "once upon a time\n")
+        .with("users.toml", LIMIT.replace("\"ip\"", "\"header:x-user\""))
+}
+
+#[test]
+fn a_log_is_decided() {
+    insta::assert_snapshot!(desk().terminal(&[
+        &["replay", "ratekeeper.toml", "access.log"],
+        &[
+            "replay",
+            "two.toml",
+            "access.log",
+            "odd.log",
+            "--zone",
+            "Europe/Oslo"
+        ],
+        &["replay", "users.toml", "access.log"],
+        &["replay", "ratekeeper.toml", "odd.log", "--json"],
+    ]));
+}
+
+#[test]
+fn a_number_and_an_algorithm_are_chosen() {
+    insta::assert_snapshot!(desk().terminal(&[
+        &["replay", "two.toml", "access.log", "--choose", "per-ip"],
+        &[
+            "replay",
+            "two.toml",
+            "access.log",
+            "--choose",
+            "per-ip",
+            "--json"
+        ],
+        &["replay", "two.toml", "access.log", "--compare", "per-ip"],
+    ]));
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let run = |condition| {
+        [
+            "replay",
+            "two.toml",
+            "access.log",
+            "--json",
+            "--fail-if",
+            condition,
+        ]
+    };
+    let exit = |condition| desk().run(&run(condition)).status.code();
+    for (condition, code) in [
+        ("refused > 41%", 1),
+        ("refused > 42%", 0),
+        ("clients > 4", 1),
+        ("clients > 5", 0),
+        ("total.refused > 120", 1),
+        ("per-ip.clients > 99 %", 0),
+        ("nobody.clients > 1", 2),
+        ("refused", 2),
+    ] {
+        assert_eq!(exit(condition), Some(code), "{condition}");
+    }
+}
+
+#[test]
+fn errors_name_the_file_the_line_and_a_way_out() {
+    insta::assert_snapshot!(desk().terminal(&[
+        &["replay", "ratekeeper.toml", "prose.log"],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--format",
+            "caddy"
+        ],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--format",
+            "nginx"
+        ],
+        &["replay", "ratekeeper.toml", "missing.log"],
+        &["replay", "ratekeeper.toml", "access.log", "access.log"],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--choose",
+            "per-iq"
+        ],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--fail-if",
+            "requests > 1"
+        ],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--memory",
+            "1KiB"
+        ],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--zone",
+            "Mars/Base"
+        ],
+        &["replay", "ratekeeper.toml"],
+    ]));
+}
+
+#[test]
+fn a_page_needs_no_network() {
+    let desk = desk();
+    let arguments = [
+        "replay",
+        "two.toml",
+        "access.log",
+        "--choose",
+        "per-ip",
+        "--html",
+        "a.html",
+    ];
+    assert!(desk.run(&arguments).status.success());
+    let page = std::fs::read_to_string(desk.path().join("a.html")).expect("a page");
+    for absent in ["http:", "https:", "<script", "src=", "@import"] {
+        assert!(!page.contains(absent), "{absent}");
+    }
+    for words in [
+        "Which number for per-ip?",
+        "ip=192.0.2.8",
+        "the smallest number",
+        "</html>",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}

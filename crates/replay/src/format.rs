@@ -1,0 +1,205 @@
+//! Format: the form of the lines of a log, named by the user or found from the first lines.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::tz::TimeZone;
+
+use crate::SkipReason;
+use crate::json_lines::JsonFields;
+use crate::record::{Batch, RowWriter, Stamp};
+use crate::template::Template;
+use crate::timestamp::TimeReader;
+
+/// The form of the lines of a log: a name, a format string of nginx, Apache, Envoy or `HAProxy`, or
+/// `json` with the names of its fields.
+///
+/// ```
+/// use ratekeeper_replay::LogFormat;
+///
+/// for format in [
+///     "combined",
+///     "$remote_addr [$time_local] \"$request\" $status $request_time",
+///     "%h %l %u %t \"%r\" %>s %b",
+///     "json time=at client=peer.ip path=url header:x-user=user",
+/// ] {
+///     assert!(format.parse::<LogFormat>().is_ok());
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LogFormat {
+    name: &'static str,
+    lines: Lines,
+}
+
+impl Default for LogFormat {
+    /// JSON lines with the usual names of fields.
+    fn default() -> Self {
+        let lines = Lines::Json(JsonFields::known());
+        Self {
+            name: "json",
+            lines,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Lines {
+    Text(Template),
+    Json(JsonFields),
+}
+
+const COMBINED_XFF: &str = "combined with x-forwarded-for";
+
+/// Name of a format, and its format string; empty for JSON. In the order in which lines are tried.
+const NAMED: &[(&str, &str)] = &[
+    ("caddy", ""),
+    ("json", ""),
+    (
+        "envoy",
+        "[%START_TIME%] \"%REQ(:METHOD)% %REQ(:PATH)% %PROTOCOL%\" %RESPONSE_CODE% \
+         %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %UPSTREAM_TIME% \
+         \"%REQ(X-FORWARDED-FOR)%\" \"%REQ(USER-AGENT)%\" \"%REQ(X-REQUEST-ID)%\" \
+         \"%REQ(:AUTHORITY)%\" \"",
+    ),
+    // Captured headers, which are there or not, are a part of the column before the request.
+    (
+        "haproxy",
+        "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC \"%r\"",
+    ),
+    (
+        COMBINED_XFF,
+        "%h %l %u [%t] \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" \"%{X-Forwarded-For}i\"",
+    ),
+    (
+        "combined",
+        "%h %l %u [%t] \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"",
+    ),
+    ("common", "%h %l %u [%t] \"%r\" %>s %b"),
+];
+
+impl LogFormat {
+    fn named(name: &str) -> Option<Self> {
+        let (name, text) = NAMED.iter().find(|(known, _)| *known == name)?;
+        let lines = match *name {
+            "caddy" => Lines::Json(JsonFields::caddy()),
+            "json" => Lines::Json(JsonFields::known()),
+            _ => {
+                let mut template = Template::compile(text).ok()?;
+                template.is_open = true;
+                if name.starts_with("com") {
+                    template.stamp = Stamp::Unknown; // of nginx the end, of Apache the start
+                }
+                Lines::Text(template)
+            }
+        };
+        Some(Self { name, lines })
+    }
+
+    /// Finds the format that reads the most of these lines; `None` if none reads half of them.
+    pub(crate) fn detect(lines: &[&str]) -> Option<Self> {
+        let mut best = (lines.len().div_ceil(2).max(1) - 1, None);
+        for format in NAMED.iter().filter_map(|(name, _)| Self::named(name)) {
+            let read = format.count(lines);
+            if read > best.0 {
+                best = (read, Some(format));
+            }
+        }
+        best.1
+    }
+
+    /// Returns the number of lines that it reads.
+    fn count(&self, lines: &[&str]) -> usize {
+        let mut times = TimeReader::new(TimeZone::UTC);
+        let mut batch = Batch::default();
+        let mut values = String::new();
+        batch.text = lines.concat();
+        let mut start = 0;
+        for line in lines {
+            let text = &batch.text;
+            let line = &text[start..start + line.len()];
+            let row = RowWriter::new(text, &mut values, &mut batch.fields, &mut times);
+            batch.rows.extend(self.read(line, row));
+            start += line.len();
+        }
+        batch.text.push_str(&values);
+        if self.name == COMBINED_XFF && !batch.lists_addresses("x-forwarded-for") {
+            return 0;
+        }
+        batch.rows.len()
+    }
+
+    /// Reads one line.
+    pub(crate) fn read(
+        &self,
+        line: &str,
+        mut row: RowWriter<'_>,
+    ) -> Result<crate::record::Row, SkipReason> {
+        let (mut read, stamp) = match &self.lines {
+            Lines::Json(fields) => (fields.read(line, &mut row), fields.stamp),
+            Lines::Text(template) => (template.read(line, &mut row), template.stamp),
+        };
+        if read.is_err() {
+            row.clear();
+            // The line may have come by syslog: `Feb  6 12:14:14 host haproxy[14389]: ..`.
+            if let (Lines::Text(template), Some((_, rest))) = (&self.lines, line.split_once("]: "))
+            {
+                read = template.read(rest, &mut row);
+            }
+        }
+        if read.is_err() {
+            row.clear();
+        }
+        read.and_then(|()| row.row(stamp))
+    }
+
+    /// Returns in words which moment a time of this format states.
+    pub fn time_words(&self) -> &'static str {
+        let (Lines::Text(Template { stamp, .. }) | Lines::Json(JsonFields { stamp, .. })) =
+            &self.lines;
+        match stamp {
+            Stamp::Start => "its times are starts of requests",
+            Stamp::End => "its times are ends of requests, less the duration where a line has it",
+            Stamp::Unknown => "its times are starts or ends of requests, as the program wrote them",
+        }
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(fields) = text.strip_prefix("json ") {
+            let mut known = JsonFields::known();
+            fields
+                .split_whitespace()
+                .try_for_each(|field| known.set(field))?;
+            let lines = Lines::Json(known);
+            return Ok(Self {
+                name: "json",
+                lines,
+            });
+        }
+        if text.contains(['$', '%']) {
+            let lines = Lines::Text(Template::compile(text)?);
+            return Ok(Self {
+                name: "text",
+                lines,
+            });
+        }
+        Self::named(text).ok_or_else(|| {
+            let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+            format!(
+                "there is no format `{text}`; write one of {}, a format string such as '$remote_addr \
+                 [$time_local] \"$request\" $status', or 'json time=FIELD client=FIELD path=FIELD'",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

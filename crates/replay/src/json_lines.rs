@@ -1,0 +1,272 @@
+//! JSON lines: the names of fields in a log of JSON, and lines that are read by them.
+//!
+//! ```text
+//!   {"ts": 1646861401.5, "request": {"remote_ip": "192.0.2.1", "uri": "/a"}, "status": 200}
+//!                                    request.remote_ip          request.uri
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+
+use foldhash::fast::RandomState;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::SkipReason;
+use crate::record::{Column, FieldKind, RowWriter, Stamp};
+use crate::template::{MILLI, SECOND, header};
+
+/// The meaning of each field of a log, by its path.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonFields {
+    columns: HashMap<Box<str>, Column, RandomState>,
+    pub(crate) stamp: Stamp,
+}
+
+/// Names that nginx, Envoy, Traefik, this project's events and loggers of services give.
+const KNOWN: &[(Column, &str)] = &[
+    (
+        Column::Time,
+        "time timestamp @timestamp ts time_local time_iso8601 msec start_time StartUTC",
+    ),
+    (
+        Column::Client,
+        "client_ip remote_addr remote_ip ip client ClientHost downstream_remote_address \
+         downstream_direct_remote_address",
+    ),
+    (Column::Request, "request"),
+    (Column::Method, "method request_method RequestMethod"),
+    (
+        Column::Target,
+        "request_uri uri path url target RequestPath",
+    ),
+    (Column::Query, "query query_string args"),
+    (Column::Host, "host authority http_host RequestHost"),
+    (
+        Column::Status,
+        "status response_code status_code DownstreamStatus",
+    ),
+    (Column::Duration(SECOND), "request_time duration_s"),
+    (Column::Duration(MILLI), "duration duration_ms"),
+    (Column::Duration(1), "Duration"),
+];
+
+/// Headers that logs have under their own names.
+const HEADERS: &str = "user_agent user-agent referer x_forwarded_for x-forwarded-for x_request_id";
+
+/// Fields of Caddy's access log.
+const CADDY: &[(Column, &str)] = &[
+    (Column::Time, "ts"),
+    (Column::Client, "request.remote_ip"),
+    (Column::Method, "request.method"),
+    (Column::Host, "request.host"),
+    (Column::Target, "request.uri"),
+    (Column::Status, "status"),
+    (Column::Duration(SECOND), "duration"),
+];
+
+impl JsonFields {
+    fn of(table: &[(Column, &str)], stamp: Stamp) -> Self {
+        let named = table.iter().flat_map(|(column, names)| {
+            names
+                .split(' ')
+                .map(|name| (Box::from(name), column.clone()))
+        });
+        let columns = named.collect();
+        Self { columns, stamp }
+    }
+
+    /// Returns the fields that loggers usually write.
+    pub(crate) fn known() -> Self {
+        let mut fields = Self::of(KNOWN, Stamp::Unknown);
+        let headers = HEADERS
+            .split(' ')
+            .map(|name| (name.into(), header(&name.replace('_', "-"))));
+        fields.columns.extend(headers);
+        fields
+    }
+
+    /// Returns the fields of Caddy.
+    pub(crate) fn caddy() -> Self {
+        Self::of(CADDY, Stamp::End)
+    }
+
+    /// Reads the meaning of a field under another name, `client=request.ip`, in place of the
+    /// usual names.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the mistake.
+    pub(crate) fn set(&mut self, text: &str) -> Result<(), String> {
+        let wrong = || {
+            format!(
+                "`{text}` is not PART=FIELD; a part is time, client, request, method, path, query, \
+                 host, status, duration_s, duration_ms, header:X, cookie:X or attr:X"
+            )
+        };
+        let (part, path) = text.split_once('=').ok_or_else(wrong)?;
+        let column = match part.split_once(':') {
+            None => match part {
+                "time" => Column::Time,
+                "client" => Column::Client,
+                "request" => Column::Request,
+                "method" => Column::Method,
+                "path" => Column::Target,
+                "query" => Column::Query,
+                "host" => Column::Host,
+                "status" => Column::Status,
+                "duration_s" => Column::Duration(SECOND),
+                "duration_ms" => Column::Duration(MILLI),
+                _ => return Err(wrong()),
+            },
+            Some(("header", name)) => header(name),
+            Some(("cookie", name)) => Column::Named(FieldKind::Cookie, name.into()),
+            Some(("attr", name)) => Column::Named(FieldKind::Attribute, name.into()),
+            Some(_) => return Err(wrong()),
+        };
+        self.columns.retain(|_, known| *known != column);
+        self.columns.insert(path.into(), column);
+        Ok(())
+    }
+
+    /// Reads a line.
+    pub(crate) fn read(&self, line: &str, row: &mut RowWriter<'_>) -> Result<(), SkipReason> {
+        let mut walk = Walk {
+            fields: self,
+            path: String::new(),
+            row,
+            error: None,
+        };
+        let mut json = serde_json::Deserializer::from_str(line);
+        let read = Node(&mut walk)
+            .deserialize(&mut json)
+            .and_then(|()| json.end());
+        match (walk.error, read) {
+            (Some(reason), _) => Err(reason),
+            (None, Ok(())) if row.has_request() => Ok(()),
+            _ => Err(SkipReason::OtherFormat),
+        }
+    }
+}
+
+/// The way through one line.
+struct Walk<'a, 'r> {
+    fields: &'a JsonFields,
+    /// Path of the value that is read.
+    path: String,
+    row: &'a mut RowWriter<'r>,
+    error: Option<SkipReason>,
+}
+
+impl Walk<'_, '_> {
+    fn value(&mut self, value: &str) {
+        let path = self.path.as_str();
+        let header = || {
+            let name = path
+                .strip_prefix("http_")
+                .or(path.strip_prefix("request.headers."))?;
+            Some(header(&name.replace('_', "-")))
+        };
+        let Some(column) = self.fields.columns.get(path).cloned().or_else(header) else {
+            return;
+        };
+        if let Err(reason) = self.row.put(&column, value) {
+            self.error.get_or_insert(reason);
+        }
+    }
+
+    fn number(&mut self, value: impl Display) {
+        if self.fields.columns.contains_key(self.path.as_str()) {
+            self.value(&value.to_string());
+        }
+    }
+}
+
+/// A value of a line, of any type.
+struct Node<'w, 'a, 'r>(&'w mut Walk<'a, 'r>);
+
+impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.0.number(value);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.0.number(value);
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        // Six digits: a double has no more for times of this century.
+        self.0.number(format_args!("{value:.6}"));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.0.value(value);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
+        while values.next_element_seed(Node(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let length = self.0.path.len();
+        if length > 0 {
+            self.0.path.push('.');
+        }
+        let parent = self.0.path.len();
+        while members.next_key_seed(Name(&mut self.0.path))?.is_some() {
+            members.next_value_seed(Node(&mut *self.0))?;
+            self.0.path.truncate(parent);
+        }
+        self.0.path.truncate(length);
+        Ok(())
+    }
+}
+
+/// The name of a member, added to the path.
+struct Name<'w>(&'w mut String);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<(), E> {
+        self.0.push_str(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,348 @@
+//! Record: the request of one line, and the batch of lines that it is a part of.
+//!
+//! ```text
+//!   text   192.0.2.1 - - [..] "GET /a HTTP/1.1" 200 5\n192.0.2.7 ..   as in the file
+//!          |client|             |  |target                            spans of a row
+//! ```
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::SkipReason;
+use crate::timestamp::{TimeReader, span_of};
+
+/// Meaning of a column of a text, or of a field of JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Column {
+    Time,
+    Client,
+    /// Address, `:`, port.
+    ClientPort,
+    /// `GET /path HTTP/1.1`
+    Request,
+    Method,
+    Target,
+    Query,
+    Host,
+    Status,
+    /// With its unit in nanoseconds.
+    Duration(u64),
+    Named(FieldKind, String),
+    Unread,
+}
+
+/// What a value with a name belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FieldKind {
+    Header,
+    Cookie,
+    Attribute,
+}
+
+/// Lines that were read together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The lines, and behind them values that are in no line as they are.
+    pub(crate) text: String,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) fields: Vec<NamedValue>,
+    /// Place of their file in the list.
+    pub(crate) file: u32,
+    /// Time before which no later batch has a line, unless it comes too late.
+    pub(crate) safe_until: u64,
+}
+
+/// Part of the text of a batch; empty if the line has no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of(range: Range<usize>) -> Self {
+        let end = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self {
+            start: end(range.start),
+            end: end(range.end),
+        }
+    }
+
+    fn of_text(self, text: &str) -> &str {
+        text.get(self.start as usize..self.end as usize)
+            .unwrap_or_default()
+    }
+}
+
+/// One line, by its parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) at: u64,
+    duration: Option<u64>,
+    status: Option<u16>,
+    client: Span,
+    method: Span,
+    target: Span,
+    query: Span,
+    host: Span,
+    /// Range of its fields in the batch.
+    fields: (u32, u32),
+}
+
+/// A header, a cookie or an attribute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedValue {
+    kind: FieldKind,
+    name: Span,
+    value: Span,
+}
+
+/// Fills the row of one line.
+pub(crate) struct RowWriter<'a> {
+    /// The lines of the batch.
+    pub(crate) text: &'a str,
+    /// Values that are in no line, which follow the text.
+    pub(crate) values: &'a mut String,
+    pub(crate) fields: &'a mut Vec<NamedValue>,
+    pub(crate) times: &'a mut TimeReader,
+    row: Row,
+    first_field: usize,
+    has_time: bool,
+}
+
+impl<'a> RowWriter<'a> {
+    pub(crate) fn new(
+        text: &'a str,
+        values: &'a mut String,
+        fields: &'a mut Vec<NamedValue>,
+        times: &'a mut TimeReader,
+    ) -> Self {
+        Self {
+            first_field: fields.len(),
+            text,
+            values,
+            fields,
+            times,
+            row: Row::default(),
+            has_time: false,
+        }
+    }
+
+    /// Returns the span of a value, which is a part of the text or is written behind it.
+    fn span(&mut self, value: &str) -> Span {
+        let start = value
+            .as_ptr()
+            .addr()
+            .wrapping_sub(self.text.as_ptr().addr());
+        if start.saturating_add(value.len()) <= self.text.len() {
+            return Span::of(start..start + value.len());
+        }
+        let start = self.text.len() + self.values.len();
+        self.values.push_str(value);
+        Span::of(start..start + value.len())
+    }
+
+    /// Sets the value of a column. The first of two values stays.
+    pub(crate) fn put(&mut self, column: &Column, value: &str) -> Result<(), SkipReason> {
+        if matches!(value, "" | "-") {
+            return if *column == Column::Time {
+                Err(SkipReason::WrongTime)
+            } else {
+                Ok(())
+            };
+        }
+        match column {
+            Column::Time if self.has_time => {}
+            Column::Time => {
+                self.row.at = self.times.read(value).ok_or(SkipReason::WrongTime)?;
+                self.has_time = true;
+            }
+            Column::Request => self.put_request(value),
+            Column::Status => self.row.status = self.row.status.or(value.parse().ok()),
+            Column::Duration(unit) => {
+                let value = value.strip_prefix('+').unwrap_or(value);
+                self.row.duration = self.row.duration.or(span_of(value, *unit));
+            }
+            Column::ClientPort => {
+                let end = value.rfind(':').unwrap_or(value.len());
+                self.put(&Column::Client, &value[..end])?;
+            }
+            Column::Named(kind, name) => {
+                let (name, value) = (self.span(name), self.span(value));
+                self.fields.push(NamedValue {
+                    kind: *kind,
+                    name,
+                    value,
+                });
+            }
+            Column::Unread => {}
+            Column::Client | Column::Method | Column::Target | Column::Query | Column::Host => {
+                let span = self.span(value);
+                let place = match column {
+                    Column::Client => &mut self.row.client,
+                    Column::Method => &mut self.row.method,
+                    Column::Target => &mut self.row.target,
+                    Column::Query => &mut self.row.query,
+                    _ => &mut self.row.host,
+                };
+                if *place == Span::default() {
+                    *place = span;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `GET /path HTTP/1.1`. Other text, such as bytes of TLS, is a request without method
+    /// and path.
+    fn put_request(&mut self, request: &str) {
+        let Some((method, rest)) = request.split_once(' ') else {
+            return;
+        };
+        let target = rest.rfind(" HTTP/").map_or(rest, |end| &rest[..end]);
+        self.row.method = self.span(method);
+        self.row.target = self.span(target);
+    }
+
+    /// Begins the line again.
+    pub(crate) fn clear(&mut self) {
+        self.fields.truncate(self.first_field);
+        self.row = Row::default();
+        self.has_time = false;
+    }
+
+    /// Returns true if the line has a method or a target.
+    pub(crate) fn has_request(&self) -> bool {
+        let row = &self.row;
+        row.method != Span::default() || row.target != Span::default()
+    }
+
+    /// Returns the row, at the start of its request.
+    pub(crate) fn row(mut self, stamp: Stamp) -> Result<Row, SkipReason> {
+        if !self.has_time {
+            return Err(SkipReason::OtherFormat);
+        }
+        if let (Stamp::End, Some(duration)) = (stamp, self.row.duration) {
+            self.row.at = self.row.at.saturating_sub(duration);
+        }
+        let fields = Span::of(self.first_field..self.fields.len());
+        self.row.fields = (fields.start, fields.end);
+        Ok(self.row)
+    }
+}
+
+/// Moment that the time of a line states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stamp {
+    /// The start of the request.
+    Start,
+    /// Its end; the duration is subtracted if the line has it.
+    End,
+    /// One of them: programs differ.
+    Unknown,
+}
+
+/// A request of a log. Values that its line lacks are empty.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub(crate) at: u64,
+    /// Place of its file in the list.
+    pub(crate) file: u32,
+    pub(crate) row: u32,
+    pub(crate) batch: Arc<Batch>,
+}
+
+impl Batch {
+    /// Returns the memory that it takes, with its records.
+    pub(crate) fn bytes(&self) -> usize {
+        let rows = self.rows.len() * (size_of::<Row>() + size_of::<Record>());
+        self.text.capacity() + rows + self.fields.len() * size_of::<NamedValue>()
+    }
+
+    /// Returns true if each value of this header begins as a list of addresses does.
+    pub(crate) fn lists_addresses(&self, header: &str) -> bool {
+        let mut fields = self.fields.iter();
+        fields.all(|field| {
+            let first = field.value.of_text(&self.text).split(',').next();
+            field.name.of_text(&self.text) != header
+                || first.is_some_and(|first| first.trim().parse::<IpAddr>().is_ok())
+        })
+    }
+}
+
+impl Record {
+    fn parts(&self) -> &Row {
+        &self.batch.rows[self.row as usize]
+    }
+
+    fn text(&self, span: Span) -> &str {
+        span.of_text(&self.batch.text)
+    }
+
+    /// Returns the time of the request, in nanoseconds since the Unix epoch.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Returns the duration of the request, in nanoseconds; `None` if the log has none.
+    pub fn duration(&self) -> Option<u64> {
+        self.parts().duration
+    }
+
+    /// Returns the status of the response; `None` if the log has none.
+    pub fn status(&self) -> Option<u16> {
+        self.parts().status
+    }
+
+    /// Returns the address or name of the client, as it is in the log.
+    pub fn client(&self) -> &str {
+        self.text(self.parts().client)
+    }
+
+    /// Returns the method of the request.
+    pub fn method(&self) -> &str {
+        self.text(self.parts().method)
+    }
+
+    /// Returns the host of the request.
+    pub fn host(&self) -> &str {
+        let host = self.text(self.parts().host);
+        if host.is_empty() {
+            self.target().0
+        } else {
+            host
+        }
+    }
+
+    /// Returns the path and the query, without `?`.
+    pub fn path_and_query(&self) -> (&str, &str) {
+        let target = self.target().1;
+        let (path, in_target) = target.split_once('?').unwrap_or((target, ""));
+        let query = self.text(self.parts().query).trim_start_matches('?');
+        (path, if query.is_empty() { in_target } else { query })
+    }
+
+    /// Splits the target into its host, empty unless it is a URL, and the rest.
+    fn target(&self) -> (&str, &str) {
+        let text = self.text(self.parts().target);
+        if text.starts_with('/') {
+            return ("", text);
+        }
+        let Some((_, rest)) = text.split_once("://") else {
+            return ("", text);
+        };
+        rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))
+    }
+
+    pub(crate) fn named(&self, kind: FieldKind) -> impl Iterator<Item = (&str, &str)> {
+        let (first, end) = self.parts().fields;
+        let fields = self
+            .batch
+            .fields
+            .get(first as usize..end as usize)
+            .unwrap_or_default();
+        let named = fields.iter().filter(move |field| field.kind == kind);
+        named.map(|field| (self.text(field.name), self.text(field.value)))
+    }
+}

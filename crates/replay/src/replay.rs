@@ -1,0 +1,330 @@
+//! Replay: the requests of a log decided by a policy, in the log's time.
+//!
+//! ```text
+//!   record --> facts --> keeper (the policy, counters in memory, the log's clock) --> answer
+//!                                   ^ results are reported when the record says they came
+//! ```
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ratekeeper::{Answer, Clock, Keeper, Permit, Report, Scope, at_once};
+use ratekeeper_core::{LeaseId, Origin, Time};
+use ratekeeper_policy::{Facts, KeyPart, Policy, Rule};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+use smallvec::SmallVec;
+
+use crate::clients::{Client, Clients};
+use crate::record::{FieldKind, Record};
+use crate::tally::Tally;
+
+/// A policy that decides the requests of a log, with counters in memory, and counts its decisions.
+/// Its clock is the log's, so calendars and windows begin as in service.
+///
+/// ```
+/// use ratekeeper_policy::config::{Context, parse};
+/// use ratekeeper_replay::{Log, LogOptions, ORIGIN, Replay};
+///
+/// let policy = r#"
+///     version = 1
+///     [[limit]]
+///     name  = "per-ip"
+///     key   = ["ip"]
+///     limit = "2/1m"
+/// "#;
+/// let policy = parse(policy, Context { origin: ORIGIN }).unwrap().policy;
+/// # let directory = std::env::temp_dir().join(format!("ratekeeper-replay-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// # let path = directory.join("access.log");
+/// # let line = r#"192.0.2.1 - - [22/Jan/2019:03:56:14 +0330] "GET / HTTP/1.1" 200 5"#;
+/// # std::fs::write(&path, format!("{line}\n{line}\n{line}\n"))?;
+/// let mut replay = Replay::new(policy, 64 << 20);
+/// for record in Log::open(&[path], &LogOptions::default())? {
+///     let record = record?;
+///     if !replay.decide(&record).allowed() {
+///         println!("{} {}", record.client(), record.path_and_query().0);
+///     }
+/// }
+/// assert_eq!((replay.decided(), replay.refused()), (3, 1));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Replay {
+    keeper: Keeper<MemoryStore, LogClock>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) clients: Clients,
+    pub(crate) tally: Tally,
+    /// Requests whose results come later.
+    ends: BinaryHeap<Reverse<End>>,
+    is_reported: bool,
+    is_lent: bool,
+    /// Parts of keys and matches for which no record had a value, so far.
+    pub(crate) unseen: Vec<KeyPart>,
+    pub(crate) has_durations: bool,
+}
+
+/// The zero of a replay's clock, with which its policy is read: 1970.
+pub const ORIGIN: Origin = Origin::UNIX;
+
+/// The clock of a log: the time of the last record.
+#[derive(Debug, Default)]
+struct LogClock(AtomicU64);
+
+impl Clock for LogClock {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0.load(Relaxed))
+    }
+
+    fn origin(&self) -> Origin {
+        ORIGIN
+    }
+}
+
+/// The end of a request that was allowed.
+#[derive(Debug)]
+struct End {
+    at: u64,
+    number: u64,
+    answer: Answer,
+    status: Option<u16>,
+}
+
+impl PartialEq for End {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for End {}
+
+impl PartialOrd for End {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for End {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+type Headers<'a> = SmallVec<[(&'a str, &'a [u8]); 8]>;
+
+fn headers(record: &Record) -> Headers<'_> {
+    let named = record.named(FieldKind::Header);
+    named
+        .map(|(name, value)| (name, value.as_bytes()))
+        .collect()
+}
+
+impl Replay {
+    /// Creates a replay by `policy`, which was read with [`ORIGIN`]. Its counters take at most
+    /// `counter_bytes`; see [`evictions`](Self::evictions).
+    pub fn new(policy: Policy, counter_bytes: usize) -> Self {
+        let store = MemoryStore::new(MemoryConfig {
+            budget_bytes: counter_bytes,
+        });
+        let keeper = Keeper::new(policy, store, LogClock::default());
+        let policy = keeper.policy();
+        let is_lent = policy.rules.iter().flat_map(Rule::limits);
+        let is_lent = { is_lent }.any(|limit| limit.algorithm.concurrency().is_some());
+        let mut unseen: Vec<KeyPart> = Vec::new();
+        for rule in &*policy.rules {
+            let matched = rule.matcher.fields.iter();
+            let matched = matched.filter_map(|(field, _)| KeyPart::parse(&field.to_string()).ok());
+            for part in rule.key.iter().cloned().chain(matched) {
+                if !unseen.contains(&part) {
+                    unseen.push(part);
+                }
+            }
+        }
+        Self {
+            is_lent,
+            is_reported: policy.rules.are_corrected(),
+            tally: Tally::new(&policy),
+            keeper,
+            policy,
+            clients: Clients::default(),
+            ends: BinaryHeap::new(),
+            unseen,
+            has_durations: false,
+        }
+    }
+
+    /// Returns the number of requests that were decided.
+    pub fn decided(&self) -> u64 {
+        self.tally.all.requests
+    }
+
+    /// Returns the number of requests that were refused.
+    pub fn refused(&self) -> u64 {
+        self.tally.all.refused
+    }
+
+    /// Returns the number of clients, and of those of which a request was refused.
+    pub fn clients(&self) -> (u64, u64) {
+        (self.tally.all.clients.len, self.tally.all.clients_hit)
+    }
+
+    /// Returns the number of keys that were forgotten because the memory was full. If it is not
+    /// zero, the decisions are not exact.
+    pub fn evictions(&self) -> u64 {
+        let usage = self.keeper.store().usage();
+        usage.limits.iter().map(|limit| limit.evicted.budget).sum()
+    }
+
+    /// Returns the memory that a key takes, in bytes; `None` if none is in use.
+    pub fn bytes_a_key(&self) -> Option<usize> {
+        let usage = self.keeper.store().usage();
+        let limits = usage.limits.iter();
+        let sums = limits.fold((0, 0), |sums, limit| {
+            (sums.0 + limit.keys, sums.1 + limit.bytes)
+        });
+        sums.1.checked_div(sums.0)
+    }
+
+    /// Returns the memory that counters, counts and clients take, about.
+    pub fn bytes(&self) -> usize {
+        let ends = self.ends.len() * size_of::<End>();
+        self.keeper.store().usage().bytes + self.tally.bytes() + self.clients.bytes() + ends
+    }
+
+    /// Returns the client of a record: behind the proxies that the policy trusts.
+    pub(crate) fn client(&mut self, record: &Record) -> Option<Client> {
+        let source = &self.policy.client_ip;
+        let text = record.client();
+        if !text.is_empty() {
+            let peer = self.clients.of_text(text, source);
+            if !source.trusts(peer.ip) {
+                return Some(peer);
+            }
+            let client = source.identify(peer.ip, &headers(record));
+            return Some(self.clients.of_address(client));
+        }
+        // Envoy's own format has no peer, which Envoy writes as the last hop.
+        let headers = headers(record);
+        let last = headers
+            .iter()
+            .find(|(name, _)| *name == "x-forwarded-for")?;
+        let hops = str::from_utf8(last.1).ok()?;
+        let (before, peer) = hops.rsplit_once(',').unwrap_or(("", hops));
+        let peer = peer.trim().parse::<IpAddr>().ok()?;
+        let before = [("x-forwarded-for", before.as_bytes())];
+        let before = if before[0].1.is_empty() {
+            &[][..]
+        } else {
+            &before
+        };
+        Some(self.clients.of_address(source.identify(peer, before)))
+    }
+
+    /// Decides a request at its time, which must not be before that of the last one.
+    pub fn decide(&mut self, record: &Record) -> Answer {
+        let client = self.client(record);
+        self.decide_for(record, client)
+    }
+
+    /// Decides a request by several replays, which trust the same proxies, and calls `each` with
+    /// the place of a replay and its answer.
+    pub fn decide_each(
+        replays: &mut [Self],
+        record: &Record,
+        mut each: impl FnMut(usize, &Answer),
+    ) {
+        let client = replays.first_mut().and_then(|first| first.client(record));
+        for (index, replay) in replays.iter_mut().enumerate() {
+            each(index, &replay.decide_for(record, client));
+        }
+    }
+
+    fn decide_for(&mut self, record: &Record, client: Option<Client>) -> Answer {
+        self.end_until(record.at());
+        self.keeper.clock().0.store(record.at(), Relaxed);
+        let cookies = record.named(FieldKind::Cookie);
+        let cookies: SmallVec<[String; 2]> = cookies
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let mut headers = headers(record);
+        headers.extend(cookies.iter().map(|cookie| ("cookie", cookie.as_bytes())));
+        let attributes: SmallVec<[(&str, &str); 4]> = record.named(FieldKind::Attribute).collect();
+        let (path, query) = record.path_and_query();
+        let facts = Facts {
+            method: record.method(),
+            host: record.host(),
+            path,
+            query,
+            ip: client.map(|client| client.ip),
+            headers: &headers,
+            attributes: &attributes,
+            ..Facts::default()
+        };
+        if !self.unseen.is_empty() {
+            let policy = &self.policy;
+            self.unseen.retain(|part| !has(part, &facts, policy));
+        }
+        let number = self.decided();
+        let answer = if self.is_lent {
+            let lease = LeaseId::from_bytes(u128::from(number).to_be_bytes());
+            let acquired = at_once(self.keeper.acquire(&facts, Scope::All, lease));
+            acquired.unwrap_or_else(|_| unreachable!("the memory store always answers"))
+        } else {
+            self.keeper.check_now(&facts, Scope::All)
+        };
+        self.tally
+            .add(record.at(), client.map(|client| client.number), &answer);
+        if answer.allowed() && (self.is_reported || self.is_lent) {
+            self.has_durations |= record.duration().is_some();
+            self.ends.push(Reverse(End {
+                at: record.at().saturating_add(record.duration().unwrap_or(0)),
+                number,
+                answer: answer.clone(),
+                status: record.status(),
+            }));
+            self.end_until(record.at());
+        }
+        answer
+    }
+
+    /// Reports the results of the requests that have ended by then.
+    fn end_until(&mut self, at: u64) {
+        while self.ends.peek().is_some_and(|Reverse(end)| end.at <= at) {
+            let Some(Reverse(end)) = self.ends.pop() else {
+                return;
+            };
+            self.keeper.clock().0.store(end.at, Relaxed);
+            // The memory store always answers.
+            if let (true, Some(status)) = (self.is_reported, end.status) {
+                let report = Report::default().status(status);
+                let _ = at_once(self.keeper.settle(&end.answer, &report));
+            }
+            if self.is_lent {
+                let permits: Vec<Permit> = end.answer.permits().map(|(permit, _)| permit).collect();
+                let _ = at_once(self.keeper.release(&permits));
+            }
+        }
+    }
+}
+
+/// Returns true if a request has a value for this part of a key.
+fn has(part: &KeyPart, facts: &Facts<'_>, policy: &Policy) -> bool {
+    match part {
+        KeyPart::Ip { .. } => facts.ip.is_some(),
+        KeyPart::Host => !facts.host.is_empty(),
+        KeyPart::Method => !facts.method.is_empty(),
+        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => policy.geo.is_some(),
+        KeyPart::Header(name) => facts.header(name).is_some(),
+        KeyPart::Cookie(_) => facts.header("cookie").is_some(),
+        KeyPart::Bearer | KeyPart::Claim(_) => facts.header("authorization").is_some(),
+        KeyPart::ApiKey => ["x-api-key", "authorization"]
+            .iter()
+            .any(|it| facts.header(it).is_some()),
+        KeyPart::Attribute(name) => facts.attribute(name).is_some(),
+        KeyPart::Body(_) | KeyPart::Descriptor(_) => false,
+        _ => true,
+    }
+}

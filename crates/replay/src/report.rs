@@ -1,0 +1,296 @@
+//! Report: the results of a replay in words and numbers, for a terminal, a page and JSON.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ratekeeper_core::Key;
+use ratekeeper_policy::{KeyPart, Rule};
+use serde::Serialize;
+
+use crate::log::Log;
+use crate::replay::Replay;
+use crate::tally::{Counts, HOUR, LimitTally};
+
+/// The results of a replay. Times are texts in the zone of the report.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+pub struct ReplayReport {
+    /// Lines of all files: those that were decided, and those that were skipped.
+    pub lines: u64,
+    pub decided: u64,
+    pub skipped: u64,
+    pub skipped_lines: Vec<SkippedReport>,
+    /// Each file, its format, and the moment that its times state.
+    pub files: Vec<String>,
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub resolution: &'static str,
+    pub out_of_order: u64,
+    /// Lines that came too late to be put in order.
+    pub late: u64,
+    /// What the log does not have, and what was used in its place.
+    pub notes: Vec<String>,
+    /// All limits together: what clients would have seen.
+    pub all: CountsReport,
+    pub limits: Vec<LimitReport>,
+}
+
+/// Lines that were skipped for one reason, with the first of them.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+pub struct SkippedReport {
+    pub reason: String,
+    pub count: u64,
+    pub path: String,
+    pub line: u64,
+    pub text: String,
+}
+
+/// Counts of requests, of clients and by hour.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+pub struct CountsReport {
+    pub requests: u64,
+    pub refused: u64,
+    pub clients: u64,
+    pub clients_hit: u64,
+    /// Start of each hour with requests, the requests, and the refused ones.
+    pub hours: Vec<(String, u64, u64)>,
+}
+
+/// Counts of one limit.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+pub struct LimitReport {
+    pub name: String,
+    pub limit: String,
+    pub mode: &'static str,
+    #[serde(flatten)]
+    pub counts: CountsReport,
+    pub key_missing: u64,
+    pub first_refused: Option<String>,
+    pub worst: Vec<KeyReport>,
+    /// The clients that it refused most, and how often.
+    pub worst_clients: Vec<(String, u32)>,
+}
+
+/// One of the keys that a limit refused most.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+pub struct KeyReport {
+    pub key: String,
+    pub refused: u64,
+    pub first: String,
+    pub last: String,
+}
+
+/// Number of keys of a limit that are listed.
+const WORST: usize = 10;
+
+fn moment(unix_nanos: u64, zone: &TimeZone) -> String {
+    let at = Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or(Timestamp::MAX);
+    at.to_zoned(zone.clone())
+        .strftime("%Y-%m-%dT%H:%M:%S%:z")
+        .to_string()
+}
+
+impl ReplayReport {
+    /// Reports the decisions of `replay` about all requests of `log`, with times in `zone`.
+    pub fn new(log: &Log, replay: &Replay, zone: &TimeZone) -> Self {
+        let summary = &log.summary;
+        let skipped = summary.skipped.iter().map(|(reason, lines)| SkippedReport {
+            reason: reason.to_string(),
+            count: lines.count,
+            path: lines.path.display().to_string(),
+            line: lines.line,
+            text: lines.text.clone(),
+        });
+        let files = summary.formats.iter().map(|(path, format)| {
+            format!(
+                "{}: format {format}; {}",
+                path.display(),
+                format.time_words()
+            )
+        });
+        let span = replay.tally.span;
+        let limits = replay.tally.limits.iter().zip(replay.policy.rules.iter());
+        Self {
+            lines: log.lines(),
+            decided: replay.decided(),
+            skipped: log.skipped(),
+            skipped_lines: skipped.collect(),
+            files: files.collect(),
+            from: span.map(|(from, _)| moment(from, zone)),
+            to: span.map(|(_, to)| moment(to, zone)),
+            resolution: summary.resolution.words(),
+            out_of_order: summary.out_of_order,
+            late: log.late,
+            notes: notes(log, replay),
+            all: CountsReport::new(&replay.tally.all, zone),
+            limits: limits
+                .filter(|(limit, rule)| limit.counts.requests > 0 || is_own(rule))
+                .map(|(limit, rule)| LimitReport::new(limit, rule, replay, zone))
+                .collect(),
+        }
+    }
+}
+
+/// Returns true for a limit of the policy's text, false for a part of another.
+fn is_own(rule: &Rule) -> bool {
+    !rule.limit.name.contains('+')
+}
+
+impl CountsReport {
+    fn new(counts: &Counts, zone: &TimeZone) -> Self {
+        let hours = counts.hours.iter();
+        Self {
+            requests: counts.requests,
+            refused: counts.refused,
+            clients: counts.clients.len,
+            clients_hit: counts.clients_hit,
+            hours: hours
+                .map(|it| (moment(it.hour * HOUR, zone), it.requests, it.refused))
+                .collect(),
+        }
+    }
+}
+
+impl LimitReport {
+    fn new(limit: &LimitTally, rule: &Rule, replay: &Replay, zone: &TimeZone) -> Self {
+        let worst = limit
+            .worst_keys(WORST)
+            .into_iter()
+            .map(|(key, tally)| KeyReport {
+                key: describe_key(rule, Key::from_bytes(key), replay),
+                refused: tally.refused,
+                first: moment(tally.first, zone),
+                last: moment(tally.last, zone),
+            });
+        let clients = limit.counts.worst_clients(WORST).into_iter();
+        Self {
+            name: rule.limit.name.to_string(),
+            limit: rule.text.clone(),
+            mode: rule.mode.word(),
+            counts: CountsReport::new(&limit.counts, zone),
+            key_missing: limit.key_missing,
+            first_refused: limit.first_refused.map(|at| moment(at, zone)),
+            worst: worst.collect(),
+            worst_clients: clients
+                .map(|(number, refused)| (replay.clients.words(number), refused))
+                .collect(),
+        }
+    }
+}
+
+/// Returns a key in words, `ip=192.0.2.1`, with the names of clients that have no address in the
+/// log.
+pub(crate) fn describe_key(rule: &Rule, key: Key<'_>, replay: &Replay) -> String {
+    let words: Vec<String> = rule
+        .key_parts()
+        .zip(key.display_parts())
+        .map(|(part, value)| {
+            let address = value
+                .split('/')
+                .next()
+                .and_then(|text| text.parse::<IpAddr>().ok());
+            let name = address.and_then(|address| replay.clients.name(address));
+            format!("{part}={}", name.unwrap_or(&value))
+        })
+        .collect();
+    if words.is_empty() {
+        "all requests".into()
+    } else {
+        words.join(" ")
+    }
+}
+
+/// Returns what a reader has to know about the numbers.
+fn notes(log: &Log, replay: &Replay) -> Vec<String> {
+    let mut notes = Vec::new();
+    let names = replay.clients.names();
+    if names > 0 {
+        notes.push(format!(
+            "{names} of the clients are named by a text that is no address: each is counted by it, and \
+             no network or country fits it"
+        ));
+    }
+    if !log.summary.has_zones {
+        notes.push("times without an offset are read in the zone of --zone".into());
+    }
+    if log.late > 0 {
+        notes.push(format!(
+            "{} lines came too late to be put in order (--reorder), and were decided where they are",
+            log.late
+        ));
+    }
+    let plans = replay.policy.plans.as_ref();
+    if let Some(plans) = plans.filter(|_| !replay.policy.rules.is_empty()) {
+        notes.push(format!(
+            "plans are those that the lines show; a request without one has plan {}",
+            plans.default_plan()
+        ));
+    }
+    for (rule, limit) in replay.policy.rules.iter().zip(&replay.tally.limits) {
+        if is_own(rule) {
+            notes.extend(
+                limit_notes(rule, limit, replay)
+                    .map(|note| format!("limit {}: {note}", rule.limit.name)),
+            );
+        }
+    }
+    notes
+}
+
+fn limit_notes(rule: &Rule, limit: &LimitTally, replay: &Replay) -> impl Iterator<Item = String> {
+    let matched = rule
+        .matcher
+        .fields
+        .iter()
+        .map(|(field, _)| field.to_string());
+    let parts = rule.key.iter().map(KeyPart::to_string).chain(matched);
+    let is_unseen = |part: &String| {
+        replay
+            .unseen
+            .iter()
+            .any(|unseen| unseen.to_string() == *part)
+    };
+    let unseen: Vec<String> = parts
+        .filter(is_unseen)
+        .map(|part| format!("`{part}`"))
+        .collect();
+    let lent = rule.limit.algorithm.concurrency().is_some();
+    let lacks = (!unseen.is_empty()).then(|| {
+        format!(
+            "the log has no {}; `missing_key` decided {} of {} requests",
+            unseen.join(", "),
+            limit.key_missing,
+            replay.decided()
+        )
+    });
+    let idle = (limit.counts.requests == 0 && unseen.is_empty())
+        .then(|| "no request of the log is for it".to_owned());
+    let at_once = (lent && !replay.has_durations)
+        .then(|| "the log has no durations, so each request ends at once".to_owned());
+    lacks.into_iter().chain(idle).chain(at_once)
+}

@@ -1,0 +1,341 @@
+//! Template: the format string of a log of text, and lines that are read by it.
+//!
+//! ```text
+//!   $remote_addr - $remote_user [$time_local] "$request" $status      nginx
+//!   %h %l %u %t "%r" %>s %b                                           Apache
+//!   [%START_TIME%] "%REQ(:METHOD)% %REQ(:PATH)% %PROTOCOL%" ..        Envoy
+//!   %ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B ..             HAProxy
+//!
+//!   each becomes: column, text, column, text, ..; a column ends where the next text begins
+//! ```
+//!
+//! In a column between quotes, a quote after a backslash does not end it.
+
+use crate::SkipReason;
+use crate::record::{Column, FieldKind, RowWriter, Stamp};
+
+/// A format string, compiled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+    /// True if a line may go on after the last piece.
+    pub(crate) is_open: bool,
+    pub(crate) stamp: Stamp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Piece {
+    Text(String),
+    Column(Column),
+}
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const MILLI: u64 = 1_000_000;
+const MICRO: u64 = 1_000;
+
+pub(crate) fn header(name: &str) -> Column {
+    Column::Named(FieldKind::Header, name.to_ascii_lowercase())
+}
+
+/// A column of a format string, and the rest after it; no column stands for the sign itself.
+type Variable<'a> = Result<(Option<Column>, &'a str), String>;
+
+impl Template {
+    /// Compiles a format string.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the part that is wrong.
+    pub(crate) fn compile(format: &str) -> Result<Self, String> {
+        let is_any = |signs: &[&str]| signs.iter().any(|sign| format.contains(sign));
+        let (sign, variable, stamp): (char, fn(&str) -> Variable<'_>, Stamp) = if is_any(&["$"]) {
+            ('$', nginx, Stamp::End)
+        } else if is_any(&["%START_TIME", "%REQ("]) {
+            ('%', envoy, Stamp::Start)
+        } else if is_any(&["%ci", "%ST", "%HM"]) {
+            ('%', haproxy, Stamp::Start)
+        } else {
+            ('%', apache, Stamp::Start)
+        };
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut rest = format;
+        while let Some(next) = rest.chars().next() {
+            let after = &rest[next.len_utf8()..];
+            let (column, after) = if next == sign {
+                variable(after)?
+            } else {
+                (None, after)
+            };
+            match (column, pieces.last_mut()) {
+                (None, Some(Piece::Text(text))) => text.push(next),
+                (None, _) => pieces.push(Piece::Text(next.into())),
+                (Some(_), Some(Piece::Column(_))) => {
+                    let why = "two columns follow each other without a character between them";
+                    return Err(why.into());
+                }
+                (Some(column), _) => pieces.push(Piece::Column(column)),
+            }
+            rest = after;
+        }
+        if !pieces.contains(&Piece::Column(Column::Time)) {
+            return Err("it has no time, for example $time_local, %t or %START_TIME%".into());
+        }
+        Ok(Self {
+            pieces,
+            is_open: false,
+            stamp,
+        })
+    }
+
+    /// Reads a line.
+    pub(crate) fn read(&self, line: &str, row: &mut RowWriter<'_>) -> Result<(), SkipReason> {
+        const WRONG: SkipReason = SkipReason::OtherFormat;
+        let mut rest = line;
+        let mut pieces = self.pieces.iter().peekable();
+        while let Some(piece) = pieces.next() {
+            let column = match piece {
+                Piece::Text(expected) => {
+                    rest = rest.strip_prefix(expected.as_str()).ok_or(WRONG)?;
+                    continue;
+                }
+                Piece::Column(column) => column,
+            };
+            let length = match pieces.peek() {
+                // Apache writes the brackets of %t itself.
+                _ if *column == Column::Time && rest.starts_with('[') => {
+                    rest.find(']').ok_or(WRONG)? + 1
+                }
+                Some(Piece::Text(next)) => end_of_column(rest, next).ok_or(WRONG)?,
+                _ if self.is_open => rest.find(' ').unwrap_or(rest.len()),
+                _ => rest.len(),
+            };
+            let value;
+            (value, rest) = rest.split_at(length);
+            if !column.takes(value) {
+                return Err(WRONG);
+            }
+            let is_time = *column == Column::Time;
+            row.put(
+                column,
+                if is_time {
+                    value.trim_matches(['[', ']'])
+                } else {
+                    value
+                },
+            )?;
+        }
+        if self.is_open || rest.is_empty() {
+            Ok(())
+        } else {
+            Err(WRONG)
+        }
+    }
+}
+
+impl Column {
+    /// Returns true if `value` can be in this column of a text.
+    fn takes(&self, value: &str) -> bool {
+        let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
+        match self {
+            Self::Client | Self::ClientPort => !value.is_empty() && !value.contains(' '),
+            Self::Status => value == "-" || (1..=3).contains(&value.len()) && is_number(),
+            Self::Duration(_) => {
+                value.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Returns the length of a column before `next`. Before a quote, characters after a backslash do
+/// not count.
+fn end_of_column(text: &str, next: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (next, mut at) = (next.as_bytes(), 0);
+    let first = *next.first()?;
+    loop {
+        let rest = bytes.get(at..)?;
+        let found = if first == b'"' {
+            memchr::memchr2(b'"', b'\\', rest)?
+        } else {
+            memchr::memchr(first, rest)?
+        };
+        at += found;
+        if bytes[at..].starts_with(next) {
+            return Some(at);
+        }
+        at += if first == b'"' && bytes[at] == b'\\' {
+            2
+        } else {
+            1
+        };
+    }
+}
+
+/// Splits off the characters of a name.
+fn name(text: &str) -> (&str, &str) {
+    let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    text.split_at(text.find(is_other).unwrap_or(text.len()))
+}
+
+/// Reads the name of a variable of nginx.
+fn nginx(text: &str) -> Variable<'_> {
+    let (name, rest) = match text.strip_prefix('{') {
+        Some(inner) => inner.split_once('}').ok_or("`${` has no closing brace")?,
+        None => name(text),
+    };
+    let column = match name {
+        "" => return Ok((None, rest)),
+        "remote_addr" => Column::Client,
+        "time_local" | "time_iso8601" | "msec" => Column::Time,
+        "request" => Column::Request,
+        "request_method" => Column::Method,
+        "request_uri" | "uri" | "document_uri" => Column::Target,
+        "args" | "query_string" => Column::Query,
+        "host" | "http_host" => Column::Host,
+        "status" => Column::Status,
+        "request_time" => Column::Duration(SECOND),
+        "remote_user" => Column::Named(FieldKind::Attribute, name.into()),
+        _ => match (name.strip_prefix("http_"), name.strip_prefix("cookie_")) {
+            (Some(name), _) => header(&name.replace('_', "-")),
+            (_, Some(name)) => Column::Named(FieldKind::Cookie, name.into()),
+            _ => Column::Unread,
+        },
+    };
+    Ok((Some(column), rest))
+}
+
+/// Reads a directive of Apache: `%h`, `%>s`, `%{Referer}i`.
+fn apache(text: &str) -> Variable<'_> {
+    let text = text.trim_start_matches(|c: char| c.is_ascii_digit() || "!,<>".contains(c));
+    let (name, text) = match text.strip_prefix('{') {
+        Some(inner) => inner.split_once('}').ok_or("`%{` has no closing brace")?,
+        None => ("", text),
+    };
+    let letter = text.chars().next().ok_or("it ends with %")?;
+    let column = match (letter, name) {
+        ('%', _) => return Ok((None, &text[1..])),
+        ('h' | 'a', _) => Column::Client,
+        ('t', "" | "sec" | "msec" | "usec") => Column::Time,
+        ('t', _) => return Err(format!("the time `%{{{name}}}t` has no zone; write %t")),
+        ('r', _) => Column::Request,
+        ('m', _) => Column::Method,
+        ('U', _) => Column::Target,
+        ('q', _) => Column::Query,
+        ('v' | 'V', _) | ('i', "Host" | "host") => Column::Host,
+        ('s', _) => Column::Status,
+        ('D', _) | ('T', "us") => Column::Duration(MICRO),
+        ('T', "ms") => Column::Duration(MILLI),
+        ('T', _) => Column::Duration(SECOND),
+        ('u', _) => Column::Named(FieldKind::Attribute, "remote_user".into()),
+        ('i', name) => header(name),
+        ('C', name) => Column::Named(FieldKind::Cookie, name.into()),
+        _ => Column::Unread,
+    };
+    Ok((Some(column), &text[letter.len_utf8()..]))
+}
+
+/// Reads an operator of Envoy: `%START_TIME(%s)%`, `%REQ(NAME?OTHER)%`.
+fn envoy(text: &str) -> Variable<'_> {
+    let (word, rest) = name(text);
+    if word.is_empty() && rest.starts_with('%') {
+        return Ok((None, &rest[1..]));
+    }
+    let (argument, rest) = match rest.strip_prefix('(') {
+        Some(inner) => inner.split_once(')').ok_or("a parenthesis is not closed")?,
+        None => ("", rest),
+    };
+    let end = rest
+        .find('%')
+        .ok_or_else(|| format!("`%{word}` has no second %"))?;
+    let has = |name| argument.split('?').any(|part| part == name);
+    let column = match word {
+        "START_TIME" => Column::Time,
+        "RESPONSE_CODE" => Column::Status,
+        "DURATION" => Column::Duration(MILLI),
+        "REQ" if has(":METHOD") => Column::Method,
+        "REQ" if has(":PATH") => Column::Target,
+        "REQ" if has(":AUTHORITY") => Column::Host,
+        "REQ" => header(argument.split('?').next().unwrap_or_default()),
+        _ if word.starts_with("DOWNSTREAM_") && word.contains("REMOTE_ADDRESS") => Column::Client,
+        _ => Column::Unread,
+    };
+    Ok((Some(column), &rest[end + 1..]))
+}
+
+/// Reads a variable of HAProxy: `%ci:%cp`, `%[..]`, `%{+Q}r`.
+fn haproxy(text: &str) -> Variable<'_> {
+    let text = match text.strip_prefix('{') {
+        Some(inner) => inner.split_once('}').ok_or("`%{` has no closing brace")?.1,
+        None => text,
+    };
+    if let Some(rest) = text.strip_prefix("ci:%cp") {
+        return Ok((Some(Column::ClientPort), rest));
+    }
+    if let Some(inner) = text.strip_prefix('[') {
+        let (_, rest) = inner.split_once(']').ok_or("`%[` has no closing bracket")?;
+        return Ok((Some(Column::Unread), rest));
+    }
+    let (name, rest) = name(text);
+    let column = match name {
+        "" => return Ok((None, text.strip_prefix('%').unwrap_or(text))),
+        "ci" => Column::Client,
+        "t" | "T" | "tr" | "trg" | "trl" | "Ts" | "ms" => Column::Time,
+        "ST" => Column::Status,
+        "HM" => Column::Method,
+        "HU" | "HP" | "HPO" => Column::Target,
+        "HQ" => Column::Query,
+        "r" => Column::Request,
+        "Ta" | "Tt" => Column::Duration(MILLI),
+        _ => Column::Unread,
+    };
+    Ok((Some(column), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_strings_of_four_programs_are_compiled() {
+        let compile = |format| Template::compile(format).map(|template| template.pieces.len());
+        for (format, pieces) in [
+            ("$remote_addr - $remote_user [$time_local]", 6),
+            ("$http_a$$time_local", 3),
+            ("%h %l %u %t \"%r\" %>s %b", 13),
+            ("100%% [%START_TIME(%s)%] %REQ(X?:PATH)%", 4),
+            ("%ci:%cp [%tr] %{+Q}r %[src]", 7),
+        ] {
+            assert_eq!(compile(format), Ok(pieces), "{format}");
+        }
+        for wrong in [
+            "$status",
+            "$time_local$status",
+            "${time_local",
+            "%{x",
+            "%t %",
+            "%{%Y}t",
+            "%START_TIME",
+            "%START_TIME(%s",
+            "%ci [%[src",
+            "%ci %{+Q",
+            "",
+            "%",
+        ] {
+            assert!(compile(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_quote_after_a_backslash_does_not_end_a_column() {
+        for (text, length) in [
+            (r#"a" b"#, Some(1)),
+            (r#"a\" b" c"#, Some(5)),
+            (r#"a\\" b"#, Some(3)),
+            (r"a\", None),
+            ("a\\\u{e9}", None),
+            ("a", None),
+        ] {
+            assert_eq!(end_of_column(text, "\" "), length, "{text}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Timestamp: the moment of a line, in nanoseconds since the Unix epoch.
+//!
+//! ```text
+//!   22/Jan/2019:03:56:14 +0330     common log format; with .123 and without offset, HAProxy
+//!   2019-01-22T03:56:14.5+03:30    ISO 8601; without offset in the zone of the reader
+//!   1548116774.5                   Unix time: s, ms, us or ns, by its size
+//! ```
+//!
+//! Lines of one second often share the text of their time, so the last one is remembered.
+
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+
+/// Reads the times of one log.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeReader {
+    /// Zone of times that state none.
+    zone: TimeZone,
+    last: String,
+    last_nanos: u64,
+    /// Finest unit that a time was a multiple of, so far.
+    pub(crate) resolution: Resolution,
+    /// True if each time stated its zone, so far.
+    pub(crate) has_zones: bool,
+}
+
+/// Resolution of the times of a log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Resolution {
+    /// Whole seconds.
+    #[default]
+    Second,
+    /// Whole milliseconds.
+    Millisecond,
+    /// Whole microseconds, or finer.
+    Microsecond,
+}
+
+impl Resolution {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Second => "1 s",
+            Self::Millisecond => "1 ms",
+            Self::Microsecond => "1 us",
+        }
+    }
+
+    fn of(nanos: u64) -> Self {
+        if nanos.is_multiple_of(SECOND) {
+            Self::Second
+        } else if nanos.is_multiple_of(1_000_000) {
+            Self::Millisecond
+        } else {
+            Self::Microsecond
+        }
+    }
+}
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+impl TimeReader {
+    pub(crate) fn new(zone: TimeZone) -> Self {
+        Self {
+            zone,
+            last: String::new(),
+            last_nanos: 0,
+            resolution: Resolution::Second,
+            has_zones: true,
+        }
+    }
+
+    /// Reads a time in any of the forms; `None` if it has none of them, or lies before 1970.
+    pub(crate) fn read(&mut self, text: &str) -> Option<u64> {
+        if text == self.last {
+            return Some(self.last_nanos);
+        }
+        let nanos = self.read_form(text)?;
+        self.last.clear();
+        self.last.push_str(text);
+        self.last_nanos = nanos;
+        self.resolution = self.resolution.max(Resolution::of(nanos));
+        Some(nanos)
+    }
+
+    fn read_form(&mut self, text: &str) -> Option<u64> {
+        let bytes = text.as_bytes();
+        match bytes.get(2) {
+            Some(b'/') => self.common(text),
+            _ if bytes.get(4) == Some(&b'-') => self.iso(text),
+            _ => unix(text),
+        }
+    }
+
+    /// `22/Jan/2019:03:56:14`, then `.123` or not, then ` +0330` or not.
+    fn common(&mut self, text: &str) -> Option<u64> {
+        let month = MONTHS
+            .iter()
+            .position(|month| text.get(3..6) == Some(month))?;
+        let date = DateTime::new(
+            number(text, 7..11)?,
+            i8::try_from(month + 1).ok()?,
+            number(text, 0..2)?,
+            number(text, 12..14)?,
+            number(text, 15..17)?,
+            number::<i8>(text, 18..20)?.min(59 + i8::from(text.get(18..20) != Some("60"))),
+            0,
+        )
+        .ok()?;
+        let (fraction, zone) = text.get(20..)?.split_once(' ').unwrap_or((&text[20..], ""));
+        let nanos = match fraction.strip_prefix('.') {
+            Some(digits) => self::fraction(digits)?,
+            None if fraction.is_empty() => 0,
+            None => return None,
+        };
+        let at = match zone.as_bytes() {
+            [] => self.in_zone(date)?,
+            [sign @ (b'+' | b'-'), _, _, _, _] => {
+                let minutes = number::<i32>(zone, 1..3)? * 60 + number::<i32>(zone, 3..5)?;
+                let seconds = if *sign == b'-' { -60 } else { 60 } * minutes;
+                Offset::from_seconds(seconds)
+                    .ok()?
+                    .to_timestamp(date)
+                    .ok()?
+            }
+            _ => return None,
+        };
+        u64::try_from(at.as_second())
+            .ok()?
+            .checked_mul(SECOND)?
+            .checked_add(nanos)
+    }
+
+    fn in_zone(&mut self, date: DateTime) -> Option<jiff::Timestamp> {
+        self.has_zones = false;
+        self.zone.to_timestamp(date).ok()
+    }
+
+    fn iso(&mut self, text: &str) -> Option<u64> {
+        let at = match text.parse::<jiff::Timestamp>() {
+            Ok(at) => at,
+            Err(_) => self.in_zone(text.parse().ok()?)?,
+        };
+        u64::try_from(at.as_nanosecond()).ok()
+    }
+}
+
+/// Reads decimal digits.
+fn number<N: std::str::FromStr>(text: &str, digits: std::ops::Range<usize>) -> Option<N> {
+    let text = text.get(digits)?;
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+/// Returns the nanoseconds of the digits after a point; those beyond nanoseconds are dropped.
+fn fraction(digits: &str) -> Option<u64> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let kept = &digits[..digits.len().min(9)];
+    let scale = 10_u64.pow(9 - u32::try_from(kept.len()).ok()?);
+    Some(kept.parse::<u64>().ok()? * scale)
+}
+
+/// Reads a Unix time: digits and perhaps a fraction. Its size tells its unit, because a log in
+/// seconds ends in the year 5138.
+fn unix(text: &str) -> Option<u64> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, "0"));
+    let whole = number::<u64>(whole, 0..whole.len())?;
+    let nanos = fraction(digits)?;
+    match whole {
+        0..100_000_000_000 => whole.checked_mul(SECOND)?.checked_add(nanos),
+        100_000_000_000..100_000_000_000_000 => Some(whole * 1_000_000 + nanos / 1_000),
+        100_000_000_000_000..100_000_000_000_000_000 => Some(whole * 1_000 + nanos / 1_000_000),
+        _ => Some(whole),
+    }
+}
+
+/// Reads a decimal number of a unit as nanoseconds, such as the `0.012` of a request's duration.
+pub(crate) fn span_of(text: &str, unit_nanos: u64) -> Option<u64> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, "0"));
+    let whole = number::<u64>(whole, 0..whole.len())?.checked_mul(unit_nanos)?;
+    whole.checked_add(fraction(digits)? / (SECOND / unit_nanos).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_of_a_time_is_read() {
+        let mut reader = TimeReader::new(TimeZone::fixed(Offset::constant(1)));
+        let second = 1_548_116_774;
+        for (text, expected) in [
+            ("22/Jan/2019:03:56:14 +0330", Some((second, 0))),
+            ("22/Jan/2019:00:26:14 +0000", Some((second, 0))),
+            ("21/Jan/2019:20:26:14 -0400", Some((second, 0))),
+            ("22/Jan/2019:01:26:14.655", Some((second, 655_000_000))),
+            ("2019-01-22T00:26:14Z", Some((second, 0))),
+            ("2019-01-22T03:56:14.25+03:30", Some((second, 250_000_000))),
+            ("2019-01-22 01:26:14", Some((second, 0))),
+            ("1548116774", Some((second, 0))),
+            ("1548116774.5", Some((second, 500_000_000))),
+            ("1548116774500", Some((second, 500_000_000))),
+            ("1548116774500000", Some((second, 500_000_000))),
+            ("1548116774500000001", Some((second, 500_000_001))),
+            ("31/Dec/1969:23:59:59 +0000", None),
+            ("31/Feb/2019:03:56:14 +0330", None),
+            ("22/Jan/2019:03:56:14 0330", None),
+            ("22/Jan/2019", None),
+            ("yesterday", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|(seconds, nanos)| seconds * SECOND + nanos);
+            assert_eq!(reader.read(text), expected, "{text}");
+        }
+        assert_eq!(reader.resolution, Resolution::Microsecond);
+    }
+
+    #[test]
+    fn a_span_has_the_unit_of_its_field() {
+        for (text, unit, expected) in [
+            ("0.012", SECOND, Some(12_000_000)),
+            ("7", 1_000_000, Some(7_000_000)),
+            ("1.5", 1_000, Some(1_500)),
+            ("-", SECOND, None),
+        ] {
+            assert_eq!(span_of(text, unit), expected, "{text}");
+        }
+    }
+}

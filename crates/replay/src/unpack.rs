@@ -1,0 +1,85 @@
+//! Unpack: the content of a file that may be compressed, by its first bytes.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Bytes that are read at a time.
+pub(crate) const BLOCK: usize = 256 << 10;
+
+/// First bytes of files that are not read, and what to do.
+const UNREAD: &[(&[u8], &str)] = &[
+    (
+        b"BZh",
+        "it is compressed by bzip2; unpack it by bzcat, and name - for standard input",
+    ),
+    (
+        b"\xfd7zXZ",
+        "it is compressed by xz; unpack it by xzcat, and name - for standard input",
+    ),
+    (b"PK\x03\x04", "it is a zip archive; unpack it"),
+    (
+        b"\xff\xfe",
+        "its text is UTF-16; convert it by iconv -f UTF-16 -t UTF-8",
+    ),
+    (
+        b"\xfe\xff",
+        "its text is UTF-16; convert it by iconv -f UTF-16 -t UTF-8",
+    ),
+];
+
+/// Returns the reader of the content, without a byte order mark.
+pub(crate) fn unpacked(raw: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    let mut raw = BufReader::with_capacity(BLOCK, raw);
+    let magic = raw.fill_buf()?;
+    if let Some((_, why)) = UNREAD.iter().find(|(start, _)| magic.starts_with(start)) {
+        return Err(io::Error::other(*why));
+    }
+    let mut content: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
+        let content = flate2::bufread::MultiGzDecoder::new(raw);
+        Box::new(BufReader::with_capacity(BLOCK, content))
+    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        Box::new(BufReader::with_capacity(BLOCK, Frames { raw, frame: None }))
+    } else {
+        Box::new(raw)
+    };
+    if content.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        content.consume(3);
+    }
+    Ok(content)
+}
+
+/// The content of a file of zstd, which may have several frames.
+struct Frames<R: BufRead> {
+    raw: R,
+    frame: Option<Box<FrameDecoder>>,
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.frame.is_none() {
+                if self.raw.fill_buf()?.is_empty() {
+                    return Ok(0);
+                }
+                let mut frame = Box::new(FrameDecoder::new());
+                frame.init(&mut self.raw).map_err(io::Error::other)?;
+                self.frame = Some(frame);
+            }
+            let Some(frame) = &mut self.frame else {
+                return Ok(0);
+            };
+            while frame.can_collect() == 0 && !frame.is_finished() {
+                let blocks = BlockDecodingStrategy::UptoBytes(BLOCK);
+                frame
+                    .decode_blocks(&mut self.raw, blocks)
+                    .map_err(io::Error::other)?;
+            }
+            let read = frame.read(into)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            self.frame = None;
+        }
+    }
+}
