@@ -1,5 +1,6 @@
-//! The README's commands are run, and print the same as in the README.
+//! The commands of the README and of the first policy are run, and print the same as on the page.
 //!
+//! A policy of a page is added to `ratekeeper.toml`, and the service is started again to read it.
 //! Figures that depend on the moment (`..._ms`, `remaining`, `r=`, `t=`, waits, dates, lengths, ids) are
 //! compared as "a number"; everything else to the letter.
 
@@ -14,36 +15,43 @@ use crate::harness::ports::free_address;
 use crate::harness::process::{self, Process};
 
 const README: &str = include_str!("../../../../README.md");
+const FIRST_POLICY: &str = include_str!("../../../../docs/guide/first-policy.md");
+/// The part of the README after the commands.
+const AFTER_THE_COMMANDS: &str = "\n## The policy\n";
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// The README's call of the binary that this test uses.
-const COMMAND: &str = "cargo run --release -p ratekeeper-cli -- ";
-/// A command that would run this very test again.
-const NOT_HERE: &str = "cargo xtask test";
+/// The README's calls of the binary that this test uses: installed, and from a checkout.
+const COMMANDS: [&str; 2] = ["ratekeeper ", "cargo run --release -p ratekeeper-cli -- "];
+/// A command that would build that binary again.
+const NOT_HERE: &str = "cargo install --locked --path crates/cli";
 /// The README's application.
 const APPLICATION: &str = "python3 -m http.server 3000 --bind 127.0.0.1 &";
 const APPLICATION_ADDRESS: &str = "127.0.0.1:3000";
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// A command of the README, and its output there.
-struct Step {
-    command: String,
-    shown: String,
+enum Step {
+    /// Lines to add to the policy.
+    Add(String),
+    /// A command, and its output on the page.
+    Run { command: String, shown: String },
 }
 
-fn steps() -> Vec<Step> {
+fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let blocks = README.split("```console\n").skip(1);
-    for block in blocks.filter_map(|rest| rest.split("```").next()) {
-        for line in block.lines() {
+    for block in page.split("```").skip(1).step_by(2) {
+        if let Some(lines) = block.strip_prefix("toml\n") {
+            steps.push(Step::Add(lines.to_owned()));
+        }
+        let Some(console) = block.strip_prefix("console\n") else {
+            continue;
+        };
+        for line in console.lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(command), _) => {
-                    steps.push(Step {
-                        command: command.to_owned(),
-                        shown: String::new(),
-                    });
-                }
-                (None, Some(step)) => step.shown += &[line, "\n"].concat(),
-                (None, None) => panic!("a console block begins with output: {line}"),
+                (Some(command), _) => steps.push(Step::Run {
+                    command: command.to_owned(),
+                    shown: String::new(),
+                }),
+                (None, Some(Step::Run { shown, .. })) => *shown += &[line, "\n"].concat(),
+                (None, _) => panic!("a console block begins with output: {line}"),
             }
         }
     }
@@ -172,7 +180,18 @@ fn steady(text: &str) -> String {
 }
 
 #[test]
-fn every_command_does_what_is_shown() {
+fn every_command_of_the_readme_does_what_is_shown() {
+    let commands = README.split(AFTER_THE_COMMANDS).next();
+    play(&steps(commands.expect("a part")), 9);
+}
+
+#[test]
+fn every_command_of_the_first_policy_does_what_is_shown() {
+    play(&steps(FIRST_POLICY), 14);
+}
+
+/// Does the steps of a page, of which there are at least `least`.
+fn play(steps: &[Step], least: usize) {
     if process::find("curl").is_none() || process::find("python3").is_none() {
         return;
     }
@@ -181,28 +200,45 @@ fn every_command_does_what_is_shown() {
     symlink(Path::new(ROOT).join("examples"), dir.join("examples")).expect("it is writable");
     let (_application, application) = application(dir);
     let application = application.to_string();
+    let mut policy = String::new();
     let mut service: Option<Running> = None;
-    let steps = steps();
-    assert!(steps.len() >= 9, "the README lost its commands");
+    assert!(steps.len() >= least, "a page lost its commands");
     for step in steps {
-        let command = step.command.replace(APPLICATION_ADDRESS, &application);
-        let printed = if [NOT_HERE, APPLICATION].contains(&step.command.as_str()) {
-            continue;
-        } else if let Some(arguments) = command.strip_prefix(COMMAND) {
-            if arguments.starts_with("run") {
-                drop(service.take());
-                let running = Running::start(arguments, dir);
-                let printed = running.printed();
-                service = Some(running);
-                printed
-            } else {
-                let program = env!("CARGO_BIN_EXE_ratekeeper");
-                shell(&format!("{program} {arguments}"), dir)
+        match step {
+            Step::Add(lines) => {
+                policy += &lines.replace(APPLICATION_ADDRESS, &application);
+                std::fs::write(dir.join("ratekeeper.toml"), &policy).expect("it is writable");
+                service = service.take().map(|running| {
+                    drop(running);
+                    Running::start("run", dir)
+                });
             }
-        } else {
-            let command = service.as_ref().map(|running| running.here(&command));
-            shell(&command.unwrap_or(step.command.clone()), dir)
-        };
-        assert_eq!(steady(&printed), steady(&step.shown), "$ {}", step.command);
+            Step::Run { command, shown } => {
+                let here = command.replace(APPLICATION_ADDRESS, &application);
+                let Some(printed) = run(&here, &mut service, dir) else {
+                    continue;
+                };
+                assert_eq!(steady(&printed), steady(shown), "$ {command}");
+            }
+        }
     }
+}
+
+/// Runs a command of a page, and returns its output; `None` if it is not for this test.
+fn run(command: &str, service: &mut Option<Running>, dir: &Path) -> Option<String> {
+    if command == NOT_HERE || command.starts_with("python3 ") {
+        return None;
+    }
+    let mut calls = COMMANDS.iter();
+    let Some(arguments) = calls.find_map(|call| command.strip_prefix(call)) else {
+        let here = service.as_ref().map(|running| running.here(command));
+        return Some(shell(here.as_deref().unwrap_or(command), dir));
+    };
+    if !arguments.starts_with("run") {
+        let program = env!("CARGO_BIN_EXE_ratekeeper");
+        return Some(shell(&format!("{program} {arguments}"), dir));
+    }
+    drop(service.take());
+    let running = service.insert(Running::start(arguments, dir));
+    Some(running.printed())
 }

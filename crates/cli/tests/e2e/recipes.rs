@@ -1,5 +1,5 @@
-//! The policies of two pages of the guide: each is served, and answers its requests as the page
-//! says, with its counters in memory and in Redis.
+//! The policies of the recipes and of a tour of the language: each is served, and answers its
+//! requests as the page says, with its counters in memory and in Redis.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::harness::service::Service;
 use crate::harness::visitor::{Answer, Caller, Visitor};
 
 const RECIPES: &str = include_str!("../../../../docs/guide/recipes.md");
-const TOUR: &str = include_str!("../../../../docs/guide/tour.md");
+const TOUR: &str = include_str!("tour.md");
 /// Maximum number of lines of a policy in the recipes.
 const MAX_LINES: usize = 20;
 
@@ -74,7 +74,7 @@ fn each_kind_of_limit_has_a_short_recipe() {
 }
 
 #[test]
-fn every_policy_of_the_tour_answers_as_the_guide_shows() {
+fn every_policy_of_the_tour_answers_as_it_shows() {
     let policies = recipes_of(TOUR);
     assert_eq!(policies.len(), 8);
     answer_everywhere(&policies);

@@ -1,4 +1,4 @@
-//! The worked examples of the guide: each policy answers its requests at their times.
+//! The worked examples of well-known texts: each policy answers its requests at their times.
 //!
 //! ```text
 //!   00:00:24 1 x GET /: 200 --+--> service in virtual time, counters in memory
@@ -24,7 +24,7 @@ use crate::harness::redis::Redis;
 use crate::harness::visitor::Caller;
 use crate::recipes::{Recipe, Step, ask, recipes_of, steps};
 
-const PAGE: &str = include_str!("../../../../docs/guide/worked-examples.md");
+const PAGE: &str = include_str!("worked-examples.md");
 const DAY: u64 = 86_400;
 
 /// Returns the sections with requests.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use ratekeeper_core::Algorithm as _;
 use ratekeeper_policy::config::{Context, parse};
@@ -136,9 +137,14 @@ fn is_right(text: &str) -> bool {
 
 #[test]
 fn every_policy_of_every_guide_is_read_without_an_error() {
-    let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // The second has the tour and the worked examples.
+    let folders = ["docs/guide", "crates/cli/tests/e2e"];
+    let pages = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
     let mut count = 0;
-    for entry in std::fs::read_dir(guides).unwrap() {
+    for entry in pages {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "md") {
             continue;
