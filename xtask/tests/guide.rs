@@ -1,7 +1,7 @@
 //! The numbers of the guides are those of the source: who changes one has to change both.
 //!
 //! ```text
-//!   running.md                                    a page
+//!   deploy.md                                     a page
 //!     at most 64 MiB for all connections          its words
 //!       server/src/body_budget.rs: MAX_HELD ..    a file below `crates`: its words
 //! ```
@@ -39,7 +39,7 @@ http-api.md
     server/src/admin/whatif.rs: MAX_NUMBERS: usize = 4;
   503 while 32 streams are open
     server/src/admin/dashboard/viewers.rs: MAX_STREAMS: usize = 32;
-running.md
+deploy.md
   max_connections = 10_000
     server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;
   default 75 s at http, 5 min at grpc
@@ -206,7 +206,7 @@ redis.md
     core/src/stored_form.rs: EXPIRY_STEP_MICROS: u64 = 4_000_000;
   its calls are sent 0.6 ms apart
     store/src/redis/pace.rs: GAP: Duration = Duration::from_micros(600);
-who.md
+is-it-effective.md
   12 MiB in all
     server/src/top_keys.rs: REQUEST_BYTES: usize = 9 << 19;
   refusals have 7.5 MiB of their own
@@ -239,7 +239,7 @@ gateway.md
   up to 16 KiB that the client has not read
     gateway/src/noted.rs: MAX_BYTES: usize = 16 << 10;
   is skipped for 10 s
-    gateway/src/address.rs: LEFT_OUT: Nanos = Nanos::from_secs(10);
+    gateway/src/absence.rs: FIRST: Nanos = Nanos::from_secs(10);
   (5 s by default), on a separate connection
     server/src/doors/proxy/upstreams.rs: CHECK: Nanos = Nanos::from_secs(5);
   retries are at most 20% of the requests
@@ -248,26 +248,26 @@ gateway.md
     policy/src/config/fields/gateway.rs: MAX_CERTIFICATES: usize = 16;
   from 14 days before a certificate expires
     server/src/tls/certificates.rs: EXPIRES_SOON: u64 = 14 * DAY;
-  which are closed after 30 s
+  which are used for 30 s
     gateway/src/address.rs: IDLE: Duration = Duration::from_secs(30);
-alerts.md
+advanced.md
   At most 1,000 keys of a limit and 10,000 of the process
     server/src/alerts.rs: MAX_WATCHED: usize = 1_000;
     server/src/alerts.rs: MAX_WATCHED_IN_ALL: usize = 10_000;
   and 10 s long each
     server/src/http_receiver.rs: ATTEMPT: Duration = Duration::from_secs(10);
-bodies.md
+matching.md
   A body of more than 64 KiB
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   all bodies together hold at most 64 MiB
     server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
-geography.md
+matching.md
   A file may have 128 MiB
     policy/src/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;
-grpc.md
+envoy.md
   those beyond 10,000 are counted together
     server/src/metrics/rules.rs: MAX_CALLER_SERIES: usize = 10_000;
-otlp.md
+metrics.md
   2,048 events wait at most, 512 go in a message, 1 s after
     server/src/otlp.rs: MAX_QUEUED: usize = 2_048;
     server/src/otlp.rs: MAX_BATCH: usize = 512;
@@ -307,7 +307,7 @@ runbook.md
     server/src/metrics/monitoring/alerts.rs: "increase({ADMIN_WRONG_TOKENS}[15m]) > 10"
   is older than 45 days
     server/src/metrics/monitoring/alerts.rs: 45 * 86400"
-tokens.md
+matching.md
   with 60 s for clocks that differ
     policy/src/tokens.rs: LEEWAY: u64 = 60;
   It has at most 8 KiB

@@ -84,9 +84,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In the repository, `docs/guide/which-algorithm.md` asks five questions and draws the answers,
-//! `docs/guide/algorithms.md` states the worst-case bounds of each algorithm, `COMPARE.md` compares
-//! it with other limiters, and `examples` has a program for each task.
+//! In the repository, `docs/guide/algorithms.md` asks five questions, draws the answers and states
+//! the worst case of each algorithm, `COMPARE.md` compares it with other limiters, and `examples`
+//! has a program for each task.
 //!
 //! # In a server
 //!
@@ -246,7 +246,7 @@ struct Guide;
 
 /// The code of the guide compiles.
 #[cfg(all(doctest, feature = "tokio"))]
-#[doc = include_str!("../../../docs/guide/governor.md")]
+#[doc = include_str!("../governor.md")]
 struct GovernorGuide;
 
 /// The code of the guide compiles.

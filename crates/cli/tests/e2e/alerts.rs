@@ -19,7 +19,7 @@ use crate::recipes::blocks;
 /// Long enough for six attempts of a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const GUIDE: &str = include_str!("../../../../docs/guide/alerts.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/advanced.md");
 
 const LIMIT: &str = r#"
 [[limit]]

@@ -1,4 +1,4 @@
-//! The guide "which algorithm?": its commands draw exactly the pictures that are checked in, and
+//! The guide to the algorithms: its commands draw exactly the pictures that are checked in, and
 //! its policy lines are valid.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::desk::Desk;
 
-const GUIDE: &str = include_str!("../../../../docs/guide/which-algorithm.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/algorithms.md");
 const PICTURES: &str = "docs/guide/pictures";
 
 /// Returns the directory of the checked-in pictures.

@@ -192,7 +192,7 @@ fn many_days_are_refused_before_they_fill_the_store() {
 
 #[test]
 fn the_policy_of_the_guide_is_right() {
-    let guide = include_str!("../../../../docs/guide/which-algorithm.md");
+    let guide = include_str!("../../../../docs/guide/algorithms.md");
     let section = guide.split("### Billing months").nth(1).unwrap();
     let text = section.split("```toml\n").nth(1).unwrap();
     let text = text.split("```").next().unwrap();

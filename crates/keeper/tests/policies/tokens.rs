@@ -199,8 +199,9 @@ fn other_keys_are_in_force_after_a_reload() {
 
 #[test]
 fn the_policy_of_the_guide_is_right() {
-    let guide = include_str!("../../../../docs/guide/tokens.md");
-    let text = guide.split("```toml\n").nth(1).unwrap();
+    let guide = include_str!("../../../../docs/guide/matching.md");
+    let section = guide.split("## Verified tokens\n").nth(1).unwrap();
+    let text = section.split("```toml\n").nth(1).unwrap();
     let policy = policy(text.split("```").next().unwrap());
     assert_eq!(policy.rules.len(), 2);
     assert!(policy.tokens.is_some());

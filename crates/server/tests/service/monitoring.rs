@@ -262,7 +262,7 @@ fn calls_of_the_guide_are_answered() {
         .lines()
         .filter_map(|line| line.strip_prefix("GET "))
         .collect();
-    assert_eq!(calls.len(), 5, "{calls:?}");
+    assert_eq!(calls.len(), 6, "{calls:?}");
     for call in calls {
         let answer = fixture.admin().get(call);
         assert_eq!(answer.status, 200, "{call}: {}", answer.body);

@@ -18,7 +18,7 @@ use super::{clock, say};
 
 /// The section with the route that counts failed logins, behind its title.
 pub(crate) const FAILED_LOGINS: Section = Section {
-    page: include_str!("../../../../../docs/guide/grpc.md"),
+    page: include_str!("../../../../../docs/guide/envoy.md"),
     title: "### Failed logins by status",
 };
 /// The section with the filter that removes ids of decisions that visitors send.
