@@ -354,7 +354,7 @@ impl Lease {
         let seconds = stated.find_map(|it| it.trim().strip_prefix("timeout=")?.parse().ok());
         if let Some(stated) = seconds.map(Duration::from_secs) {
             let margin = KEEP_ALIVE_MARGIN.min(stated / 2);
-            self.idle = IDLE.min(stated - margin);
+            self.idle = IDLE.min(stated.saturating_sub(margin));
         }
     }
 

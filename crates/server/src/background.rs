@@ -11,7 +11,9 @@ use std::time::Duration;
 use ratekeeper::Clock;
 #[cfg(feature = "proxy")]
 use ratekeeper_gateway::AddressHealth;
-use tokio::time::{MissedTickBehavior, interval};
+#[cfg(feature = "proxy")]
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::context::ServiceContext;
 #[cfg(feature = "proxy")]
@@ -24,6 +26,10 @@ use crate::{admin, expired_reservations, machine_load, memory, missing_keys, sto
 const SWEEP: Duration = Duration::from_millis(100);
 /// Interval at which counts and records of keys that are too old are dropped.
 const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
+
+/// How soon the addresses of a reloaded policy are checked.
+#[cfg(feature = "proxy")]
+const LOOK_FOR_UPSTREAMS: Duration = Duration::from_millis(100);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
@@ -50,10 +56,7 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     #[cfg(feature = "proxy")]
     start(shared, "upstream signals", crate::upstream_signals::watch);
     #[cfg(feature = "proxy")]
-    for checked in shared.metrics.process.checked.get().into_iter().flatten() {
-        let checked = checked.clone();
-        start(shared, "health", move |_| check(checked.clone()));
-    }
+    start(shared, "health", check_all);
 }
 
 /// Starts a task of the service; it is begun again if it panics.
@@ -83,7 +86,20 @@ fn every<C: Clock + 'static>(
     });
 }
 
-/// Checks an address of an upstream until the process ends.
+/// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
+#[cfg(feature = "proxy")]
+async fn check_all<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    loop {
+        let all = shared.metrics.process.checked.load_full();
+        let checks: JoinSet<()> = all.iter().cloned().map(check).collect();
+        while Arc::ptr_eq(&all, &shared.metrics.process.checked.load()) {
+            sleep(LOOK_FOR_UPSTREAMS).await;
+        }
+        drop(checks); // ends them
+    }
+}
+
+/// Checks an address of an upstream for ever.
 #[cfg(feature = "proxy")]
 async fn check(checked: CheckedAddress) {
     let (route, place) = (checked.route, checked.place);

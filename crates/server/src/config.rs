@@ -196,18 +196,6 @@ impl Config {
         self
     }
 
-    /// Returns the settings of the proxy door: those of the policy, with the upstream of this.
-    pub(crate) fn proxy_settings(&self, settings: &Settings) -> Option<ProxySettings> {
-        let policy = settings.listen.proxy.clone();
-        if self.upstream.is_empty() {
-            return policy;
-        }
-        Some(ProxySettings {
-            upstream: self.upstream.clone(),
-            ..policy.unwrap_or_default()
-        })
-    }
-
     /// Answers `GET /v1/explain?limit=NAME` with the lines of `explain` about a limit at a time.
     /// Without it there is no such path.
     #[must_use]
@@ -359,6 +347,22 @@ pub enum StartError {
     /// The system refuses a thread.
     #[error("cannot start a thread: {0}")]
     Thread(String),
+}
+
+/// Returns the settings of the proxy listener: those of the policy, with `upstream` in place of its
+/// own unless that is empty.
+pub(crate) fn proxy_settings(
+    upstream: &[UpstreamUrl],
+    settings: &Settings,
+) -> Option<ProxySettings> {
+    let policy = settings.listen.proxy.clone();
+    if upstream.is_empty() {
+        return policy;
+    }
+    Some(ProxySettings {
+        upstream: upstream.to_vec(),
+        ..policy.unwrap_or_default()
+    })
 }
 
 #[cfg(test)]

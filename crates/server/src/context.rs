@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#[cfg(feature = "proxy")]
+use std::sync::{OnceLock, Weak};
 
 use http::HeaderMap;
 use ratekeeper::{Answer, Clock, Keeper};
@@ -21,6 +23,8 @@ use crate::country_hours::CountryHours;
 use crate::denial_log::{DenialLog, LoggedRequest};
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
+#[cfg(feature = "proxy")]
+use crate::doors::proxy::Reload;
 use crate::envoy_files;
 use crate::event::Sink;
 use crate::history::History;
@@ -65,6 +69,9 @@ pub(crate) struct ServiceContext<C> {
     pub(crate) responses: Arc<BodyBudget>,
     /// Reads the policy file.
     pub(crate) reader: FileReader,
+    /// The proxy listener, whose settings a reload replaces.
+    #[cfg(feature = "proxy")]
+    pub(crate) proxy: OnceLock<Weak<dyn Reload>>,
     ready: watch::Sender<bool>,
     /// True while the doors are open and the service is not stopping.
     serving: AtomicBool,
@@ -121,6 +128,8 @@ impl<C: Clock> ServiceContext<C> {
             sink,
             bodies: Arc::default(),
             responses: Arc::default(),
+            #[cfg(feature = "proxy")]
+            proxy: OnceLock::new(),
             reader: FileReader::default(),
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),

@@ -94,6 +94,7 @@ mod redis_config;
 mod regular_file;
 mod reload;
 mod replace_file;
+mod restart;
 mod service;
 mod signals;
 mod standing_bans;

@@ -8,6 +8,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "proxy")]
+use std::sync::Weak;
 
 use ratekeeper::Clock;
 use ratekeeper_core::Origin;
@@ -20,6 +22,7 @@ use crate::last_seen::{LastSeen, SeenFile};
 use crate::metrics::ConfigSource;
 use crate::policy_file::writable_by_all;
 use crate::policy_text::PolicyText;
+use crate::restart::waits_for_restart;
 use crate::{Config, Event, StartError, Trigger};
 
 /// The policy a service starts with.
@@ -176,10 +179,22 @@ impl<C: Clock> ServiceContext<C> {
         if again && trigger == Trigger::File {
             return Ok(Reloaded::Unchanged { version });
         }
-        match self.judge(path, &text) {
-            Ok(loaded) => Ok(self.put_in_force(trigger, (text, loaded), &mut seen)),
-            Err((report, findings)) => Err(self.reject(trigger, version, report, findings)),
+        let loaded = match self.judge(path, &text) {
+            Ok(loaded) => loaded,
+            Err((report, findings)) => {
+                return Err(self.reject(trigger, version, report, findings));
+            }
+        };
+        #[cfg(feature = "proxy")]
+        if let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) {
+            match proxy.prepare(&loaded.policy.settings) {
+                Ok(put_in_force) => put_in_force(),
+                Err(why) => {
+                    return Err(self.reject(trigger, version, why.to_string(), Vec::new()));
+                }
+            }
         }
+        Ok(self.put_in_force(trigger, (text, loaded), &mut seen))
     }
 
     /// Reads the policy file and the files that it names.
@@ -363,24 +378,6 @@ impl<C: Clock> ServiceContext<C> {
         });
         report
     }
-}
-
-/// Returns the settings that a running service cannot change.
-fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
-    let state = before.state != now.state || before.state_every != now.state_every;
-    [
-        (before.listen != now.listen, "[listen]"),
-        (
-            before.memory_budget != now.memory_budget,
-            "the memory budget",
-        ),
-        (state, "the folder of the state"),
-        (before.redis != now.redis, "[store.redis]"),
-        (before.alerts != now.alerts, "[alerts]"),
-        (before.otlp != now.otlp, "[otlp]"),
-    ]
-    .into_iter()
-    .filter_map(|(changed, what)| changed.then_some(what))
 }
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {

@@ -18,16 +18,15 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
 use crate::addresses::Doors;
-#[cfg(feature = "proxy")]
-use crate::addresses::own_upstream;
 use crate::admin::Streams;
 use crate::capacity::Capacity;
+use crate::config::proxy_settings;
 use crate::context::ServiceContext;
 #[cfg(feature = "grpc")]
 use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
-use crate::doors::proxy::ProxyDoor;
+use crate::doors::proxy::ProxyListener;
 use crate::doors::{Access, Token, needs_no_token};
 use crate::envoy_files::ConfigSource;
 use crate::exports::Exports;
@@ -126,15 +125,8 @@ impl Service {
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind()?;
-        let proxy = config
-            .proxy_settings(settings)
-            .filter(|_| doors.proxy.is_some());
-        #[cfg(feature = "proxy")]
-        if let (Some(proxy), Some(own)) = (&proxy, doors.addresses().proxy)
-            && let Some(upstream) = own_upstream(own, proxy.addresses())
-        {
-            return Err(StartError::UpstreamLoop(upstream));
-        }
+        let proxy = proxy_settings(&config.upstream, settings);
+        let proxy = proxy.filter(|_| doors.proxy.is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
 
@@ -167,9 +159,10 @@ impl Service {
             shared.sink.emit(&Event::Notice(warning));
         }
         #[cfg(feature = "proxy")]
-        let proxy = proxy
-            .map(|proxy| ProxyDoor::new(Arc::clone(&shared), proxy, (capacity.to_each, home)))
-            .transpose()?;
+        let proxy = match doors.addresses().proxy {
+            Some(own) => ProxyListener::open(&shared, own, config)?,
+            None => None,
+        };
         let open = Open {
             #[cfg(feature = "proxy")]
             proxy,
@@ -278,7 +271,7 @@ struct Open<C: Clock + 'static> {
     doors: Doors<StdListener>,
     capacity: Capacity,
     #[cfg(feature = "proxy")]
-    proxy: Option<ProxyDoor<C>>,
+    proxy: Option<Arc<ProxyListener<C>>>,
     #[cfg(feature = "grpc")]
     grpc: GrpcDoor<C>,
 }
@@ -290,7 +283,7 @@ impl<C: Timer + 'static> Open<C> {
         #[cfg(feature = "grpc")]
         tls.extend(self.grpc.listener_tls());
         #[cfg(feature = "proxy")]
-        tls.extend(self.proxy.as_ref().and_then(ProxyDoor::listener_tls));
+        tls.extend(self.proxy.as_ref().and_then(|proxy| proxy.listener_tls()));
         tls
     }
 }

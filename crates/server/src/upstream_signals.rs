@@ -22,19 +22,18 @@ const LASTS: Nanos = Nanos::from_secs(3);
 
 /// Sets the signals until the service ends.
 pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let upstreams = shared.metrics.process.recent.get();
-    let upstreams = upstreams.map(Vec::as_slice).unwrap_or_default();
     let mut tick = interval(READ);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         let keeper = &shared.keeper;
+        let upstreams = shared.metrics.process.recent.load_full();
         let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
         for signal in keeper.policy().signals() {
             let Some(wanted) = upstream_signal(signal.name()) else {
                 continue;
             };
-            match level(upstreams, wanted) {
+            match level(&upstreams, wanted) {
                 Some(level) => signal.set(level, wall, LASTS),
                 None => signal.clear(),
             }

@@ -15,12 +15,12 @@
 mod body;
 mod inspect;
 mod kept;
+mod listener;
 mod preflight;
 mod refusal;
 mod upstreams;
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ use ratekeeper_store::AnyStore;
 
 use self::body::{ForwardedBody, ProxyBody};
 use self::kept::Forwarding;
+use self::listener::ProxyPlace;
+pub(crate) use self::listener::{ProxyListener, Reload};
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
@@ -49,73 +51,102 @@ use super::problem::{
 use super::{put_fields, put_shadow};
 use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::listener::{Caller, Handle};
+use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
 use crate::pulse::InFlight;
-use crate::tls::ListenerTls;
-use crate::{Door, Event, StartError};
+use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The listener that forwards.
+/// The proxy listener with the settings of a policy.
 #[derive(Debug)]
 pub(crate) struct ProxyDoor<C> {
     shared: Arc<ServiceContext<C>>,
+    settings: ProxySettings,
     limits: ByPolicy<AnyStore, C>,
     upstreams: Upstreams,
-    ids: RequestIds,
-    /// `None` for plain HTTP.
-    tls: Option<Arc<ListenerTls>>,
-    /// Origins of web pages that may read refusals.
-    cors: Vec<String>,
+    ids: Arc<RequestIds>,
+    scheme: ClientScheme,
     /// Preflights by address.
-    preflights: KeyedLimiter,
+    preflights: Arc<KeyedLimiter>,
     max_inspected_body: usize,
 }
 
 impl<C: Timer + 'static> ProxyDoor<C> {
     /// Creates the listener; it connects when the first request comes.
-    pub(crate) fn new(
+    fn new(
         shared: Arc<ServiceContext<C>>,
         settings: ProxySettings,
-        (max_connections, home): (usize, &Path),
+        max_connections: usize,
+        place: &ProxyPlace,
     ) -> Result<Self, StartError> {
-        let tls = (!settings.tls.is_empty()).then(|| {
-            let files: Vec<_> = settings.tls.iter().map(|tls| tls.at_home(home)).collect();
-            ListenerTls::read(Door::Proxy, &files, &[b"h2", b"http/1.1"])
-        });
-        let upstreams = Upstreams::of(&settings, max_connections, home)?;
-        let max_inspected_body = settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY);
-        let limits = ByPolicy::new(Arc::clone(&shared.keeper))
-            .with_routes(upstreams.names())
-            .with_max_inspected_response(max_inspected_body);
-        let _ = shared.metrics.process.adaptive.set(upstreams.adaptive()); // set once, here
-        let _ = shared.metrics.process.checked.set(upstreams.checked()); // likewise
-        let _ = shared.metrics.process.recent.set(upstreams.recent()); // likewise
+        let scheme = match &*settings.tls {
+            [] => ClientScheme::Http,
+            _ => ClientScheme::Https,
+        };
+        let upstreams = Upstreams::of(&settings, (max_connections, &place.home), None)?;
+        let limits = ByPolicy::new(Arc::clone(&shared.keeper));
+        let preflights = Arc::new(preflight::limiter(settings.preflight_limit));
         Ok(Self {
+            max_inspected_body: 0, // set by `with`
+            settings: ProxySettings::default(),
+            ids: Arc::default(),
+            shared,
             limits,
             upstreams,
-            shared,
-            ids: RequestIds::default(),
-            tls: tls.transpose().map_err(StartError::ProxyCertificates)?,
-            cors: settings.cors,
-            preflights: preflight::limiter(settings.preflight_limit),
+            scheme,
+            preflights,
+        }
+        .with(settings))
+    }
+
+    /// Returns the listener with other settings. Upstreams with the same settings are kept.
+    fn replaced_by(
+        &self,
+        settings: ProxySettings,
+        max_connections: usize,
+        place: &ProxyPlace,
+    ) -> Result<Self, StartError> {
+        let room = (max_connections, &*place.home);
+        let preflights = if settings.preflight_limit == self.settings.preflight_limit {
+            Arc::clone(&self.preflights)
+        } else {
+            Arc::new(preflight::limiter(settings.preflight_limit))
+        };
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            settings: ProxySettings::default(),
+            limits: self.limits.clone(),
+            upstreams: Upstreams::of(&settings, room, Some(&self.upstreams))?,
+            ids: Arc::clone(&self.ids),
+            preflights,
+            ..*self
+        }
+        .with(settings))
+    }
+
+    fn with(self, settings: ProxySettings) -> Self {
+        let max_inspected_body = settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY);
+        let limits = self.limits.with_routes(self.upstreams.names());
+        Self {
+            limits: limits.with_max_inspected_response(max_inspected_body),
             max_inspected_body,
-        })
+            settings,
+            ..self
+        }
     }
 
-    /// Returns TLS of the listener; `None` for plain HTTP.
-    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
-        self.tls.clone()
+    fn settings(&self) -> &ProxySettings {
+        &self.settings
     }
-}
 
-impl<C: Timer + 'static> Handle for ProxyDoor<C> {
-    type Body = ProxyBody;
-
-    fn tls(&self) -> Option<&ListenerTls> {
-        self.tls.as_deref()
+    /// Shows its upstreams to operators.
+    fn show(&self) {
+        let process = &self.shared.metrics.process;
+        process.adaptive.store(Arc::new(self.upstreams.adaptive()));
+        process.checked.store(Arc::new(self.upstreams.checked()));
+        process.recent.store(Arc::new(self.upstreams.recent()));
     }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
@@ -275,10 +306,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             address_field: (field != FORWARDED_FOR)
                 .then(|| field.parse().ok())
                 .flatten(),
-            scheme: match self.tls {
-                Some(_) => ClientScheme::Https,
-                None => ClientScheme::Http,
-            },
+            scheme: self.scheme,
         }
     }
 
@@ -321,7 +349,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     /// Adds the fields of responses that are not the upstream's.
     fn put_own(&self, origin: Option<&HeaderValue>, id: HeaderValue, headers: &mut HeaderMap) {
         headers.insert(X_REQUEST_ID, id);
-        refusal::put_cors(&self.cors, origin, headers);
+        refusal::put_cors(&self.settings.cors, origin, headers);
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use ratekeeper_core::Time;
 #[cfg(feature = "proxy")]
 use ratekeeper_gateway::{AddressHealth, RecentResponses};
@@ -69,12 +70,12 @@ pub(crate) struct Process {
     pub(super) reports: [Counter; ReportResult::ALL.len()],
     /// Addresses of upstreams that are checked.
     #[cfg(feature = "proxy")]
-    pub(crate) checked: OnceLock<Vec<CheckedAddress>>,
+    pub(crate) checked: ArcSwap<Vec<CheckedAddress>>,
     /// How upstreams responded, by the names of routes.
     #[cfg(feature = "proxy")]
-    pub(crate) recent: OnceLock<Vec<(Box<str>, Arc<RecentResponses>)>>,
+    pub(crate) recent: ArcSwap<Vec<(Box<str>, Arc<RecentResponses>)>>,
     /// Limits of the requests that wait for an upstream, by the names of routes.
-    pub(crate) adaptive: OnceLock<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
+    pub(crate) adaptive: ArcSwap<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
     task_failures: Counter,
     wall_clock_jumps: Counter,
     pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
@@ -148,16 +149,19 @@ impl Process {
             series.count(&[kind], count.count());
         }
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
-        if let Some(limits) = self.adaptive.get().filter(|limits| !limits.is_empty()) {
+        let limits = self.adaptive.load();
+        if !limits.is_empty() {
             let mut series = table::UPSTREAM_LIMIT.open(out);
-            for (route, limit) in limits {
+            for (route, limit) in &**limits {
                 series.level(&[route], u64::from(limit.limit()));
             }
         }
         #[cfg(feature = "proxy")]
-        if let Some(addresses) = self.checked.get().filter(|all| !all.is_empty()) {
+        let addresses = self.checked.load();
+        #[cfg(feature = "proxy")]
+        if !addresses.is_empty() {
             let mut series = table::UPSTREAM_UP.open(out);
-            for address in addresses {
+            for address in &**addresses {
                 let labels = [&*address.route, &address.place.to_string()];
                 series.level(&labels, u64::from(address.health.is_up()));
             }

@@ -79,6 +79,8 @@ impl<C: Timer + 'static> ServiceRun<C> {
         let grace = Nanos::from(capacity.grace);
         shared.hold.close(shared.keeper.clock().now() + grace);
         close.send_replace(true);
+        // With the others, so that a new process can take all ports while requests end here.
+        close_admin.send_replace(true);
         shared.sink.emit(&Event::Stopping);
         let drained = async {
             http.closed().await;
@@ -100,7 +102,6 @@ impl<C: Timer + 'static> ServiceRun<C> {
         shared.end_alerts();
         let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         exports.end(again).await;
-        close_admin.send_replace(true);
         let drained = async {
             admin.closed().await;
             operators.ended().await;

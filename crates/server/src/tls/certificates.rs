@@ -41,17 +41,19 @@ const DAY: u64 = 86_400;
 
 /// The certificates of a listener.
 pub(super) struct Certificates {
-    settings: Vec<TlsSettings>,
     /// Protocols that are offered to clients, by their names in ALPN.
     protocols: &'static [&'static [u8]],
     current: ArcSwap<Current>,
-    seen: Mutex<Files>,
+    /// The files that are read, and their contents.
+    seen: Mutex<(Vec<TlsSettings>, Files)>,
     /// The error of the last look, and how many looks in a row had it.
     failing: Mutex<(String, u32)>,
 }
 
 /// Certificates that were read without an error.
 struct Current {
+    /// Names of the files.
+    names: Vec<PathBuf>,
     server: Arc<ServerConfig>,
     /// Seconds since 1970 at which each expires; `None` if that cannot be read.
     expiries: Vec<Option<u64>>,
@@ -93,12 +95,21 @@ impl Certificates {
         let files = Files::read(settings)?;
         let current = files.current(settings, protocols)?;
         Ok(Self {
-            settings: settings.to_vec(),
             protocols,
             current: ArcSwap::from_pointee(current),
-            seen: Mutex::new(files),
+            seen: Mutex::new((settings.to_vec(), files)),
             failing: Mutex::default(),
         })
+    }
+
+    /// Uses the files of `next` from the next handshake on.
+    pub(super) fn replace(&self, next: Self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = next
+            .seen
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.current.store(next.current.into_inner());
     }
 
     /// Returns the acceptor for the next handshake.
@@ -114,9 +125,9 @@ impl Certificates {
     /// Returns a sentence for each certificate that expires soon, and each key that is exposed.
     pub(super) fn warnings(&self, unix_seconds: u64) -> Vec<String> {
         let current = self.current.load();
-        let expiring = current.expiries.iter().zip(&self.settings);
-        let expiring = expiring.filter_map(|(expiry, settings)| {
-            let name = settings.certificate.display();
+        let expiring = current.expiries.iter().zip(&current.names);
+        let expiring = expiring.filter_map(|(expiry, name)| {
+            let name = name.display();
             let expiry = (*expiry)?;
             match expiry.checked_sub(unix_seconds) {
                 None => Some(format!("the certificate `{name}` has expired")),
@@ -139,7 +150,8 @@ impl Certificates {
     pub(super) fn refresh(&self) -> Refreshed {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = match Files::read(&self.settings) {
+        let (settings, seen) = &mut *seen;
+        let files = match Files::read(settings) {
             Ok(files) => files,
             Err(why) => {
                 let before = if failing.0 == why { failing.1 } else { 0 };
@@ -156,7 +168,7 @@ impl Certificates {
             return Refreshed::Unchanged;
         }
         *seen = files;
-        match seen.current(&self.settings, self.protocols) {
+        match seen.current(settings, self.protocols) {
             Ok(current) => {
                 self.current.store(Arc::new(current));
                 Refreshed::Replaced
@@ -170,7 +182,7 @@ impl Certificates {
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates")
-            .field("settings", &self.settings)
+            .field("names", &self.current.load().names)
             .finish_non_exhaustive()
     }
 }
@@ -224,7 +236,9 @@ impl Files {
         server.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let exposed = self.identities.iter().zip(settings);
         let exposed = exposed.filter(|(identity, _)| identity.is_exposed);
+        let names = settings.iter().map(|settings| settings.certificate.clone());
         Ok(Current {
+            names: names.collect(),
             server: Arc::new(server),
             expiries,
             exposed: exposed.map(|(_, settings)| settings.key.clone()).collect(),

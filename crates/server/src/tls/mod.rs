@@ -12,7 +12,6 @@
 mod certificates;
 mod trust;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_policy::Tls as TlsSettings;
@@ -48,13 +47,18 @@ impl ListenerTls {
         door: Door,
         settings: &[TlsSettings],
         protocols: &'static [&'static [u8]],
-    ) -> Result<Arc<Self>, String> {
-        Ok(Arc::new(Self {
+    ) -> Result<Self, String> {
+        Ok(Self {
             door,
             certificates: Certificates::read(settings, protocols)?,
             failed_handshakes: Counter::default(),
             reloads: Default::default(),
-        }))
+        })
+    }
+
+    /// Uses the certificates of `next` from the next handshake on.
+    pub(crate) fn replace(&self, next: Self) {
+        self.certificates.replace(next.certificates);
     }
 
     /// Returns the stream of a connection after its handshake; `None` if that failed, took too

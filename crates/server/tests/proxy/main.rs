@@ -20,6 +20,7 @@ mod limits;
 mod load;
 mod message;
 mod random;
+mod reloaded;
 mod routes;
 mod settled;
 mod smuggling;
@@ -31,6 +32,7 @@ mod upstream;
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ratekeeper_policy::AdminWrites;
@@ -77,13 +79,7 @@ impl Proxy {
         listener: &str,
         policy: &str,
     ) -> Result<Service, StartError> {
-        let path = directory.path().join("ratekeeper.toml");
-        let urls: Vec<_> = urls.iter().map(|url| format!("\"{url}\"")).collect();
-        let urls = urls.join(", ");
-        let text = format!(
-            "version = 1\n[listen.proxy]\naddress = \"127.0.0.1:0\"\nupstream = [{urls}]\n{listener}\n{policy}"
-        );
-        std::fs::write(&path, text).unwrap();
+        let path = write(directory, urls, listener, policy);
         let mut config = Config::new(&path);
         config.watch = false;
         config.admin_writes = Some(AdminWrites::Open);
@@ -105,11 +101,21 @@ impl Proxy {
 
     /// Reads the policy again.
     fn reload(&self) {
-        let mut admin = Client::new(self.service.address(Door::Admin).unwrap());
-        let request = "POST /v1/reload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
-        let response = admin.ask(request);
+        let response = self.try_reload();
         let is_new = response.text().contains("\"reloaded\":true");
         assert!(is_new, "{}", response.text());
+    }
+
+    fn try_reload(&self) -> Message {
+        let mut admin = Client::new(self.service.address(Door::Admin).unwrap());
+        admin.ask("POST /v1/reload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
+    }
+
+    /// Reads a policy with these upstreams and lines.
+    fn reload_with(&self, upstreams: &[SocketAddr], listener: &str, policy: &str) {
+        let urls: Vec<_> = upstreams.iter().map(|at| format!("http://{at}")).collect();
+        write(&self.directory, &urls, listener, policy);
+        self.reload();
     }
 
     /// Returns the value of a metric, by its name and labels.
@@ -122,6 +128,18 @@ impl Proxy {
         let value = line.rsplit(' ').next().unwrap();
         value.trim_end_matches(".0").parse().unwrap()
     }
+}
+
+/// Writes a policy, and returns its path.
+fn write(directory: &TempDir, urls: &[String], listener: &str, policy: &str) -> PathBuf {
+    let path = directory.path().join("ratekeeper.toml");
+    let urls: Vec<_> = urls.iter().map(|url| format!("\"{url}\"")).collect();
+    let urls = urls.join(", ");
+    let text = format!(
+        "version = 1\n[listen.proxy]\naddress = \"127.0.0.1:0\"\nupstream = [{urls}]\n{listener}\n{policy}"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
 }
 
 /// A connection that reads and writes bytes.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::authority::Authority;
 use super::message::{Message, read_response};
 use super::upstream::{Next, Upstream};
-use super::{OPEN, PATIENCE, Proxy, eventually};
+use super::{OPEN, PATIENCE, Proxy, eventually, write};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
 const SITE: &str = "tls = { certificate = \"site.pem\", key = \"site.key\" }\n";
@@ -72,6 +72,26 @@ fn the_certificate_is_chosen_by_its_own_names() {
             "ratekeeper_certificate_expiry_timestamp_seconds{listener=\"proxy\",certificate=\"2\"}"
         ) > 0
     );
+}
+
+#[test]
+fn a_reload_adds_certificates_and_refuses_unreadable_ones() {
+    let authority = Authority::new();
+    let upstream = Upstream::hello();
+    let proxy = with_site(&authority, &upstream, OPEN);
+    let both = "tls = [{ certificate = \"site.pem\", key = \"site.key\" },\n\
+        { certificate = \"shop.pem\", key = \"shop.key\" }]\n";
+    let urls = [format!("http://{}", upstream.address)];
+    write(&proxy.directory, &urls, both, OPEN);
+    let refused = proxy.try_reload();
+    assert!(refused.text().contains("shop."), "{}", refused.text());
+    connect(&proxy, &authority, "b.example").unwrap_err();
+    authority.write(proxy.directory.path(), "shop", &["b.example"]);
+    proxy.reload();
+    for name in ["a.example", "b.example"] {
+        let mut stream = connect(&proxy, &authority, name).unwrap();
+        assert_eq!(ask(&mut stream, GET).text(), "hello", "{name}");
+    }
 }
 
 #[test]

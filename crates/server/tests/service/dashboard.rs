@@ -273,7 +273,7 @@ fn streams_leave_connections_for_other_calls() {
         assert!(next_state(page).is_some());
     }
     let mut admin = fixture.admin();
-    let refused = admin.get("/v1/dashboard/stream");
+    let refused = fixture.admin().get("/v1/dashboard/stream");
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["code"], "RK0527");
     let detail = "32 dashboards are open, and 32 may be at once; close one of them";
@@ -300,7 +300,8 @@ fn streams_leave_connections_for_other_calls() {
 
 #[test]
 fn a_stop_ends_streams_at_once() {
-    let fixture = Fixture::new(POLICY);
+    // So long that a busy machine asks in time.
+    let fixture = Fixture::new(&POLICY.replace("[listen]", "[listen]\ndrain = \"3s\""));
     let mut page = stream(&fixture, "", "");
     assert!(next_state(&mut page).is_some());
     // A request that is half received keeps the service from ending.
@@ -316,15 +317,15 @@ fn a_stop_ends_streams_at_once() {
     let mut admin = fixture.admin();
     assert_eq!(admin.get("/readyz").status, 200);
     fixture.service.stop();
-    while next_state(&mut page).is_some() {}
     assert_eq!(admin.get("/readyz").status, 503, "it drains");
-    let refused = admin.get("/v1/dashboard/stream");
+    let refused = fixture.admin().get("/v1/dashboard/stream");
     assert_eq!(refused.status, 503);
     assert!(
         refused.body.contains("the service is stopping"),
         "{}",
         refused.body
     );
+    while next_state(&mut page).is_some() {}
     drop(busy);
     fixture.await_event(|event| matches!(event, Event::Stopped).then_some(()));
     fixture.service.wait();

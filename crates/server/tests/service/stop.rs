@@ -15,9 +15,12 @@ key    = ["all"]
 bucket = { size = 1000, refill = "1/1h" }
 "#;
 
+/// So long that a busy machine asks in time.
+const DRAINS: &str = "[listen]\ndrain = \"3s\"\n";
+
 #[test]
 fn requests_in_flight_are_finished() {
-    let fixture = Fixture::new(POLICY);
+    let fixture = Fixture::new(&format!("{POLICY}{DRAINS}"));
     let address = fixture.service.address(Door::Http).unwrap();
     let (mut busy, mut idle) = (fixture.http(), fixture.http());
     assert_eq!(idle.post("/v1/check", "{}").status, 200);
@@ -39,18 +42,21 @@ fn requests_in_flight_are_finished() {
     assert_eq!(admin.get("/readyz").status, 200);
     fixture.service.stop();
     fixture.await_event(|event| matches!(event, Event::Stopping).then_some(()));
-    assert!(idle.is_closed(), "idle connections are closed");
     assert_eq!(
         admin.get("/readyz").status,
         503,
         "the service is not ready while it drains"
     );
+    assert!(idle.is_closed(), "idle connections are closed");
     // The door lingers as long as the idle connection did, but on another thread.
-    let mut attempts = (0..10_000).map(|_| TcpStream::connect(address));
-    assert!(
-        attempts.any(|attempt| attempt.is_err()),
-        "no new connection is accepted"
-    );
+    let admin = fixture.service.address(Door::Admin).unwrap();
+    for address in [address, admin] {
+        let mut attempts = (0..10_000).map(|_| TcpStream::connect(address));
+        assert!(
+            attempts.any(|attempt| attempt.is_err()),
+            "no new connection is accepted at {address}"
+        );
+    }
 
     busy.stream.get_mut().write_all(b"{}").unwrap();
     let answer = busy.answer(false);

@@ -49,7 +49,7 @@ pub(crate) fn certificates(
     let home = config.policy.as_deref().and_then(Path::parent);
     let home = home.unwrap_or(Path::new(""));
     let tls = ListenerTls::read(Door::Grpc, &[tls.at_home(home)], &[b"h2"]);
-    Ok(Some(tls.map_err(StartError::Certificates)?))
+    Ok(Some(Arc::new(tls.map_err(StartError::Certificates)?)))
 }
 
 impl<C: Clock + 'static> GrpcDoor<C> {

@@ -41,7 +41,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let asks = header::ACCESS_CONTROL_REQUEST_METHOD;
         parts.method == Method::OPTIONS
             && parts.headers.contains_key(asks)
-            && refusal::is_listed(&self.cors, parts.headers.get(header::ORIGIN))
+            && refusal::is_listed(&self.settings.cors, parts.headers.get(header::ORIGIN))
     }
 
     /// Returns the refusal of a preflight, if a ban of the request that follows it stands, or its

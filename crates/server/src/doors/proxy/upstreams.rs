@@ -37,8 +37,11 @@ const UPGRADE: Nanos = Nanos::from_secs(600);
 /// The upstream of all requests, and those of routes.
 #[derive(Debug)]
 pub(super) struct Upstreams {
-    usual: Arc<Gateway>,
+    usual: RoutedUpstream,
     routes: Vec<RoutedUpstream>,
+    /// The settings that all of them share.
+    common: ProxySettings,
+    max_connections: usize,
 }
 
 #[derive(Debug)]
@@ -46,18 +49,27 @@ struct RoutedUpstream {
     name: Box<str>,
     /// `None`: only requests that a limit diverts.
     matcher: Option<Matcher>,
+    urls: Vec<UpstreamUrl>,
     gateway: Arc<Gateway>,
 }
 
 impl Upstreams {
     /// Creates the upstreams with `max_connections` to each address; there is no connection until
-    /// a request needs one. Files are relative to `home`.
+    /// a request needs one. Files are relative to `home`. Upstreams of `before` with the same
+    /// settings are kept, with their connections.
     pub(super) fn of(
         settings: &ProxySettings,
-        max_connections: usize,
-        home: &Path,
+        (max_connections, home): (usize, &Path),
+        before: Option<&Self>,
     ) -> Result<Self, StartError> {
-        let gateway = |urls: &[UpstreamUrl]| {
+        let common = common(settings);
+        let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
+        let before = before.filter(is_kept);
+        let gateway = |route: &str, urls: &[UpstreamUrl]| {
+            let kept = before.and_then(|before| before.find(route, urls));
+            if let Some(kept) = kept {
+                return Ok(Arc::clone(&kept.gateway));
+            }
             let addresses = addresses(urls, &settings.upstream_tls, home);
             let gateway = Gateway::new(GatewaySettings {
                 addresses: addresses.map_err(StartError::UpstreamTls)?,
@@ -82,13 +94,28 @@ impl Upstreams {
             Ok(RoutedUpstream {
                 name: route.name.clone(),
                 matcher: route.matcher.clone(),
-                gateway: gateway(&route.upstream)?,
+                gateway: gateway(&route.name, &route.upstream)?,
+                urls: route.upstream.clone(),
             })
         });
+        let usual = RoutedUpstream {
+            name: "".into(),
+            matcher: None,
+            gateway: gateway("", &settings.upstream)?,
+            urls: settings.upstream.clone(),
+        };
+        let routes = routes.collect::<Result<_, StartError>>()?;
         Ok(Self {
-            usual: gateway(&settings.upstream)?,
-            routes: routes.collect::<Result<_, StartError>>()?,
+            usual,
+            routes,
+            common,
+            max_connections,
         })
+    }
+
+    fn find(&self, route: &str, urls: &[UpstreamUrl]) -> Option<&RoutedUpstream> {
+        let mut all = std::iter::once(&self.usual).chain(&self.routes);
+        all.find(|it| *it.name == *route && it.urls == urls)
     }
 
     /// Returns the names of the routes.
@@ -126,15 +153,14 @@ impl Upstreams {
     }
 
     fn named(&self) -> impl Iterator<Item = (Box<str>, &Gateway)> {
-        let usual = std::iter::once(("".into(), &*self.usual));
-        let routes = self.routes.iter();
-        usual.chain(routes.map(|route| (route.name.clone(), &*route.gateway)))
+        let all = std::iter::once(&self.usual).chain(&self.routes);
+        all.map(|route| (route.name.clone(), &*route.gateway))
     }
 
     /// Returns the receiver of a request with this answer of its limits.
     pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &Arc<Gateway> {
         if self.routes.is_empty() {
-            return &self.usual;
+            return &self.usual.gateway;
         }
         let diverted = answer.and_then(Answer::diverts_to);
         let facts = target(parts);
@@ -144,7 +170,21 @@ impl Upstreams {
             (None, None) => false,
         };
         let route = self.routes.iter().find(is_taken);
-        route.map_or(&self.usual, |route| &route.gateway)
+        &route.unwrap_or(&self.usual).gateway
+    }
+}
+
+/// Returns the settings that are those of each upstream.
+fn common(settings: &ProxySettings) -> ProxySettings {
+    ProxySettings {
+        address: None,
+        tls: Vec::new(),
+        upstream: Vec::new(),
+        routes: Vec::new(),
+        cors: Vec::new(),
+        preflight_limit: None,
+        max_inspected_body: None,
+        ..settings.clone()
     }
 }
 

@@ -1,0 +1,162 @@
+//! Listener: the proxy listener, whose settings a reload replaces while requests run on.
+//!
+//! ```text
+//!   reload --> settings --good?--> ProxyDoor of the next request
+//!                 |                 requests of before keep theirs, and its connections, to their end
+//!                 '--no--> the reload is rejected, and everything stays
+//! ```
+//!
+//! Only a restart changes its address, and whether it has TLS.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use ratekeeper::Timer;
+use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
+
+use super::ProxyDoor;
+use super::body::ProxyBody;
+use crate::addresses::own_upstream;
+use crate::capacity::Capacity;
+use crate::config::proxy_settings;
+use crate::context::ServiceContext;
+use crate::listener::{Caller, Handle};
+use crate::tls::ListenerTls;
+use crate::{Config, Door, StartError};
+
+/// The listener that forwards.
+#[derive(Debug)]
+pub(crate) struct ProxyListener<C> {
+    current: ArcSwap<ProxyDoor<C>>,
+    tls: Option<Arc<ListenerTls>>,
+    place: ProxyPlace,
+}
+
+/// The parts of the listener that no policy states.
+#[derive(Debug)]
+pub(super) struct ProxyPlace {
+    /// Its own address.
+    own: SocketAddr,
+    /// The directory of the policy.
+    pub(super) home: PathBuf,
+    /// `--upstream`, in place of that of the policy.
+    upstream: Vec<UpstreamUrl>,
+}
+
+/// A listener whose settings can be replaced.
+pub(crate) trait Reload: Send + Sync {
+    /// Reads what the settings name, and returns the function that puts them in force.
+    ///
+    /// # Errors
+    /// Why they cannot be in force.
+    fn prepare(self: Arc<Self>, settings: &Settings) -> Result<Box<dyn FnOnce()>, StartError>;
+}
+
+impl<C: Timer + 'static> ProxyListener<C> {
+    /// Creates the listener at its address; it connects when the first request comes. `None` if
+    /// the policy has none.
+    pub(crate) fn open(
+        shared: &Arc<ServiceContext<C>>,
+        own: SocketAddr,
+        config: &Config,
+    ) -> Result<Option<Arc<Self>>, StartError> {
+        let home = config.policy.as_deref().and_then(Path::parent);
+        let place = ProxyPlace {
+            own,
+            home: home.unwrap_or(Path::new("")).to_owned(),
+            upstream: config.upstream.clone(),
+        };
+        let policy = shared.keeper.policy();
+        let settings = &policy.settings;
+        let Some(proxy) = place.settings(settings)? else {
+            return Ok(None);
+        };
+        let tls = tls_of(&proxy, &place.home)?.map(Arc::new);
+        let door = ProxyDoor::new(Arc::clone(shared), proxy, place.to_each(settings), &place)?;
+        door.show();
+        let current = ArcSwap::from_pointee(door);
+        let listener = Arc::new(Self {
+            current,
+            tls,
+            place,
+        });
+        let reloaded: Arc<dyn Reload> = Arc::<Self>::clone(&listener);
+        let _ = shared.proxy.set(Arc::downgrade(&reloaded)); // set once: it is new
+        Ok(Some(listener))
+    }
+
+    /// Returns TLS of the listener; `None` for plain HTTP.
+    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.clone()
+    }
+}
+
+impl ProxyPlace {
+    /// Returns the settings of the listener, unless they name the listener itself as an upstream.
+    fn settings(&self, settings: &Settings) -> Result<Option<ProxySettings>, StartError> {
+        let proxy = proxy_settings(&self.upstream, settings);
+        let upstreams = proxy.iter().flat_map(ProxySettings::addresses);
+        match own_upstream(self.own, upstreams) {
+            Some(upstream) => Err(StartError::UpstreamLoop(upstream)),
+            None => Ok(proxy),
+        }
+    }
+
+    /// Returns the maximum number of connections to each address.
+    fn to_each(&self, settings: &Settings) -> usize {
+        let proxy = proxy_settings(&self.upstream, settings);
+        let upstreams = proxy.map_or(0, |proxy| proxy.addresses().count());
+        Capacity::of(settings, upstreams).to_each
+    }
+}
+
+impl<C: Timer + 'static> Reload for ProxyListener<C> {
+    fn prepare(self: Arc<Self>, settings: &Settings) -> Result<Box<dyn FnOnce()>, StartError> {
+        let current = self.current.load_full();
+        let Some(proxy) = self.place.settings(settings)? else {
+            return Ok(Box::new(|| ())); // it stays open until the restart
+        };
+        if proxy == *current.settings() {
+            return Ok(Box::new(|| ()));
+        }
+        let has_new_tls = self.tls.is_some() && !proxy.tls.is_empty();
+        let tls = if has_new_tls && proxy.tls != current.settings().tls {
+            tls_of(&proxy, &self.place.home)?
+        } else {
+            None
+        };
+        let door = current.replaced_by(proxy, self.place.to_each(settings), &self.place)?;
+        Ok(Box::new(move || {
+            if let (Some(own), Some(next)) = (&self.tls, tls) {
+                own.replace(next);
+            }
+            door.show();
+            self.current.store(Arc::new(door));
+        }))
+    }
+}
+
+impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
+    type Body = ProxyBody;
+
+    fn tls(&self) -> Option<&ListenerTls> {
+        self.tls.as_deref()
+    }
+
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+        let door = self.current.load_full();
+        door.handle(caller, request).await
+    }
+}
+
+/// Reads the certificates of the listener; `None` for plain HTTP.
+fn tls_of(settings: &ProxySettings, home: &Path) -> Result<Option<ListenerTls>, StartError> {
+    let files: Vec<_> = settings.tls.iter().map(|tls| tls.at_home(home)).collect();
+    let tls =
+        (!files.is_empty()).then(|| ListenerTls::read(Door::Proxy, &files, &[b"h2", b"http/1.1"]));
+    tls.transpose().map_err(StartError::ProxyCertificates)
+}

@@ -1,0 +1,150 @@
+//! `[listen.proxy]` is read again while requests run on.
+
+use std::io::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use ratekeeper_server::Door;
+
+use super::message::read_response;
+use super::upstream::{Next, Upstream};
+use super::{Client, OPEN, PATIENCE, Proxy, eventually, sleep, write};
+
+fn named(name: &'static str) -> Upstream {
+    Upstream::with(format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{name}"
+    ))
+}
+
+#[test]
+fn a_reload_changes_the_address_and_a_request_of_before_goes_on() {
+    let (finish, finished) = channel();
+    let finished = Mutex::new(finished);
+    let old = Upstream::new(move |visit| {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
+        visit.stream.write_all(head).unwrap();
+        finished.lock().unwrap().recv().unwrap();
+        visit.stream.write_all(b"world").unwrap();
+        Next::Request
+    });
+    let new = named("n");
+    let proxy = Proxy::start(&[old.address], "", OPEN);
+    let mut waiting = proxy.client();
+    waiting.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    drop(old.seen());
+    proxy.reload_with(&[new.address], "", OPEN);
+    assert_eq!(proxy.client().get("/").text(), "n");
+    finish.send(()).unwrap();
+    assert_eq!(waiting.response().text(), "helloworld");
+    assert_eq!(waiting.get("/").text(), "n", "on the same connection");
+}
+
+#[test]
+fn routes_time_limits_origins_sizes_and_checks_are_read_again() {
+    let hangs = Upstream::new(|mut visit| {
+        visit.until_closed();
+        Next::Close
+    });
+    let (usual, spare) = (named("u"), named("s"));
+    let proxy = Proxy::start(&[usual.address], "", OPEN);
+    let page = "GET /x HTTP/1.1\r\nhost: a\r\norigin: https://app.example\r\n\r\n";
+    assert_eq!(proxy.client().ask(page).text(), "u");
+    let routes = |to| {
+        format!(
+            "response_timeout = \"200ms\"\ncors = [\"https://app.example\"]\n\
+             health = {{ path = \"/\" }}\nadaptive_concurrency = {{ min = 5, max = 9 }}\n\
+             [[listen.proxy.route]]\nname = \"x\"\nmatch = {{ path = \"/x\" }}\n\
+             upstream = \"http://{to}\"\n"
+        )
+    };
+    proxy.reload_with(&[usual.address], &routes(spare.address), OPEN);
+    assert_eq!(proxy.client().ask(page).text(), "s");
+    let up = "ratekeeper_upstream_up{route=\"x\",address=\"1\"}";
+    assert_eq!(proxy.metric(up), 1);
+    let limit = "ratekeeper_upstream_concurrency_limit{route=\"x\"}";
+    assert_eq!(proxy.metric(limit), 5);
+    proxy.reload_with(&[usual.address], &routes(hangs.address), OPEN);
+    let late = proxy.client().ask(page);
+    assert_eq!(late.status(), 504);
+    let origin = late.one("access-control-allow-origin");
+    assert_eq!(origin, Some("https://app.example"));
+    eventually("the new address is checked", || proxy.metric(up) == 0);
+    proxy.reload_with(&[usual.address], "", OPEN);
+    assert_eq!(proxy.client().ask(page).text(), "u");
+}
+
+#[test]
+fn an_upstream_that_stays_the_same_keeps_its_connections() {
+    let upstream = named("u");
+    let proxy = Proxy::start(&[upstream.address], "", OPEN);
+    let mut client = proxy.client();
+    for cors in ["https://a.example", "https://b.example"] {
+        assert_eq!(client.get("/").text(), "u");
+        let cors = format!("cors = [\"{cors}\"]");
+        proxy.reload_with(&[upstream.address], &cors, OPEN);
+        assert_eq!(client.get("/").text(), "u");
+    }
+    let connections = upstream.connections.load(Ordering::SeqCst);
+    let workers = thread::available_parallelism().unwrap().get();
+    assert!(connections <= workers, "{connections}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_change_nothing() {
+    let upstream = named("u");
+    let proxy = Proxy::start(&[upstream.address], "", OPEN);
+    let own = format!("http://{}", proxy.address());
+    write(&proxy.directory, &[own], "", OPEN);
+    let refused = proxy.try_reload();
+    assert_eq!(refused.status(), 422, "{}", refused.text());
+    assert_eq!(proxy.client().get("/").text(), "u");
+    let path = write(
+        &proxy.directory,
+        &[format!("http://{}", upstream.address)],
+        "",
+        OPEN,
+    );
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("127.0.0.1:0", "127.0.0.1:1")).unwrap();
+    proxy.reload();
+    assert_eq!(proxy.client().get("/").text(), "u");
+    let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
+    let page = admin.ask("GET /v1/dashboard HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let notice = "the address or TLS of [listen.proxy] changed: restart";
+    assert!(page.text().contains(notice), "{}", page.text());
+}
+
+#[test]
+fn reloads_under_load_lose_no_request() {
+    let (a, b) = (named("a"), named("b"));
+    let proxy = Proxy::start(&[a.address], "", OPEN);
+    let (address, is_over) = (proxy.address(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let ask = || {
+            let (mut client, mut count) = (Client::new(address), 0);
+            while !is_over.load(Ordering::SeqCst) {
+                let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+                client.send(post);
+                let response = read_response(&mut client.stream, "POST").expect("no response");
+                assert_eq!(response.status(), 200);
+                count += 1;
+            }
+            count
+        };
+        let clients = [scope.spawn(ask), scope.spawn(ask)];
+        for turn in 0..20 {
+            let (addresses, cors) = if turn % 2 == 0 {
+                ([b.address], "")
+            } else {
+                ([a.address], "cors = [\"https://a.example\"]")
+            };
+            proxy.reload_with(&addresses, cors, OPEN);
+            sleep(PATIENCE / 1_000);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        let counts = clients.map(|client| client.join().unwrap());
+        assert!(counts.iter().sum::<u32>() > 20, "{counts:?}");
+    });
+}
