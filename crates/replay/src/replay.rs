@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::clients::{Client, Clients};
 use crate::record::{FieldKind, Record};
+use crate::report::describe_key;
 use crate::tally::Tally;
 
 /// A policy that decides the requests of a log, with counters in memory, and counts its decisions.
@@ -192,6 +193,15 @@ impl Replay {
     pub fn bytes(&self) -> usize {
         let ends = self.ends.len() * size_of::<End>();
         self.keeper.store().usage().bytes + self.tally.bytes() + self.clients.bytes() + ends
+    }
+
+    /// Returns the limit that refused a request and its key, in words: `per-ip ip=192.0.2.1`; empty
+    /// if the answer of this replay allowed it.
+    pub fn refused_key(&self, answer: &Answer) -> String {
+        answer.refused_by().map_or(String::new(), |outcome| {
+            let key = describe_key(outcome.rule, outcome.key, self);
+            format!("{} {key}", outcome.rule.limit.name)
+        })
     }
 
     /// Returns the client of a record: behind the proxies that the policy trusts.

@@ -2,6 +2,7 @@
 
 pub(crate) mod bans;
 pub(crate) mod check;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod grant;

@@ -19,6 +19,7 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
         "try",
         "simulate",
         "replay",
+        "diff",
         "doctor",
         "init",
         "import",
