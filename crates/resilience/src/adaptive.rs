@@ -47,6 +47,7 @@ mod end;
 mod gradient;
 mod law;
 mod permit;
+mod sample;
 mod vegas;
 mod window;
 
@@ -59,8 +60,9 @@ use ratekeeper_core::Time;
 pub use self::aimd::Aimd;
 pub use self::end::End;
 pub use self::gradient::Gradient;
-pub use self::law::{Bounds, Law, Level, Sample};
+pub use self::law::{Bounds, Law, Level};
 pub use self::permit::AdaptivePermit;
+pub use self::sample::Sample;
 pub use self::vegas::Vegas;
 use self::window::WorkWindow;
 use crate::Error;

@@ -11,26 +11,11 @@
 use ratekeeper_core::Nanos;
 
 use super::base::{Base, WindowVerdict};
-use super::{Aimd, Gradient, Vegas};
+use super::{Aimd, Gradient, Sample, Vegas};
 use crate::Error;
 
 /// Highest upper bound of a limit, whatever the settings.
 const MAX_LIMIT: u32 = 1_000_000;
-
-/// Measurements of one window of work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
-    /// Average time of the work done; zero if none was done.
-    pub mean: Nanos,
-    /// 90th percentile of the times.
-    pub p90: Nanos,
-    /// Time of the slowest work.
-    pub slowest: Nanos,
-    /// Maximum number of permits in use at once.
-    pub in_flight: u32,
-    /// Number of pieces of work that were dropped.
-    pub dropped: u32,
-}
 
 /// Initial value and bounds of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -101,6 +86,30 @@ impl Level {
     pub fn limit(&self) -> u32 {
         self.limit as u32
     }
+
+    /// Returns the next limit of a law that uses times.
+    fn by_times(
+        &mut self,
+        time: f64,
+        tolerance: f64,
+        sample: &Sample,
+        next: impl Fn(f64, f64) -> f64,
+    ) -> f64 {
+        if sample.mean == Nanos::ZERO {
+            // No work was done. Dropped work counts as infinitely slow.
+            return if sample.dropped > 0 {
+                next(1.0, f64::MAX)
+            } else {
+                self.limit
+            };
+        }
+        let time = time.max(1.0);
+        match self.base.see(self.limit, time, tolerance) {
+            WindowVerdict::Probing(limit) => limit,
+            WindowVerdict::Known(base) if is_conclusive(self.limit, sample) => next(base, time),
+            WindowVerdict::Known(_) => self.limit,
+        }
+    }
 }
 
 impl Law {
@@ -134,36 +143,25 @@ impl Law {
     /// level = law.next(bounds, level, &sample);
     /// assert!(level.limit() < 21, "slower than the time-out, however little is used");
     /// ```
-    pub fn next(&self, bounds: Bounds, level: Level, sample: &Sample) -> Level {
-        let Level { limit, mut base } = level;
+    pub fn next(&self, bounds: Bounds, mut level: Level, sample: &Sample) -> Level {
+        let limit = level.limit;
         let next = match self {
             Self::Aimd(aimd) if aimd.backs_off(sample) || is_conclusive(limit, sample) => {
                 aimd.next(limit, sample)
             }
             Self::Aimd(_) => limit,
             Self::Gradient(gradient) => {
-                let time = nanos(sample.p90);
                 let move_by = |base, time| gradient.next(limit, base, time, sample);
-                by_times(
-                    &mut base,
-                    limit,
-                    (time, gradient.tolerance()),
-                    sample,
-                    move_by,
-                )
+                level.by_times(nanos(sample.p90), gradient.tolerance(), sample, move_by)
             }
             Self::Vegas(vegas) => {
-                let time = nanos(sample.mean);
                 let move_by = |base, time| vegas.next(limit, base, time, sample);
-                by_times(&mut base, limit, (time, 1.0), sample, move_by)
+                level.by_times(nanos(sample.mean), 1.0, sample, move_by)
             }
         };
         let next = if next.is_finite() { next } else { limit };
-        let (least, most) = (f64::from(bounds.least), f64::from(bounds.most));
-        Level {
-            limit: next.clamp(least, most),
-            base,
-        }
+        level.limit = next.clamp(f64::from(bounds.least), f64::from(bounds.most));
+        level
     }
 
     pub(super) fn validate(&self) -> Result<(), Error> {
@@ -179,30 +177,6 @@ impl Law {
 /// Returns true if the limit was used, or was too high.
 fn is_conclusive(limit: f64, sample: &Sample) -> bool {
     sample.dropped > 0 || f64::from(sample.in_flight) * 2.0 >= limit
-}
-
-/// Returns the next limit of a law that uses times.
-fn by_times(
-    base: &mut Base,
-    limit: f64,
-    (time, tolerance): (f64, f64),
-    sample: &Sample,
-    next: impl Fn(f64, f64) -> f64,
-) -> f64 {
-    if sample.mean == Nanos::ZERO {
-        // No work was done. Dropped work counts as infinitely slow.
-        return if sample.dropped > 0 {
-            next(1.0, f64::MAX)
-        } else {
-            limit
-        };
-    }
-    let time = time.max(1.0);
-    match base.see(limit, time, tolerance) {
-        WindowVerdict::Probing(limit) => limit,
-        WindowVerdict::Known(base) if is_conclusive(limit, sample) => next(base, time),
-        WindowVerdict::Known(_) => limit,
-    }
 }
 
 /// Converts to a float; exact up to 104 days.
