@@ -204,8 +204,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             self.correct(&id.charges, origin, report).await?;
             // The record ends with the time of the reservation, also by the clock of a store.
             let end = now + closed.reset_after;
-            let reported = (&*id.charges, report);
-            self.reservations().settle(&policy, reported, (end, now));
+            self.reservations()
+                .settle(&policy, &id.charges, report, end, now);
             return Ok(Reported::Corrected);
         }
         // Leaves the record as it was, and no trace of an id without one.
@@ -229,8 +229,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         if let Some(end) = answer.reported_until().filter(|_| answer.is_reserved) {
             let (policy, now) = (self.policy(), self.clock().now());
-            self.reservations()
-                .settle(&policy, (&made, report), (end, now));
+            self.reservations().settle(&policy, &made, report, end, now);
         }
         Ok(())
     }

@@ -219,8 +219,10 @@ impl Reservations {
     pub(crate) fn settle(
         &self,
         policy: &Policy,
-        (made, report): (&[MadeCharge], &Report),
-        (end, now): (Time, Time),
+        made: &[MadeCharge],
+        report: &Report,
+        end: Time,
+        now: Time,
     ) {
         let mut rings = self.lock();
         for charge in made.iter().filter(|charge| charge.is_made) {
@@ -231,10 +233,12 @@ impl Reservations {
             else {
                 continue;
             };
-            let actual = correction.correct(name, units, report);
-            let is_over = matches!(actual, Corrected::Cost(actual) if actual > units);
+            let used = match correction.correct(name, units, report) {
+                Corrected::Cost(used) => used,
+                Corrected::Reset => units,
+            };
             if let Some(ring) = rings.get_mut(&rule.limit.id) {
-                ring.settle(Reserved { units, end }, now, is_over);
+                ring.settle(Reserved { units, end }, used, now);
             }
         }
     }
@@ -284,13 +288,13 @@ impl SlotRing {
         }
     }
 
-    fn settle(&mut self, reserved: Reserved, now: Time, is_over: bool) {
+    fn settle(&mut self, reserved: Reserved, used: Permits, now: Time) {
         let Some(slot) = self.slot(reserved.end, now) else {
             self.ended.late += 1;
             return;
         };
         slot.add(reserved.units.get(), -1);
-        if is_over {
+        if used > reserved.units {
             self.ended.over_reserve += 1;
         } else {
             self.ended.ok += 1;
@@ -381,7 +385,8 @@ mod tests {
             ring.begin(made(10, second), at(second));
             if second % 4 > 0 {
                 let wait = second % 128;
-                ring.settle(made(10, second), at(second + wait), second % 4 > 2);
+                let used = Permits::new(if second % 4 > 2 { 11 } else { 10 });
+                ring.settle(made(10, second), used, at(second + wait));
             }
         }
         ring.close_over(at(999));
@@ -404,7 +409,8 @@ mod tests {
             here.begin(made(7, second), at(second));
             if second % 3 > 0 {
                 // The store may be off by a moment, and the clock of the process too.
-                there.settle(made(7, second + second % 2), at(second + 60), false);
+                let made = made(7, second + second % 2);
+                there.settle(made, made.units, at(second + 60));
             }
         }
         let open_both = open(&here) + open(&there);
@@ -421,7 +427,7 @@ mod tests {
     fn reports_after_the_slot_are_late_and_strange_moments_are_bounded() {
         let mut ring = ring();
         ring.begin(made(1, 0), at(0));
-        ring.settle(made(1, 0), at(200), false);
+        ring.settle(made(1, 0), Permits::ONE, at(200));
         ring.close_over(at(200));
         assert_eq!((ring.ended.late, ring.ended.expired), (1, 1));
         ring.begin(made(1, 1_000_000), at(200)); // the clock was set back

@@ -21,12 +21,19 @@ pub(crate) struct Turn<D: Waitable> {
     desk: D,
     cost: Permits,
     until: Until,
-    /// When it asked, and how long it can wait from then on; `None` before that.
-    asked: Option<(Time, Nanos)>,
+    /// `None` before it asks.
+    start: Option<WaitStart>,
     /// Its place in the line, while it is there.
     number: Option<u64>,
     /// Since when it waits out the delay of a leaky queue.
     planned: Option<Time>,
+}
+
+/// When a caller asked, and how long it can wait from then on.
+#[derive(Clone, Copy)]
+struct WaitStart {
+    at: Time,
+    patience: Nanos,
 }
 
 /// How long a caller can wait.
@@ -67,7 +74,7 @@ impl<D: Waitable> Turn<D> {
             desk,
             cost,
             until,
-            asked: None,
+            start: None,
             number: None,
             planned: None,
         }
@@ -75,8 +82,8 @@ impl<D: Waitable> Turn<D> {
 
     pub(crate) fn step(&mut self, waker: &Waker) -> TurnStep {
         let now = self.desk.now();
-        match (self.asked, self.number) {
-            (Some(asked), Some(number)) => self.advance(now, asked, number, waker),
+        match (self.start, self.number) {
+            (Some(start), Some(number)) => self.advance(now, start, number, waker),
             _ => self.ask(now, waker),
         }
     }
@@ -85,7 +92,8 @@ impl<D: Waitable> Turn<D> {
     fn ask(&mut self, now: Time, waker: &Waker) -> TurnStep {
         let (desk, line) = (&self.desk, self.desk.line());
         let patience = self.until.patience(now);
-        self.asked = Some((now, patience));
+        let start = WaitStart { at: now, patience };
+        self.start = Some(start);
         if line.length() == 0 && desk.take(now, self.cost, now) == Verdict::Allow {
             return TurnStep::Granted(Nanos::ZERO);
         }
@@ -103,22 +111,16 @@ impl<D: Waitable> Turn<D> {
         let number = line.join(&mut queue, self.cost, waker);
         drop(queue);
         self.number = Some(number);
-        self.advance(now, (now, patience), number, waker)
+        self.advance(now, start, number, waker)
     }
 
     /// Serves the first in line; all other waiters wait.
     ///
     /// If permits come back when work is done, the wait of a denial is only an upper bound, so that
     /// callers with less patience wait too.
-    fn advance(
-        &mut self,
-        now: Time,
-        (asked, patience): (Time, Nanos),
-        number: u64,
-        waker: &Waker,
-    ) -> TurnStep {
+    fn advance(&mut self, now: Time, start: WaitStart, number: u64, waker: &Waker) -> TurnStep {
         let desk = &self.desk;
-        let left = patience.saturating_sub(now.since(asked));
+        let left = start.patience.saturating_sub(now.since(start.at));
         let mut queue = desk.line().lock();
         if !queue.is_first(number) {
             if left == Nanos::ZERO {
@@ -126,7 +128,7 @@ impl<D: Waitable> Turn<D> {
                 return self.leave(TurnStep::Refused);
             }
             queue.set_waker(number, waker);
-            return TurnStep::Wait((patience < Nanos::MAX).then_some(left));
+            return TurnStep::Wait((start.patience < Nanos::MAX).then_some(left));
         }
         let verdict = match desk.take(now, self.cost, now) {
             Verdict::AllowAfter(_) => {
@@ -139,7 +141,7 @@ impl<D: Waitable> Turn<D> {
         let wait = match verdict {
             Verdict::Allow => {
                 drop(queue);
-                return self.leave(TurnStep::Granted(now.since(asked)));
+                return self.leave(TurnStep::Granted(now.since(start.at)));
             }
             Verdict::Deny { retry_after } if desk.comes_back() && left > Nanos::ZERO => {
                 queue.set_waker(number, waker);

@@ -151,7 +151,7 @@ impl RequestGuard {
 /// assert_eq!((facts.method, facts.path), ("POST", "/login"));
 /// ```
 pub fn target<'h>(head: impl Into<RequestHead<'h>>) -> Facts<'h> {
-    facts(head.into(), None, &[], &[], None)
+    facts(head.into())
 }
 
 /// Returns the response to a refused request with these header fields, as the layer sends it: a

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::header;
-use ratekeeper_core::Permits;
 use ratekeeper_policy::{ClientIp, Facts};
 use smallvec::SmallVec;
 
@@ -22,23 +21,13 @@ pub(super) fn fields(head: RequestHead<'_>) -> HeaderFields<'_> {
     fields.collect()
 }
 
-/// Returns the facts; headers and attributes are parameters, because facts only borrow.
-pub(super) fn facts<'a>(
-    head: RequestHead<'a>,
-    ip: Option<IpAddr>,
-    headers: &'a [(&'a str, &'a [u8])],
-    attributes: &'a [(&'a str, &'a str)],
-    cost: Option<Permits>,
-) -> Facts<'a> {
+/// Returns the facts of the request line: method, host, path and query.
+pub(super) fn facts(head: RequestHead<'_>) -> Facts<'_> {
     Facts {
         method: head.method.as_str(),
         host: host(head),
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
-        ip,
-        headers,
-        cost,
-        attributes,
         ..Facts::default()
     }
 }

@@ -35,6 +35,16 @@ impl fmt::Debug for RequestHold {
     }
 }
 
+/// What happens when the permits of a request come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub enum OnReturn {
+    /// Nothing, because no request can wait for them.
+    Silent,
+    /// The first waiter is woken.
+    WakeFirst,
+}
+
 /// A count of requests at work, and the line of waiters.
 #[derive(Debug, Default)]
 pub(super) struct WorkCount {
@@ -51,13 +61,12 @@ impl WorkCount {
         self.at_work.load(Ordering::Relaxed)
     }
 
-    /// Adds `cost`, or nothing if the sum exceeds `most`. `can_wait` is true if other requests may
-    /// be in line when the cost comes back.
+    /// Adds `cost`, or nothing if the sum exceeds `most`.
     pub(super) fn add(
         self: &Arc<Self>,
         cost: Permits,
         most: Permits,
-        can_wait: bool,
+        on_return: OnReturn,
     ) -> Option<CountGuard> {
         let add = |count: u64| {
             let sum = count.checked_add(cost.get());
@@ -68,7 +77,7 @@ impl WorkCount {
         Some(CountGuard {
             cost: cost.get(),
             count: Arc::clone(self),
-            can_wait,
+            on_return,
         })
     }
 }
@@ -78,13 +87,13 @@ impl WorkCount {
 pub struct CountGuard {
     cost: u64,
     count: Arc<WorkCount>,
-    can_wait: bool,
+    on_return: OnReturn,
 }
 
 impl Drop for CountGuard {
     fn drop(&mut self) {
         self.count.at_work.fetch_sub(self.cost, Ordering::Relaxed);
-        if self.can_wait {
+        if self.on_return == OnReturn::WakeFirst {
             // Takes the lock under which the first waiter looks, so that it sees this, or is woken.
             self.count.line.wake_first();
         }

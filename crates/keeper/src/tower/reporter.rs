@@ -129,9 +129,8 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
             matches!(settled, Some((_, CostSource::Body(_))))
         };
         let reads_body = made.iter().any(by_body);
-        let receive = Box::new(move |report, fields: &HeaderMap| {
-            self.report_head((made, end), report, fields)
-        });
+        let receive =
+            Box::new(move |report, fields: &HeaderMap| self.report_head(made, end, report, fields));
         Some(Reporter {
             receive,
             reads_body,
@@ -141,7 +140,8 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     /// Corrects the charges that the head of a response decides about.
     fn report_head(
         self,
-        (made, end): (Vec<MadeCharge>, ReportEnd),
+        made: Vec<MadeCharge>,
+        end: ReportEnd,
         mut report: Report,
         fields: &HeaderMap,
     ) -> HeadReported {
@@ -165,11 +165,11 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
             decided.push(charge);
         }
         if !open.is_empty() {
-            let (costs, unread) = self.costs_at_end((open, end), &report, fields);
+            let (costs, unread) = self.costs_at_end(open, end, &report, fields);
             reported.costs = costs;
             reported.unsettled += unread;
         }
-        self.correct((decided, end), report);
+        self.correct(decided, end, report);
         reported
     }
 
@@ -177,7 +177,8 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     /// their estimate, because the body cannot be read.
     fn costs_at_end(
         &self,
-        (mut open, end): (Vec<(MadeCharge, CostSource)>, ReportEnd),
+        mut open: Vec<(MadeCharge, CostSource)>,
+        end: ReportEnd,
         report: &Report,
         fields: &HeaderMap,
     ) -> (Option<Box<ResponseCosts>>, usize) {
@@ -206,7 +207,7 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
         }
         let (gate, report) = (self.clone(), report.clone());
         let settle = Box::new(move |values, trailers: &HeaderMap| {
-            gate.report_end((open, end), report, (values, trailers))
+            gate.report_end(open, end, report, values, trailers)
         });
         let costs = ResponseCosts {
             reader,
@@ -221,9 +222,11 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     /// Returns the number of those that keep their estimate.
     fn report_end(
         self,
-        (charges, end): (Vec<(MadeCharge, CostSource)>, ReportEnd),
+        charges: Vec<(MadeCharge, CostSource)>,
+        end: ReportEnd,
         mut report: Report,
-        (values, trailers): (Vec<Option<String>>, &HeaderMap),
+        values: Vec<Option<String>>,
+        trailers: &HeaderMap,
     ) -> usize {
         let policy = self.keeper.policy();
         let (mut unsettled, mut values) = (0, values.into_iter());
@@ -240,12 +243,12 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
             }
         }
         let charges = charges.into_iter().map(|(charge, _)| charge);
-        self.correct((charges.collect(), end), report);
+        self.correct(charges.collect(), end, report);
         unsettled
     }
 
     /// Corrects charges: in memory before the call returns, in another store soon after.
-    fn correct(self, (made, end): (Vec<MadeCharge>, ReportEnd), report: Report) {
+    fn correct(self, made: Vec<MadeCharge>, end: ReportEnd, report: Report) {
         if made.is_empty() {
             return;
         }
@@ -258,7 +261,7 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
                 (Ok(()), _) => {
                     let (policy, now) = (self.keeper.policy(), self.keeper.clock().now());
                     let reservations = self.keeper.reservations();
-                    reservations.settle(&policy, (&made, &report), (end.at, now));
+                    reservations.settle(&policy, &made, &report, end.at, now);
                 }
                 (Err(error), Some(callback)) => callback(&error),
                 (Err(_), None) => {}

@@ -143,7 +143,8 @@ impl<'a> SectionWriter<'a> {
         &mut self,
         algorithm: &A,
         state: &A::State,
-        (key, now): (&[u8], Time),
+        key: &[u8],
+        now: Time,
     ) {
         self.open(algorithm);
         self.out.push(KEY);
@@ -156,7 +157,8 @@ impl<'a> SectionWriter<'a> {
         &mut self,
         algorithm: &A,
         state: &A::State,
-        (size, now): (SizeClass, Time),
+        size: SizeClass,
+        now: Time,
     ) {
         self.open(algorithm);
         self.out.extend([FLOOR, size as u8]);
@@ -224,7 +226,7 @@ impl MemoryStore {
                 for span in spans(slots.div_ceil(PASS_SLOTS)) {
                     out.clear();
                     let mut section = SectionWriter::new(&limit.name, &mut out);
-                    self.lock(shard).save(limit, (&span, now), &mut section);
+                    self.lock(shard).save(limit, &span, now, &mut section);
                     keys += section.keys;
                     to.write_all(&out)?;
                 }

@@ -111,7 +111,7 @@ impl<'a, A: Act> Exchange<'a, A> {
             if let Some(hint) = hint {
                 let value = found.values[key].as_deref().unwrap_or_default();
                 let limit = &self.batch.item(key).limit.algorithm;
-                learn(limit, &mut before[key], (value, *hint), now);
+                learn(limit, &mut before[key], value, *hint, now);
             }
         }
         let mut after = before.clone();

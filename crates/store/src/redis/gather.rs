@@ -70,10 +70,7 @@ enum Errand {
 }
 
 impl Gather {
-    pub(super) fn new(
-        servers: Arc<Servers>,
-        (scripts, hints): (Arc<Scripts>, Arc<KeyHints>),
-    ) -> Self {
+    pub(super) fn new(servers: Arc<Servers>, scripts: Arc<Scripts>, hints: Arc<KeyHints>) -> Self {
         Self {
             inner: Arc::new(GatherInner {
                 servers,
@@ -96,7 +93,7 @@ impl Gather {
         let (answer, answered) = oneshot::channel();
         let home = Handle::current();
         let waiting = WaitingRequest { ask, answer, home };
-        let way = (slot, given);
+        let way = LaneKey { slot, given };
         self.inner.hold(|queue| {
             if queue.present >= MAX_PRESENT {
                 let why = format!("{MAX_PRESENT} requests already wait for the store");
@@ -252,7 +249,7 @@ impl GatherInner {
             return;
         }
         queue.present = queue.present.saturating_sub(keys.len());
-        if way.1.is_some() {
+        if way.given.is_some() {
             return; // callers give the time: there is no pace
         }
         let now = Instant::now();
@@ -282,7 +279,7 @@ impl GatherInner {
     /// Decides a batch in one call; makes no call if the batch is empty.
     async fn decide(
         &self,
-        (slot, given): LaneKey,
+        LaneKey { slot, given }: LaneKey,
         group: &[WaitingRequest],
     ) -> Result<Vec<ReplyResult>, Trouble> {
         if group.is_empty() {

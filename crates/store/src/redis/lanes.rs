@@ -26,8 +26,13 @@ const FLIGHTS: usize = 2;
 /// Maximum size of a batch, to bound how long the store is busy with one call.
 pub(super) const MAX_TOGETHER: usize = 128;
 
-/// Key of a queue, shared by the requests of a batch: the slot, and the time if callers give it.
-pub(super) type LaneKey = (u16, Option<UnixMicros>);
+/// Key of a queue, shared by the requests of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct LaneKey {
+    pub(super) slot: u16,
+    /// The time, if callers give it.
+    pub(super) given: Option<UnixMicros>,
+}
 
 /// The key of a request with one charge; `None` for other requests.
 pub(super) type Alone = Option<Box<[u8]>>;

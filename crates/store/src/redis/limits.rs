@@ -119,7 +119,7 @@ impl Earlier {
 }
 
 impl Prepared {
-    fn new(limit: &Limit, (origin, node): (Origin, &str), before: Option<&Self>) -> Self {
+    fn new(limit: &Limit, origin: Origin, node: &str, before: Option<&Self>) -> Self {
         let mut algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
         if let Some(before) = before {
             algorithm.succeed(&before.algorithm);
@@ -237,8 +237,8 @@ impl KnownLimits {
         match slot {
             Some(known) if known.version >= limit.version => Arc::clone(known),
             _ => {
-                let on = (*origin, self.node.as_str());
-                let prepared = Arc::new(Prepared::new(limit, on, slot.as_deref()));
+                let prepared = Prepared::new(limit, *origin, &self.node, slot.as_deref());
+                let prepared = Arc::new(prepared);
                 *slot = Some(Arc::clone(&prepared));
                 prepared
             }

@@ -68,7 +68,7 @@ use denied::DenialCache;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
 use hints::{KeyHints, Losses};
-use lanes::{BatchReply, LaneKey};
+use lanes::BatchReply;
 use limits::KnownLimits;
 use script::Scripts;
 use servers::node::{ScriptCall, patience};
@@ -120,9 +120,9 @@ impl RedisStore {
         let servers = Arc::new(Servers::new(&config, &losses)?);
         let scripts = Arc::new(Scripts::new());
         let hints = Arc::new(KeyHints::new(losses));
-        let with = (Arc::clone(&scripts), Arc::clone(&hints));
+        let gather = Gather::new(servers.clone(), scripts.clone(), hints.clone());
         Ok(Self {
-            gather: Gather::new(Arc::clone(&servers), with),
+            gather,
             hints,
             servers,
             turns: Turns::default(),
@@ -260,7 +260,7 @@ impl RedisStore {
                             act: named_act,
                             items,
                         };
-                        self.exchanged(&ask, keys, (slot, given), sent).await
+                        self.exchanged(&ask, keys, slot, given, sent).await
                     }
                     Ok(BatchReply {
                         reply: Err(trouble),
@@ -269,7 +269,7 @@ impl RedisStore {
                     | Err(trouble) => Err(trouble),
                 }
             }
-            _ => self.exchanged(&ask, keys, (slot, given), sent).await,
+            _ => self.exchanged(&ask, keys, slot, given, sent).await,
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
@@ -297,7 +297,8 @@ impl RedisStore {
         &self,
         ask: &RedisRequest<A>,
         keys: &[Key<'_>],
-        (slot, given): LaneKey,
+        slot: u16,
+        given: Option<UnixMicros>,
         sent: tokio::time::Instant,
     ) -> Result<A::Answer, Trouble> {
         // Rare and large: boxed to keep it out of the future of every decision.

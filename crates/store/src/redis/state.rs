@@ -33,7 +33,8 @@ pub(super) fn paid(gcra: &Gcra, state: &AnyState, now: UnixMicros) -> Option<Pai
 pub(super) fn learn(
     limit: &AnyAlgorithm,
     state: &mut AnyState,
-    (value, hint): (&[u8], Paid),
+    value: &[u8],
+    hint: Paid,
     now: UnixMicros,
 ) {
     if let Some(gcra) = Gcra::of(limit)

@@ -22,7 +22,7 @@ use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, End, Error, S
 use super::counted::{Counted, Places};
 use super::measured::{Measured, MeasuredCourse};
 use crate::limiter::line::WaitLine;
-use crate::tower::hold::RequestHold;
+use crate::tower::hold::{OnReturn, RequestHold};
 use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{Clock, SystemClock, Timer};
 
@@ -179,7 +179,7 @@ impl<C: Timer + 'static> Places for AdaptivePlaces<C> {
         Permits::ONE
     }
 
-    fn take(self: &Arc<Self>, _: Permits, _: bool) -> Option<RequestHold> {
+    fn take(self: &Arc<Self>, _: Permits, _: OnReturn) -> Option<RequestHold> {
         let permit = self.limit.try_acquire_owned(self.clock.now())?;
         let measured = Measured::new(permit, Arc::clone(self) as Arc<_>);
         Some(RequestHold::Measured(Box::new(measured)))

@@ -26,7 +26,7 @@ use crate::limiter::wait::wait;
 use crate::tower::RateLimitLayer;
 use crate::tower::described::Described;
 use crate::tower::head::RequestHead;
-use crate::tower::hold::RequestHold;
+use crate::tower::hold::{OnReturn, RequestHold};
 use crate::tower::shown::Limited;
 use crate::{Clock as _, Timer};
 
@@ -51,13 +51,11 @@ pub trait Places: Send + Sync + 'static {
     fn at_work(&self) -> u64;
     /// Returns the number of places for a request of this cost, which is not zero.
     fn needed(&self, cost: Permits) -> Permits;
-    /// Takes that number of places; `None` if fewer are free. `can_wait` is true if requests of
-    /// this gate wait.
-    fn take(self: &Arc<Self>, cost: Permits, can_wait: bool) -> Option<RequestHold>;
+    /// Takes that number of places; `None` if fewer are free.
+    fn take(self: &Arc<Self>, cost: Permits, on_return: OnReturn) -> Option<RequestHold>;
 }
 
-/// A number of places for concurrent requests; see
-/// [`RateLimitLayer::in_flight`] and
+/// A number of places for concurrent requests; see [`RateLimitLayer::in_flight`] and
 /// [`RateLimitLayer::adaptive`].
 ///
 /// ```
@@ -113,16 +111,19 @@ impl<P: Places> Counted<P> {
     }
 
     fn decide(&self, cost: Permits, patience: Nanos) -> Asked {
-        let waits = patience > Nanos::ZERO;
+        let on_return = match patience {
+            Nanos::ZERO => OnReturn::Silent,
+            _ => OnReturn::WakeFirst,
+        };
         if cost == Permits::ZERO {
             return Asked::Now(self.passes(None));
         }
         if self.places.line().length() == 0
-            && let hold @ Some(_) = self.places.take(cost, waits)
+            && let hold @ Some(_) = self.places.take(cost, on_return)
         {
             return Asked::Now(self.passes(hold));
         }
-        if !waits || self.places.needed(cost) > self.places.most() {
+        if patience == Nanos::ZERO || self.places.needed(cost) > self.places.most() {
             return Asked::Now(self.refused(cost));
         }
         Asked::Later(Box::pin(self.clone().wait(cost, patience)))
@@ -210,7 +211,7 @@ impl<P: Places> Waitable for &PlaceTurn<'_, P> {
     }
 
     fn take(&self, _: Time, cost: Permits, _: Time) -> Verdict {
-        match self.gate.places.take(cost, true) {
+        match self.gate.places.take(cost, OnReturn::WakeFirst) {
             hold @ Some(_) => {
                 *self.hold.lock() = hold;
                 Verdict::Allow

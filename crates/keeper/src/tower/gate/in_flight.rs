@@ -7,12 +7,11 @@ use ratekeeper_core::Permits;
 
 use super::counted::{Counted, Places};
 use crate::limiter::line::WaitLine;
-use crate::tower::hold::{RequestHold, WorkCount};
+use crate::tower::hold::{OnReturn, RequestHold, WorkCount};
 use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{SystemClock, Timer};
 
-/// A maximum number of concurrent requests; see
-/// [`RateLimitLayer::in_flight`].
+/// A maximum number of concurrent requests; see [`RateLimitLayer::in_flight`].
 ///
 /// ```
 /// use ratekeeper::tower::{InFlight, RateLimitLayer};
@@ -79,8 +78,8 @@ impl<C: Timer + 'static> Places for CountedPlaces<C> {
         cost
     }
 
-    fn take(self: &Arc<Self>, cost: Permits, can_wait: bool) -> Option<RequestHold> {
-        let guard = self.count.add(cost, self.most, can_wait)?;
+    fn take(self: &Arc<Self>, cost: Permits, on_return: OnReturn) -> Option<RequestHold> {
+        let guard = self.count.add(cost, self.most, on_return)?;
         Some(RequestHold::Counted(guard))
     }
 }

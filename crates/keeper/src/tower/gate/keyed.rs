@@ -86,7 +86,7 @@ where
         if waits && matches!(decision.verdict, Verdict::Deny { .. }) {
             return None;
         }
-        Some(self.lent(decision, key, cost, (lease, length)))
+        Some(self.lent(decision, key, cost, lease, length))
     }
 
     fn lent(
@@ -94,7 +94,8 @@ where
         decision: Decision,
         key: &[u8],
         cost: Permits,
-        (lease, length): (LeaseId, Nanos),
+        lease: LeaseId,
+        length: Nanos,
     ) -> Ruling {
         let lent = decision.verdict.allows() && cost > Permits::ZERO;
         let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
@@ -129,7 +130,7 @@ where
         } else {
             limiter.refusal(&key, cost)
         };
-        self.lent(decided, &key, cost, (lease, length))
+        self.lent(decided, &key, cost, lease, length)
     }
 
     async fn wait(self, key: Box<[u8]>, cost: Permits, patience: Nanos) -> Ruling {

@@ -140,7 +140,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             return false;
         }
         let wall = self.keeper.wall(self.keeper.clock().now());
-        self.with_facts(head, (None, peer), |facts| policy.needs_body(facts, wall))
+        self.with_facts(head, None, peer, |facts| policy.needs_body(facts, wall))
     }
 
     /// Returns the charges of a request, or its refusal, if a limit counts by an address that the
@@ -170,7 +170,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         peer: Option<SocketAddr>,
     ) -> StoreQuestion {
         let now = self.keeper.clock().now();
-        let (policy, charges) = self.with_facts(head, (cost, peer), |facts| {
+        let (policy, charges) = self.with_facts(head, cost, peer, |facts| {
             self.keeper.charges(facts, Scope::All, now)
         });
         StoreQuestion {
@@ -185,7 +185,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     fn with_facts<R>(
         &self,
         head: RequestHead<'_>,
-        (cost, peer): (Option<Permits>, Option<SocketAddr>),
+        cost: Option<Permits>,
+        peer: Option<SocketAddr>,
         decide: impl FnOnce(&Facts<'_>) -> R,
     ) -> R {
         let headers = fields(head);
@@ -215,7 +216,11 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             country: client.and_then(|(_, country)| country),
             body: body.as_ref(),
             routes: &self.routes,
-            ..facts(head, ip, &headers, &attributes, cost)
+            ip,
+            headers: &headers,
+            attributes: &attributes,
+            cost,
+            ..facts(head)
         })
     }
 

@@ -18,7 +18,8 @@ impl Shard {
     pub(in crate::memory) fn save(
         &mut self,
         limit: &Limit,
-        (span, now): (&HashSpan, Time),
+        span: &HashSpan,
+        now: Time,
         to: &mut SectionWriter<'_>,
     ) {
         if let Some(tables) = self.known(limit, now) {

@@ -17,13 +17,13 @@ impl<A: Listed, K: KeySize> Table<A, K> {
     /// Appends the states of keys in `span` that are in debt, and with the first span the floor.
     pub(in crate::memory) fn save(&self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
         if *span.start() == 0 && self.is_live(&self.floor, now) {
-            to.floor(&self.algorithm, &self.floor, (K::CLASS, now));
+            to.floor(&self.algorithm, &self.floor, K::CLASS, now);
         }
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(&self.hasher);
         self.entries.each_in(span, hash, |entry| {
             if self.is_live(&entry.state, now) {
                 let (algorithm, state) = (&self.algorithm, &entry.state);
-                entry.key.show(|key| to.key(algorithm, state, (key, now)));
+                entry.key.show(|key| to.key(algorithm, state, key, now));
             }
         });
     }
