@@ -66,7 +66,7 @@ impl Answer {
     /// values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
         let style = self.policy().headers;
-        let mut value = FieldValue::new();
+        let mut value = FieldText::new();
         if style != HeaderStyle::Off {
             let reports = self.reports();
             put_promise(&reports, style, &mut value, &mut put);
@@ -115,7 +115,7 @@ pub fn put_fields(
     style: HeaderStyle,
     mut put: impl FnMut(&'static str, &str),
 ) {
-    let mut value = FieldValue::new();
+    let mut value = FieldText::new();
     put_promise(reports, style, &mut value, &mut put);
     put_balance(reports, style, &mut value, &mut put);
 }
@@ -124,7 +124,7 @@ pub fn put_fields(
 pub(crate) fn put_promise(
     shown: &[LimitReport<'_>],
     style: HeaderStyle,
-    value: &mut FieldValue,
+    value: &mut FieldText,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) && !shown.is_empty() {
@@ -139,7 +139,7 @@ pub(crate) fn put_promise(
 pub(crate) fn put_balance(
     shown: &[LimitReport<'_>],
     style: HeaderStyle,
-    value: &mut FieldValue,
+    value: &mut FieldText,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     let counted = shown.iter().filter(|report| report.is_counted());
@@ -159,7 +159,7 @@ pub(crate) fn put_balance(
 /// Passes the wait to `put`, if it is known.
 pub(crate) fn put_wait(
     wait: Option<Nanos>,
-    value: &mut FieldValue,
+    value: &mut FieldText,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     if let Some(wait) = wait {
@@ -168,9 +168,9 @@ pub(crate) fn put_wait(
 }
 
 /// Buffer for the value of one field at a time.
-pub(crate) struct FieldValue(String);
+pub(crate) struct FieldText(String);
 
-impl FieldValue {
+impl FieldText {
     pub(crate) fn new() -> Self {
         Self(String::with_capacity(USUAL_BYTES))
     }
@@ -242,7 +242,7 @@ pub fn retry_after_secs(wait: Nanos) -> u64 {
 }
 
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` for a level, which has no rate.
-fn policy_item(report: &LimitReport<'_>, list: &mut FieldValue) {
+fn policy_item(report: &LimitReport<'_>, list: &mut FieldText) {
     let (quota, window) = report.quota_per_window();
     list.push("\";q=", quota);
     if report.is_level {
@@ -255,7 +255,7 @@ fn policy_item(report: &LimitReport<'_>, list: &mut FieldValue) {
 
 /// `;r=0;t=37`: after `t` seconds more than `r` may be used, if no other request is charged
 /// meanwhile. A level has no `t`.
-fn limit_item(report: &LimitReport<'_>, list: &mut FieldValue) {
+fn limit_item(report: &LimitReport<'_>, list: &mut FieldText) {
     list.push("\";r=", report.decision.remaining.get());
     if let Some(span) = report.more_after {
         list.push(";t=", span.as_secs_ceil());

@@ -33,5 +33,5 @@ pub use bench::{Bench, KeyId, MAX_KEYS};
 pub use pace::{Pace, RealTime, VirtualTime};
 pub use play::{DROUGHT, MAX_DECISIONS, play};
 pub use report::{AdmissionCounts, Report, ReportRow, Stop};
-pub use series::{Bin, Series};
+pub use series::{Bin, CountSeries};
 pub use workload::Workload;

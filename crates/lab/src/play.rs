@@ -20,7 +20,7 @@ use ratekeeper_core::{Algorithm as _, Nanos, Time, Verdict};
 use crate::bench::{Bench, KeyId};
 use crate::pace::Pace;
 use crate::report::{AdmissionCounts, Report, ReportRow, Stop};
-use crate::series::Series;
+use crate::series::CountSeries;
 use crate::workload::{AfterRefusal, Pause, ReportRows, Workload, WorkloadPhase};
 
 /// Maximum number of decisions of one play.
@@ -60,7 +60,7 @@ struct Play<'a> {
     /// True if one refusal applies to all requests of the same moment.
     stands_for_all: bool,
     rows: Vec<ReportRow>,
-    series: Series,
+    series: CountSeries,
     passes: Option<Vec<Time>>,
     decisions: u64,
     /// Last moment at which anything happened: a pass, a refusal, the end of a phase.
@@ -80,7 +80,7 @@ impl<'a> Play<'a> {
             bench,
             workload,
             rows: Vec::new(),
-            series: Series::new(),
+            series: CountSeries::new(),
             passes: one_key.then(Vec::new),
             decisions: 0,
             end: Time::ZERO,

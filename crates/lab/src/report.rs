@@ -3,7 +3,7 @@
 use ratekeeper_core::{Nanos, Permits, Time};
 
 use crate::arrivals::Rate;
-use crate::series::Series;
+use crate::series::CountSeries;
 
 /// Result of a workload played against a limit.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,7 +15,7 @@ pub struct Report {
     /// When the last request had passed or given up.
     pub end: Time,
     /// Requests over time.
-    pub series: Series,
+    pub series: CountSeries,
     /// Reason for ending early; `None` if the workload was played to its end.
     pub stop: Option<Stop>,
     /// Decisions asked of the limit.
@@ -157,7 +157,7 @@ mod tests {
             rows: Vec::new(),
             total: AdmissionCounts::default(),
             end: Time::ZERO,
-            series: Series::new(),
+            series: CountSeries::new(),
             stop: None,
             decisions: 0,
             passes: Some([0, 0, 3, 4, 5, 9, 10].iter().map(second).collect()),

@@ -18,7 +18,7 @@ const FINEST: u64 = 1_000;
 
 /// Requests over time, counted in bins of equal width.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Series {
+pub struct CountSeries {
     /// In nanoseconds.
     width: u64,
     bins: Vec<Bin>,
@@ -35,7 +35,7 @@ pub struct Bin {
     pub refused: u64,
 }
 
-impl Series {
+impl CountSeries {
     pub(crate) const fn new() -> Self {
         Self {
             width: FINEST,
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_bins_are_joined() {
-        let mut series = Series::new();
+        let mut series = CountSeries::new();
         for milli in 0..30_000 {
             series.at(Time::ZERO + Nanos::from_millis(milli)).admitted += 1;
         }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_end_of_time_fits() {
-        let mut series = Series::new();
+        let mut series = CountSeries::new();
         series.at(Time::ZERO).offered += 1;
         series.at(Time::MAX).offered += 1;
         let total: u64 = series.bins.iter().map(|bin| bin.offered).sum();

@@ -50,7 +50,7 @@ pub use self::settings::BreakerSettings;
 use crate::Error;
 use crate::random::{Random, SplitMix};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
-use crate::tally::{MarkedCount, Tally};
+use crate::tally::{MarkedCount, RecentTally};
 
 /// Present state of a [`Breaker`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ pub struct Breaker {
     /// Meaningful while open.
     open_until: AtomicU64,
     opened: AtomicU64,
-    calls: Tally,
+    calls: RecentTally,
     settings: BreakerSettings,
     course: Mutex<BreakerCourse>,
 }
@@ -136,7 +136,7 @@ impl Breaker {
             gate: AtomicU64::new(BreakerGate::new(0, Phase::Closed).0),
             open_until: AtomicU64::new(0),
             opened: AtomicU64::new(0),
-            calls: Tally::new(settings.window.into()).ok_or(Error::Window)?,
+            calls: RecentTally::new(settings.window.into()).ok_or(Error::Window)?,
             settings,
             course: Mutex::new(BreakerCourse {
                 streak: 0,

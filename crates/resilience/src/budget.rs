@@ -36,7 +36,7 @@ use ratekeeper_core::Time;
 
 use crate::Error;
 use crate::sync::{Mutex, lock};
-use crate::tally::{MarkedCount, SLOTS, Tally};
+use crate::tally::{MarkedCount, RecentTally, SLOTS};
 
 /// Bounds of the load that retries add; see the [module](self) for the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ impl Default for BudgetSettings {
 #[derive(Debug)]
 pub struct Budget {
     settings: BudgetSettings,
-    requests: Tally,
+    requests: RecentTally,
     retries: Mutex<Retries>,
 }
 
@@ -99,7 +99,7 @@ impl Budget {
         if settings.ratio_percent > RATIO_PERCENT_MAX {
             return Err(Error::Ratio);
         }
-        let requests = Tally::new(settings.window.into()).ok_or(Error::Window)?;
+        let requests = RecentTally::new(settings.window.into()).ok_or(Error::Window)?;
         Ok(Self {
             settings,
             requests,

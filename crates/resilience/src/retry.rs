@@ -28,7 +28,7 @@ mod settings;
 use std::future::Future;
 use std::time::Duration;
 
-use self::call::{Call, Shown, is_timeout};
+use self::call::{OngoingCall, Shown, is_timeout};
 pub use self::error::CallError;
 pub use self::settings::{CallSettings, Guard};
 use crate::{Deadline, End, ServerWait};
@@ -143,7 +143,7 @@ where
     E: 'static,
 {
     let deadline = Deadline::within(clock::now(), settings.within);
-    let mut call = Call::new(settings, deadline, settings.backoff.attempts());
+    let mut call = OngoingCall::new(settings, deadline, settings.backoff.attempts());
     loop {
         let leave = call.begin()?;
         call.sent()?;

@@ -41,13 +41,13 @@ pub(crate) struct MarkedCount {
 
 /// Counts of the recent past, shared by threads.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RecentTally {
     slots: [AtomicU64; SLOTS],
     /// Nanoseconds; above 0.
     slot_width: u64,
 }
 
-impl Tally {
+impl RecentTally {
     /// Returns `None` if a tenth of `window` is less than a nanosecond.
     pub(crate) fn new(window: Nanos) -> Option<Self> {
         let slot_width = window.as_nanos() / SLOTS_U64; // down: remembers at most the window
@@ -162,8 +162,8 @@ mod tests {
         Time::ZERO + Nanos::from_secs(secs)
     }
 
-    fn tally() -> Tally {
-        Tally::new(Nanos::from_secs(10)).unwrap()
+    fn tally() -> RecentTally {
+        RecentTally::new(Nanos::from_secs(10)).unwrap()
     }
 
     #[test]

@@ -33,7 +33,7 @@ use ratekeeper_core::Time;
 
 use crate::Error;
 use crate::random::Random;
-use crate::tally::{MarkedCount, Tally};
+use crate::tally::{MarkedCount, RecentTally};
 
 /// When a [`Throttle`] refuses; see the [module](self) for the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl Default for ThrottleSettings {
 #[derive(Debug)]
 pub struct Throttle {
     /// Marked: accepted by the server.
-    requests: Tally,
+    requests: RecentTally,
     settings: ThrottleSettings,
 }
 
@@ -88,7 +88,7 @@ impl Throttle {
         if settings.multiplier_percent < 100 {
             return Err(Error::Multiplier);
         }
-        let requests = Tally::new(settings.window.into()).ok_or(Error::Window)?;
+        let requests = RecentTally::new(settings.window.into()).ok_or(Error::Window)?;
         Ok(Self { requests, settings })
     }
 

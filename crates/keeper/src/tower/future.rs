@@ -21,7 +21,7 @@ use super::gate::Boxed;
 use super::hold::RequestHold;
 use super::pass::{Pass, PassTerms};
 use super::reporter::ResponseCosts;
-use super::settle::Settled;
+use super::settle::SettledRuling;
 use crate::Report;
 
 pin_project! {
@@ -70,7 +70,7 @@ pin_project! {
 
 /// A request that waits, and the service that is ready for it.
 struct Waiting<S, B> {
-    settled: Boxed<Settled>,
+    settled: Boxed<SettledRuling>,
     service: S,
     request: Option<Request<B>>,
 }
@@ -79,7 +79,7 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn waiting(settled: Boxed<Settled>, service: S, request: Request<B>) -> Self {
+    pub(super) fn waiting(settled: Boxed<SettledRuling>, service: S, request: Request<B>) -> Self {
         let waiting = Box::new(Waiting {
             settled,
             service,
@@ -150,14 +150,14 @@ where
                 Projected::Waiting { waiting } => {
                     let settled = ready!(waiting.settled.as_mut().poll(context));
                     match (settled, waiting.request.take()) {
-                        (Settled::Pass(pass), Some(request)) => Self::Serving {
+                        (SettledRuling::Pass(pass), Some(request)) => Self::Serving {
                             future: waiting.service.call(request),
                             pass,
                         },
-                        (Settled::Refuse(response), _) => Self::Refused {
+                        (SettledRuling::Refuse(response), _) => Self::Refused {
                             response: Some(response),
                         },
-                        (Settled::Pass(_), None) => unreachable!("a request is taken once"),
+                        (SettledRuling::Pass(_), None) => unreachable!("a request is taken once"),
                     }
                 }
                 Projected::Serving { future, pass } => {

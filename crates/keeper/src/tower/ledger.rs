@@ -32,7 +32,7 @@ pub(super) const MAX_RETURNS: usize = 10_000;
 const RENEWED_AT_ONCE: usize = 32;
 
 /// A lender of permits.
-pub(crate) trait Lender: Send + Sync + 'static {
+pub(crate) trait PermitLender: Send + Sync + 'static {
     /// Returns true if no method below waits.
     fn answers_at_once(&self) -> bool;
     /// Takes permits back; those that cannot be returned now come back when the lease ends.
@@ -73,7 +73,7 @@ impl<L> Clone for Ledger<L> {
     }
 }
 
-impl<L: Lender> Ledger<L> {
+impl<L: PermitLender> Ledger<L> {
     pub(super) fn new(lender: Arc<L>) -> Self {
         let shared = LedgerInner {
             lender,
@@ -127,7 +127,7 @@ impl<L: Lender> Ledger<L> {
 }
 
 /// The permits that one request holds.
-struct Loan<L: Lender> {
+struct Loan<L: PermitLender> {
     shared: Arc<LedgerInner<L>>,
     lease: Nanos,
     number: u64,
@@ -135,7 +135,7 @@ struct Loan<L: Lender> {
     runtime: Option<Handle>,
 }
 
-impl<L: Lender> Drop for Loan<L> {
+impl<L: PermitLender> Drop for Loan<L> {
     fn drop(&mut self) {
         if let Some(loans) = self.shared.loans.lock().get_mut(&self.lease) {
             loans.open.remove(&self.number);
@@ -177,7 +177,7 @@ struct Tending<L> {
     lease: Option<Nanos>,
 }
 
-impl<L: Lender> Tending<L> {
+impl<L: PermitLender> Tending<L> {
     async fn tend(mut self, lease: Nanos) {
         // Leaves two more chances if the store fails once.
         let pause = Nanos::from_nanos(lease.as_nanos().div_ceil(3));
@@ -249,7 +249,7 @@ mod tests {
         returning: AtomicUsize,
     }
 
-    impl Lender for Far {
+    impl PermitLender for Far {
         fn answers_at_once(&self) -> bool {
             false
         }

@@ -14,7 +14,7 @@ use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
 use super::head::RequestHead;
-use super::settle::{GateSettings, Settled};
+use super::settle::{GateSettings, SettledRuling};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
 ///
@@ -116,19 +116,19 @@ impl<S: Clone, G: Gate> RateLimited<S, G> {
         let grpc = || grpc::content_type(request.headers());
         let settled = match asked {
             Asked::Now(ruling) => match settings.settle(ruling, grpc) {
-                Settled::Pass(pass) if pass.delay() == Nanos::ZERO => {
+                SettledRuling::Pass(pass) if pass.delay() == Nanos::ZERO => {
                     return ResponseFuture::serving(self.inner.call(request), pass);
                 }
-                Settled::Refuse(response) => {
+                SettledRuling::Refuse(response) => {
                     // The ready service may hold a place that another request waits for.
                     self.inner = self.inner.clone();
                     return ResponseFuture::refused(response);
                 }
-                Settled::Pass(pass) => {
+                SettledRuling::Pass(pass) => {
                     let delay = gate.sleep(pass.delay());
                     Box::pin(async move {
                         delay.await;
-                        Settled::Pass(pass)
+                        SettledRuling::Pass(pass)
                     })
                 }
             },
@@ -146,7 +146,7 @@ fn later<G: Gate>(
     shared: Arc<LayerContext<G>>,
     asking: Boxed<Ruling>,
     grpc: Option<HeaderValue>,
-) -> Boxed<Settled> {
+) -> Boxed<SettledRuling> {
     #[cfg(feature = "tracing")]
     let (span, own) = {
         let span = crate::spans::request_span();
@@ -156,7 +156,7 @@ fn later<G: Gate>(
         let settled = shared.settings.settle(asking.await, || grpc);
         #[cfg(feature = "tracing")]
         record(&own, &settled);
-        if let Settled::Pass(pass) = &settled
+        if let SettledRuling::Pass(pass) = &settled
             && pass.delay() > Nanos::ZERO
         {
             shared.gate.sleep(pass.delay()).await;
@@ -170,13 +170,13 @@ fn later<G: Gate>(
 
 /// Records the outcome of a request in its span.
 #[cfg(feature = "tracing")]
-fn record(span: &tracing::Span, settled: &Settled) {
+fn record(span: &tracing::Span, settled: &SettledRuling) {
     match settled {
-        Settled::Pass(pass) => {
+        SettledRuling::Pass(pass) => {
             span.record("delay_ms", crate::spans::millis(pass.delay().into()));
             span.record("outcome", "passed");
         }
-        Settled::Refuse(_) => {
+        SettledRuling::Refuse(_) => {
             span.record("outcome", "refused");
         }
     }

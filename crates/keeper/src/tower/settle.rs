@@ -63,7 +63,7 @@ pub struct Counts {
 }
 
 /// The outcome for a request.
-pub(super) enum Settled {
+pub(super) enum SettledRuling {
     Pass(Pass),
     Refuse(Response<Vec<u8>>),
 }
@@ -88,19 +88,19 @@ impl GateSettings {
         &self,
         ruling: Ruling,
         grpc: impl FnOnce() -> Option<HeaderValue>,
-    ) -> Settled {
+    ) -> SettledRuling {
         let enforced = self.mode == Mode::Enforce;
         match ruling {
             Ruling::Denied(denied) if enforced && !denied.denial.is_shadow() => {
                 let Denied { denial, fields, .. } = *denied;
                 add(&self.tally.refused);
                 call(self.on_refused.as_deref(), &denial);
-                Settled::Refuse(refusal(&denial, fields, grpc()))
+                SettledRuling::Refuse(refusal(&denial, fields, grpc()))
             }
-            Ruling::Denied(denied) => Settled::Pass(self.shadowed(*denied)),
+            Ruling::Denied(denied) => SettledRuling::Pass(self.shadowed(*denied)),
             Ruling::Pass(mut pass) => {
                 self.passed_by(&mut pass);
-                Settled::Pass(pass)
+                SettledRuling::Pass(pass)
             }
         }
     }

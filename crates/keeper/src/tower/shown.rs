@@ -9,7 +9,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Decision, Nanos, Permits, Qu
 use ratekeeper_policy::{HeaderStyle, Refusal};
 
 use crate::LimitReport;
-use crate::headers::{FieldValue, names, put_balance, put_promise, put_wait};
+use crate::headers::{FieldText, names, put_balance, put_promise, put_wait};
 
 /// Field that lists the limits in shadow mode that would have refused.
 pub(super) const SHADOW: &str = "x-ratekeeper-shadow";
@@ -87,7 +87,7 @@ impl ShownLimit {
             reset_after: Nanos::ZERO,
             more_after: Nanos::ZERO,
         };
-        let (mut value, mut promise) = (FieldValue::new(), None);
+        let (mut value, mut promise) = (FieldText::new(), None);
         let report = shown.report(fresh, Permits::ZERO);
         put_promise(&[report], look.headers, &mut value, &mut |_, value| {
             promise = HeaderValue::from_str(value).ok();
@@ -129,7 +129,7 @@ impl ShownLimit {
         if let Some(promise) = &self.promise {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
-        let (wait, mut value) = (report.decision.verdict.retry_after(), FieldValue::new());
+        let (wait, mut value) = (report.decision.verdict.retry_after(), FieldText::new());
         let mut put = |name, value: &str| put_text(headers, name, value);
         put_balance(&[report], self.look.headers, &mut value, &mut put);
         put_wait(wait, &mut value, &mut put);

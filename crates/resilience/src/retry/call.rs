@@ -23,14 +23,14 @@ use crate::{
 };
 
 /// One call under way.
-pub(crate) struct Call<'a> {
+pub(crate) struct OngoingCall<'a> {
     settings: &'a CallSettings,
     pub(crate) deadline: Deadline,
     attempts: Attempts,
     random: SplitMix,
 }
 
-impl<'a> Call<'a> {
+impl<'a> OngoingCall<'a> {
     pub(crate) fn new(settings: &'a CallSettings, deadline: Deadline, attempts: Attempts) -> Self {
         Self {
             settings,

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::message::{Answered, Outgoing};
 use super::retry_if::FailedAnswer;
 use super::settings::{HttpSettings, Propagate};
-use crate::retry::call::{AttemptLeave, Call, Shown, is_timeout};
+use crate::retry::call::{AttemptLeave, OngoingCall, Shown, is_timeout};
 use crate::retry::clock::now;
 use crate::{Backoff, CallError, Deadline, Effect, End, Failure, ServerWait};
 
@@ -139,7 +139,7 @@ where
         let key = request.headers().get("idempotency-key");
         Effect::of_http(method.as_str(), key.and_then(|key| key.to_str().ok()))
     });
-    let mut call = Call::new(calls, deadline, backoff.attempts());
+    let mut call = OngoingCall::new(calls, deadline, backoff.attempts());
     loop {
         let again = request.again();
         let (result, leave) = attempt(settings, &mut call, &mut inner, request).await?;
@@ -181,7 +181,7 @@ type Attempted<'a, R, E> = (Result<R, CallError<E>>, AttemptLeave<'a>);
 /// nothing is reported to the guard.
 async fn attempt<'a, S, Q>(
     settings: &HttpSettings,
-    call: &mut Call<'a>,
+    call: &mut OngoingCall<'a>,
     inner: &mut S,
     mut request: Q,
 ) -> Result<Attempted<'a, S::Response, S::Error>, CallError<S::Error>>

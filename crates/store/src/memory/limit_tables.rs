@@ -14,7 +14,7 @@ use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
-use super::table::{Ahead, History, Made, MovedState, Table, TableAsk};
+use super::table::{Ahead, Made, MovedState, StateTable, TableAsk, TableHistory};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
 /// changes its algorithm needs no other amount.
@@ -24,9 +24,9 @@ pub(super) const TABLES_BYTES: usize = 656;
 pub(super) struct LimitTables<A: Listed> {
     /// Version of the limit that the tables run with.
     pub(super) version: u32,
-    word: Table<A, WordKey>,
-    short: Table<A, ShortKey>,
-    long: Table<A, LongKey>,
+    word: StateTable<A, WordKey>,
+    short: StateTable<A, ShortKey>,
+    long: StateTable<A, LongKey>,
 }
 
 /// A size of key.
@@ -34,7 +34,7 @@ pub(super) trait KeySize: StoredKey {
     const CLASS: SizeClass;
 
     /// The table for such keys.
-    fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut Table<A, Self>;
+    fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self>;
 
     fn into_any(self) -> AnyKey;
 }
@@ -52,7 +52,7 @@ macro_rules! key_size {
             const CLASS: SizeClass = SizeClass::$class;
 
             #[inline]
-            fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut Table<A, Self> {
+            fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self> {
                 &mut tables.$table
             }
 
@@ -106,7 +106,7 @@ macro_rules! key_calls {
         /// Calls about one key.
         pub(super) trait KeyCalls {
             $(
-                #[doc = concat!("See [`Table::", stringify!($call), "`].")]
+                #[doc = concat!("See [`StateTable::", stringify!($call), "`].")]
                 fn $call(&mut self, ask: &TableAsk<'_>, $($argument: $type),*) $(-> $answer)?;
             )*
         }
@@ -153,9 +153,9 @@ pub(super) trait AnyTables: KeyCalls + Send {
     fn has(&self, hash: u64) -> bool;
 
     /// Forgets expired keys of the table for keys like `ask`'s, of a sample, and shrinks it
-    /// if it is nearly empty; returns true if there were any. See [`Table::forget_some`].
+    /// if it is nearly empty; returns true if there were any. See [`StateTable::forget_some`].
     fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
-    /// Evicts a key from the table for keys like `ask`'s; see [`Table::evict`].
+    /// Evicts a key from the table for keys like `ask`'s; see [`StateTable::evict`].
     fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table, if it takes more than twice as much as that for
     /// keys like `ask`'s; keys of one limit do not displace each other's loans.
@@ -176,14 +176,14 @@ pub(super) trait AnyTables: KeyCalls + Send {
     fn adopt(&mut self, limit: &Limit, now: Time, budget: &MemoryBudget) -> bool;
     /// Moves the usage of all keys to the tables of another algorithm.
     fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget);
-    /// See [`Table::inherit`].
-    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget);
-    /// See [`Table::carry`].
+    /// See [`StateTable::inherit`].
+    fn inherit(&mut self, size: SizeClass, history: TableHistory, now: Time, budget: &MemoryBudget);
+    /// See [`StateTable::carry`].
     fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget);
 
-    /// See [`Table::save`].
+    /// See [`StateTable::save`].
     fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>);
-    /// See [`Table::restore_floor`].
+    /// See [`StateTable::restore_floor`].
     fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time);
 }
 
@@ -192,9 +192,9 @@ impl<A: Listed> LimitTables<A> {
         const { assert!(size_of::<Self>() <= TABLES_BYTES, "they count for as much") };
         Self {
             version,
-            word: Table::new(algorithm.clone(), hasher.clone()),
-            short: Table::new(algorithm.clone(), hasher.clone()),
-            long: Table::new(algorithm.clone(), hasher.clone()),
+            word: StateTable::new(algorithm.clone(), hasher.clone()),
+            short: StateTable::new(algorithm.clone(), hasher.clone()),
+            long: StateTable::new(algorithm.clone(), hasher.clone()),
         }
     }
 
@@ -294,7 +294,13 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         for_each_table!(self, table => move_table(table, new, now, budget));
     }
 
-    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget) {
+    fn inherit(
+        &mut self,
+        size: SizeClass,
+        history: TableHistory,
+        now: Time,
+        budget: &MemoryBudget,
+    ) {
         with_table!(self, size, table => table.inherit(history, now, budget));
     }
 
@@ -317,7 +323,7 @@ impl<A: Listed> AnyTables for LimitTables<A> {
 
 /// Moves the usage of all keys of a table to that for keys of the same size in `new`.
 fn move_table<A: Listed, K: KeySize>(
-    table: &mut Table<A, K>,
+    table: &mut StateTable<A, K>,
     new: &mut dyn AnyTables,
     now: Time,
     budget: &MemoryBudget,

@@ -53,7 +53,7 @@ struct TableEntry<K, S> {
     state: S,
 }
 
-pub(super) struct Table<A: Listed, K> {
+pub(super) struct StateTable<A: Listed, K> {
     algorithm: A,
     entries: Flat<TableEntry<K, A::State>>,
     /// The strictest of all evicted states.
@@ -98,7 +98,7 @@ struct NewKey<S> {
 
 /// Facts that a table passes to its successor under another algorithm.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct History {
+pub(super) struct TableHistory {
     evicted: EvictionCounts,
     forgotten: Time,
     /// Usage of the floor.
@@ -108,7 +108,7 @@ pub(super) struct History {
 }
 
 /// Deciding, looking, giving back.
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     pub(super) fn new(algorithm: A, hasher: KeyHasher) -> Self {
         Self {
             algorithm,
@@ -291,7 +291,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 }
 
 /// Changing the algorithm.
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Takes the new parameters, if the states mean the same under them and, should they take
     /// more bytes, there is room. Returns false if not.
     pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &MemoryBudget) -> bool {
@@ -309,8 +309,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         true
     }
 
-    pub(super) fn history(&self, now: Time) -> History {
-        History {
+    pub(super) fn history(&self, now: Time) -> TableHistory {
+        TableHistory {
             evicted: self.evicted,
             forgotten: self.forgotten,
             floor: self.used(&self.floor, now),
@@ -338,7 +338,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Takes over the history of a table before its keys are [carried](Self::carry) over.
-    pub(super) fn inherit(&mut self, history: History, now: Time, budget: &MemoryBudget) {
+    pub(super) fn inherit(&mut self, history: TableHistory, now: Time, budget: &MemoryBudget) {
         self.evicted = history.evicted;
         self.forgotten = history.forgotten;
         let floor = self.used_up(history.floor, now);

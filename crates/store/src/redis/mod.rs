@@ -75,7 +75,7 @@ use servers::node::{ScriptCall, patience};
 use servers::{Servers, no_answer};
 use settle::{Erase, Item, settle};
 use slot::slot_of;
-use timings::{Ended, Timings};
+use timings::{CallOutcome, Timings};
 use trouble::Trouble;
 use turns::Turns;
 
@@ -182,7 +182,8 @@ impl RedisStore {
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, given)).await;
         let done = done.unwrap_or_else(|_| {
-            self.timings.note(act.kind(), Ended::Timeout, deadline);
+            self.timings
+                .note(act.kind(), CallOutcome::Timeout, deadline);
             Err(no_answer(deadline))
         });
         done.map_err(|trouble| self.error(trouble))
@@ -272,7 +273,7 @@ impl RedisStore {
             _ => self.exchanged(&ask, keys, slot, given, sent).await,
         };
         let took = sent.elapsed();
-        let ended = Ended::of(&answer, took, patience(self.config.deadline));
+        let ended = CallOutcome::of(&answer, took, patience(self.config.deadline));
         self.timings.note(kind, ended, took);
         answer
     }

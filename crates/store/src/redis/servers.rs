@@ -27,9 +27,9 @@ use super::trouble::Trouble;
 use crate::StoreError;
 use cluster::Cluster;
 use dial::{Dial, is_encrypted, other_servers, renew_logins};
-use node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
+use node::{Manner, NodeRole, PAUSE, RedisNode, ScriptCall, patience};
 use sentinel::Sentinels;
-use tls::Tls;
+use tls::ServerTls;
 
 /// The servers that calls go to.
 #[derive(Debug)]
@@ -44,11 +44,11 @@ impl Servers {
     /// Creates the servers as configured, without connecting.
     pub(super) fn new(config: &RedisConfig, losses: &Losses) -> Result<Self, StoreError> {
         let deadline = config.deadline;
-        let tls = || Tls::new(&config.tls);
+        let tls = || ServerTls::new(&config.tls);
         match &config.servers {
             RedisServers::One(url) => {
                 let dial = Dial::new(url, &tls_for([url], tls)?)?;
-                let node = RedisNode::new(dial, Role::Any, patience(deadline), losses.clone());
+                let node = RedisNode::new(dial, NodeRole::Any, patience(deadline), losses.clone());
                 Ok(Self::One(Arc::new(node), deadline))
             }
             RedisServers::Cluster(urls) => {
@@ -148,13 +148,13 @@ fn almost(deadline: Duration) -> Duration {
 /// Returns the settings for URLs that begin with `rediss`; loads nothing if no URL does.
 fn tls_for<'a>(
     urls: impl IntoIterator<Item = &'a String>,
-    tls: impl FnOnce() -> Result<Tls, StoreError>,
-) -> Result<Tls, StoreError> {
+    tls: impl FnOnce() -> Result<ServerTls, StoreError>,
+) -> Result<ServerTls, StoreError> {
     let encrypted = |url: &String| is_encrypted(url);
     if urls.into_iter().any(encrypted) {
         tls()
     } else {
-        Ok(Tls::default())
+        Ok(ServerTls::default())
     }
 }
 

@@ -19,13 +19,13 @@ use crate::ActKind;
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
+pub(super) enum CallOutcome {
     Ok,
     Error,
     Timeout,
 }
 
-impl Ended {
+impl CallOutcome {
     /// Returns how a call ended: in a timeout, if it failed after `patience` or later.
     pub(super) fn of<T>(answer: &Result<T, Trouble>, took: Duration, patience: Duration) -> Self {
         match answer {
@@ -106,7 +106,7 @@ struct Times {
 }
 
 impl Timings {
-    pub(super) fn note(&self, act: ActKind, ended: Ended, took: Duration) {
+    pub(super) fn note(&self, act: ActKind, ended: CallOutcome, took: Duration) {
         let took = Nanos::from(took);
         let times = &self.0[act.index()][ended as usize];
         let bucket = CallTime::EDGES.iter().take_while(|edge| **edge < took);
@@ -141,12 +141,12 @@ mod tests {
     fn who_was_waited_for_in_vain_is_late() {
         let ended = |answer: Result<(), Trouble>, millis| {
             let patience = Duration::from_millis(44);
-            Ended::of(&answer, Duration::from_millis(millis), patience)
+            CallOutcome::of(&answer, Duration::from_millis(millis), patience)
         };
         let failed = || Err(Trouble::Lost(String::new()));
-        assert_eq!(ended(Ok(()), 60), Ended::Ok);
-        assert_eq!(ended(failed(), 43), Ended::Error);
-        assert_eq!(ended(failed(), 44), Ended::Timeout);
+        assert_eq!(ended(Ok(()), 60), CallOutcome::Ok);
+        assert_eq!(ended(failed(), 43), CallOutcome::Error);
+        assert_eq!(ended(failed(), 44), CallOutcome::Timeout);
     }
 
     #[test]
@@ -154,10 +154,10 @@ mod tests {
         let timings = Timings::default();
         let decide = ActKind::Decide(Lend::Unnamed);
         for micros in [0, 100, 101, 1_000, 2_000_000] {
-            timings.note(decide, Ended::Ok, Duration::from_micros(micros));
+            timings.note(decide, CallOutcome::Ok, Duration::from_micros(micros));
         }
-        timings.note(decide, Ended::Timeout, Duration::from_millis(50));
-        timings.note(ActKind::Look, Ended::Ok, Duration::from_micros(100));
+        timings.note(decide, CallOutcome::Timeout, Duration::from_millis(50));
+        timings.note(ActKind::Look, CallOutcome::Ok, Duration::from_micros(100));
         let [times, looks, others @ ..] = timings.read();
         assert_eq!(times.ok.buckets, [2, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(times.ok.sum, Nanos::from_micros(2_001_201));

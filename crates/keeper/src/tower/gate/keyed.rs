@@ -22,7 +22,7 @@ use crate::tower::head::RequestHead;
 use crate::tower::hold::RequestHold;
 use crate::tower::key_source::KeySource;
 use crate::tower::key_source::no_key::NoKey;
-use crate::tower::ledger::{Ledger, Lender, new_lease};
+use crate::tower::ledger::{Ledger, PermitLender, new_lease};
 use crate::tower::pass::Pass;
 use crate::tower::shown::Limited;
 use crate::{KeyedLimiter, LimitKey, Permit, SystemClock, Timer};
@@ -47,7 +47,7 @@ pub struct Keyed<K, A = Gcra, C = SystemClock> {
     pub(crate) ledger: Ledger<KeyedLimiter<A, C>>,
 }
 
-impl<A, C> Lender for KeyedLimiter<A, C>
+impl<A, C> PermitLender for KeyedLimiter<A, C>
 where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,

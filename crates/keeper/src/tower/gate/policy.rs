@@ -37,7 +37,7 @@ use crate::tower::head::RequestHead;
 use crate::tower::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use crate::tower::key_source::no_key::counts_without_address;
 use crate::tower::key_source::peer::PeerSource;
-use crate::tower::ledger::{Ledger, Lender, new_lease};
+use crate::tower::ledger::{Ledger, PermitLender, new_lease};
 use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
 use crate::tower::reporter::{Corrections, OnStoreError};
 use crate::{Answer, Clock, Keeper, Permit, Scope, SystemClock, Timer};
@@ -343,7 +343,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 }
 
-impl<S: Store + 'static, C: Timer + 'static> Lender for Keeper<S, C> {
+impl<S: Store + 'static, C: Timer + 'static> PermitLender for Keeper<S, C> {
     fn answers_at_once(&self) -> bool {
         self.store().answers_at_once()
     }

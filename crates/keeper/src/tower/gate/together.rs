@@ -34,7 +34,7 @@ use crate::tower::head::RequestHead;
 use crate::tower::key_source::KeySource;
 use crate::tower::key_source::no_key::NoKey;
 use crate::tower::layer::RateLimitLayer;
-use crate::tower::ledger::{Ledger, Lender};
+use crate::tower::ledger::{Ledger, PermitLender};
 use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
 use crate::tower::settle::{CostOf, GateSettings};
 use crate::tower::shown::Limited;
@@ -325,7 +325,7 @@ fn holds<'a>(limits: &'a [Option<Arc<Limit>>], permits: &'a [Permit]) -> SmallVe
     .collect()
 }
 
-impl<S: Store + 'static, C: Timer + 'static> Lender for Members<S, C> {
+impl<S: Store + 'static, C: Timer + 'static> PermitLender for Members<S, C> {
     fn answers_at_once(&self) -> bool {
         self.limits.store().answers_at_once()
     }

@@ -2,10 +2,10 @@
 
 use ratekeeper_core::{LeaseId, Lend, Listed, Nanos, Permits, Time};
 
-use super::{Table, TableAsk};
+use super::{StateTable, TableAsk};
 use crate::memory::key::StoredKey;
 
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Gives back a charge, if the algorithm can take it back and the key is still here. A loan
     /// to a name is released.
     pub(in crate::memory) fn give_back(&mut self, ask: &TableAsk<'_>) {

@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, AnyState, Listed, Nanos, Tim
 
 use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
-use super::{Table, TableAsk};
+use super::{StateTable, TableAsk};
 
 /// The state of a key on its way to other numbers.
 pub(in crate::memory) struct MovedState {
@@ -23,7 +23,7 @@ impl MovedState {
     }
 }
 
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Returns the state of a key that is here; it stays until it is reset.
     pub(in crate::memory) fn leave(&mut self, ask: &TableAsk<'_>) -> Option<MovedState> {
         let promised = self.promised.since(ask.now.max(self.forgotten));

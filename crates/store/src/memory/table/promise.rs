@@ -4,7 +4,7 @@ use ratekeeper_core::{Decision, Listed, Nanos, Permits, Time};
 
 use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
-use super::{Table, TableAsk};
+use super::{StateTable, TableAsk};
 
 /// The reason for a charge beyond the capacity.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(in crate::memory) enum Ahead {
     Owed,
 }
 
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
         if let Some((algorithm, state)) = self.here(ask) {

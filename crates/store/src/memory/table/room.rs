@@ -12,7 +12,7 @@
 
 use ratekeeper_core::{Listed, Permits, Time};
 
-use super::{Table, TableAsk, TableEntry};
+use super::{StateTable, TableAsk, TableEntry};
 use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat, Room};
 use crate::memory::key::{KeyHasher, StoredKey, block};
@@ -43,7 +43,7 @@ impl Rank {
     }
 }
 
-impl<A: Listed, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
     pub(in crate::memory) fn len(&self) -> usize {
         self.entries.len()
     }

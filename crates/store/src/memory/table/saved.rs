@@ -6,9 +6,9 @@ use super::super::budget::MemoryBudget;
 use super::super::flat::HashSpan;
 use super::super::limit_tables::KeySize;
 use super::super::saved::{SavedState, SectionWriter};
-use super::{Table, TableAsk, TableEntry};
+use super::{StateTable, TableAsk, TableEntry};
 
-impl<A: Listed, K: KeySize> Table<A, K> {
+impl<A: Listed, K: KeySize> StateTable<A, K> {
     /// Number of slots, including empty ones.
     pub(in crate::memory) fn slots(&self) -> usize {
         self.entries.slots()

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::dial::{Dial, ServerAddress, renew_logins};
-use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
-use super::tls::Tls;
+use super::node::{Manner, NodeRole, PAUSE, RedisNode, ScriptCall, patience};
+use super::tls::ServerTls;
 use crate::StoreError;
 use crate::redis::config::RedisTls;
 use crate::redis::hints::Losses;
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(crate) struct Cluster {
     /// How to reach the configured nodes; all others, the address aside, like the first.
     seeds: Vec<Dial>,
-    tls: Tls,
+    tls: ServerTls,
     deadline: Duration,
     losses: Losses,
     map: Mutex<Map>,
@@ -68,7 +68,7 @@ impl Cluster {
     /// Creates a cluster from the URLs of any of its nodes.
     pub(crate) fn new(
         urls: &[String],
-        tls: &Tls,
+        tls: &ServerTls,
         deadline: Duration,
         losses: &Losses,
     ) -> Result<Self, StoreError> {
@@ -81,7 +81,7 @@ impl Cluster {
         let mut nodes = HashMap::new();
         for seed in seeds.iter().cloned() {
             let address = seed.address().clone();
-            let node = RedisNode::new(seed, Role::Any, patience(deadline), losses.clone());
+            let node = RedisNode::new(seed, NodeRole::Any, patience(deadline), losses.clone());
             nodes.insert(address, Arc::new(node));
         }
         Ok(Self {
@@ -193,7 +193,7 @@ impl Cluster {
         let address = dial.address().clone();
         let node = Arc::new(RedisNode::new(
             dial,
-            Role::Any,
+            NodeRole::Any,
             patience(self.deadline),
             self.losses.clone(),
         ));

@@ -26,7 +26,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::tls::Tls;
+use super::tls::ServerTls;
 use crate::StoreError;
 use crate::redis::config::{RedisLogin, RedisTls};
 use crate::redis::trouble::Trouble;
@@ -54,7 +54,7 @@ pub(crate) struct Dial {
     address: ServerAddress,
     /// Shared with clones, which are renewed together.
     login: Arc<RwLock<RedisConnectionInfo>>,
-    tls: Option<Tls>,
+    tls: Option<ServerTls>,
 }
 
 /// Omits the login.
@@ -71,7 +71,7 @@ impl Dial {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if it is not the URL of a server.
-    pub(crate) fn new(url: &str, tls: &Tls) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: &str, tls: &ServerTls) -> Result<Self, StoreError> {
         let misconfigured = |why: String| StoreError::Misconfigured(why);
         let (plain, tls) = match url.split_once("://") {
             Some(("rediss" | "valkeys", rest)) => (format!("redis://{rest}"), Some(tls.clone())),
@@ -98,7 +98,7 @@ impl Dial {
         &self.address
     }
 
-    /// Uses these certificates for new connections of all dials that share this [`Tls`]; does
+    /// Uses these certificates for new connections of all dials that share this [`ServerTls`]; does
     /// nothing without TLS.
     ///
     /// # Errors
@@ -239,7 +239,9 @@ pub(crate) fn renew_logins<'a>(
     known: impl IntoIterator<Item = &'a Dial>,
     urls: impl IntoIterator<Item = &'a String>,
 ) -> Result<(), StoreError> {
-    let new = urls.into_iter().map(|url| Dial::new(url, &Tls::default()));
+    let new = urls
+        .into_iter()
+        .map(|url| Dial::new(url, &ServerTls::default()));
     let new = new.collect::<Result<Vec<_>, _>>()?;
     let known: Vec<&Dial> = known.into_iter().collect();
     if !known
@@ -323,13 +325,13 @@ mod tests {
             ("redis://[::1]:1", "[::1]:1", None, 0),
             ("unix:///s?db=2", "/s", None, 2),
         ] {
-            let dial = Dial::new(url, &Tls::default()).unwrap();
+            let dial = Dial::new(url, &ServerTls::default()).unwrap();
             assert_eq!(dial.address().to_string(), address);
             assert_eq!(dial.login.read().username(), username);
             assert_eq!(dial.login.read().db(), database);
         }
         for url in ["", "h:1", "http://h", "redis://"] {
-            let refused = Dial::new(url, &Tls::default());
+            let refused = Dial::new(url, &ServerTls::default());
             assert!(
                 matches!(refused, Err(StoreError::Misconfigured(_))),
                 "{url}"
@@ -339,18 +341,18 @@ mod tests {
 
     #[test]
     fn another_address_is_reached_in_the_same_way() {
-        let dial = Dial::new("redis://ada:p@h:1/3", &Tls::default()).unwrap();
+        let dial = Dial::new("redis://ada:p@h:1/3", &ServerTls::default()).unwrap();
         let there = dial.to("other", 2).unwrap();
         assert_eq!(there.address().to_string(), "other:2");
         assert_eq!(there.login.read().password(), Some("p"));
-        dial.renew_login(&Dial::new("redis://bob:q@h:1/3", &Tls::default()).unwrap());
+        dial.renew_login(&Dial::new("redis://bob:q@h:1/3", &ServerTls::default()).unwrap());
         assert_eq!(
             there.login.read().username(),
             Some("bob"),
             "both dials use the new login"
         );
         assert_eq!(dial.to("", 2).unwrap().address().to_string(), "h:2");
-        let socket = Dial::new("unix:///s", &Tls::default()).unwrap();
+        let socket = Dial::new("unix:///s", &ServerTls::default()).unwrap();
         assert!(socket.to("h", 1).is_none());
     }
 }

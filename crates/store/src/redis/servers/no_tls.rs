@@ -10,11 +10,11 @@ use crate::redis::config::RedisTls;
 
 /// Settings of encrypted connections, which this build cannot make.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Tls {
+pub(crate) struct ServerTls {
     _none: (),
 }
 
-impl Tls {
+impl ServerTls {
     /// Always fails.
     pub(crate) fn new(_config: &RedisTls) -> Result<Self, StoreError> {
         let why = "TLS to the store needs the feature `redis-tls`";

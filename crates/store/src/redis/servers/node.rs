@@ -85,7 +85,7 @@ const REST: Duration = Duration::from_secs(2);
 
 /// The role that a server must have, to be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub(crate) enum NodeRole {
     /// Any role, without a check.
     Any,
     /// A primary; checked on every new connection, because a primary may have become a replica.
@@ -95,7 +95,7 @@ pub(crate) enum Role {
 /// A server.
 pub(crate) struct RedisNode {
     dial: Dial,
-    role: Role,
+    role: NodeRole,
     patience: Duration,
     /// Counts connections made and lost.
     losses: Losses,
@@ -137,7 +137,7 @@ impl fmt::Debug for RedisNode {
 
 impl RedisNode {
     /// Creates a server with the timeout `patience`, for connecting and for answering each.
-    pub(crate) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
+    pub(crate) fn new(dial: Dial, role: NodeRole, patience: Duration, losses: Losses) -> Self {
         Self {
             dial,
             role,
@@ -330,7 +330,7 @@ impl RedisNode {
         }
         // Rare and large: boxed to keep it out of the future of every call.
         let line = Box::pin(self.dial.connect(self.patience)).await?;
-        if self.role == Role::Primary {
+        if self.role == NodeRole::Primary {
             self.check_role(&line).await?;
         }
         self.losses.count();

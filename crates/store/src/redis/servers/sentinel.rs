@@ -27,8 +27,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::dial::{Dial, ServerAddress, is_encrypted, renew_logins};
-use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall};
-use super::tls::Tls;
+use super::node::{Manner, NodeRole, PAUSE, RedisNode, ScriptCall};
+use super::tls::ServerTls;
 use crate::StoreError;
 use crate::redis::config::{RedisSentinels, RedisTls};
 use crate::redis::hints::Losses;
@@ -102,7 +102,7 @@ impl Sentinels {
     /// and for answering each.
     pub(crate) fn new(
         config: &RedisSentinels,
-        tls: &Tls,
+        tls: &ServerTls,
         patience: Duration,
         losses: &Losses,
     ) -> Result<Self, StoreError> {
@@ -124,7 +124,8 @@ impl Sentinels {
             return Err(misconfigured("at least one sentinel URL is required"));
         };
         let dial = first.clone().log_in(&config.login);
-        let sentinel = |dial| RedisNode::new(dial, Role::Any, SENTINEL_TIMEOUT, Losses::default());
+        let sentinel =
+            |dial| RedisNode::new(dial, NodeRole::Any, SENTINEL_TIMEOUT, Losses::default());
         Ok(Self(Arc::new(SentinelInner {
             master: config.master.clone(),
             sentinels: dials.into_iter().map(sentinel).collect(),
@@ -325,7 +326,7 @@ impl SentinelInner {
             _ => {
                 let address = dial.address().clone();
                 let losses = self.losses.clone();
-                let node = RedisNode::new(dial, Role::Primary, self.patience, losses);
+                let node = RedisNode::new(dial, NodeRole::Primary, self.patience, losses);
                 *known = Some(Primary {
                     address,
                     epoch: reply.epoch,

@@ -28,15 +28,15 @@ const MAX_PONG: usize = 1 << 10;
 
 /// How encrypted connections are made; clones are renewed together.
 #[derive(Clone, Default)]
-pub(crate) struct Tls {
+pub(crate) struct ServerTls {
     /// `None` if no server is reached by TLS.
     terms: Option<Arc<RwLock<Terms>>>,
 }
 
 /// Omits the private key.
-impl fmt::Debug for Tls {
+impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls(..)")
+        f.write_str("ServerTls(..)")
     }
 }
 
@@ -47,7 +47,7 @@ struct Terms {
     name: Option<ServerName<'static>>,
 }
 
-impl Tls {
+impl ServerTls {
     /// Creates the TLS settings as configured.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Tls {
     /// Uses this configuration for new connections; checks nothing without TLS.
     ///
     /// # Errors
-    /// As [`Tls::new`]; nothing has changed then.
+    /// As [`ServerTls::new`]; nothing has changed then.
     pub(crate) fn renew(&self, config: &RedisTls) -> Result<(), StoreError> {
         let Some(terms) = &self.terms else {
             return Ok(());

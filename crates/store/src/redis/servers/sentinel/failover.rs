@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Backing, SENTINEL_TIMEOUT, SentinelInner, SentinelReply, text};
 use crate::redis::hints::Losses;
-use crate::redis::servers::node::{RedisNode, Role};
+use crate::redis::servers::node::{NodeRole, RedisNode};
 
 const SELECTED: &str = "+selected-slave";
 const EVENTS: [&str; 4] = [
@@ -122,7 +122,7 @@ impl Failover {
             return;
         };
         let epoch = inner.leave(old.address(), Instant::now() + LONGEST);
-        let replica = RedisNode::new(dial, Role::Any, inner.patience, Losses::default());
+        let replica = RedisNode::new(dial, NodeRole::Any, inner.patience, Losses::default());
         let is_primary = tokio::select! {
             () = promoted(&replica) => true,
             () = given_up(events, &inner.master) => false,
