@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod book;
 mod features;
 mod publish;
 mod soak;
@@ -18,6 +19,11 @@ mod wasm;
 /// Name, description, and function. An error is a sentence; the chore has printed its findings by
 /// then.
 const CHORES: &[(&str, &str, Chore)] = &[
+    (
+        "book",
+        "build the guide as a book with a search, and check its links",
+        book::run,
+    ),
     (
         "features",
         "check that every library compiles with each of its features alone",

