@@ -50,13 +50,12 @@ pub(crate) fn unprocessed(error: &hyper::Error) -> Option<SendError> {
 
 /// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
 pub(crate) fn is_idempotent(method: &Method) -> bool {
-    const REPEATABLE: [Method; 6] = [
+    const REPEATABLE: [Method; 5] = [
         Method::GET,
         Method::HEAD,
         Method::OPTIONS,
         Method::PUT,
         Method::DELETE,
-        Method::TRACE,
     ];
     REPEATABLE.contains(method)
 }

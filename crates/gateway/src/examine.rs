@@ -20,6 +20,9 @@ pub enum Malformed {
     /// `CONNECT` asks for a tunnel to any address.
     #[error("`CONNECT` is refused, because this is not a forward proxy")]
     Connect,
+    /// `TRACE` returns the request, with fields that proxies added.
+    #[error("`TRACE` is refused, because its response shows fields that proxies add")]
+    Trace,
     /// A host alone, as `CONNECT` has it, or `*`, as `OPTIONS` has it.
     #[error("the target of the request is neither a path nor a URL")]
     Target,
@@ -45,10 +48,13 @@ pub enum Malformed {
 /// Otherwise a client could be counted by a made-up key that the application never refuses.
 ///
 /// # Errors
-/// [`Malformed`], to be answered with 400 (405 for `CONNECT`), and the connection closed.
+/// [`Malformed`], to be answered with 400 (405 for `CONNECT` and `TRACE`), and the connection closed.
 pub fn examine(parts: &mut Parts) -> Result<(), Malformed> {
     if parts.method == Method::CONNECT {
         return Err(Malformed::Connect);
+    }
+    if parts.method == Method::TRACE {
+        return Err(Malformed::Trace);
     }
     let is_star = parts.uri.path() == "*" && parts.method != Method::OPTIONS;
     if is_star || (parts.uri.authority().is_some() && parts.uri.scheme().is_none()) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::HOST;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -224,6 +225,11 @@ impl Gateway {
             };
             let form = lease.form();
             fit(&mut request, &form, &hop);
+            if form == Form::Http1 && !request.headers().contains_key(HOST) {
+                // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
+                let own = HeaderValue::from_str(address.name()).ok();
+                request.headers_mut().extend(own.map(|own| (HOST, own)));
+            }
             let others = self.addresses.len() > 1;
             let is_copied = match form {
                 Form::Http1 => is_repeatable && (others || came == Origin::Idle),

@@ -382,7 +382,7 @@ fn set_tunnel(caller: Caller<'_>, tunnel: Tunnel, held: (Option<RequestGuard>, I
 /// Refuses a malformed request. The next one may not begin where it seems to.
 fn closing(malformed: &Malformed, version: Version) -> Response<ProxyBody> {
     let kind = match malformed {
-        Malformed::Connect => WRONG_METHOD,
+        Malformed::Connect | Malformed::Trace => WRONG_METHOD,
         _ => MALFORMED,
     };
     let problem = Problem::new(kind, malformed.to_string());

@@ -256,6 +256,8 @@ fn clients_of_http10_are_served() {
         (response.text(), response.one("transfer-encoding")),
         ("abc", None)
     );
+    let own = upstream.address.to_string();
+    assert_eq!(upstream.seen().one("host"), Some(&*own));
 }
 
 #[test]

@@ -124,11 +124,13 @@ fn bodies_that_break_off_are_no_requests() {
 fn it_is_no_forward_proxy() {
     let upstream = Upstream::hello();
     let proxy = Proxy::in_front_of(&upstream);
-    let response = all(
-        &proxy,
+    for request in [
         "CONNECT b.example:443 HTTP/1.1\r\nhost: b.example:443\r\n\r\n",
-    );
-    assert!(response.starts_with("HTTP/1.1 405 "), "{response:?}");
+        "TRACE / HTTP/1.1\r\nhost: b.example\r\n\r\n",
+    ] {
+        let response = all(&proxy, request);
+        assert!(response.starts_with("HTTP/1.1 405 "), "{response:?}");
+    }
     assert!(upstream.saw_nothing());
     let response = proxy
         .client()
