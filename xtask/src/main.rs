@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod book;
+mod dist;
 mod features;
 mod publish;
 mod soak;
@@ -23,6 +24,11 @@ const CHORES: &[(&str, &str, Chore)] = &[
         "book",
         "build the guide as a book with a search, and check its links",
         book::run,
+    ),
+    (
+        "dist",
+        "make archives, Debian packages and images, then install and run each; see xtask/src/dist.rs",
+        dist::run,
     ),
     (
         "features",
