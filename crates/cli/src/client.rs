@@ -102,6 +102,14 @@ impl Client {
         Ok(Self { token, ..client })
     }
 
+    /// Returns true if the service behind the admin listener is ready.
+    pub(crate) fn is_ready(&self) -> Result<bool, Failure> {
+        let url = format!("{}/readyz", self.server);
+        let answer = self.agent.get(&url).call();
+        let answer = answer.map_err(|why| self.unreachable(&why))?;
+        Ok(answer.status().is_success())
+    }
+
     /// Gets `path` with a query; returns as [`post`](Self::post).
     pub(crate) fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
         self.without_body("GET", path, query)

@@ -94,6 +94,9 @@ enum Verb {
     Doctor(verbs::doctor::Doctor),
     Init(verbs::init::Init),
     Import(verbs::import::Import),
+    Health(verbs::health::Health),
+    #[command(hide = true)]
+    Package(verbs::package::Package),
     Help(verbs::help::Help),
 }
 
@@ -117,6 +120,8 @@ impl Verb {
             Self::Doctor(verb) => verb.run(output),
             Self::Init(verb) => verb.run(output),
             Self::Import(verb) => verb.run(output),
+            Self::Health(verb) => verb.run(output),
+            Self::Package(verb) => verb.run(output),
             Self::Help(verb) => verb.run(output),
         }
     }

@@ -76,9 +76,12 @@ impl Default for ClientIp {
 }
 
 impl ClientIp {
-    /// Returns true if `peer` is a trusted proxy.
+    /// Returns true if `peer` is a trusted proxy. A peer of a Unix socket has the address 0.0.0.0.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         let peer = pattern::address(peer);
+        if peer.is_unspecified() {
+            return self.sockets == SocketTrust::Trust;
+        }
         let mut trusted = self.trusted_proxies.iter();
         trusted.any(|network| pattern::canonical(*network).contains(&peer))
     }

@@ -17,16 +17,60 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 
-use socket2::{SockRef, Socket};
-use tokio::net::TcpListener;
+use socket2::{SockAddr, SockRef, Socket};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::door_address::NO_ADDRESS;
+
+/// A listening socket on the runtime.
+#[derive(Debug)]
+pub(crate) enum AcceptSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl AcceptSocket {
+    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+        let is_unix = socket.local_addr()?.is_unix();
+        Ok(if is_unix {
+            Self::Unix(UnixListener::from_std(socket.into())?)
+        } else {
+            Self::Tcp(TcpListener::from_std(socket.into())?)
+        })
+    }
+
+    /// Waits for the next connection. The stream of a Unix socket is returned as one of TCP: both
+    /// are read and written by the same system calls.
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((stream.into_std()?, peer))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let stream = OwnedFd::from(stream.into_std()?);
+                Ok((stream.into(), NO_ADDRESS))
+            }
+        }
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Tcp(listener) => listener.into(),
+            Self::Unix(listener) => listener.into(),
+        }
+    }
+}
 
 /// Returns the next connection of the queue, or `None` once it is empty.
-pub(crate) fn take_queued(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+pub(crate) fn take_queued(listener: &AcceptSocket) -> Option<(TcpStream, SocketAddr)> {
     loop {
-        match SockRef::from(listener).accept() {
-            Ok((stream, peer)) => {
-                if let Some(accepted) = accepted(stream, peer.as_socket()) {
+        match listener.socket().accept() {
+            Ok(next) => {
+                if let Ok(accepted) = accepted(next) {
                     return Some(accepted);
                 }
             }
@@ -37,9 +81,9 @@ pub(crate) fn take_queued(listener: &TcpListener) -> Option<(TcpStream, SocketAd
     }
 }
 
-fn accepted(stream: Socket, peer: Option<SocketAddr>) -> Option<(TcpStream, SocketAddr)> {
-    stream.set_nonblocking(true).ok()?;
-    Some((stream.into(), peer?))
+fn accepted((stream, peer): (Socket, SockAddr)) -> io::Result<(TcpStream, SocketAddr)> {
+    stream.set_nonblocking(true)?;
+    Ok((stream.into(), peer.as_socket().unwrap_or(NO_ADDRESS)))
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {
@@ -51,7 +95,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// Begins no further handshake at the listener, where the system can do that.
 #[cfg(target_os = "linux")]
-pub(crate) fn refuse_handshakes(listener: &TcpListener) {
+pub(crate) fn refuse_handshakes(listener: &AcceptSocket) {
     use socket2::SockFilter;
 
     // Classic BPF (`linux/bpf_common.h`): byte 13 of the TCP header holds the flags.
@@ -67,12 +111,12 @@ pub(crate) fn refuse_handshakes(listener: &TcpListener) {
         SockFilter::new(RETURN, 0, 0, u32::MAX),
     ];
     // Refused where a sandbox forbids it; then it is as on other systems.
-    let _ = SockRef::from(listener).attach_filter(&drop_syn);
+    let _ = listener.socket().attach_filter(&drop_syn);
 }
 
 /// Begins no further handshake at the listener, where the system can do that.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn refuse_handshakes(_: &TcpListener) {}
+pub(crate) fn refuse_handshakes(_: &AcceptSocket) {}
 
 #[cfg(test)]
 mod tests {
@@ -81,14 +125,19 @@ mod tests {
 
     use super::*;
 
+    async fn listening() -> (AcceptSocket, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        (AcceptSocket::Tcp(listener), address)
+    }
+
     fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         TcpStream::connect_timeout(&address, Duration::from_millis(300))
     }
 
     #[tokio::test]
     async fn connections_are_taken_that_the_runtime_has_not_heard_of() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let (listener, address) = listening().await;
         let mut clients: Vec<_> = (0..3)
             .map(|_| connect(address).expect("the listener is open"))
             .collect();
@@ -109,8 +158,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn no_connection_opens_once_handshakes_are_refused() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let (listener, address) = listening().await;
         let before = connect(address).expect("the listener is open");
         refuse_handshakes(&listener);
         let late = connect(address).expect_err("its handshake never begins");

@@ -5,19 +5,23 @@
 //! ```
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+#[cfg(feature = "proxy")]
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
 #[cfg(feature = "proxy")]
 use ratekeeper_policy::UpstreamUrl;
+use socket2::Socket;
 
 use crate::config::{
     DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
     DEFAULT_PROXY,
 };
 use crate::context::ServiceContext;
-use crate::{Config, Door, Event, ListenAddress, StartError};
+use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
 
 /// A value for each open door.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +41,26 @@ impl<T> Doors<T> {
             Door::Proxy => self.proxy.as_ref(),
         }
     }
+
+    /// Returns the open doors.
+    fn open(&self) -> impl Iterator<Item = (Door, &T)> {
+        let all = [Door::Http, Door::Proxy, Door::Grpc, Door::Admin];
+        all.into_iter()
+            .filter_map(|door| Some((door, self.of(door)?)))
+    }
+
+    fn map<U>(&self, value: impl Fn(&T) -> Option<U>) -> Doors<U> {
+        let value = |door| self.of(door).and_then(&value);
+        Doors {
+            http: value(Door::Http),
+            proxy: value(Door::Proxy),
+            grpc: value(Door::Grpc),
+            admin: value(Door::Admin),
+        }
+    }
 }
 
-impl Doors<SocketAddr> {
+impl Doors<DoorAddress> {
     /// Returns the addresses of the doors that a service opens.
     pub(crate) fn chosen(config: &Config, settings: &Settings) -> Result<Self, StartError> {
         let policy = &settings.listen;
@@ -83,39 +104,55 @@ impl Doors<SocketAddr> {
         if doors.proxy.is_some() && !forwards {
             return Err(StartError::NoUpstream);
         }
-        let all = [doors.http, doors.proxy, doors.grpc, doors.admin];
-        if all.iter().all(Option::is_none) {
+        if doors.open().next().is_none() {
             return Err(StartError::NoDoor);
         }
         Ok(doors)
     }
 
-    /// Returns the port of the first open door, which no other process of the machine has.
+    /// Returns the port, or the path, of the first open door, which no other process of the machine
+    /// has.
     pub(crate) fn instance(&self) -> String {
-        let each = [self.http, self.proxy, self.grpc, self.admin];
-        let first = each.into_iter().flatten().next();
-        first.map_or_else(String::new, |address| address.port().to_string())
+        let first = self.open().next().map(|(_, address)| address);
+        first.map_or_else(String::new, |address| match address {
+            DoorAddress::Tcp(address) => address.port().to_string(),
+            DoorAddress::Unix(path) => path.display().to_string(),
+        })
     }
 
-    /// Binds the addresses.
-    pub(crate) fn bind(self) -> Result<Doors<TcpListener>, StartError> {
-        let taken = |door, at: Option<SocketAddr>| at.map(|at| bind(door, at)).transpose();
-        Ok(Doors {
+    /// Opens the doors, by the sockets that were passed if there are any.
+    pub(crate) fn bind(self, passed: &[Arc<OwnedFd>]) -> Result<Doors<DoorListener>, StartError> {
+        let mut passed = passed
+            .iter()
+            .map(|socket| Ok(Socket::from(socket.try_clone()?)))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| StartError::Thread(error.to_string()))?;
+        let mut taken = |door, at: Option<DoorAddress>| {
+            at.map(|at| DoorListener::open(door, at, &mut passed))
+                .transpose()
+        };
+        let doors = Doors {
             http: taken(Door::Http, self.http)?,
             proxy: taken(Door::Proxy, self.proxy)?,
             grpc: taken(Door::Grpc, self.grpc)?,
             admin: taken(Door::Admin, self.admin)?,
-        })
+        };
+        match passed.first() {
+            None => Ok(doors),
+            Some(unused) => Err(StartError::UnusedSocket(
+                DoorAddress::of(unused).map_or_else(String::new, |address| address.to_string()),
+            )),
+        }
     }
 
     /// Emits the address of each door, and a notice for each that is open to the network.
     pub(crate) fn announce<C: Clock>(&self, shared: &ServiceContext<C>) {
-        for door in [Door::Http, Door::Proxy, Door::Grpc, Door::Admin] {
-            let Some(&address) = self.of(door) else {
-                continue;
-            };
-            shared.sink.emit(&Event::Listening { door, address });
-            if door != Door::Proxy && !address.ip().to_canonical().is_loopback() {
+        for (door, address) in self.open() {
+            shared.sink.emit(&Event::Listening {
+                door,
+                address: address.clone(),
+            });
+            if door != Door::Proxy && !address.is_local() {
                 let guard = match door {
                     Door::Http | Door::Grpc | Door::Proxy => {
                         "any client that reaches it can spend the limits of others"
@@ -130,35 +167,53 @@ impl Doors<SocketAddr> {
     }
 }
 
-/// Opens a door; port 0 takes a free one.
-fn bind(door: Door, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bound = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => StartError::InUse { door, address },
-        _ => StartError::Bind {
-            door,
-            address,
-            reason: error.to_string(),
-        },
-    })
+/// The socket of a door.
+#[derive(Debug)]
+pub(crate) struct DoorListener {
+    pub(crate) socket: Socket,
+    pub(crate) opened_by: OpenedBy,
 }
 
-impl Doors<TcpListener> {
-    /// Returns the addresses in use.
-    pub(crate) fn addresses(&self) -> Doors<SocketAddr> {
-        let local = |listener: &Option<TcpListener>| {
-            let listener = listener.as_ref();
-            listener.and_then(|listener| listener.local_addr().ok())
+/// The process that has opened the socket of a door.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpenedBy {
+    /// This one: its end closes the socket.
+    Us,
+    /// One that keeps it open for the next process.
+    Parent,
+}
+
+impl DoorListener {
+    /// Takes the passed socket with the address, or opens one.
+    fn open(
+        door: Door,
+        address: DoorAddress,
+        passed: &mut Vec<Socket>,
+    ) -> Result<Self, StartError> {
+        let is_here = |socket: &Socket| DoorAddress::of(socket).as_ref() == Some(&address);
+        let (bound, opened_by) = match passed.iter().position(is_here) {
+            Some(index) => (Ok(passed.swap_remove(index)), OpenedBy::Parent),
+            None => (address.bind(), OpenedBy::Us),
         };
-        Doors {
-            http: local(&self.http),
-            proxy: local(&self.proxy),
-            grpc: local(&self.grpc),
-            admin: local(&self.admin),
-        }
+        let open = bound.and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok(Self { socket, opened_by })
+        });
+        open.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => StartError::InUse { door, address },
+            _ => StartError::Bind {
+                door,
+                address,
+                reason: error.to_string(),
+            },
+        })
+    }
+}
+
+impl Doors<DoorListener> {
+    /// Returns the addresses in use.
+    pub(crate) fn addresses(&self) -> Doors<DoorAddress> {
+        self.map(|listener| DoorAddress::of(&listener.socket))
     }
 }
 
@@ -166,9 +221,10 @@ impl Doors<TcpListener> {
 /// forwarded without end. Names other than `localhost` are not resolved.
 #[cfg(feature = "proxy")]
 pub(crate) fn own_upstream<'a>(
-    own: SocketAddr,
+    own: &DoorAddress,
     upstreams: impl Iterator<Item = &'a UpstreamUrl>,
 ) -> Option<String> {
+    let own = own.tcp()?;
     let mut addresses = upstreams.map(UpstreamUrl::address);
     addresses.find(|address| is_own(own, address))
 }

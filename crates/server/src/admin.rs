@@ -86,6 +86,7 @@ routes! {
     ADMIN_ROUTES, |call| -> AdminBody, |answer| answer.map(Either::Left);
     GET "/healthz" Probe => Ok(text(StatusCode::OK, "ok\n")),
     GET "/readyz" Probe => Ok(readiness(call.shared.ready())),
+    GET "/" Probe => Ok(dashboard::lead_there()),
     GET "/dashboard" Probe => Ok(dashboard::PAGE.response()),
     GET "/dashboard/style.css" Probe => Ok(dashboard::STYLE.response()),
     GET "/dashboard/script.js" Probe => Ok(dashboard::SCRIPT.response()),
@@ -131,7 +132,7 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
     response
 }
 
-fn readiness(ready: bool) -> Response<Reply> {
+pub(crate) fn readiness(ready: bool) -> Response<Reply> {
     if ready {
         text(StatusCode::OK, "ready\n")
     } else {

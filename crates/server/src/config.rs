@@ -1,8 +1,9 @@
 //! Config: how a service is started, and why it may refuse to.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use ratekeeper_policy::{
     AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
 };
 
+use crate::door_address::{DoorAddress, UNIX};
 use crate::event::Sink;
 use crate::{Event, EventExport, LogWriter, StoreChoice};
 
@@ -54,7 +56,7 @@ impl fmt::Display for Door {
 /// Where a door listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddress {
-    /// At `HOST:PORT`; port 0 takes a free one.
+    /// At `HOST:PORT`, where port 0 takes a free one, or `unix:/PATH`.
     At(String),
     /// The door is closed.
     Off,
@@ -68,10 +70,13 @@ impl ListenAddress {
         }
     }
 
-    pub(crate) fn resolve(&self, door: Door) -> Result<Option<SocketAddr>, StartError> {
+    pub(crate) fn resolve(&self, door: Door) -> Result<Option<DoorAddress>, StartError> {
         let Self::At(text) = self else {
             return Ok(None);
         };
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return Ok(Some(DoorAddress::Unix(path.into())));
+        }
         let wrong = |reason: String| StartError::Address {
             door,
             text: text.clone(),
@@ -82,7 +87,7 @@ impl ListenAddress {
             .map_err(|error| wrong(error.to_string()))?;
         let first = addresses.next();
         first
-            .map(Some)
+            .map(|first| Some(DoorAddress::Tcp(first)))
             .ok_or_else(|| wrong("the name has no address".into()))
     }
 }
@@ -129,6 +134,7 @@ pub struct Config {
     pub shadow: bool,
     /// Handles signals: SIGTERM and SIGINT stop the service, SIGHUP reloads it.
     pub signals: bool,
+    pub(crate) sockets: Vec<Arc<OwnedFd>>,
     pub(crate) sink: Sink,
     pub(crate) explain: Option<ExplainLimit>,
     pub(crate) log: Option<LogWriter>,
@@ -155,6 +161,7 @@ impl Config {
             watch: true,
             shadow: false,
             signals: false,
+            sockets: Vec::new(),
             explain: None,
             sink: Sink(Arc::new(|_| ())),
             log: None,
@@ -180,6 +187,14 @@ impl Config {
             _ => return Err(wrong()),
         }
         Ok(self)
+    }
+
+    /// Takes a listening socket that another process has opened, such as systemd, for the listener
+    /// with its address. It stays open for the next process: connections wait in it between the two.
+    #[must_use]
+    pub fn socket(mut self, socket: OwnedFd) -> Self {
+        self.sockets.push(Arc::new(socket));
+        self
     }
 
     /// Sends the events in `export` to the receiver of `[otlp]`.
@@ -260,7 +275,9 @@ pub enum StartError {
     #[error("the store cannot be used: {0}")]
     Store(String),
     /// The text is not an address.
-    #[error("{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, or off")]
+    #[error(
+        "{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, unix:/PATH, or off"
+    )]
     Address {
         /// The door.
         door: Door,
@@ -277,15 +294,20 @@ pub enum StartError {
         /// The door.
         door: Door,
         /// The address.
-        address: SocketAddr,
+        address: DoorAddress,
     },
+    /// No listener has the address of a socket that was passed.
+    #[error(
+        "a socket at {0} is passed to this process, and no listener has this address\nhint: write it in [listen], or pass --listen LISTENER={0}"
+    )]
+    UnusedSocket(String),
     /// The system refuses the address.
     #[error("{door} address {address} cannot be opened: {reason}")]
     Bind {
         /// The door.
         door: Door,
         /// The address.
-        address: SocketAddr,
+        address: DoorAddress,
         /// Error of the system.
         reason: String,
     },
@@ -294,7 +316,7 @@ pub enum StartError {
         "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or write admin = \"127.0.0.1:{port}\" in [listen]",
         port = .0.port()
     )]
-    AdminExposed(SocketAddr),
+    AdminExposed(std::net::SocketAddr),
     /// The certificates of the gRPC door cannot be used.
     #[error("[envoy.tls]: {0}")]
     Certificates(String),
@@ -391,8 +413,10 @@ mod tests {
         let at = |text: &str| ListenAddress::parse(text).resolve(Door::Http);
         assert_eq!(
             at("[::1]:80").unwrap(),
-            Some(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 80)))
+            Some(DoorAddress::Tcp(([0, 0, 0, 0, 0, 0, 0, 1], 80).into()))
         );
+        let unix = DoorAddress::Unix("/run/a.sock".into());
+        assert_eq!(at("unix:/run/a.sock").unwrap(), Some(unix));
         assert_eq!(at("off").unwrap(), None);
         for text in ["8080", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
             assert!(

@@ -14,9 +14,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 
 use crate::counter::Counter;
 use crate::pulse::{Idle, Pulse};
@@ -33,6 +35,8 @@ pub(crate) struct ConnectionCounts {
 
 /// Maximum number of connections still ending while others have their seats.
 const ENDING: u32 = 64;
+/// Time between two looks at a connection that has to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Connections of a peer that are compared to find the one that has been idle longest.
 const COMPARED: usize = 64;
 
@@ -91,6 +95,19 @@ impl Connections {
         let _ = self.open.acquire_many(self.most + ENDING).await;
     }
 
+    /// Returns the connections that are open.
+    pub(crate) fn open(&self) -> Vec<Weak<Pulse>> {
+        let table = self.lock();
+        table.peers.values().flatten().map(Arc::downgrade).collect()
+    }
+
+    /// Returns the connections that are open, without those of `before`.
+    pub(crate) fn open_since(&self, before: &[Weak<Pulse>]) -> Vec<Weak<Pulse>> {
+        let mut open = self.open();
+        open.retain(|open| !before.iter().any(|before| before.ptr_eq(open)));
+        open
+    }
+
     /// Returns a seat for a connection from `from`; `None` if the connection must be closed.
     pub(crate) fn seat(self: &Arc<Self>, from: IpAddr, open: OwnedSemaphorePermit) -> Option<Seat> {
         let peer = peer(from);
@@ -131,6 +148,15 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns when these connections have ended.
+pub(crate) async fn all_ended(connections: &[Weak<Pulse>]) {
+    for connection in connections {
+        while connection.strong_count() > 0 {
+            sleep(LOOK_AGAIN).await;
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! Event: a change that an operator should see, with or without logs.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{AlertChange, AlertNotice, Door};
+use crate::{AlertChange, AlertNotice, Door, DoorAddress};
 
 /// An event of the service as a whole. `Display` is one line for a terminal.
 #[derive(Clone, Debug)]
@@ -15,7 +14,7 @@ pub enum Event {
         /// The door.
         door: Door,
         /// The address, with the port taken.
-        address: SocketAddr,
+        address: DoorAddress,
     },
     /// A notice that stops nothing: a door open to the network, a setting that
     /// waits for a restart, a lint of the policy.

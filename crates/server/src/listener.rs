@@ -35,14 +35,16 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::accept_queue::{refuse_handshakes, take_queued};
+use crate::accept_queue::{AcceptSocket, refuse_handshakes, take_queued};
+use crate::addresses::OpenedBy;
 use crate::client_stream::ClientStream;
 use crate::connections::{Connections, Seat};
 use crate::pulse::{MaxTicks, Pulse, TICK, TickNotes};
+use crate::stop_signals::StopSignals;
 use crate::tls::ListenerTls;
 use crate::upgrade::Upgrade;
 use crate::watched::{Asleep, Wakes, Watched};
@@ -125,12 +127,12 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 /// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
 /// the next connection; `failed` is called for each that the system does not hand over.
 pub(crate) async fn accept<'a, D: ServeConnection>(
-    listener: &TcpListener,
+    (listener, opened_by): (&AcceptSocket, OpenedBy),
     door: Arc<D>,
     (connections, spans): (Arc<Connections>, Spans),
     place: impl Fn() -> &'a tokio::runtime::Handle,
     failed: impl Fn(&io::Error),
-    stop: watch::Receiver<bool>,
+    StopSignals { stop, mut leave }: StopSignals,
 ) {
     let start = |stream: StdStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
         let Some(seat) = connections.seat(peer.ip(), open) else {
@@ -155,7 +157,10 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
     let mut stopped = stop.clone();
     let mut closing = pin!(async {
         let _ = stopped.wait_for(|stop| *stop).await; // an error: the sender is gone
-        sleep(spans.linger).await;
+        match opened_by {
+            OpenedBy::Us => sleep(spans.linger).await,
+            OpenedBy::Parent => drop(leave.wait_for(|leave| *leave).await), // likewise
+        }
     });
     loop {
         let next = async {
@@ -171,17 +176,15 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
             return; // the semaphore is closed: nothing may be accepted any more
         };
         match accepted {
-            Ok((stream, peer)) => {
-                // An error: the runtime is gone.
-                if let Ok(stream) = stream.into_std() {
-                    start(stream, peer, open);
-                }
-            }
+            Ok((stream, peer)) => start(stream, peer, open),
             Err(error) => {
                 failed(&error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+    if opened_by == OpenedBy::Parent {
+        return; // what is queued is for the next process
     }
     refuse_handshakes(listener);
     while let Some(open) = connections.room_now()

@@ -1,18 +1,19 @@
 //! Opening: a door that begins to accept connections, and the threads that serve them.
 
-use std::net::TcpListener as StdListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper::Clock;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Door;
+use crate::accept_queue::AcceptSocket;
+use crate::addresses::{DoorListener, OpenedBy};
 use crate::connections::Connections;
 use crate::context::ServiceContext;
 use crate::listener::{ServeConnection, Spans, accept};
+use crate::stop_signals::StopSignals;
 use crate::tasks::keep;
 use crate::workers::Workers;
 
@@ -36,14 +37,21 @@ pub(crate) struct Opening<C> {
 }
 
 impl<C: Clock + 'static> Opening<C> {
+    /// Does not linger at a socket of the next process, which waits for the end of this one.
+    pub(crate) fn do_not_linger_for(&mut self, listener: Option<&DoorListener>) {
+        if listener.is_some_and(|listener| listener.opened_by == OpenedBy::Parent) {
+            self.spans.linger = Duration::ZERO;
+        }
+    }
+
     pub(crate) fn start<D: ServeConnection>(
         self,
-        listener: Option<StdListener>,
+        listener: Option<DoorListener>,
         serve: D,
         place: &Arc<ServePlace>,
-        stop: &watch::Receiver<bool>,
+        stop: &StopSignals,
     ) -> Opened {
-        Opened(listener.and_then(listen_on).map(|listener| {
+        Opened(listener.and_then(listen_on).map(|(listener, opened_by)| {
             let Self {
                 shared,
                 door,
@@ -66,7 +74,7 @@ impl<C: Clock + 'static> Opening<C> {
                         let now = shared.keeper.clock().now();
                         shared.metrics.process.accept_failed(door, error, now);
                     };
-                    accept(&listener, serve, bounds, next, failed, stop).await;
+                    accept((&listener, opened_by), serve, bounds, next, failed, stop).await;
                 }
             })
         }))
@@ -78,9 +86,9 @@ impl<C: Clock + 'static> Opening<C> {
     /// Like [`start`](Self::start), if there is a door.
     pub(crate) fn start_some<D: ServeConnection>(
         self,
-        listener: Option<StdListener>,
+        listener: Option<DoorListener>,
         serve: Option<D>,
-        (place, stop): (&Arc<ServePlace>, &watch::Receiver<bool>),
+        (place, stop): (&Arc<ServePlace>, &StopSignals),
     ) -> Opened {
         match serve {
             Some(serve) => self.start(listener, serve, place, stop),
@@ -98,9 +106,8 @@ impl Opened {
     }
 }
 
-fn listen_on(listener: StdListener) -> Option<TcpListener> {
-    let listener = TcpListener::from_std(listener);
-    listener
-        .inspect_err(|error| tracing::error!(event = "listen.failed", %error))
-        .ok()
+fn listen_on(listener: DoorListener) -> Option<(AcceptSocket, OpenedBy)> {
+    let socket = AcceptSocket::new(listener.socket);
+    let socket = socket.inspect_err(|error| tracing::error!(event = "listen.failed", %error));
+    Some((socket.ok()?, listener.opened_by))
 }

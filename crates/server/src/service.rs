@@ -8,7 +8,7 @@
 
 mod run;
 
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use ratekeeper_store::MemoryConfig;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
-use crate::addresses::Doors;
+use crate::addresses::{DoorListener, Doors};
 use crate::admin::Streams;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
@@ -27,7 +27,7 @@ use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyListener;
-use crate::doors::{Access, Token, needs_no_token};
+use crate::doors::{Access, Token};
 use crate::envoy_files::ConfigSource;
 use crate::exports::Exports;
 use crate::memory::{self, StoreBudget};
@@ -37,7 +37,7 @@ use crate::store_secrets::StoreSecrets;
 use crate::tls::ListenerTls;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, StoreSettings, reload, state, store};
+use crate::{Config, Door, DoorAddress, Event, StartError, StoreSettings, reload, state, store};
 use run::ServiceRun;
 
 /// A running service. Dropping it stops it.
@@ -46,7 +46,7 @@ use run::ServiceRun;
 /// See the [crate](crate).
 #[derive(Debug)]
 pub struct Service {
-    addresses: Doors<SocketAddr>,
+    addresses: Doors<DoorAddress>,
     /// Doors with certificates.
     encrypted: Vec<Door>,
     stop: mpsc::Sender<()>,
@@ -110,8 +110,8 @@ impl Service {
             hosts: settings.listen.admin_hosts.clone(),
         };
         let hold = HoldQueue::new(settings.listen.max_held.unwrap_or(DEFAULT_MAX_HELD));
-        if let Some(address) = doors.admin
-            && !needs_no_token(address)
+        if let Some(DoorAddress::Tcp(address)) = doors.admin
+            && !address.ip().to_canonical().is_loopback()
             && access.token.is_none()
         {
             return Err(StartError::AdminExposed(address));
@@ -124,7 +124,7 @@ impl Service {
         let certificates = grpc::certificates(config, &loaded.policy)?;
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
-        let doors = doors.bind()?;
+        let doors = doors.bind(&config.sockets)?;
         let proxy = proxy_settings(&config.upstream, settings);
         let proxy = proxy.filter(|_| doors.proxy.is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
@@ -221,9 +221,9 @@ impl Service {
         })
     }
 
-    /// Returns the address that a door listens on; `None` if it is off.
+    /// Returns the address that a door listens on; `None` if it is off, or has a Unix socket.
     pub fn address(&self, door: Door) -> Option<SocketAddr> {
-        self.addresses.of(door).copied()
+        self.addresses.of(door).and_then(DoorAddress::tcp)
     }
 
     /// Returns true for a door that clients reach by TLS.
@@ -268,7 +268,7 @@ struct Open<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     store_secrets: Option<StoreSecrets>,
     exports: Exports,
-    doors: Doors<StdListener>,
+    doors: Doors<DoorListener>,
     capacity: Capacity,
     #[cfg(feature = "proxy")]
     proxy: Option<Arc<ProxyListener<C>>>,

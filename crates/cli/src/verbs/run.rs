@@ -6,12 +6,15 @@
 //! ```
 
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use listenfd::ListenFd;
 use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_server::{Config, Door, Event, EventExport, LogWriter, Service};
+use sd_notify::NotifyState;
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -36,7 +39,8 @@ pub(crate) struct Run {
     /// used in turn [default: the policy's]
     #[arg(long, value_name = "URL")]
     upstream: Vec<String>,
-    /// Address of a listener: http, proxy, grpc or admin; port 0 takes a free one
+    /// Address of a listener: http, proxy, grpc or admin; port 0 takes a free one,
+    /// and unix:/PATH is a Unix socket
     #[arg(long, value_name = "LISTENER=ADDRESS|off")]
     listen: Vec<String>,
     /// Refuse no request: limits that enforce run in shadow mode
@@ -68,6 +72,7 @@ Examples:
 SIGHUP, and every change of the file, reload the policy; a policy with errors is refused, and
 the one in force stays. SIGTERM and SIGINT finish the requests in flight, and end the service.
 The admin listener listens beyond loopback only with a token in RATEKEEPER_ADMIN_TOKEN.
+Sockets that systemd passes (LISTEN_FDS) serve the listeners with their addresses.
 
 Exit codes: 0 ended by a signal; 2 usage, an error in the policy, or an address in use.";
 
@@ -110,6 +115,7 @@ impl Run {
     ) -> Result<Exit, Failure> {
         let config = self.config(path, log)?.export(export);
         let service = Service::start(&config)?;
+        tell_systemd(NotifyState::Ready);
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
             talk(log, &first_question(&http.to_string()));
         }
@@ -120,6 +126,9 @@ impl Run {
                 format!("http://{proxy}/")
             };
             talk(log, &format!("try: curl -i {url}"));
+        }
+        if let (Some(admin), false) = (service.address(Door::Admin), self.json) {
+            talk(log, &format!("dashboard: http://{admin}/"));
         }
         service.wait();
         Ok(Exit::Done)
@@ -160,6 +169,9 @@ impl Run {
         }
         for listen in &self.listen {
             config = config.listen(listen)?;
+        }
+        for socket in passed_sockets()? {
+            config = config.socket(socket);
         }
         config.store = self.store.choice()?;
         config.memory_budget = self.memory;
@@ -225,9 +237,40 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
                 output.failure(&failure); // the service runs, even if the message cannot be written
             }
         }
+        Event::Stopping => {
+            tell_systemd(NotifyState::Stopping);
+            if format == LogFormat::Text {
+                talk(log, &event.to_string());
+            }
+        }
         event if format == LogFormat::Text => talk(log, event.to_string().trim_end()),
         _ => {}
     }
+}
+
+/// Returns the listening sockets that systemd has opened for this process.
+fn passed_sockets() -> Result<Vec<OwnedFd>, Failure> {
+    let mut passed = ListenFd::from_env();
+    let mut sockets = Vec::with_capacity(passed.len());
+    for index in 0..passed.len() {
+        let socket = match passed.take_tcp_listener(index) {
+            Ok(tcp) => tcp.map(OwnedFd::from),
+            Err(_) => {
+                let unix = passed.take_unix_listener(index);
+                let failed =
+                    |error| Failure::new(format!("a passed socket cannot be used: {error}"));
+                unix.map_err(failed)?.map(OwnedFd::from)
+            }
+        };
+        sockets.extend(socket);
+    }
+    Ok(sockets)
+}
+
+/// Tells systemd the state of the service, if it waits for that (`Type=notify`).
+fn tell_systemd(state: NotifyState<'_>) {
+    // The service works without it; a unit that waits in vain reports a time-out.
+    let _ = sd_notify::notify(&[state]);
 }
 
 /// Raises the limit of open files to its hard limit, because each connection needs one.

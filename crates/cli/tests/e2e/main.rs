@@ -58,5 +58,6 @@ mod tls;
 mod tokens;
 mod top;
 mod trials;
+mod upgrade;
 mod worked_examples;
 mod writes;

@@ -25,7 +25,7 @@ pub(super) enum Scalar {
     Size { least: u64, most: u64 },
     /// The source of a secret: `env:NAME`, `file:PATH`.
     Secret,
-    /// The address of a listener with its port, or `off`.
+    /// The address of a listener: with its port, or `unix:/PATH`; or `off`.
     Address { port: u16 },
     /// Letters, digits, and some other characters.
     Name { most: usize, others: &'static str },
@@ -83,7 +83,12 @@ impl Scalar {
                 bytes(text).is_some_and(|bytes| (least..=most).contains(&bytes))
             }
             Self::Secret => secret(text).is_some(),
-            Self::Address { .. } => text == "off" || text.parse::<SocketAddr>().is_ok(),
+            Self::Address { .. } => {
+                let is_path = text
+                    .strip_prefix("unix:")
+                    .is_some_and(|it| it.starts_with('/'));
+                text == "off" || is_path || text.parse::<SocketAddr>().is_ok()
+            }
             Self::Name { most, others } => {
                 let fits = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
                 (1..=most).contains(&text.len()) && text.chars().all(fits)
@@ -109,7 +114,7 @@ impl Scalar {
                 format!("expected {}{most}, in B, KiB, MiB or GiB", size(least))
             }
             Self::Secret => "expected env:NAME or file:PATH".to_owned(),
-            Self::Address { .. } => "expected ADDRESS:PORT or \"off\"".to_owned(),
+            Self::Address { .. } => "expected ADDRESS:PORT, \"unix:/PATH\" or \"off\"".to_owned(),
             Self::Name { most, others } => {
                 let others: String = others.chars().flat_map(|other| [' ', other]).collect();
                 let or = if others.is_empty() { "" } else { ", or any of" };
@@ -245,6 +250,10 @@ fn size_like(text: &str) -> String {
 
 /// Returns the address that was probably meant: missing or wrong parts are filled in.
 fn address_like(text: &str, port: u16) -> String {
+    if text.starts_with("unix:") || text.starts_with('/') {
+        let path = text.trim_start_matches("unix:").trim_start_matches('/');
+        return format!("unix:/{path}");
+    }
     // `::1:8080` is an address, too: the port is probably the part with more digits.
     let is_port = |own: &str| own.len() > 3 && own.parse::<u16>().is_ok();
     let with_port = |(host, own): (&str, &str)| is_port(own) && host.parse::<IpAddr>().is_ok();

@@ -1,6 +1,7 @@
 //! Dashboard: a page for operators, and the state that it shows.
 //!
 //! ```text
+//!   GET /                      leads to the page
 //!   GET /dashboard             the page: three files of this binary, without secrets
 //!   GET /v1/dashboard/stream   the state each second, made once for all viewers, and one limit
 //!   GET /v1/dashboard          one state
@@ -80,6 +81,14 @@ impl PageFile {
         }
         response
     }
+}
+
+/// `GET /`: leads to the page.
+pub(super) fn lead_there() -> Response<Reply> {
+    let mut response = doors::empty(StatusCode::FOUND);
+    let page = HeaderValue::from_static("/dashboard");
+    response.headers_mut().insert(header::LOCATION, page);
+    response
 }
 
 /// `GET /v1/dashboard`: the state of the service.

@@ -16,7 +16,7 @@
 //! that has been made to mean 127.0.0.1 (DNS rebinding) shows that name in `Host`. Pages cannot
 //! read the token, so a call that presents it is not checked further.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, Request, Version, header};
 use ratekeeper_policy::AdminWrites;
@@ -187,11 +187,6 @@ pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
     let count = request.headers().get_all(header::HOST).iter().count();
     let detail = format!("the request has {count} `Host` lines; expected exactly one");
     Err(Problem::new(AMBIGUOUS, detail))
-}
-
-/// Returns true if a door at that address may be open without a token.
-pub(crate) fn needs_no_token(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }
 
 /// The admin token.

@@ -27,7 +27,7 @@ use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
 pub use self::access::Right;
-pub(crate) use self::access::{Access, Token, needs_no_token, one_host};
+pub(crate) use self::access::{Access, Token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub use self::http::HTTP_ROUTES;
 pub(crate) use self::http::HttpDoor;

@@ -49,6 +49,7 @@ use super::problem::{
     WRONG_METHOD,
 };
 use super::{put_fields, put_shadow};
+use crate::admin::readiness;
 use crate::context::ServiceContext;
 use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::Caller;
@@ -58,6 +59,7 @@ use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 const FORWARDED_FOR: &str = "x-forwarded-for";
+const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
 
 /// The proxy listener with the settings of a policy.
 #[derive(Debug)]
@@ -150,6 +152,9 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+        if request.uri().path() == READY_PATH {
+            return readiness(self.shared.ready()).map(ProxyBody::from);
+        }
         let in_flight = InFlight::begin(caller.pulse);
         let (mut parts, body) = request.into_parts();
         if let Err(malformed) = examine(&mut parts) {

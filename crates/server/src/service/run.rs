@@ -1,21 +1,23 @@
 //! Run: the main thread of a service, from open doors to the last snapshot.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ratekeeper::{Clock, Timer};
 use ratekeeper_core::Nanos;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Open;
 use crate::admin::AdminDoor;
 use crate::background::start_tasks;
-use crate::connections::Connections;
+use crate::connections::{Connections, all_ended};
 use crate::doors::HttpDoor;
 use crate::listener::Http;
 use crate::opening::{Opening, ServePlace};
 use crate::signals::{Signals, wait_for_the_end};
+use crate::stop_signals::StopSignals;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Door, Event, state, store, store_secrets};
@@ -32,8 +34,9 @@ pub(super) struct ServiceRun<C: Clock + 'static> {
 impl<C: Timer + 'static> ServiceRun<C> {
     /// Serves until the end: see the [module above](super).
     pub(super) async fn run(mut self) {
-        let (close, closes) = watch::channel(false);
-        let (close_admin, admin_closes) = watch::channel(false);
+        let (leave, _) = watch::channel(false);
+        let (close, closes) = StopSignals::before(&leave);
+        let (close_admin, admin_closes) = StopSignals::before(&leave);
         let here = Arc::new(ServePlace::Here(Handle::current()));
         let workers = Arc::new(ServePlace::Workers(self.workers));
         let shared = self.open.shared;
@@ -64,7 +67,8 @@ impl<C: Timer + 'static> ServiceRun<C> {
             grpc.start(doors.grpc, self.open.grpc, &workers, &closes)
         };
         let door = Http(AdminDoor(Arc::clone(&shared)));
-        let admin = opening(Door::Admin, &operators);
+        let mut admin = opening(Door::Admin, &operators);
+        admin.do_not_linger_for(doors.admin.as_ref());
         let admin = admin.start(doors.admin, door, &here, &admin_closes);
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         start_tasks(&shared);
@@ -78,24 +82,37 @@ impl<C: Timer + 'static> ServiceRun<C> {
         shared.streams.end();
         let grace = Nanos::from(capacity.grace);
         shared.hold.close(shared.keeper.clock().now() + grace);
+        let before = callers.open();
         close.send_replace(true);
         // With the others, so that a new process can take all ports while requests end here.
         close_admin.send_replace(true);
         shared.sink.emit(&Event::Stopping);
+        let patience = capacity.drain + capacity.grace;
+        let mut grace = pin!(sleep(patience));
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         let drained = async {
+            tokio::select! {
+                () = all_ended(&before) => {}
+                () = &mut grace => {}
+            }
+            leave.send_replace(true);
             http.closed().await;
             #[cfg(feature = "proxy")]
             proxy.closed().await;
             #[cfg(feature = "grpc")]
             grpc.closed().await;
-            callers.ended().await;
+            let since = callers.open_since(&before);
+            tokio::select! {
+                () = all_ended(&since) => {}
+                // The last ones began a moment ago.
+                () = async { grace.await; sleep(capacity.drain).await } => {}
+            }
         };
-        let patience = capacity.drain + capacity.grace;
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         tokio::select! {
-            _ = timeout(patience, drained) => {}
+            () = drained => {}
             () = again => {} // asked twice: stop waiting
         }
+        leave.send_replace(true);
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }

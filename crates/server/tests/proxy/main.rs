@@ -24,6 +24,7 @@ mod reloaded;
 mod routes;
 mod settled;
 mod smuggling;
+mod sockets;
 mod stop;
 mod tls;
 mod unsent;

@@ -370,7 +370,7 @@ fn start_errors_name_their_cause() {
     let taken = taken.local_addr().unwrap();
     let error = start_error(POLICY, &[&format!("http={taken}"), "admin=off"]);
     assert!(
-        matches!(error, StartError::InUse { address, .. } if address == taken),
+        matches!(error, StartError::InUse { ref address, .. } if address.to_string() == taken.to_string()),
         "{error}"
     );
     let text = error.to_string();

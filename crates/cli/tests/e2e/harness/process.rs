@@ -63,8 +63,19 @@ impl Process {
         out: PathBuf,
         log: PathBuf,
     ) -> Self {
+        Self::start_with(name, command, Stdio::null(), out, log)
+    }
+
+    /// Starts `command` with a standard input.
+    pub(crate) fn start_with(
+        name: &'static str,
+        command: &mut Command,
+        input: Stdio,
+        out: PathBuf,
+        log: PathBuf,
+    ) -> Self {
         let child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(File::create(&out).expect("the test's directory is writable"))
             .stderr(File::create(&log).expect("the test's directory is writable"))
             .spawn()

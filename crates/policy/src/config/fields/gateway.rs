@@ -28,8 +28,8 @@ const RESPONSE: Shape = span(Nanos::from_millis(100), HOUR);
 fields! {
     pub(super) PROXY = "`[listen.proxy]`" {
         optional address: address(8080), "\"127.0.0.1:8080\"",
-            "Address and port of the listener (default 127.0.0.1:8080; the http listener is then \
-             off unless its address is set), or \"off\".";
+            "Address and port of the listener, \"unix:/PATH\", or \"off\" (default 127.0.0.1:8080; \
+             the http listener is then off unless its address is set).";
         required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:3000\"",
             "Receiver of the requests: http://HOST:PORT, https:// for TLS, h2c:// for HTTP/2 \
              without TLS; or a list of such, used in turn.";

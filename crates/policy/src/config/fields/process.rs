@@ -23,7 +23,7 @@ fields! {
     pub(super) CLIENT_IP = "`[client_ip]`" {
         optional trusted_proxies: list(MAX_VALUES), "[\"10.0.0.0/8\", \"fd00::/8\"]",
             "Proxies with a trusted forwarding header; they are compared one by one, so name \
-             blocks of many. \"unix:\" is a hop of that name, as nginx calls clients of a socket.";
+             blocks of many. \"unix:\" trusts the callers of a Unix socket, and a hop of that name.";
         optional header: TEXT, "\"x-forwarded-for\"",
             "Forwarding header; the client is its rightmost address that is not a trusted proxy.";
         optional trusted_headers: list(MAX_VALUES), "[\"x-plan\"]",
@@ -35,11 +35,12 @@ fields! {
 
     pub(super) LISTEN = "`[listen]`" {
         optional http: address(8080), "\"127.0.0.1:8080\"",
-            "Listener of the check API and forward-auth: address and port, or \"off\".";
+            "Listener of the check API and forward-auth: address and port, \"unix:/PATH\", or \
+             \"off\".";
         optional admin: address(9090), "\"127.0.0.1:9090\"",
-            "Listener of metrics, health, keys and reload: address and port, or \"off\".";
+            "Listener of metrics, health, keys and reload, as `http`.";
         optional grpc: address(8081), "\"127.0.0.1:8081\"",
-            "Listener of gRPC, for Envoy and for programs: address and port, or \"off\" (default).";
+            "Listener of gRPC, for Envoy and for programs: as `http`, or \"off\" (default).";
         optional proxy: table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
         optional admin_writes: word(ADMIN_WRITES), "\"open\"",

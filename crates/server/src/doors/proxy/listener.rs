@@ -8,7 +8,6 @@
 //!
 //! Only a restart changes its address, and whether it has TLS.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ use crate::config::proxy_settings;
 use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::tls::ListenerTls;
-use crate::{Config, Door, StartError};
+use crate::{Config, Door, DoorAddress, StartError};
 
 /// The listener that forwards.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ pub(crate) struct ProxyListener<C> {
 #[derive(Debug)]
 pub(super) struct ProxyPlace {
     /// Its own address.
-    own: SocketAddr,
+    own: DoorAddress,
     /// The directory of the policy.
     pub(super) home: PathBuf,
     /// `--upstream`, in place of that of the policy.
@@ -61,7 +60,7 @@ impl<C: Timer + 'static> ProxyListener<C> {
     /// the policy has none.
     pub(crate) fn open(
         shared: &Arc<ServiceContext<C>>,
-        own: SocketAddr,
+        own: DoorAddress,
         config: &Config,
     ) -> Result<Option<Arc<Self>>, StartError> {
         let home = config.policy.as_deref().and_then(Path::parent);
@@ -100,7 +99,7 @@ impl ProxyPlace {
     fn settings(&self, settings: &Settings) -> Result<Option<ProxySettings>, StartError> {
         let proxy = proxy_settings(&self.upstream, settings);
         let upstreams = proxy.iter().flat_map(ProxySettings::addresses);
-        match own_upstream(self.own, upstreams) {
+        match own_upstream(&self.own, upstreams) {
             Some(upstream) => Err(StartError::UpstreamLoop(upstream)),
             None => Ok(proxy),
         }

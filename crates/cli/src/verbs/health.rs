@@ -1,0 +1,31 @@
+//! `health`: asks a running service whether it is ready.
+
+use clap::Args;
+
+use crate::client::{AdminArgs, Client};
+use crate::{Exit, Failure, Output};
+
+/// Ask a running service whether it is ready, as probes of containers do
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Health {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper health
+  ratekeeper health --server http://127.0.0.1:9090
+
+This asks for /readyz of the admin listener, which needs no token.
+
+Exit codes: 0 ready; 1 not ready, or stopping; 2 usage, or no service.";
+
+impl Health {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let ready = Client::of_admin(&self.admin)?.is_ready()?;
+        output.line(if ready { "ready" } else { "not ready" })?;
+        Ok(if ready { Exit::Done } else { Exit::Denied })
+    }
+}

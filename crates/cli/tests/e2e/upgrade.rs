@@ -1,0 +1,155 @@
+//! An upgrade: a process takes the listening socket of the one before, as systemd hands it on.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::clock;
+use crate::harness::process::Process;
+use crate::harness::service::write_policy;
+use crate::harness::visitor::Visitor;
+
+const STARTED_WITHIN: Duration = Duration::from_secs(20);
+/// Clients, and the pause of each between two requests: 300 requests a second.
+const CLIENTS: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(40);
+/// Maximum wait of a request, as the guide states.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// An application whose `/events` never end; returns its address.
+fn application() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream).unwrap_or_default()); // a client may go away
+        }
+    });
+    address
+}
+
+fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let head = BufReader::new(stream.try_clone()?).lines();
+    let head: Vec<_> = head
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    if head.iter().any(|line| line.starts_with("GET /events")) {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")?;
+        return stream.read_to_end(&mut Vec::new()).map(drop);
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+/// Starts the service with the socket, as `sd_listen_fds` describes it.
+fn start(dir: &Path, policy: &Path, socket: &TcpListener) -> Process {
+    let address = socket.local_addr().expect("it is bound");
+    let socket = OwnedFd::from(socket.try_clone().expect("a socket can be shared"));
+    let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@" 3<&0"#;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_ratekeeper"), "run"])
+        .arg(policy)
+        .args(["--listen", "admin=127.0.0.1:0", "--json"])
+        .args(["--listen", &format!("proxy={address}")])
+        .current_dir(dir);
+    let (out, log) = (dir.join("ratekeeper.out"), dir.join("ratekeeper.log"));
+    let process = Process::start_with("ratekeeper", &mut command, Stdio::from(socket), out, log);
+    let listening = clock::poll("a listener", STARTED_WITHIN, || {
+        process.output().contains("\"proxy\"").then_some(())
+    });
+    listening.unwrap_or_else(|error| panic!("{error}\n{}", process.log()));
+    process
+}
+
+/// What a client has seen: admitted requests, and the longest wait.
+fn visit(to: SocketAddr, done: &AtomicBool) -> (u32, Duration) {
+    let (mut admitted, mut longest) = (0, Duration::ZERO);
+    while !done.load(Ordering::Relaxed) {
+        let asked = clock::now();
+        match Visitor::at(1).get(to, "/").status {
+            200 => admitted += 1,
+            status => assert_eq!(status, 429),
+        }
+        longest = longest.max(asked.elapsed());
+        clock::wait(PAUSE);
+    }
+    (admitted, longest)
+}
+
+/// 300 requests a second, and a client of an endless stream.
+#[test]
+fn a_restart_behind_a_passed_socket_loses_no_request_and_forgets_no_usage() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let policy = format!(
+        "[listen]\ndrain = \"200ms\"\ngrace = \"1s\"\n\
+         [listen.proxy]\nupstream = \"http://{}\"\n\
+         [store.memory]\nstate = \"state\"\n\
+         [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"500/100d\"\n",
+        application(),
+    );
+    let policy = write_policy(dir.path(), &policy);
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("it is bound");
+    let mut service = start(dir.path(), &policy, &socket);
+
+    let mut events = TcpStream::connect(address).expect("it listens");
+    events
+        .write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("it is open");
+    let mut first = [0; 12];
+    events.read_exact(&mut first).expect("the stream begins");
+    assert_eq!(&first, b"HTTP/1.1 200");
+
+    let done = AtomicBool::new(false);
+    let seen: Vec<_> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| scope.spawn(|| visit(address, &done)))
+            .collect();
+        clock::wait(Duration::from_millis(500));
+        service.signal("TERM");
+        let ended = service.end();
+        let next = ended.map(|_| start(dir.path(), &policy, &socket));
+        clock::wait(Duration::from_secs(1));
+        done.store(true, Ordering::Relaxed);
+        next.unwrap_or_else(|error| panic!("{error}"));
+        clients
+            .into_iter()
+            .map(|client| client.join().expect("no request is lost"))
+            .collect()
+    });
+    let admitted: u32 = seen.iter().map(|(admitted, _)| admitted).sum();
+    assert_eq!(admitted, 499, "500 of two processes, less the stream");
+    let longest = seen.iter().map(|(_, longest)| longest).max();
+    assert!(longest < Some(&LONGEST_WAIT), "{longest:?}");
+}
+
+#[test]
+fn a_passed_socket_that_no_listener_has_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let policy = write_policy(
+        dir.path(),
+        "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"1/1h\"\n",
+    );
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@" 3<&0"#;
+    let refused = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_ratekeeper"), "run"])
+        .arg(policy)
+        .args(["--listen", "http=127.0.0.1:0", "--listen", "admin=off"])
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .output()
+        .expect("a shell is there");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("no listener has this address"),
+        "{message}"
+    );
+}

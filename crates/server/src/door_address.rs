@@ -1,0 +1,76 @@
+//! Door address: a port, or the path of a Unix socket.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use socket2::Socket;
+
+/// Start of the address of a Unix socket: `unix:/run/ratekeeper.sock`.
+pub(crate) const UNIX: &str = "unix:";
+
+/// Where a listener listens. `Display` is the form of a policy: `127.0.0.1:8080`, `unix:/run/a.sock`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DoorAddress {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix socket. Its callers have no address of their own.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for DoorAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+impl DoorAddress {
+    /// Returns the address of the socket; `None` if it is neither a port nor a path.
+    pub(crate) fn of(socket: &Socket) -> Option<Self> {
+        let local = socket.local_addr().ok()?;
+        let path = || local.as_pathname().map(|path| Self::Unix(path.into()));
+        local.as_socket().map(Self::Tcp).or_else(path)
+    }
+
+    /// Returns the port's address; `None` for a Unix socket.
+    pub(crate) const fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Returns true if only programs of this machine reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        let tcp = self.tcp();
+        tcp.is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+
+    /// Opens it; port 0 takes a free one. The file of a socket that nothing listens at is replaced.
+    pub(crate) fn bind(&self) -> io::Result<Socket> {
+        let path = match self {
+            Self::Tcp(address) => return Ok(TcpListener::bind(address)?.into()),
+            Self::Unix(path) => path,
+        };
+        let is_stale = || {
+            let refused = UnixStream::connect(path).err().map(|error| error.kind());
+            refused == Some(io::ErrorKind::ConnectionRefused)
+        };
+        let bound = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale() => {
+                std::fs::remove_file(path)?;
+                UnixListener::bind(path)
+            }
+            bound => bound,
+        };
+        Ok(bound?.into())
+    }
+}
+
+/// The address of callers at a Unix socket: `0.0.0.0`, which no caller over TCP has.
+pub(crate) const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
