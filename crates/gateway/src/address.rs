@@ -52,22 +52,22 @@ const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeou
 #[derive(Debug)]
 pub(crate) struct Address {
     at: UpstreamAddress,
-    idle: Mutex<Vec<IdleConnection>>,
-    shared: Mutex<Vec<SharedConnection>>,
+    pub(crate) idle: Mutex<Vec<IdleConnection>>,
+    pub(crate) shared: Mutex<Vec<SharedConnection>>,
     /// True if connections serve one request at a time: always without TLS; with TLS, if the last
     /// connection did.
-    alone: AtomicBool,
+    pub(crate) alone: AtomicBool,
     /// One for each thread, held while it opens a connection that its requests share.
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
     /// A permit for each request.
-    room: Arc<Semaphore>,
+    pub(crate) room: Arc<Semaphore>,
     pub(crate) absence: Absence,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
 }
 
 #[derive(Debug)]
-struct IdleConnection {
+pub(crate) struct IdleConnection {
     sender: Http1Sender,
     /// The thread whose runtime serves it: no other needs to be woken for its requests.
     thread: ThreadId,
@@ -83,7 +83,7 @@ impl IdleConnection {
 
 /// A connection of HTTP/2.
 #[derive(Debug)]
-struct SharedConnection {
+pub(crate) struct SharedConnection {
     sender: http2::SendRequest<UploadBody>,
     streams: Arc<Streams>,
     thread: ThreadId,

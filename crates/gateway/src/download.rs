@@ -13,12 +13,15 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::address::Lease;
+use crate::counts::Passage;
+use crate::error::UpstreamFailure;
 
 /// The body of a response.
 #[derive(Debug)]
 pub struct DownloadBody {
     body: Incoming,
     lease: Option<Lease>,
+    passage: Passage,
     idle: Duration,
     /// Started when the upstream is waited for.
     timer: Option<Pin<Box<Sleep>>>,
@@ -47,16 +50,22 @@ impl fmt::Display for DownloadError {
 impl std::error::Error for DownloadError {}
 
 impl DownloadBody {
-    pub(crate) fn new(body: Incoming, lease: Lease, idle: Duration) -> Self {
+    pub(crate) fn new(body: Incoming, (lease, passage): (Lease, Passage), idle: Duration) -> Self {
         let mut body = Self {
             body,
             lease: Some(lease),
+            passage,
             idle,
             timer: None,
             is_waiting: false,
         };
         body.give_back_at_end();
         body
+    }
+
+    /// Returns the address of the upstream that responded, `HOST:PORT`.
+    pub fn address(&self) -> Option<&str> {
+        self.passage.address()
     }
 
     fn give_back_at_end(&mut self) {
@@ -89,14 +98,22 @@ impl Body for DownloadBody {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if self.is_idle(context) {
                 self.lease = None;
+                self.passage.break_off(UpstreamFailure::BodyTimeout);
                 return Poll::Ready(Some(Err(DownloadError::Idle)));
             }
             return Poll::Pending;
         };
         self.is_waiting = false;
         match &frame {
-            Some(Ok(_)) => self.give_back_at_end(),
-            Some(Err(_)) => self.lease = None,
+            Some(Ok(frame)) => {
+                self.passage
+                    .received(frame.data_ref().map_or(0, Bytes::len));
+                self.give_back_at_end();
+            }
+            Some(Err(_)) => {
+                self.lease = None;
+                self.passage.break_off(UpstreamFailure::BodyBroken);
+            }
             None => {
                 if let Some(lease) = self.lease.take() {
                     lease.give_back();

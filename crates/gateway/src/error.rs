@@ -40,11 +40,15 @@ pub enum UpstreamFailure {
     Switched,
     /// As many requests as it can bear wait for it.
     Busy,
+    /// The body of the response broke off.
+    BodyBroken,
+    /// The rest of the body of the response did not come in time.
+    BodyTimeout,
 }
 
 impl UpstreamFailure {
     /// All failures, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Refused,
         Self::ConnectTimeout,
         Self::Tls,
@@ -53,6 +57,8 @@ impl UpstreamFailure {
         Self::ResponseTimeout,
         Self::Switched,
         Self::Busy,
+        Self::BodyBroken,
+        Self::BodyTimeout,
     ];
 
     /// Returns a word for metrics.
@@ -66,6 +72,8 @@ impl UpstreamFailure {
             Self::ResponseTimeout => "response_timeout",
             Self::Switched => "switched",
             Self::Busy => "busy",
+            Self::BodyBroken => "body_broken",
+            Self::BodyTimeout => "body_timeout",
         }
     }
 
@@ -74,7 +82,12 @@ impl UpstreamFailure {
     pub const fn was_sent(self) -> bool {
         matches!(
             self,
-            Self::Reset | Self::BadResponse | Self::ResponseTimeout | Self::Switched
+            Self::Reset
+                | Self::BadResponse
+                | Self::ResponseTimeout
+                | Self::Switched
+                | Self::BodyBroken
+                | Self::BodyTimeout
         )
     }
 
@@ -111,6 +124,8 @@ impl fmt::Display for UpstreamFailure {
             Self::ResponseTimeout => "the upstream did not respond in time",
             Self::Switched => "the upstream switched to a protocol that was not asked for",
             Self::Busy => "as many requests as the upstream can bear wait for it",
+            Self::BodyBroken => "the response of the upstream broke off",
+            Self::BodyTimeout => "the upstream stopped sending its response",
         })
     }
 }

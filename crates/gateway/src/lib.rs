@@ -24,6 +24,7 @@ mod absence;
 mod address;
 mod attempt;
 mod connection;
+mod counts;
 mod download;
 mod error;
 mod examine;
@@ -42,6 +43,7 @@ mod tunnel;
 mod upload;
 
 pub use connection::{TlsTransport, Transport, UpstreamAddress};
+pub use counts::{AddressTotals, FailedAttempt, FailureWatch, HEAD_EDGES, UpstreamTotals};
 pub use download::{DownloadBody, DownloadError};
 pub use error::{ForwardError, UpstreamFailure};
 pub use examine::{Malformed, examine};

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, sp
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
+use crate::counts::Passage;
+
 /// Bytes read at once, in each direction.
 const BUFFER: usize = 8 << 10;
 
@@ -18,15 +20,18 @@ const BUFFER: usize = 8 << 10;
 pub struct Tunnel {
     upstream: OnUpgrade,
     /// Held to the end.
-    room: OwnedSemaphorePermit,
+    held: (OwnedSemaphorePermit, Passage),
     idle: Duration,
 }
 
 impl Tunnel {
-    pub(crate) fn new((upstream, room): (OnUpgrade, OwnedSemaphorePermit), idle: Duration) -> Self {
+    pub(crate) fn new(
+        (upstream, held): (OnUpgrade, (OwnedSemaphorePermit, Passage)),
+        idle: Duration,
+    ) -> Self {
         Self {
             upstream,
-            room,
+            held,
             idle,
         }
     }
@@ -34,7 +39,7 @@ impl Tunnel {
     /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
     /// to two times the idle limit.
     pub async fn run(self, client: impl AsyncRead + AsyncWrite) {
-        let _room = self.room;
+        let _held = self.held;
         let Ok(upstream) = self.upstream.await else {
             return; // the upstream left
         };

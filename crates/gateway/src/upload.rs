@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connection::Stream;
+use crate::counts::UpstreamCounts;
 use crate::{forwarded, hop};
 
 /// The body of a request on its way; `None` for a request without one.
@@ -25,6 +26,7 @@ struct UploadSource {
     body: ClientBody,
     upload: Arc<Upload>,
     on_break: OnBreak,
+    counts: Arc<UpstreamCounts>,
     /// Why it broke off, until that ends the request.
     broken: Option<(hyper::Error, Pin<Box<Sleep>>)>,
 }
@@ -75,7 +77,7 @@ impl UploadBody {
     pub(crate) fn new(
         body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
         address_field: Option<HeaderName>,
-        on_break: OnBreak,
+        (on_break, counts): (OnBreak, Arc<UpstreamCounts>),
     ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
             return (Self(None), None);
@@ -88,6 +90,7 @@ impl UploadBody {
             body: Box::pin(body),
             upload: Arc::clone(&upload),
             on_break,
+            counts,
             broken: None,
         };
         (Self(Some(source)), Some(upload))
@@ -145,7 +148,12 @@ impl Body for UploadBody {
             ready!(pause.as_mut().poll(context));
             return Poll::Ready(source.broken.take().map(|(error, _)| Err(error)));
         }
-        let UploadSource { body, upload, .. } = source;
+        let UploadSource {
+            body,
+            upload,
+            counts,
+            ..
+        } = source;
         upload.set(Stage::Client);
         let mut frame = ready!(body.as_mut().poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
@@ -153,6 +161,9 @@ impl Body for UploadBody {
         {
             forwarded::remove_invented(upload.address_field.as_ref(), trailers);
             hop::remove(trailers, &[]);
+        }
+        if let Some(Ok(frame)) = &frame {
+            counts.sent(frame.data_ref().map_or(0, Bytes::len));
         }
         upload.moved.store(true, Ordering::Relaxed);
         upload.set(match &frame {

@@ -4,20 +4,16 @@ mod alerts;
 pub(crate) mod bans;
 mod certificates;
 pub(crate) mod history;
+#[cfg(feature = "proxy")]
+mod upstreams;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
-#[cfg(feature = "proxy")]
-use ratekeeper_gateway::AddressHealth;
-#[cfg(feature = "proxy")]
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
-#[cfg(feature = "proxy")]
-use crate::metrics::CheckedAddress;
 use crate::state::saving;
 use crate::tasks::keep;
 use crate::{admin, expired_reservations, machine_load, memory, missing_keys, store, wall_clock};
@@ -26,10 +22,6 @@ use crate::{admin, expired_reservations, machine_load, memory, missing_keys, sto
 const SWEEP: Duration = Duration::from_millis(100);
 /// Interval at which counts and records of keys that are too old are dropped.
 const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
-
-/// How soon the addresses of a reloaded policy are checked.
-#[cfg(feature = "proxy")]
-const LOOK_FOR_UPSTREAMS: Duration = Duration::from_millis(100);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
@@ -56,7 +48,14 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     #[cfg(feature = "proxy")]
     start(shared, "upstream signals", crate::upstream_signals::watch);
     #[cfg(feature = "proxy")]
-    start(shared, "health", check_all);
+    start(shared, "health", upstreams::check_all);
+    #[cfg(feature = "proxy")]
+    every(
+        shared,
+        "upstreams",
+        crate::upstreams::TICK,
+        crate::upstreams::read,
+    );
 }
 
 /// Starts a task of the service; it is begun again if it panics.
@@ -84,34 +83,6 @@ fn every<C: Clock + 'static>(
             act(&shared);
         }
     });
-}
-
-/// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
-#[cfg(feature = "proxy")]
-async fn check_all<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    loop {
-        let all = shared.metrics.process.checked.load_full();
-        let checks: JoinSet<()> = all.iter().cloned().map(check).collect();
-        while Arc::ptr_eq(&all, &shared.metrics.process.checked.load()) {
-            sleep(LOOK_FOR_UPSTREAMS).await;
-        }
-        drop(checks); // ends them
-    }
-}
-
-/// Checks an address of an upstream for ever.
-#[cfg(feature = "proxy")]
-async fn check(checked: CheckedAddress) {
-    let (route, place) = (checked.route, checked.place);
-    let changed = |health: &AddressHealth| {
-        let address = health.name();
-        if health.is_up() {
-            tracing::info!(event = "upstream.up", %route, place, address);
-        } else {
-            tracing::warn!(event = "upstream.down", %route, place, address);
-        }
-    };
-    checked.health.watch(changed).await;
 }
 
 /// Removes idle keys, a bounded step at a time.

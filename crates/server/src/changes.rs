@@ -84,12 +84,14 @@ impl ChangeKind {
             | Event::EnvoyReloaded { .. }
             | Event::StoreUp { .. }
             | Event::StoreServerUp { .. }
+            | Event::UpstreamUp { .. }
             | Event::OverrideChanged { .. } => Some(Self::Change),
             Event::Notice(_) | Event::Alert(_) | Event::Stopping => Some(Self::Warning),
             Event::ReloadRejected { .. }
             | Event::EnvoyRejected { .. }
             | Event::StoreDown { .. }
-            | Event::StoreServerDown { .. } => Some(Self::Error),
+            | Event::StoreServerDown { .. }
+            | Event::UpstreamDown { .. } => Some(Self::Error),
         }
     }
 }

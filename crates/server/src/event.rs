@@ -79,6 +79,24 @@ pub enum Event {
         /// Its address.
         server: String,
     },
+    /// An address of an upstream does not pass its check, and is left out.
+    UpstreamDown {
+        /// Name of the route; empty for `upstream` itself.
+        route: Arc<str>,
+        /// Its place in the list of its upstream, from 1.
+        place: usize,
+        /// The address.
+        address: Arc<str>,
+    },
+    /// An address of an upstream passes its check again, and is used.
+    UpstreamUp {
+        /// Name of the route; empty for `upstream` itself.
+        route: Arc<str>,
+        /// Its place in the list of its upstream, from 1.
+        place: usize,
+        /// The address.
+        address: Arc<str>,
+    },
     /// A key of a limit with an `alert` has stayed above its level, or does no more.
     Alert(AlertNotice),
     /// The admin listener has changed the file of overrides.
@@ -192,6 +210,12 @@ impl fmt::Display for Event {
                 "the store decides the keys of {server} again: it is back, or other servers \
                  hold them"
             ),
+            Self::UpstreamDown { route, address, .. } => {
+                write!(f, "upstream down{}: {address} is left out", of_route(route))
+            }
+            Self::UpstreamUp { route, address, .. } => {
+                write!(f, "upstream up{}: {address} is used again", of_route(route))
+            }
             Self::Alert(notice) => notice.fmt(f),
             Self::OverrideChanged {
                 act,
@@ -213,6 +237,14 @@ impl fmt::Display for Event {
             Self::Stopped => f.write_str("stopped"),
         }
     }
+}
+
+/// Returns the words of a route; empty for `upstream` itself.
+fn of_route(route: &str) -> String {
+    if route.is_empty() {
+        return String::new();
+    }
+    format!(" (route {route})")
 }
 
 /// Receives events; called from the service's threads, so it should be quick.
@@ -262,6 +294,20 @@ impl Sink {
             }
             Event::StoreServerUp { server } => {
                 tracing::warn!(event = "store.server", active = true, %server);
+            }
+            Event::UpstreamDown {
+                route,
+                place,
+                address,
+            } => {
+                tracing::warn!(event = "upstream.down", %route, place, %address);
+            }
+            Event::UpstreamUp {
+                route,
+                place,
+                address,
+            } => {
+                tracing::info!(event = "upstream.up", %route, place, %address);
             }
             Event::Alert(notice) => log_alert(notice),
             Event::OverrideChanged {

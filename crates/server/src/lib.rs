@@ -111,6 +111,8 @@ mod top_keys;
 mod upgrade;
 #[cfg(feature = "proxy")]
 mod upstream_signals;
+#[cfg(feature = "proxy")]
+mod upstreams;
 mod wall_clock;
 mod watch;
 mod watched;

@@ -30,6 +30,8 @@ mod scrape;
 mod shared_store;
 mod table;
 mod tally;
+#[cfg(feature = "proxy")]
+mod upstreams;
 
 pub(crate) use durations::DecisionPath;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
@@ -37,8 +39,6 @@ pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
-#[cfg(feature = "proxy")]
-pub(crate) use process::CheckedAddress;
 pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
 pub(crate) use scrape::{Levels, MetricsSnapshot, StateLevels};

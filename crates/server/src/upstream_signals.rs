@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{RecentLevels, RecentResponses};
+use ratekeeper_gateway::RecentLevels;
 use ratekeeper_policy::{UpstreamMeasure, WallTime, upstream_signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
+use crate::upstreams::NamedUpstream;
 
 /// How often they are read.
 const READ: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     loop {
         tick.tick().await;
         let keeper = &shared.keeper;
-        let upstreams = shared.metrics.process.recent.load_full();
+        let upstreams = shared.metrics.process.upstreams.all();
         let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
         for signal in keeper.policy().signals() {
             let Some(wanted) = upstream_signal(signal.name()) else {
@@ -43,15 +44,12 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
 
 /// Returns a level, in parts per million or microseconds; `None` if there is no such upstream, or
 /// it did not respond.
-fn level(
-    upstreams: &[(Box<str>, Arc<RecentResponses>)],
-    (route, measure): (&str, UpstreamMeasure),
-) -> Option<u32> {
-    let (_, recent) = upstreams.iter().find(|(name, _)| **name == *route)?;
+fn level(upstreams: &[NamedUpstream], (route, measure): (&str, UpstreamMeasure)) -> Option<u32> {
+    let upstream = upstreams.iter().find(|it| *it.route == *route)?;
     let RecentLevels {
         latency,
         failed_ppm,
-    } = recent.levels();
+    } = upstream.gateway.recent().levels();
     match measure {
         UpstreamMeasure::Errors => failed_ppm,
         UpstreamMeasure::Latency => latency.map(|latency| {

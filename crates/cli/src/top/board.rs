@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::row::{KeyRow, LimitRow, list, millis, number, text};
+use super::row::{KeyRow, LimitRow, list, millis, number, text, upstream};
 use crate::Failure;
 use crate::client::Client;
 
@@ -30,6 +30,8 @@ pub(crate) struct Board {
     pub(crate) policy: String,
     /// The store and its state.
     pub(crate) store: String,
+    /// The last minute of each upstream.
+    pub(crate) upstreams: Vec<String>,
     /// Faults and warnings.
     pub(crate) notes: Vec<String>,
     pub(crate) limits: Vec<LimitRow>,
@@ -75,6 +77,7 @@ impl Board {
             policy: format!("v{} {sha}", number(&answer, "version")),
             store: format!("{} {}", text(store, "kind"), text(store, "state")),
             notes: notes.map(str::to_owned).collect(),
+            upstreams: list(&answer, "upstreams").iter().map(upstream).collect(),
             limits,
             more: number(&answer, "more"),
             limit,

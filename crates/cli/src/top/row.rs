@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use ratekeeper_core::Nanos;
 use serde_json::Value;
 
+use crate::words;
+
 /// The counts of a limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitRow {
@@ -144,6 +146,27 @@ impl Count {
             error: each(self.error),
         }
     }
+}
+
+/// Returns the last minute of an upstream, on one line.
+pub(super) fn upstream(it: &Value) -> String {
+    let count = |name| words::count(number(it, name));
+    let addresses = list(it, "addresses");
+    let up = addresses.iter().filter(|address| address["up"] == true);
+    let time = it["most_within_ms"].as_u64();
+    let time = time.map_or_else(
+        || "-".into(),
+        |millis| format!("{} ms", words::count(millis)),
+    );
+    format!(
+        "{}: {} requests a minute, {} failed, 99 % within {time}, {} in flight, {} of {} up",
+        text(it, "name"),
+        count("requests"),
+        count("failed"),
+        count("in_flight"),
+        up.count(),
+        addresses.len(),
+    )
 }
 
 /// Returns `part / whole`; of no whole, 0.

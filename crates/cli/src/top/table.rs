@@ -36,6 +36,10 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
             lines.push(format!("no other key has more than {most}"));
         }
     }
+    if !board.upstreams.is_empty() {
+        lines.push(String::new());
+        lines.extend(board.upstreams.iter().map(|line| plain(line)));
+    }
     if !board.notes.is_empty() {
         lines.push(String::new());
         lines.extend(board.notes.iter().map(|note| note_line(note)));
@@ -45,8 +49,13 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
 
 /// Returns a note on one line. It may have text of a policy: no escapes of a terminal.
 pub(super) fn note_line(note: &str) -> String {
-    let shown: String = note.chars().filter(|c| !c.is_control()).collect();
-    clipped(&format!("note: {shown}"), NOTE_WIDTH)
+    plain(&format!("note: {note}"))
+}
+
+/// Returns a text on one line, without escapes of a terminal.
+pub(super) fn plain(text: &str) -> String {
+    let shown: String = text.chars().filter(|c| !c.is_control()).collect();
+    clipped(&shown, NOTE_WIDTH)
 }
 
 const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";

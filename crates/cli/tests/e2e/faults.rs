@@ -19,6 +19,7 @@ use crate::harness::clock::poll;
 use crate::harness::in_process::{InProcess, NEW_YEAR, TOKEN};
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::staged::{Course, Scrape, staged};
+use crate::harness::upstream::Upstream;
 use crate::harness::visitor::{Caller, Visitor};
 use crate::promtool::{monitoring, prove};
 use crate::{incidents, mmdb};
@@ -103,7 +104,7 @@ type Stage = fn() -> Scrapes;
 type StoreStage = fn() -> Option<Scrapes>;
 
 /// Each alert, and its fault.
-const FAULTS: [(&str, Course, Stage); 33] = [
+const FAULTS: [(&str, Course, Stage); 36] = [
     ("RatekeeperDown", Course::GoesOn, || {
         let service = InProcess::start(POLICY);
         (service.scrape(), service.end())
@@ -130,7 +131,19 @@ const FAULTS: [(&str, Course, Stage); 33] = [
         Course::GoesOn,
         full_of_connections,
     ),
-    ("RatekeeperUpstreamFails", Course::GoesOn, without_upstream),
+    ("RatekeeperUpstreamFails", Course::GoesOn, || {
+        behind(&[&nobody()], 3, &Visitor::at(2))
+    }),
+    ("RatekeeperUpstreamAddressDown", Course::GoesOn, || {
+        let up = Upstream::start();
+        behind(&[&nobody(), &up.url()], 3, &Visitor::at(2))
+    }),
+    ("RatekeeperUpstreamSlow", Course::GoesOn, || {
+        let up = Upstream::start();
+        let waits = Visitor::at(2).with("x-wait-ms", "1100");
+        behind(&[&up.url()], 2, &waits)
+    }),
+    ("RatekeeperUpstreamSheds", Course::GoesOn, shedding),
     ("RatekeeperCertificateExpires", Course::GoesOn, || {
         let service = with_certificate(8);
         (service.scrape(), service.scrape())
@@ -388,20 +401,47 @@ fn full_of_connections() -> Scrapes {
     (before, service.scrape())
 }
 
-fn proxy(config: Config) -> Config {
+pub(crate) fn proxy(config: Config) -> Config {
     config.listen("proxy=127.0.0.1:0").expect("it is right")
 }
 
-fn without_upstream() -> Scrapes {
-    let listen = with(
-        "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n",
-    );
+/// Returns an upstream where nothing listens.
+pub(crate) fn nobody() -> String {
+    "http://127.0.0.1:1".to_owned()
+}
+
+/// Returns the settings of a gateway in front of these upstreams.
+pub(crate) fn in_front_of(upstreams: &[&str]) -> String {
+    format!("[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = {upstreams:?}\n")
+}
+
+/// Lets a visitor send requests to a gateway in front of these upstreams.
+fn behind(upstreams: &[&str], requests: usize, visitor: &Visitor) -> Scrapes {
     let dir = tempfile::tempdir().expect("a directory of its own");
-    let service = InProcess::start_with(dir, &listen, proxy);
+    let service = InProcess::start_with(dir, &with(&in_front_of(upstreams)), proxy);
     let before = service.scrape();
-    for _ in 0..70 {
-        let answer = Visitor::at(2).get(service.door(Door::Proxy), "/");
-        assert_eq!(answer.status, 502, "{}", answer.body);
+    for _ in 0..requests {
+        visitor.get(service.door(Door::Proxy), "/");
+    }
+    (before, service.scrape())
+}
+
+fn shedding() -> Scrapes {
+    let up = Upstream::start();
+    let one = "adaptive_concurrency = { min = 1, max = 1 }\n";
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let settings = with(&(in_front_of(&[&up.url()]) + one));
+    let service = InProcess::start_with(dir, &settings, proxy);
+    let (before, gateway) = (service.scrape(), service.door(Door::Proxy));
+    let held = Visitor::at(2).with("x-wait-ms", "60000");
+    let _held = held.begin(gateway, "/");
+    let shed = poll("a request that is shed", PATIENCE, || {
+        let answer = Visitor::at(2).get(gateway, "/");
+        (answer.status == 503).then_some(())
+    });
+    shed.unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..9 {
+        Visitor::at(2).get(gateway, "/");
     }
     (before, service.scrape())
 }

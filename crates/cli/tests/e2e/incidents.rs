@@ -1,4 +1,4 @@
-//! Six incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! Nine incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
 //! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
 
 use std::process::Command;
@@ -9,11 +9,13 @@ use ratekeeper_core::Nanos;
 use ratekeeper_server::{Door, Event};
 use serde_json::Value;
 
+use crate::faults::{in_front_of, nobody, proxy};
 use crate::harness::clock::poll;
 use crate::harness::in_process::InProcess;
 use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::harness::staged::{Course, Scrape, staged};
+use crate::harness::upstream::Upstream;
 use crate::harness::visitor::Visitor;
 use crate::promtool::{monitoring, prove};
 
@@ -41,8 +43,13 @@ const DEAD_STORE: &str = "[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
 struct Stage(InProcess);
 
 impl Stage {
-    fn new(store: &str) -> Self {
-        Self(InProcess::start(&POLICY.replace("STORE", store)))
+    fn new(settings: &str) -> Self {
+        let policy = POLICY.replace("STORE", settings);
+        if settings.contains("[listen.proxy]") {
+            let dir = tempfile::tempdir().expect("a directory of its own");
+            return Self(InProcess::start_with(dir, &policy, proxy));
+        }
+        Self(InProcess::start(&policy))
     }
 
     /// Returns what the page asks for; it is made once a second.
@@ -90,6 +97,31 @@ fn stage_refused_policy(stage: &Stage) {
     assert_eq!(reloaded.status, 422, "{}", reloaded.body);
 }
 
+fn stage_gateway(stage: &Stage) {
+    for _ in 0..6 {
+        Visitor::at(2).get(stage.0.door(Door::Proxy), "/");
+    }
+}
+
+fn stage_slow_application(stage: &Stage) {
+    let waits = Visitor::at(2).with("x-wait-ms", "1100");
+    for _ in 0..2 {
+        waits.get(stage.0.door(Door::Proxy), "/");
+    }
+}
+
+/// Returns the settings of a gateway in front of an application that stays until the end.
+fn in_front_of_application(others: &[&str]) -> String {
+    let url = Box::leak(Box::new(Upstream::start())).url();
+    let all: Vec<_> = others.iter().copied().chain([&*url]).collect();
+    in_front_of(&all)
+}
+
+/// Returns true if the first upstream has a fault with these words.
+fn fault(document: &Value, words: &str) -> bool {
+    mentions(&document["upstreams"][0]["faults"], words)
+}
+
 fn stage_clock_step(stage: &Stage) {
     let clock = &stage.0.clock;
     clock.ahead_seconds.store(3_600, Ordering::Relaxed);
@@ -117,7 +149,7 @@ fn mentions(list: &Value, words: &str) -> bool {
 struct Incident {
     /// As in the guide.
     name: &'static str,
-    store: &'static str,
+    settings: fn() -> String,
     stage: fn(&Stage),
     dashboard: fn(&Value) -> bool,
     top: fn(&Value) -> bool,
@@ -126,10 +158,10 @@ struct Incident {
     alert: &'static str,
 }
 
-const INCIDENTS: [Incident; 5] = [
+const INCIDENTS: [Incident; 8] = [
     Incident {
         name: "an abuser",
-        store: "",
+        settings: String::new,
         stage: stage_abuser,
         dashboard: |it| {
             let login = entry(&it["limits"], "name", "login");
@@ -144,7 +176,7 @@ const INCIDENTS: [Incident; 5] = [
     },
     Incident {
         name: "a number that is too low",
-        store: "",
+        settings: String::new,
         stage: stage_low_number,
         dashboard: |it| {
             let api = entry(&it["limits"], "name", "api");
@@ -159,7 +191,7 @@ const INCIDENTS: [Incident; 5] = [
     },
     Incident {
         name: "a store that fails",
-        store: DEAD_STORE,
+        settings: || DEAD_STORE.to_owned(),
         stage: stage_store,
         dashboard: |it| it["store"]["state"] != "up" && mentions(&it["changes"], "store down"),
         top: |it| mentions(&it["notes"], "the store does not answer"),
@@ -168,7 +200,7 @@ const INCIDENTS: [Incident; 5] = [
     },
     Incident {
         name: "a policy that is refused",
-        store: "",
+        settings: String::new,
         stage: stage_refused_policy,
         dashboard: |it| mentions(&it["changes"], "policy refused"),
         top: |it| mentions(&it["notes"], "the files of the policy are refused"),
@@ -177,12 +209,44 @@ const INCIDENTS: [Incident; 5] = [
     },
     Incident {
         name: "a clock that is set",
-        store: "",
+        settings: String::new,
         stage: stage_clock_step,
         dashboard: |it| mentions(&it["changes"], "the wall clock was set by +3600 s"),
         top: |it| mentions(&it["notes"], "the wall clock was set by +3600 s"),
         printed: "the wall clock was set by +3600 s",
         alert: "RatekeeperWallClockSet",
+    },
+    Incident {
+        name: "an application that is dead",
+        settings: || in_front_of(&[&nobody()]),
+        stage: stage_gateway,
+        dashboard: |it| fault(it, "100 % of 6 requests failed (6 refused)"),
+        top: |it| {
+            mentions(
+                &it["notes"],
+                "upstream: 100 % of 6 requests failed (6 refused)",
+            )
+        },
+        printed: "note: upstream: 100 % of 6 requests failed (6 refused)",
+        alert: "RatekeeperUpstreamFails",
+    },
+    Incident {
+        name: "an address of the application that is dead",
+        settings: || in_front_of_application(&[&nobody()]),
+        stage: stage_gateway,
+        dashboard: |it| fault(it, "127.0.0.1:1 is left out"),
+        top: |it| mentions(&it["notes"], "upstream: 127.0.0.1:1 is left out"),
+        printed: "note: upstream: 127.0.0.1:1 is left out",
+        alert: "RatekeeperUpstreamAddressDown",
+    },
+    Incident {
+        name: "an application that slows down",
+        settings: || in_front_of_application(&[]),
+        stage: stage_slow_application,
+        dashboard: |it| fault(it, "slow: half of the responses within 2500 ms"),
+        top: |it| mentions(&it["notes"], "upstream: slow: half of the responses"),
+        printed: "note: upstream: slow: half of the responses within 2500 ms",
+        alert: "RatekeeperUpstreamSlow",
     },
 ];
 
@@ -198,9 +262,10 @@ fn each_incident_is_found_in_each_view_alone() {
         let row = row.unwrap_or_else(|| panic!("no row of {name}"));
         assert!(row.contains(&format!("[{alert}]")), "{row}");
 
-        let stage = Stage::new(incident.store);
+        let settings = (incident.settings)();
+        let stage = Stage::new(&settings);
         let quiet = |document: &Value| !(incident.dashboard)(document);
-        if incident.store.is_empty() {
+        if settings != DEAD_STORE {
             assert!(quiet(&stage.dashboard()), "{name} before it happens");
             assert!(!(incident.top)(&stage.top().0), "{name} before it happens");
         }

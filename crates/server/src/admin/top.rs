@@ -197,6 +197,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
         "store": store(shared),
+        "upstreams": shared.metrics.process.upstreams().0,
         "limits": limits,
         "more": more,
         "countries": countries::busiest(shared),
@@ -214,6 +215,7 @@ fn notes<C: Clock>(shared: &ServiceContext<C>, now: Time) -> Vec<String> {
     if shared.metrics.is_rejected() {
         notes.push("the files of the policy are refused: the old policy stays in force".to_owned());
     }
+    notes.extend(shared.metrics.process.upstreams().1);
     let changes = shared.changes.latest().into_iter();
     let changes = changes.filter(|it| it.kind != ChangeKind::Change);
     let changes = changes.filter(|it| now.since(it.at) <= NOTED);

@@ -55,6 +55,7 @@ use crate::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
 use crate::pulse::InFlight;
+use crate::upstreams::watch;
 use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
@@ -87,7 +88,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             [] => ClientScheme::Http,
             _ => ClientScheme::Https,
         };
-        let upstreams = Upstreams::of(&settings, (max_connections, &place.home), None)?;
+        let room = (max_connections, &*place.home);
+        let upstreams = Upstreams::of(&settings, room, (None, &watch(&shared.keeper)))?;
         let limits = ByPolicy::new(Arc::clone(&shared.keeper));
         let preflights = Arc::new(preflight::limiter(settings.preflight_limit));
         Ok(Self {
@@ -120,7 +122,11 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             shared: Arc::clone(&self.shared),
             settings: ProxySettings::default(),
             limits: self.limits.clone(),
-            upstreams: Upstreams::of(&settings, room, Some(&self.upstreams))?,
+            upstreams: Upstreams::of(
+                &settings,
+                room,
+                (Some(&self.upstreams), &watch(&self.shared.keeper)),
+            )?,
             ids: Arc::clone(&self.ids),
             preflights,
             ..*self
@@ -146,9 +152,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     /// Shows its upstreams to operators.
     fn show(&self) {
         let process = &self.shared.metrics.process;
-        process.adaptive.store(Arc::new(self.upstreams.adaptive()));
-        process.checked.store(Arc::new(self.upstreams.checked()));
-        process.recent.store(Arc::new(self.upstreams.recent()));
+        process.upstreams.install(self.upstreams.named());
     }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
@@ -322,15 +326,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         origin: Option<&HeaderValue>,
         id: HeaderValue,
     ) -> Response<ProxyBody> {
-        let process = &self.shared.metrics.process;
-        if let ForwardError::Tls(reason) = error {
-            process.upstream_tls_failed(reason, self.shared.keeper.clock().now());
-        }
         let kind = match (error.failure(), error) {
-            (Some(failure), _) => {
-                process.upstream_failed(failure.name());
-                upstream_problem(failure)
-            }
+            (Some(failure), _) => upstream_problem(failure),
             (None, ForwardError::UploadTimeout) => TOO_SLOW,
             (None, _) => BROKEN_BODY,
         };

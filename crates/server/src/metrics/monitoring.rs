@@ -13,6 +13,7 @@
 mod alert;
 mod alerts;
 mod panels;
+mod upstream_alerts;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

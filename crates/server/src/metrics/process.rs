@@ -4,11 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
 use ratekeeper_core::Time;
-#[cfg(feature = "proxy")]
-use ratekeeper_gateway::{AddressHealth, RecentResponses};
-use ratekeeper_resilience::AdaptiveConcurrency;
 
 use super::family::MetricList;
 use super::{ReportResult, table};
@@ -17,33 +13,11 @@ use crate::connections::ConnectionCounts;
 use crate::counter::{Counter, LogGate};
 use crate::otlp::{EXPORT_RESULTS, OtlpCounts};
 use crate::tls::ListenerTls;
+#[cfg(feature = "proxy")]
+use crate::upstreams::WatchedUpstreams;
 use crate::{Door, LogWriter};
 
 const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
-/// Failures of the upstream of the proxy listener.
-const UPSTREAM_ERRORS: [&str; 10] = [
-    "refused",
-    "connect_timeout",
-    "tls",
-    "reset",
-    "bad_response",
-    "response_timeout",
-    "switched",
-    "busy",
-    "body_broken",
-    "body_timeout",
-];
-
-/// An address of an upstream that is checked.
-#[cfg(feature = "proxy")]
-#[derive(Clone, Debug)]
-pub(crate) struct CheckedAddress {
-    /// The name of its route; empty for `upstream` itself.
-    pub(crate) route: Box<str>,
-    /// Its place in the policy, from 1.
-    pub(crate) place: usize,
-    pub(crate) health: AddressHealth,
-}
 
 /// Counts of the process.
 #[derive(Debug, Default)]
@@ -60,22 +34,14 @@ pub(crate) struct Process {
     accept_log: LogGate,
     wrong_tokens: Counter,
     wrong_token_log: LogGate,
-    upstream_tls_log: LogGate,
     /// Listeners with certificates.
     pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
-    upstream_errors: [Counter; UPSTREAM_ERRORS.len()],
     /// Requests that an application went on with after their clients had left.
     pub(crate) abandoned: Counter,
     /// Reports of results, by [`ReportResult`].
     pub(super) reports: [Counter; ReportResult::ALL.len()],
-    /// Addresses of upstreams that are checked.
     #[cfg(feature = "proxy")]
-    pub(crate) checked: ArcSwap<Vec<CheckedAddress>>,
-    /// How upstreams responded, by the names of routes.
-    #[cfg(feature = "proxy")]
-    pub(crate) recent: ArcSwap<Vec<(Box<str>, Arc<RecentResponses>)>>,
-    /// Limits of the requests that wait for an upstream, by the names of routes.
-    pub(crate) adaptive: ArcSwap<Vec<(Box<str>, Arc<AdaptiveConcurrency>)>>,
+    pub(crate) upstreams: WatchedUpstreams,
     task_failures: Counter,
     wall_clock_jumps: Counter,
     pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
@@ -98,21 +64,12 @@ impl Process {
         }
     }
 
-    /// Counts a failure of an upstream, by a word of [`UPSTREAM_ERRORS`].
-    #[cfg(feature = "proxy")]
-    pub(crate) fn upstream_failed(&self, kind: &str) {
-        let mut counts = UPSTREAM_ERRORS.iter().zip(&self.upstream_errors);
-        if let Some((_, count)) = counts.find(|(known, _)| **known == kind) {
-            count.add(1);
-        }
-    }
-
-    /// Logs a failed TLS handshake with an upstream, at most once a second.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn upstream_tls_failed(&self, reason: &str, now: Time) {
-        if let Some(suppressed) = self.upstream_tls_log.opens(now) {
-            tracing::warn!(event = "upstream.tls_failed", reason, suppressed);
-        }
+    /// Returns the last minute of each upstream, and the faults in it.
+    pub(crate) fn upstreams(&self) -> (Vec<serde_json::Value>, Vec<String>) {
+        #[cfg(feature = "proxy")]
+        return (self.upstreams.describe(), self.upstreams.faults());
+        #[cfg(not(feature = "proxy"))]
+        (Vec::new(), Vec::new())
     }
 
     /// Counts a panic of a task that must go on.
@@ -144,28 +101,9 @@ impl Process {
             series.count(&[door], count.count());
         }
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
-        let mut series = table::UPSTREAM_ERRORS.open(out);
-        for (kind, count) in UPSTREAM_ERRORS.iter().zip(&self.upstream_errors) {
-            series.count(&[kind], count.count());
-        }
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
-        let limits = self.adaptive.load();
-        if !limits.is_empty() {
-            let mut series = table::UPSTREAM_LIMIT.open(out);
-            for (route, limit) in &**limits {
-                series.level(&[route], u64::from(limit.limit()));
-            }
-        }
         #[cfg(feature = "proxy")]
-        let addresses = self.checked.load();
-        #[cfg(feature = "proxy")]
-        if !addresses.is_empty() {
-            let mut series = table::UPSTREAM_UP.open(out);
-            for address in &**addresses {
-                let labels = [&*address.route, &address.place.to_string()];
-                series.level(&labels, u64::from(address.health.is_up()));
-            }
-        }
+        self.upstreams.encode(out);
         self.encode_tls(out);
         table::TASK_FAILURES.write(out, self.task_failures.count());
         table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());

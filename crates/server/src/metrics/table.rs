@@ -124,12 +124,26 @@ families! {
         "Connections that the system failed to accept";
     ADMIN_WRONG_TOKENS: Counter "admin_wrong_tokens" []
         "Calls of operators with a wrong admin token";
-    UPSTREAM_ERRORS: Counter "upstream_errors" ["kind"]
-        "Requests of the proxy listener that failed at the upstream";
+    UPSTREAM_RESPONSES: Counter "upstream_responses" ["route" "class"]
+        "Responses of an upstream";
+    UPSTREAM_ERRORS: Counter "upstream_errors" ["route" "kind"]
+        "Requests of the proxy listener that failed at the upstream; busy: not sent, by adaptive_concurrency";
+    UPSTREAM_LEFT: Counter "upstream_left" ["route"]
+        "Requests whose client left, or did not send its body, before a response";
+    UPSTREAM_TIME: Histogram "upstream_response_seconds" ["route"]
+        "Time from the end of a request to the head of its response, with the wait for a connection";
+    UPSTREAM_BYTES: Counter "upstream_body_bytes" ["route" "direction"]
+        "Bytes of bodies sent to an upstream and received from it";
+    UPSTREAM_IN_FLIGHT: Gauge "upstream_in_flight" ["route"]
+        "Requests and tunnels at an upstream that have not ended";
     UPSTREAM_ABANDONED: Counter "upstream_abandoned" []
         "Requests that kept their permits after their client had left, while the upstream was at work";
     UPSTREAM_UP: Gauge "upstream_up" ["route" "address"]
-        "1 if an address of an upstream passed its last check, by its place in the policy";
+        "1 if an address of an upstream is in use, 0 while it is left out, by its place in the policy";
+    UPSTREAM_ATTEMPTS: Counter "upstream_failed_attempts" ["route" "address"]
+        "Attempts to send a request to an address that failed; another address may have served it";
+    UPSTREAM_CONNECTIONS: Gauge "upstream_connections" ["route" "address"]
+        "Open connections to an address";
     UPSTREAM_LIMIT: Gauge "upstream_concurrency_limit" ["route"]
         "Requests that may wait for an upstream at a time, by adaptive_concurrency";
     CERTIFICATE_EXPIRY: Gauge "certificate_expiry_timestamp_seconds" ["listener" "certificate"]

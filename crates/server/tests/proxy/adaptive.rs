@@ -12,7 +12,7 @@ use super::upstream::{Next, Upstream};
 use super::{Client, OPEN, Proxy, eventually, sleep};
 
 const LIMIT: &str = "ratekeeper_upstream_concurrency_limit{route=\"\"}";
-const BUSY: &str = "ratekeeper_upstream_errors_total{kind=\"busy\"}";
+const BUSY: &str = "ratekeeper_upstream_errors_total{route=\"\",kind=\"busy\"}";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const WORK: Duration = Duration::from_millis(20);
 

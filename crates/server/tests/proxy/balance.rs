@@ -39,7 +39,7 @@ fn an_address_that_refuses_connections_is_left_out() {
         assert_eq!((response.status(), response.text()), (200, "a"));
     }
     assert_eq!(
-        proxy.metric("ratekeeper_upstream_errors_total{kind=\"refused\"}"),
+        proxy.metric("ratekeeper_upstream_errors_total{route=\"\",kind=\"refused\"}"),
         0
     );
 }

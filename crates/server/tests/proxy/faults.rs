@@ -17,7 +17,7 @@ fn closed() -> SocketAddr {
 
 fn errors(proxy: &Proxy, kind: &str) -> u64 {
     proxy.metric(&format!(
-        "ratekeeper_upstream_errors_total{{kind=\"{kind}\"}}"
+        "ratekeeper_upstream_errors_total{{route=\"\",kind=\"{kind}\"}}"
     ))
 }
 

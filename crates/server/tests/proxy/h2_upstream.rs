@@ -279,7 +279,7 @@ fn an_upstream_that_is_not_trusted_receives_nothing() {
         response.text()
     );
     assert_eq!(
-        proxy.metric("ratekeeper_upstream_errors_total{kind=\"tls\"}"),
+        proxy.metric("ratekeeper_upstream_errors_total{route=\"\",kind=\"tls\"}"),
         1
     );
 
@@ -441,7 +441,7 @@ fn a_reset_after_the_head_reaches_the_client() {
             assert!(body.data().await.unwrap().is_err());
         }
     });
-    let broken = "ratekeeper_upstream_errors_total{kind=\"body_broken\"}";
+    let broken = "ratekeeper_upstream_errors_total{route=\"\",kind=\"body_broken\"}";
     eventually("the failures are counted", || proxy.metric(broken) == 2);
     // The connection has other streams, so it stays.
     assert_eq!(upstream.connections(), 1);
@@ -575,6 +575,6 @@ fn an_upstream_that_is_killed_breaks_its_streams_and_no_others() {
             assert_eq!(status(&client, "GET").await, 200);
         }
     });
-    let broken = "ratekeeper_upstream_errors_total{kind=\"body_broken\"}";
+    let broken = "ratekeeper_upstream_errors_total{route=\"\",kind=\"body_broken\"}";
     eventually("the failure is counted", || proxy.metric(broken) == 1);
 }

@@ -421,7 +421,7 @@ fn permits_come_back_at_the_end_of_the_response() {
         }
     }
     for (kind, count) in [("body_broken", 1), ("body_timeout", 1), ("refused", 0)] {
-        let name = format!("ratekeeper_upstream_errors_total{{kind=\"{kind}\"}}");
+        let name = format!("ratekeeper_upstream_errors_total{{route=\"\",kind=\"{kind}\"}}");
         assert_eq!(proxy.metric(&name), count, "{kind}");
     }
 }

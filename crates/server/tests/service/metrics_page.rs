@@ -48,9 +48,8 @@ count = { status = [401] }
 "#;
 
 /// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases
-/// of `[geo]`, with certificates, and with `adaptive_concurrency` and `health`
-/// of the proxy listener.
-const LATER: [&str; 8] = [
+/// of `[geo]`, with certificates, and with the proxy listener.
+const LATER: [&str; 16] = [
     "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",
@@ -59,6 +58,14 @@ const LATER: [&str; 8] = [
     "ratekeeper_tls_handshake_failures_total",
     "ratekeeper_upstream_concurrency_limit",
     "ratekeeper_upstream_up",
+    "ratekeeper_upstream_responses_total",
+    "ratekeeper_upstream_errors_total",
+    "ratekeeper_upstream_left_total",
+    "ratekeeper_upstream_response_seconds",
+    "ratekeeper_upstream_body_bytes_total",
+    "ratekeeper_upstream_in_flight",
+    "ratekeeper_upstream_failed_attempts_total",
+    "ratekeeper_upstream_connections",
 ];
 
 /// Returns the names between backticks in the first cell of the rows of tables.

@@ -6,7 +6,9 @@ use ratatui::text::Line;
 use super::Screen;
 use crate::top::board::Board;
 use crate::top::row::{KeyRow, LimitRow};
-use crate::top::table::{self, KeyNotes, clipped, key_head, key_line, keys_refused, note_line};
+use crate::top::table::{
+    self, KeyNotes, clipped, key_head, key_line, keys_refused, note_line, plain,
+};
 use crate::top::trend::Trend;
 
 /// Maximum number of notes.
@@ -17,6 +19,8 @@ impl Screen {
     pub(in crate::top) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
+        let upstreams = self.board.upstreams.iter().take(MAX_NOTES);
+        lines.extend(upstreams.map(|line| Line::raw(plain(line))));
         let notes = self.board.notes.iter().take(MAX_NOTES);
         lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
         self.limit_lines(&mut lines, (width, height));

@@ -1,5 +1,5 @@
 //! The application behind the proxy: answers with the request that it received, and counts. The
-//! status is 200, or that of the request's `x-status`.
+//! status is 200, or that of the request's `x-status`, after the milliseconds of `x-wait-ms`.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::clock;
 
@@ -44,6 +44,11 @@ impl Upstream {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address as a policy names it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Returns the number of requests that have reached the application.
@@ -100,6 +105,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = String::new();
     let (mut body_length, mut status) = (0, "200 OK".to_owned());
+    let mut wait = Duration::ZERO;
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {
@@ -113,6 +119,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             body_length = value.trim().parse().unwrap_or(0);
         } else if name.eq_ignore_ascii_case("x-status") {
             status = format!("{} As Told", value.trim());
+        } else if name.eq_ignore_ascii_case("x-wait-ms") {
+            wait = Duration::from_millis(value.trim().parse().unwrap_or(0));
         }
         head.push_str(&line);
     }
@@ -133,6 +141,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
         .entry(format!("{method} {path}"))
         .or_default() += 1;
 
+    clock::wait(wait);
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{head}",

@@ -236,6 +236,7 @@ function showState(state) {
   text("store", `${state.store.kind} ${state.store.state}`);
   text("store-note", state.store.kind === "redis"
     ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
+  showUpstreams(state.upstreams);
   text("alerts", number(state.alerts));
   text("alerts-note", state.alerts ? "keys close to a limit" : "");
   chart(at("minute"), state.seconds, 60, "requests of the last minute", marks(state, 60 * SECOND));
@@ -250,6 +251,43 @@ function showState(state) {
   showHurt(state.limits);
   showCountries(state.countries);
   text("changes-note", state.changes.length ? "" : "None since the start.");
+}
+
+/** Shows the tile and the panel of upstreams, the panel first while one fails. */
+function showUpstreams(all) {
+  const panel = at("upstream-panel");
+  at("upstream-tile").hidden = panel.hidden = !all.length;
+  const faults = all.flatMap(({ name, faults }) => faults.map((fault) => `${name}: ${fault}`));
+  const addresses = all.flatMap((one) => one.addresses);
+  const total = (field) => all.reduce((count, one) => count + one[field], 0);
+  text("upstream", `${addresses.filter(({ up }) => up).length} of ${addresses.length} up`);
+  at("upstream").className = faults.length ? "error" : "";
+  text("upstream-note", `${number(total("failed"))} of ${number(total("requests"))} requests failed, ${number(total("in_flight"))} in flight`);
+  const first = at("panels").firstElementChild === panel;
+  if (faults.length && !first) at("panels").prepend(panel);
+  if (!faults.length && first) at("service-panel").before(panel);
+  at("upstream-faults").replaceChildren(...faults.map((fault) => {
+    const item = document.createElement("li");
+    item.textContent = fault;
+    return item;
+  }));
+  const counts = (of) => Object.entries(of).filter(([, count]) => count).map(([name, count]) => `${name} ${number(count)}`);
+  const within = (millis) => (millis === null ? "-" : moment(millis / SECOND));
+  rows(at("upstreams"), all, (row, one) => {
+    const addresses = one.addresses.map(({ address, up, connections, failed }) =>
+      `${address} ${up ? "up" : "left out"}, ${number(connections)} connections${failed ? `, ${number(failed)} attempts failed` : ""}`);
+    cell(row, 0, one.route || "(all others)");
+    cell(row, 1, number(one.requests), "number");
+    cell(row, 2, number(one.failed), "number");
+    cell(row, 3, [...counts(one.responses), ...counts(one.failures), ...counts({ left: one.left })].join(", "));
+    cell(row, 4, within(one.half_within_ms), "number");
+    cell(row, 5, within(one.most_within_ms), "number");
+    cell(row, 6, number(one.in_flight), "number");
+    cell(row, 7, addresses.join("; "));
+    [, "requests, last minute", "failed", , "half within", "99 % within", "in flight"].forEach((label, index) => {
+      if (label) row.cells[index].dataset.label = label;
+    });
+  });
 }
 
 /** Rows are kept by name, so that the focus of the keyboard stays where it is. */

@@ -44,6 +44,7 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "reveal_keys": policy.settings.reveal_keys.word(),
         "seconds": shared.history.total_seconds(),
         "store": store(shared),
+        "upstreams": shared.metrics.process.upstreams().0,
         "held": shared.hold.standing().now,
         "streams": shared.streams.count(),
         "times": times(shared),

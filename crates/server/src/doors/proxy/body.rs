@@ -98,13 +98,7 @@ impl ForwardedBody {
                     self.end(RequestGuard::end_response);
                 }
             }
-            Some(Err(error)) => {
-                self.process.upstream_failed(match error {
-                    DownloadError::Idle => "body_timeout",
-                    _ => "body_broken",
-                });
-                self.end(RequestGuard::give_up_response);
-            }
+            Some(Err(_)) => self.end(RequestGuard::give_up_response),
             None => self.end(RequestGuard::end_response),
         }
         Poll::Ready(frame)

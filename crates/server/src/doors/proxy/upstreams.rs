@@ -15,17 +15,20 @@ use ratekeeper::Answer;
 use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    Gateway, GatewaySettings, RecentResponses, TlsTransport, Transport, UpstreamAddress,
+    FailureWatch, Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress,
 };
 use ratekeeper_policy::{
     HealthCheck, Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl,
 };
-use ratekeeper_resilience::{AdaptiveConcurrency, Bounds};
+use ratekeeper_resilience::Bounds;
 use rustls::pki_types::ServerName;
 
 use crate::StartError;
-use crate::metrics::CheckedAddress;
 use crate::tls::trusting;
+use crate::upstreams::NamedUpstream;
+
+/// Returns the receiver of failed attempts of a route, by its name and number of addresses.
+type Watch<'w> = &'w dyn Fn(&str, usize) -> Arc<dyn FailureWatch>;
 
 /// Default time limits.
 const CONNECT: Nanos = Nanos::SECOND;
@@ -60,7 +63,7 @@ impl Upstreams {
     pub(super) fn of(
         settings: &ProxySettings,
         (max_connections, home): (usize, &Path),
-        before: Option<&Self>,
+        (before, watch): (Option<&Self>, Watch<'_>),
     ) -> Result<Self, StartError> {
         let common = common(settings);
         let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
@@ -79,6 +82,7 @@ impl Upstreams {
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
                 upgrades: upgrades(settings.upgrades.as_deref()),
+                watch: Some(watch(route, urls.len())),
                 health: settings.health.as_ref().map(check),
                 concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
                     least: bounds.min,
@@ -123,38 +127,14 @@ impl Upstreams {
         self.routes.iter().map(|route| route.name.clone())
     }
 
-    /// Returns the limits of requests that wait for an upstream, by the names of routes; that of
-    /// all other requests has none.
-    pub(super) fn adaptive(&self) -> Vec<(Box<str>, Arc<AdaptiveConcurrency>)> {
-        self.named()
-            .filter_map(|(name, gateway)| Some((name, Arc::clone(gateway.concurrency()?))))
-            .collect()
-    }
-
-    /// Returns the addresses that are checked, by the names of routes and their places.
-    pub(super) fn checked(&self) -> Vec<CheckedAddress> {
-        let of = |(route, gateway): (Box<str>, &Gateway)| {
-            let numbered = (1..).zip(gateway.checked());
-            let checked = numbered.map(|(place, health)| CheckedAddress {
-                route: route.clone(),
-                place,
-                health,
-            });
-            checked.collect::<Vec<_>>()
-        };
-        self.named().flat_map(of).collect()
-    }
-
-    /// Returns how upstreams responded, by the names of routes.
-    pub(super) fn recent(&self) -> Vec<(Box<str>, Arc<RecentResponses>)> {
-        self.named()
-            .map(|(name, gateway)| (name, Arc::clone(gateway.recent())))
-            .collect()
-    }
-
-    fn named(&self) -> impl Iterator<Item = (Box<str>, &Gateway)> {
+    /// Returns the upstreams with the names of their routes.
+    pub(super) fn named(&self) -> Vec<NamedUpstream> {
         let all = std::iter::once(&self.usual).chain(&self.routes);
-        all.map(|route| (route.name.clone(), &*route.gateway))
+        let named = all.map(|it| NamedUpstream {
+            route: it.name.clone(),
+            gateway: Arc::clone(&it.gateway),
+        });
+        named.collect()
     }
 
     /// Returns the receiver of a request with this answer of its limits.

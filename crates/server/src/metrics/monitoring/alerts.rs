@@ -6,11 +6,11 @@ use super::super::table::{
     DENIED_KEYS, ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
     LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
     PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STATE_SAVES,
-    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, UPSTREAM_ERRORS,
-    WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
+    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, WALL_CLOCK_JUMPS,
+    WEBHOOK_MESSAGES,
 };
 use super::alert::{Alert, Severity};
-use super::{quantile, rate};
+use super::{quantile, rate, upstream_alerts};
 
 const HEAD: &str = "\
 # Alerts of ratekeeper for Prometheus: rule_files: [ratekeeper.rules.yml]
@@ -23,9 +23,10 @@ groups:
 use Severity::{Critical, Info, Warning};
 
 /// Alerts by their subjects.
-pub(super) fn groups() -> [(&'static str, Vec<Alert>); 5] {
+pub(super) fn groups() -> [(&'static str, Vec<Alert>); 6] {
     [
         ("The service", [service(), surroundings()].concat()),
+        ("The application", upstream_alerts::all()),
         ("Limits", [denials(), near(), requests()].concat()),
         ("Counters and their store", counters()),
         ("The policy", policy()),
@@ -81,7 +82,6 @@ fn service() -> Vec<Alert> {
 
 fn surroundings() -> Vec<Alert> {
     let turned_away = CONNECTIONS_CLOSED.with(r#"which="new""#);
-    let failures = rate("job, kind", UPSTREAM_ERRORS, "[5m]");
     let rejected = CERTIFICATE_RELOADS.with(r#"result="rejected""#);
     vec![
         Alert::new(
@@ -89,13 +89,6 @@ fn surroundings() -> Vec<Alert> {
             "RatekeeperConnectionsFull",
             format!("increase({turned_away}[5m]) > 0"),
             "{{ $labels.instance }} turns connections away",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUpstreamFails",
-            format!("{failures} > 1"),
-            "the application behind the gateway fails ({{ $labels.kind }})",
         )
         .after("5m"),
         Alert::new(

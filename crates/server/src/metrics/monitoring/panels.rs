@@ -17,7 +17,8 @@ use super::super::table::{
     CONNECTIONS, DECISION_DURATION, DECISIONS, DENIED_BUSIEST, DENIED_KEYS, FALLBACK_ACTIVE,
     KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT, PLAN_NEAR_LIMIT,
     QUEUE_LENGTH, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS, RESERVED_UNITS, SETTLEMENTS,
-    STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED,
+    STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED, UPSTREAM_ATTEMPTS,
+    UPSTREAM_ERRORS, UPSTREAM_RESPONSES, UPSTREAM_TIME,
 };
 use super::{quantile, rate};
 
@@ -112,9 +113,10 @@ fn of_each(title: &'static str, unit: Unit, expression: impl Display) -> Panel {
     Panel::new(title, unit).shows("{{instance}}", expression.to_string())
 }
 
-fn rows() -> [(&'static str, Vec<Panel>); 5] {
+fn rows() -> [(&'static str, Vec<Panel>); 6] {
     [
         ("Now", now()),
+        ("Upstream", upstream()),
         ("Limits", limits()),
         ("Queues and permits", queues()),
         ("Counters", counters()),
@@ -135,6 +137,31 @@ fn now() -> Vec<Panel> {
             )
             .shows("without a limit", share(total(&UNLIMITED, ""), &all)),
         times("Time of a decision", &DECISION_DURATION),
+    ]
+}
+
+fn upstream() -> Vec<Panel> {
+    let time = |part| {
+        let buckets = buckets(&UPSTREAM_TIME, &shown(&UPSTREAM_TIME, ""));
+        quantile(part, "route, le", buckets, OVER)
+    };
+    vec![
+        Panel::new("Responses", PER_SECOND).shows(
+            "{{route}} {{class}}",
+            shown_rate("route, class", &UPSTREAM_RESPONSES, ""),
+        ),
+        Panel::new("Failures", PER_SECOND)
+            .shows(
+                "{{route}} {{kind}}",
+                shown_rate("route, kind", &UPSTREAM_ERRORS, ""),
+            )
+            .shows(
+                "{{route}} at address {{address}}",
+                shown_rate("route, address", &UPSTREAM_ATTEMPTS, ""),
+            ),
+        Panel::new("Time to the response", SECONDS)
+            .shows("{{route}} half", time("0.5"))
+            .shows("{{route}} 99 %", time("0.99")),
     ]
 }
 

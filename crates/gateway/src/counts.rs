@@ -1,0 +1,343 @@
+//! Counts: how an upstream responds, how fast, and how it fails, since the start.
+//!
+//! ```text
+//!   forward --> in flight --> head: its class and time --> end of the body, or of the tunnel
+//!                 |  |
+//!                 |  '--> failure: its kind        client leaves before the head: left
+//!                 '--> failed attempt: its kind at one address; another may follow
+//! ```
+//!
+//! A request adds to a few numbers, without a lock. Failed attempts are also passed to a
+//! [`FailureWatch`] as they happen.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderValue, StatusCode};
+use ratekeeper_core::{Nanos, Time};
+
+use crate::address::Address;
+use crate::error::{ForwardError, UpstreamFailure};
+
+/// Upper bounds of the times to the head of a response; the last bucket has none.
+pub const HEAD_EDGES: [Nanos; 12] = [
+    Nanos::from_millis(5),
+    Nanos::from_millis(10),
+    Nanos::from_millis(25),
+    Nanos::from_millis(50),
+    Nanos::from_millis(100),
+    Nanos::from_millis(250),
+    Nanos::from_millis(500),
+    Nanos::from_millis(1_000),
+    Nanos::from_millis(2_500),
+    Nanos::from_millis(5_000),
+    Nanos::from_millis(10_000),
+    Nanos::from_millis(30_000),
+];
+const KINDS: usize = UpstreamFailure::ALL.len();
+
+/// Receives the failed attempts of requests, on the thread of the request.
+pub trait FailureWatch: Send + Sync {
+    /// Notes an attempt that failed.
+    fn failed(&self, attempt: &FailedAttempt<'_>);
+}
+
+impl fmt::Debug for dyn FailureWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FailureWatch")
+    }
+}
+
+/// An attempt that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedAttempt<'a> {
+    /// The kind of failure.
+    pub failure: UpstreamFailure,
+    /// The address `HOST:PORT`; empty if the request was sent to none.
+    pub address: &'a str,
+    /// The place of the address in the settings, from 1; 0 for none.
+    pub place: usize,
+    /// Why a TLS handshake failed.
+    pub reason: Option<&'a str>,
+    /// The id of the request.
+    pub request_id: &'a HeaderValue,
+}
+
+/// Counts of an upstream since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UpstreamTotals {
+    /// Responses by class, 1xx (an upgrade) to 5xx.
+    pub responses: [u64; 5],
+    /// Requests that failed, in the order of [`UpstreamFailure::ALL`].
+    pub failures: [u64; KINDS],
+    /// Requests whose client left, or did not send its body, before a response.
+    pub left: u64,
+    /// Responses by their time to the head, see [`HEAD_EDGES`].
+    pub head: [u64; HEAD_EDGES.len() + 1],
+    /// The sum of these times.
+    pub head_nanos: u64,
+    /// Bytes of bodies that were sent to the upstream, and received from it.
+    pub bytes: [u64; 2],
+}
+
+/// The state of one address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressTotals {
+    /// The address, `HOST:PORT`.
+    pub name: String,
+    /// Failed attempts, in the order of [`UpstreamFailure::ALL`].
+    pub failures: [u64; KINDS],
+    /// Open connections.
+    pub connections: usize,
+    /// True while it is left out, see [`AddressHealth`](crate::AddressHealth).
+    pub is_out: bool,
+}
+
+impl AddressTotals {
+    /// Returns the number of failed attempts.
+    pub fn failed(&self) -> u64 {
+        self.failures.iter().sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+/// The counters of an upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamCounts {
+    responses: [Count; 5],
+    failures: [Count; KINDS],
+    left: Count,
+    head: [Count; HEAD_EDGES.len() + 1],
+    head_nanos: Count,
+    sent: Count,
+    received: Count,
+    in_flight: Count,
+    addresses: Box<[CountedAddress]>,
+    watch: Option<Arc<dyn FailureWatch>>,
+    /// Maximum number of requests to each address at a time.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct CountedAddress {
+    name: Box<str>,
+    failures: [Count; KINDS],
+}
+
+/// A request in flight, to the end of its response.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    counts: Arc<UpstreamCounts>,
+    id: HeaderValue,
+    /// Index of the address of the last attempt.
+    address: Option<usize>,
+    is_counted: bool,
+}
+
+impl Count {
+    fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl UpstreamCounts {
+    pub(crate) fn new<'a>(
+        addresses: impl Iterator<Item = &'a str>,
+        (most, watch): (usize, Option<Arc<dyn FailureWatch>>),
+    ) -> Arc<Self> {
+        let addresses = addresses.map(|name| CountedAddress {
+            name: name.into(),
+            failures: <_>::default(),
+        });
+        Arc::new(Self {
+            responses: <_>::default(),
+            failures: <_>::default(),
+            left: Count::default(),
+            head: <_>::default(),
+            head_nanos: Count::default(),
+            sent: Count::default(),
+            received: Count::default(),
+            in_flight: Count::default(),
+            addresses: addresses.collect(),
+            watch,
+            most,
+        })
+    }
+
+    /// Counts a request from now on, until the passage is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, id: HeaderValue) -> Passage {
+        self.in_flight.add(1);
+        Passage {
+            counts: Arc::clone(self),
+            id,
+            address: None,
+            is_counted: false,
+        }
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent.add(bytes as u64);
+    }
+
+    pub(crate) fn totals(&self) -> UpstreamTotals {
+        UpstreamTotals {
+            responses: self.responses.each_ref().map(Count::get),
+            failures: self.failures.each_ref().map(Count::get),
+            left: self.left.get(),
+            head: self.head.each_ref().map(Count::get),
+            head_nanos: self.head_nanos.get(),
+            bytes: [self.sent.get(), self.received.get()],
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.get()
+    }
+
+    /// Returns the state of each address.
+    pub(crate) fn addresses(&self, open: &[Arc<Address>], now: Time) -> Vec<AddressTotals> {
+        let each = self.addresses.iter().zip(open);
+        let totals = each.map(|(counted, address)| AddressTotals {
+            name: counted.name.to_string(),
+            failures: counted.failures.each_ref().map(Count::get),
+            connections: connections(address, self.most),
+            is_out: address.is_out(now),
+        });
+        totals.collect()
+    }
+}
+
+/// Returns the number of open connections to an address.
+fn connections(address: &Address, most: usize) -> usize {
+    let shared = address.shared.lock().len();
+    if !address.alone.load(Ordering::Relaxed) {
+        return shared;
+    }
+    let in_use = most.saturating_sub(address.room.available_permits());
+    in_use + address.idle.lock().len()
+}
+
+impl Passage {
+    /// Notes the address of the attempt that follows.
+    pub(crate) const fn goes_to(&mut self, index: usize) {
+        self.address = Some(index);
+    }
+
+    /// Returns the address of the last attempt, `HOST:PORT`.
+    pub(crate) fn address(&self) -> Option<&str> {
+        Some(&self.counts.addresses.get(self.address?)?.name)
+    }
+
+    /// Counts a failed attempt at its address; nothing if its client is at fault.
+    pub(crate) fn attempt_failed(&self, error: &ForwardError) {
+        let Some(failure) = error.failure() else {
+            return;
+        };
+        let counts = &self.counts;
+        let counted = self.address.and_then(|index| counts.addresses.get(index));
+        if let Some(counted) = counted {
+            counted.failures[failure as usize].add(1);
+        }
+        if let Some(watch) = &counts.watch {
+            watch.failed(&FailedAttempt {
+                failure,
+                address: counted.map_or("", |counted| &counted.name),
+                place: self.address.map_or(0, |index| index + 1),
+                reason: match error {
+                    ForwardError::Tls(reason) => Some(reason),
+                    _ => None,
+                },
+                request_id: &self.id,
+            });
+        }
+    }
+
+    /// Counts a request that failed, after its last attempt.
+    pub(crate) fn fail(&mut self, error: &ForwardError) {
+        if let Some(failure) = error.failure() {
+            self.counts.failures[failure as usize].add(1);
+            self.is_counted = true;
+        }
+    }
+
+    /// Counts the head of a response; its time only if that was the upstream's.
+    pub(crate) fn respond(&mut self, status: StatusCode, took: Option<Nanos>) {
+        let counts = &self.counts;
+        let class = usize::from(status.as_u16() / 100);
+        if let Some(count) = counts.responses.get(class.saturating_sub(1)) {
+            count.add(1);
+        }
+        if let Some(took) = took {
+            let lower = HEAD_EDGES.iter().take_while(|edge| **edge < took);
+            counts.head[lower.count()].add(1);
+            counts.head_nanos.add(took.as_nanos());
+        }
+        self.is_counted = true;
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.counts.received.add(bytes as u64);
+    }
+
+    /// Counts a response whose body broke off.
+    pub(crate) fn break_off(&mut self, failure: UpstreamFailure) {
+        let error = ForwardError::from(failure);
+        self.attempt_failed(&error);
+        self.fail(&error);
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.counts.in_flight.0.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_counted {
+            self.counts.left.add(1);
+        }
+    }
+}
+
+impl UpstreamTotals {
+    /// Returns the counts since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        fn less<const N: usize>(now: [u64; N], before: [u64; N]) -> [u64; N] {
+            std::array::from_fn(|index| now[index].saturating_sub(before[index]))
+        }
+        Self {
+            responses: less(self.responses, earlier.responses),
+            failures: less(self.failures, earlier.failures),
+            left: self.left.saturating_sub(earlier.left),
+            head: less(self.head, earlier.head),
+            head_nanos: self.head_nanos.saturating_sub(earlier.head_nanos),
+            bytes: less(self.bytes, earlier.bytes),
+        }
+    }
+
+    /// Returns the bound of the times of this part of the responses, in percent: `None` without a
+    /// response, [`Nanos::MAX`] beyond the last of [`HEAD_EDGES`].
+    pub fn within(&self, percent: u64) -> Option<Nanos> {
+        let all: u64 = self.head.iter().sum();
+        let mut left = (all * percent).div_ceil(100); // up: at least so many are faster
+        if left == 0 {
+            return None;
+        }
+        let index = self.head.iter().position(|count| {
+            let is_last = *count >= left;
+            left -= left.min(*count);
+            is_last
+        });
+        Some(
+            index
+                .and_then(|index| HEAD_EDGES.get(index))
+                .copied()
+                .unwrap_or(Nanos::MAX),
+        )
+    }
+}

@@ -1,0 +1,223 @@
+//! Exchange: sends a request to an address, and to another if that is safe.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::header::HOST;
+use http::{HeaderValue, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use ratekeeper_core::{Nanos, Time};
+use tokio::time::timeout;
+
+use super::{Forwarded, Gateway};
+use crate::address::{Lease, Origin};
+use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
+use crate::connection::{Sender, Wanted};
+use crate::counts::Passage;
+use crate::download::DownloadBody;
+use crate::error::{ForwardError, UpstreamFailure};
+use crate::hop::Hop;
+use crate::kept::KeptRequest;
+use crate::noted::InterimReceiver;
+use crate::outgoing::{Form, copy, fit, prepare_response};
+use crate::tunnel::Tunnel;
+use crate::upload::{Stage, Upload};
+
+impl Gateway {
+    /// Sends a request, again if that is safe, until a response comes.
+    pub(super) async fn exchange(
+        &self,
+        mut request: UpstreamRequest,
+        hop: &Hop,
+        (interim, kept, upload): (
+            Option<InterimReceiver>,
+            Option<KeptRequest>,
+            Option<Arc<Upload>>,
+        ),
+        passage: &mut Passage,
+    ) -> Result<(Response<Incoming>, Lease), ForwardError> {
+        let has_no_copy = upload.is_some() || hop.upgrade.is_some();
+        let is_repeatable = !has_no_copy && is_idempotent(request.method());
+        let mut now = self.now();
+        self.retries.deposit(now);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (mut failed, mut origin) = (0, Origin::Idle);
+        let wanted = if hop.upgrade.is_some() {
+            Wanted::Http1
+        } else {
+            Wanted::Any
+        };
+        let mut was_unprocessed = false;
+        // The first attempt that may have reached an address names the failure.
+        let mut failure = ForwardError::from(UpstreamFailure::Refused);
+        // At most one attempt on an idle connection, and one on a new one for each address, and one
+        // more for an address that did not begin to process the request.
+        while let Some(index) = self.choose(turn, failed, now) {
+            let address = &self.addresses[index];
+            passage.goes_to(index);
+            let bounds = (now, self.settings.connect);
+            let (mut lease, came) = match address.lease((origin, wanted), bounds).await {
+                Ok(leased) => leased,
+                Err(refused) => {
+                    passage.attempt_failed(&refused);
+                    now = self.now();
+                    if !failure.was_sent() {
+                        failure = refused;
+                    }
+                    failed |= 1 << index;
+                    continue;
+                }
+            };
+            let form = lease.form();
+            fit(&mut request, &form, hop);
+            if form == Form::Http1 && !request.headers().contains_key(HOST) {
+                // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
+                let own = HeaderValue::from_str(address.name()).ok();
+                request.headers_mut().extend(own.map(|own| (HOST, own)));
+            }
+            let others = self.addresses.len() > 1;
+            let is_copied = match form {
+                Form::Http1 => is_repeatable && (others || came == Origin::Idle),
+                Form::Http2(..) => !has_no_copy,
+            };
+            let copy = is_copied.then(|| copy(&request));
+            let exchange = (request, upload.as_deref(), interim.as_ref());
+            let at_work = kept.as_ref().map(KeptRequest::begin);
+            let sent = self.send(&mut lease.sender, exchange).await;
+            drop(at_work);
+            if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
+                lease.retire();
+            }
+            if sent.as_ref().is_err_and(|why| why.is_fault(came)) {
+                lease.fail(self.now());
+            }
+            let is_unprocessed = matches!(sent, Err(SendError::GoAway | SendError::Refused));
+            if let Err(SendError::Broken(why)) = &sent {
+                failure = (*why).into();
+            } else if !failure.was_sent() {
+                failure = UpstreamFailure::Refused.into();
+            }
+            let again = match sent {
+                Ok(response) => {
+                    lease.respond(response.headers());
+                    lease.upload = upload;
+                    return Ok((response, lease));
+                }
+                Err(SendError::Unsent(back)) => Some(*back),
+                Err(SendError::GoAway) => copy,
+                Err(SendError::Refused) => copy.filter(|_| self.retries.withdraw(self.now())),
+                Err(SendError::Broken(why)) => {
+                    if why.is_timeout() {
+                        failed |= 1 << index;
+                    }
+                    let is_again = is_repeatable && (!why.is_timeout() || self.has_other(failed));
+                    copy.filter(|_| is_again && self.retries.withdraw(self.now()))
+                }
+                Err(SendError::End(error)) => {
+                    passage.attempt_failed(&error);
+                    return Err(error);
+                }
+            };
+            // A connection that was idle may have been closed meanwhile.
+            if came == Origin::New || again.is_none() {
+                passage.attempt_failed(&failure);
+            }
+            now = self.now();
+            let Some(again) = again else {
+                return Err(failure);
+            };
+            request = again;
+            drop(lease); // its room may be the last
+            // Other idle connections may be as old.
+            origin = Origin::New;
+            // Once, the address that did not begin to process the request is asked again.
+            if came == Origin::New && (!is_unprocessed || was_unprocessed) {
+                failed |= 1 << index;
+            }
+            was_unprocessed |= is_unprocessed;
+        }
+        Err(failure)
+    }
+
+    /// Returns true if there is an address in use that has not failed for this request.
+    fn has_other(&self, failed: u64) -> bool {
+        let now = self.now();
+        let mut others = self.addresses.iter().enumerate();
+        others.any(|(index, it)| failed & (1 << index) == 0 && !it.is_out(now))
+    }
+
+    /// Returns the next address in turn that has not failed for this request; those that are left
+    /// out come last.
+    fn choose(&self, turn: usize, failed: u64, now: Time) -> Option<usize> {
+        let count = self.addresses.len();
+        let order = (0..count).map(|step| (turn % count + step) % count);
+        let mut order = order.filter(|index| failed & (1 << index) == 0);
+        let mut usable = order.clone();
+        usable
+            .find(|index| self.addresses[*index].admits(now))
+            .or_else(|| order.next())
+    }
+
+    async fn send(
+        &self,
+        sender: &mut Sender,
+        (request, upload, interim): (UpstreamRequest, Option<&Upload>, Option<&InterimReceiver>),
+    ) -> Result<Response<Incoming>, SendError> {
+        let result = {
+            let mut responding = std::pin::pin!(sender.send(request, interim));
+            loop {
+                if let Ok(result) = timeout(self.settings.response, &mut responding).await {
+                    break result;
+                }
+                let waits_for_client = match upload {
+                    Some(upload) if upload.moved() => continue,
+                    Some(upload) => upload.stage() == Stage::Client,
+                    None => false,
+                };
+                return Err(if waits_for_client {
+                    SendError::End(ForwardError::UploadTimeout)
+                } else {
+                    SendError::Broken(UpstreamFailure::ResponseTimeout)
+                });
+            }
+        };
+        result.map_err(|mut error| match error.take_message() {
+            Some(request) => SendError::Unsent(Box::new(request)),
+            None if upload.is_some_and(|upload| upload.stage() == Stage::Broken) => {
+                SendError::End(ForwardError::UploadBroken)
+            }
+            None if error.error().is_parse() => SendError::End(UpstreamFailure::BadResponse.into()),
+            None if sender.has_begun() => SendError::End(UpstreamFailure::Reset.into()),
+            None => unprocessed(error.error()).unwrap_or(SendError::Broken(UpstreamFailure::Reset)),
+        })
+    }
+
+    /// Returns the response; `took` is the time to its head, if that was the upstream's.
+    pub(super) fn finish(
+        &self,
+        (mut response, asked): (Response<Incoming>, &Hop),
+        lease: Lease,
+        (mut passage, took): (Passage, Option<Nanos>),
+    ) -> Result<Forwarded, ForwardError> {
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let hop = prepare_response(response.headers_mut(), &self.settings.upgrades);
+        *response.version_mut() = Version::HTTP_11;
+        if switches {
+            if hop.upgrade.is_none() || hop.upgrade != asked.upgrade {
+                passage.break_off(UpstreamFailure::Switched);
+                return Err(UpstreamFailure::Switched.into());
+            }
+            passage.respond(response.status(), took);
+            let upstream = hyper::upgrade::on(&mut response);
+            let held = (lease.into_room(), passage);
+            let tunnel = Tunnel::new((upstream, held), self.settings.upgrade);
+            crate::hop::put(&hop, response.headers_mut());
+            return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
+        }
+        passage.respond(response.status(), took);
+        let idle = self.settings.body;
+        Ok(Forwarded::Response(response.map(|body| {
+            DownloadBody::new(body, (lease, passage), idle)
+        })))
+    }
+}
