@@ -27,19 +27,21 @@ fn the_application_is_never_asked() {
     let Some(stage) = Stage::open(Kind::Caddy, LIMITS) else {
         return;
     };
+    // A visit that Caddy answers itself, because a busy machine kept it from asking, is let through
+    // by nobody.
     let visit = || {
         let mut caller = Caller::connect(stage.address());
-        for _ in 0..VISITS {
-            caller.post_json("/", "");
-        }
+        let statuses = (0..VISITS).map(|_| caller.post_json("/", ""));
+        statuses.filter(|status| *status == 200).count()
     };
-    thread::scope(|scope| {
-        for _ in 0..VISITORS {
-            scope.spawn(visit);
-        }
+    let passed: usize = thread::scope(|scope| {
+        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(visit)).collect();
+        let passed = visitors.into_iter().map(|visitor| visitor.join());
+        passed.map(|passed| passed.expect("no visitor panics")).sum()
     });
     let visits = stage.upstream.count("POST /");
-    assert_eq!(visits, VISITORS * VISITS, "all visits are let through");
+    assert_eq!(visits, passed, "all visits that passed, and no other");
+    assert!(visits > VISITORS, "{visits}");
     let asked = stage.upstream.total() - visits;
     assert_eq!(
         asked, 0,

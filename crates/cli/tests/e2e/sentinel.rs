@@ -149,8 +149,8 @@ fn follows(make: Make) {
     };
     reaches("a third of the limit", WHOLE / 3);
     let before = load.admitted();
-    watched.servers[0].crash();
     let killed = clock::now();
+    watched.fail_over();
     for service in &services {
         service.process.log_with("store down");
         service.process.log_with("store back");
@@ -220,7 +220,7 @@ fn doctor_checks_the_primary_that_the_sentinels_name() {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        watched.servers[0].crash();
+        watched.fail_over();
         let found = clock::poll("replica that is named", SPENT_WITHIN, || {
             let (_, text) = doctor(&["--store", &url]);
             let words = format!("ok       reachable    127.0.0.1:{replica} answers");

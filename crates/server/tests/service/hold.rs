@@ -86,6 +86,8 @@ fn pause() {
     thread::sleep(PAUSE);
 }
 
+/// Requests that have begun to wait: unlike [`HELD`], never less than before.
+const WAITS: &str = "ratekeeper_queue_wait_seconds_count{limit=\"paced\"}";
 const HELD: &str = "ratekeeper_held_answers";
 const LEFT: &str = "ratekeeper_held_answers_ended_total{result=\"left\"}";
 
@@ -207,7 +209,7 @@ fn bytes_after_a_delayed_request_are_the_next_request() {
     let queue = Queue::new(bucket, "");
     assert_eq!(queue.ask().status, 200);
     let mut held = queue.begin();
-    queue.await_metric(HELD, 1);
+    queue.await_metric(WAITS, 1);
     held.stream
         .get_mut()
         .write_all(b"GET /healthcheck HTTP/1.1\r\nhost: a\r\n\r\n")

@@ -13,6 +13,7 @@ use super::redis::{Make, Redis, query};
 /// Name of the primary for sentinels.
 pub(crate) const MASTER: &str = "mymaster";
 
+const PATIENT_MS: &str = "60000";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Stopped when dropped.
@@ -23,8 +24,9 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Starts servers and sentinels, which agree on another primary after half a second of silence;
-    /// `None` if the servers are not installed.
+    /// Starts servers and sentinels; `None` if the servers are not installed.
+    ///
+    /// The sentinels are patient, so that they do not take a primary on a busy machine for dead.
     pub(crate) fn start(make: Make, dir: &Path) -> Option<Self> {
         let at_once = ["--repl-diskless-sync-delay", "0"];
         let primary = Redis::start_make(make, dir, free_port(), &at_once)?;
@@ -45,6 +47,23 @@ impl Watched {
     pub(crate) fn addresses(&self) -> Vec<String> {
         let ports = self.sentinels.iter().map(|(_, port)| port);
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// Kills the first server; the sentinels agree on the other after half a second of silence, and
+    /// are patient again from then on.
+    pub(crate) fn fail_over(&mut self) {
+        let other = self.servers[1].port().to_string();
+        self.set_patience("500");
+        self.servers[0].crash();
+        self.wait("the other primary", "port", &other);
+        self.set_patience(PATIENT_MS);
+    }
+
+    fn set_patience(&self, millis: &str) {
+        let option = "down-after-milliseconds";
+        for (_, port) in &self.sentinels {
+            query(*port, &["sentinel", "set", MASTER, option, millis]);
+        }
     }
 
     /// Waits until the field `name` of the primary is `value` at every sentinel.
@@ -69,7 +88,7 @@ fn sentinel(make: Make, dir: &Path, primary: &str) -> Option<(Process, u16)> {
     let lines = format!(
         "port {port}\nbind 127.0.0.1\ndir {}\n\
          sentinel monitor {MASTER} 127.0.0.1 {primary} 2\n\
-         sentinel down-after-milliseconds {MASTER} 500\n\
+         sentinel down-after-milliseconds {MASTER} {PATIENT_MS}\n\
          sentinel failover-timeout {MASTER} 3000\n",
         dir.display()
     );
