@@ -5,6 +5,7 @@
 mod adaptive;
 mod allocations;
 mod bodies;
+mod goodput;
 mod holds;
 mod keys;
 mod lines;

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod actix_server;
-mod adaptive;
 mod addresses;
 mod axum_server;
 mod both_sides;

@@ -1,5 +1,6 @@
-//! The adaptive limit in a real server with a handler that has a fixed capacity, and gets slow
-//! beyond that: requests that its clients have served, with the limit and without.
+//! The adaptive limit around a handler that has a fixed capacity, and gets slow beyond that:
+//! requests that its clients have served, with the limit and without. In virtual time, so that the
+//! load of the machine changes no number.
 //!
 //! ```text
 //!   100 clients, patient for 150 ms      8 workers, 20 ms each: 400 a second at best
@@ -9,19 +10,22 @@
 //!   with:     about a dozen are at work, the others are told so at once, and come back later
 //! ```
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::get;
-use ratekeeper::tower::{AdaptiveSettings, Bounds, Gradient, Law, RateLimitLayer, Vegas};
+use http::Request;
+use ratekeeper::TokioClock;
+use ratekeeper::tower::{
+    AdaptiveConcurrency, AdaptiveSettings, Bounds, Gradient, Law, RateLimitLayer, Vegas,
+};
+use ratekeeper_resilience::SplitMix;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-use super::axum_server::serve;
-use super::client::Client;
+use tower_service::Service;
 
 const WORKERS: usize = 8;
 const WORK: Duration = Duration::from_millis(20);
@@ -56,36 +60,33 @@ struct Seen {
 }
 
 /// One client, from `start` on; its answers from `from` to `until` count.
-async fn ask(address: SocketAddr, [from, until]: [Instant; 2], seen: Arc<Seen>) {
-    let mut client = Client::connect(address).await;
+async fn ask(mut router: Router, [from, until]: [Instant; 2], seen: Arc<Seen>) {
     while Instant::now() < until {
-        let answer = timeout(PATIENCE, client.get("/")).await;
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let answer = timeout(PATIENCE, router.call(request)).await;
+        let answer = answer.map(Result::unwrap);
         let counts = Instant::now() >= from;
         let count = |what: &AtomicUsize| what.fetch_add(usize::from(counts), Ordering::Relaxed);
         match answer {
-            Ok(answer) if answer.status == 200 => count(&seen.served),
+            Ok(answer) if answer.status() == 200 => count(&seen.served),
             Ok(answer) => {
-                assert_eq!(answer.status, 503);
-                assert_eq!(answer.header("retry-after"), "1");
+                assert_eq!(answer.status(), 503);
+                assert_eq!(answer.headers()["retry-after"], "1");
                 sleep(PAUSE).await; // sooner than `Retry-After` asks
                 count(&seen.refused)
             }
-            Err(_) => {
-                client = Client::connect(address).await;
-                count(&seen.given_up)
-            }
+            Err(_) => count(&seen.given_up),
         };
     }
 }
 
 /// Counts the answers to all clients; `look` is called meanwhile.
 async fn load(router: Router, mut look: impl FnMut()) -> Arc<Seen> {
-    let address = serve(router).await;
     let from = Instant::now() + BEFORE;
     let until = from + COUNTED;
     let seen = Arc::new(Seen::default());
     let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| tokio::spawn(ask(address, [from, until], Arc::clone(&seen))))
+        .map(|_| tokio::spawn(ask(router.clone(), [from, until], Arc::clone(&seen))))
         .collect();
     sleep_until(from).await;
     while Instant::now() < until {
@@ -98,7 +99,7 @@ async fn load(router: Router, mut look: impl FnMut()) -> Arc<Seen> {
     seen
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_limit_converges_on_the_capacity_of_the_server_and_goodput_holds() {
     let alone = load(working(), || {}).await;
     let alone = alone.served.load(Ordering::Relaxed);
@@ -116,7 +117,8 @@ async fn the_limit_converges_on_the_capacity_of_the_server_and_goodput_holds() {
             window: Duration::from_millis(50),
             ..AdaptiveSettings::default()
         };
-        let layer = RateLimitLayer::adaptive(settings).unwrap();
+        let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+        let layer = RateLimitLayer::adaptive_with_clock(limit, TokioClock::new());
         let mut limits = Vec::new();
         let limited = working().layer(layer.clone());
         let seen = load(limited, || limits.push(layer.limit().limit() as usize)).await;
