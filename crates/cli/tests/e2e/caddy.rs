@@ -37,7 +37,9 @@ fn the_application_is_never_asked() {
     let passed: usize = thread::scope(|scope| {
         let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(visit)).collect();
         let passed = visitors.into_iter().map(|visitor| visitor.join());
-        passed.map(|passed| passed.expect("no visitor panics")).sum()
+        passed
+            .map(|passed| passed.expect("no visitor panics"))
+            .sum()
     });
     let visits = stage.upstream.count("POST /");
     assert_eq!(visits, passed, "all visits that passed, and no other");

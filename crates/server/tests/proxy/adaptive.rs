@@ -16,8 +16,9 @@ const BUSY: &str = "ratekeeper_upstream_errors_total{route=\"\",kind=\"busy\"}";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const WORK: Duration = Duration::from_millis(20);
 
-/// Starts an upstream with so many workers; further requests wait for one.
-fn with_workers(count: usize) -> Upstream {
+/// Starts an upstream with so many workers, each busy with a request for so long; further requests
+/// wait for one.
+fn with_workers(count: usize, work: Duration) -> Upstream {
     let (free, given_back) = (Mutex::new(count), Condvar::new());
     Upstream::new(move |visit| {
         let mut workers = given_back
@@ -25,7 +26,7 @@ fn with_workers(count: usize) -> Upstream {
             .unwrap();
         *workers -= 1;
         drop(workers);
-        sleep(WORK);
+        sleep(work);
         *free.lock().unwrap() += 1;
         given_back.notify_one();
         let _ = visit.stream.write_all(EMPTY); // the client may have left
@@ -36,7 +37,8 @@ fn with_workers(count: usize) -> Upstream {
 #[test]
 fn the_number_of_requests_follows_the_capacity_of_the_upstream() {
     const WORKERS: usize = 8;
-    let upstream = with_workers(WORKERS);
+    // Long beside the time for which a busy machine keeps a thread waiting.
+    let upstream = with_workers(WORKERS, 5 * WORK);
     let bounds = "adaptive_concurrency = { min = 2, max = 500 }";
     let proxy = Proxy::start(&[upstream.address], bounds, OPEN);
     assert_eq!(proxy.metric(LIMIT), 2, "it begins at min");
@@ -62,12 +64,12 @@ fn the_number_of_requests_follows_the_capacity_of_the_upstream() {
             })
         })
         .collect();
-    while served.load(Ordering::SeqCst) < 1_000 {
+    while served.load(Ordering::SeqCst) < 300 {
         sleep(WORK);
     }
     let mut limits = Vec::new();
     let before = served.load(Ordering::SeqCst);
-    while served.load(Ordering::SeqCst) < before + 1_000 {
+    while served.load(Ordering::SeqCst) < before + 300 {
         limits.push(proxy.metric(LIMIT));
         sleep(WORK);
     }
@@ -102,7 +104,7 @@ fn ask_slowly(address: SocketAddr, (pause, times): (Duration, usize), is_over: &
 #[test]
 fn slow_clients_do_not_lower_the_number() {
     const MOST: u64 = 40;
-    let upstream = with_workers(100);
+    let upstream = with_workers(100, WORK);
     let bounds = format!("adaptive_concurrency = {{ min = 1, max = {MOST} }}");
     let proxy = Proxy::start(&[upstream.address], &bounds, OPEN);
     let address = proxy.address();

@@ -106,7 +106,7 @@ impl Process {
         let logged = clock::poll(text, LOGGED_WITHIN, || {
             Some(self.log()).filter(|log| log.contains(text))
         });
-        logged.unwrap_or_else(|error| panic!("{error}"))
+        logged.unwrap_or_else(|error| panic!("{error}; the log:\n{}", self.log()))
     }
 
     pub(crate) fn id(&self) -> u32 {
