@@ -41,6 +41,22 @@ enum MatchEffect {
 }
 
 impl Matcher {
+    /// Returns true if every request matches, as its text shows.
+    pub(crate) fn matches_all(&self) -> bool {
+        const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        self.fields.iter().all(|(field, patterns)| {
+            let has = |text: &str| patterns.iter().any(|pattern| pattern.text() == text);
+            let is_any = match field {
+                Field::Path => has("/**"),
+                Field::Method => has("*") || METHODS.into_iter().all(has),
+                Field::Host => has("*"),
+                Field::Ip => patterns.iter().any(|it| it.text().ends_with("/0")),
+                _ => false,
+            };
+            is_any && patterns.iter().all(|pattern| !pattern.negated)
+        })
+    }
+
     /// Returns true if the rule is for this request.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.holds(&RequestFacts::new(facts))

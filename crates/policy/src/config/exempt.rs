@@ -85,19 +85,10 @@ impl Sorted {
 
 /// Warns of an exemption that takes every request out.
 fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findings<'_>) {
-    let all = |(field, patterns): &(Field, Patterns)| {
-        let one = |pattern: &Pattern| match field {
-            Field::Path => pattern.text() == "/**",
-            Field::Method | Field::Host => pattern.text() == "*",
-            Field::Ip => pattern.text().ends_with("/0"),
-            _ => false,
-        };
-        patterns.iter().all(|pattern| !pattern.negated) && patterns.iter().any(one)
-    };
     let written = table.get("match");
     // A matcher without fields whose `match` has some is one with errors.
     let is_blank = || table.table("match").is_some_and(Table::is_empty);
-    if !matcher.fields.iter().all(all) || (matcher.fields.is_empty() && !is_blank()) {
+    if !matcher.matches_all() || (matcher.fields.is_empty() && !is_blank()) {
         return;
     }
     let at = written.map_or(table.at(), toml::Spanned::span);

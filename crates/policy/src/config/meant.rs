@@ -52,7 +52,8 @@ pub(super) fn path(path: &str) -> Option<String> {
             .strip_prefix('<')
             .and_then(|text| text.strip_suffix('>'));
         let inner = inner.map(|inner| inner.rsplit(':').next().unwrap_or(inner));
-        match inner.or_else(|| text.strip_prefix(':')) {
+        let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        match inner.or_else(|| text.strip_prefix(':')).or(bracketed) {
             Some(name) if !name.is_empty() => format!("{{{name}}}"),
             _ => text.to_owned(),
         }
@@ -60,6 +61,33 @@ pub(super) fn path(path: &str) -> Option<String> {
     let meant: Vec<_> = path.split('/').map(segment).collect();
     let meant = meant.join("/");
     (meant != path).then(|| format!("write \"{}\"", shown(&meant)))
+}
+
+/// Returns the help for a value of a header, parameter or attribute that is written as a regular
+/// expression, or as a comparison of numbers; `None` if it is neither.
+pub(super) fn value(value: &str) -> Option<String> {
+    let number = value.trim_start_matches(['<', '>', '=']).trim();
+    if number != value && !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()) {
+        let help = "write each value, as in [\"1\", \"2\"]: numbers are not compared";
+        return Some(help.to_owned());
+    }
+    let flagged = value
+        .strip_suffix("/i")
+        .or_else(|| value.strip_suffix('/'))
+        .and_then(|it| it.strip_prefix('/'))
+        .filter(|inner| !inner.is_empty() && !inner.contains('/'));
+    let is_regex = flagged.is_some() || value.starts_with(['^', '~']) || value.ends_with(".*");
+    if !is_regex && !SIGNS.iter().any(|sign| value.contains(sign)) {
+        return None;
+    }
+    let inner = flagged.unwrap_or(value);
+    let (start, end) = (inner.strip_prefix('^'), inner.strip_suffix('$'));
+    let text = inner.trim_matches(['^', '$', '~', ' ', '*', '.']);
+    if text.contains(['\\', '(', ')', '[', ']', '|', '+', '?', '*', '^', '$']) || text.is_empty() {
+        return Some("write `*` for any text, as in \"*bot*\", and a list for several".into());
+    }
+    let [before, after] = [start, end].map(|anchored| if anchored.is_some() { "" } else { "*" });
+    Some(format!("write \"{before}{}{after}\"", shown(text)))
 }
 
 /// Returns the help for a text that is no key part; `None` if the error of the parser is more specific.

@@ -48,8 +48,10 @@ pub(super) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mu
                 .help(help);
             continue;
         }
-        if table.table("match").is_some_and(Table::is_empty) {
-            let message = "the `match` of `priority` is empty".to_owned();
+        // A matcher without fields whose `match` has some is one with errors.
+        let is_blank = table.table("match").is_some_and(Table::is_empty);
+        if is_blank || (!wanted.matcher.fields.is_empty() && wanted.matcher.matches_all()) {
+            let message = "the `match` of `priority` is that of every request";
             let label = "all requests would have priority";
             out.error(codes::PRIORITY, table.at(), message, label)
                 .help("write for example match = { path = \"/health\" }");

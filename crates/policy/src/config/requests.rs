@@ -120,9 +120,7 @@ impl Requests {
             } else {
                 match Pattern::parse(&field, text.value) {
                     Ok(pattern) => {
-                        if field == Field::Path {
-                            foreign_path(text, out);
-                        }
+                        foreign(name, &field, text, out);
                         patterns.push(pattern);
                     }
                     Err(mut error) => {
@@ -167,12 +165,26 @@ fn half_of_all(values: &[At<&str>], out: &mut Findings<'_>) {
     }
 }
 
-/// Warns of a path that is valid, and reads as if it were written for another program.
-fn foreign_path(text: &At<&str>, out: &mut Findings<'_>) {
+/// Warns of a value that is valid, and reads as if it were written for another program.
+fn foreign(name: &str, field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
     let value = text.value.strip_prefix('!').unwrap_or(text.value);
-    if let Some(help) = meant::path(value) {
-        let message = format!("path \"{}\" is read as text", shown(value));
-        let label = "`:name`, `<name>` and regular expressions have no meaning here";
+    let (label, help) = match field {
+        Field::Path => (
+            "`:name`, `<name>` and regular expressions have no meaning here",
+            meant::path(value),
+        ),
+        Field::Header(header) if header == "content-type" && !value.contains(['*', ';']) => (
+            "most clients add `; charset=utf-8`, or a boundary",
+            Some(format!("write \"{}*\"", shown(value))),
+        ),
+        Field::Query(_) | Field::Header(_) | Field::Cookie(_) | Field::Attribute(_) => (
+            "regular expressions and comparisons have no meaning here",
+            meant::value(value),
+        ),
+        _ => return,
+    };
+    if let Some(help) = help {
+        let message = format!("{name} \"{}\" is read as text", shown(value));
         out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
             .help(help);
     }

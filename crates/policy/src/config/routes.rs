@@ -24,7 +24,7 @@ use crate::{Role, Route, Settings, UpstreamUrl, ValueError};
 /// Reads `[[listen.proxy.route]]`.
 pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
     let mut seen = HashSet::new();
-    let mut routes = Vec::new();
+    let mut routes: Vec<Route> = Vec::new();
     for (_, table) in proxy.tables("route") {
         let named = table.text("name").filter(|text| name(text, "route", out));
         let upstream = upstream(table, out);
@@ -38,6 +38,17 @@ pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
             out.error(codes::GATEWAY, named.at, message, "the name must be unique")
                 .help("give each route a name of its own");
             continue;
+        }
+        let takes_all = |route: &&Route| {
+            let matcher = route.matcher.as_ref();
+            matcher.is_some_and(|it| !it.fields.is_empty() && it.matches_all())
+        };
+        let first = routes.iter().find(takes_all).filter(|_| has_match);
+        if let Some(first) = first {
+            let message = format!("no request reaches the route `{}`", named.value);
+            let label = format!("route `{}` above it matches every request", first.name);
+            out.warning(codes::ROUTE, table.place("match"), message, label)
+                .help("move it up: the first route that matches receives the request");
         }
         routes.push(Route {
             name: named.value.into(),
