@@ -24,7 +24,7 @@ http-api.md
   connections | 10,000 (`max_connections`)
     server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;
   a value in a key | 128 bytes;
-    policy/src/value.rs: MAX_VALUE: usize = 128;
+    policy/src/model/keys/value.rs: MAX_VALUE: usize = 128;
   answers held back by a `queue` | 1,000
     server/src/doors/hold/queue.rs: DEFAULT_MAX_HELD: u32 = 1_000;
   takes up to 1,000 checks
@@ -263,7 +263,7 @@ matching.md
     server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
 matching.md
   A file may have 128 MiB
-    policy/src/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;
+    policy/src/model/client/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;
 envoy.md
   those beyond 10,000 are counted together
     server/src/metrics/rules.rs: MAX_CALLER_SERIES: usize = 10_000;
@@ -309,9 +309,9 @@ runbook.md
     server/src/metrics/monitoring/alerts.rs: 45 * 86400"
 matching.md
   with 60 s for clocks that differ
-    policy/src/tokens.rs: LEEWAY: u64 = 60;
+    policy/src/model/client/tokens.rs: LEEWAY: u64 = 60;
   It has at most 8 KiB
-    policy/src/tokens.rs: MAX_TOKEN: usize = 8 << 10;
+    policy/src/model/client/tokens.rs: MAX_TOKEN: usize = 8 << 10;
 "#;
 
 /// Returns the text with single spaces, because lines of a page are wrapped and aligned.

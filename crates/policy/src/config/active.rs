@@ -21,9 +21,9 @@ use super::diagnostic::{Findings, shown};
 use super::draft::Draft;
 use super::read::{At, Table};
 use super::time_zone::{self, ZoneSpec};
-use crate::active::{Days, Hours, Schedule};
-use crate::calendar::zone_name;
-use crate::zone::Zone;
+use crate::model::rules::active::{Days, Hours, Schedule};
+use crate::model::rules::calendar::zone_name;
+use crate::model::rules::zone::Zone;
 use crate::{Active, RuleMode, WallTime};
 
 /// The zones of a file, each read once, because a table takes some kilobytes.

@@ -17,8 +17,8 @@ use super::active::civil_date;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{At, SpannedValue, Table, whole};
-use crate::active::Days;
-use crate::calendar::{MonthDay, Word, YearDay};
+use crate::model::rules::active::Days;
+use crate::model::rules::calendar::{MonthDay, Word, YearDay};
 
 /// `anchor`, as written.
 #[derive(Clone, Debug)]

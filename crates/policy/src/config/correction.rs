@@ -11,7 +11,7 @@ use super::diagnostic::{Findings, shown};
 use super::quantity::Quantity;
 use super::read::{At, SpannedValue, Table, whole};
 use crate::Correction;
-use crate::correction::ResultSet;
+use crate::model::rules::correction::ResultSet;
 
 /// Time within which a report corrects a charge, unless the limit sets another.
 const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);

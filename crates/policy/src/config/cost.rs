@@ -8,7 +8,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{At, SpannedValue, Table, whole};
 use super::unit::cost_in;
-use crate::pattern::is_token;
+use crate::model::matching::pattern::is_token;
 use crate::{BodyField, Cost, CostSource, Unit};
 
 /// Maximum number of characters of a field of a response.

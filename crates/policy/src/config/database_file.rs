@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::sha;
-use crate::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
+use crate::model::client::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
 
 /// A database of `[geo]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::quantity::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use super::read::At;
 use super::scalar::rolling;
 use super::time_zone::ZoneSpec;
-use crate::calendar::{MonthDay, Word, YearDay, calendar, months};
+use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// The words of the calendar.
 const WORDS: [CalendarSpec; 5] = [

@@ -8,7 +8,7 @@ use ratekeeper_core::Denials;
 
 use super::quantity::QuantityKind;
 use super::read::Table;
-use crate::chain::percent_of;
+use crate::model::rules::chain::percent_of;
 use crate::{Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.

@@ -9,7 +9,7 @@ use super::draft::Draft;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;
-use crate::glob::Glob;
+use crate::model::matching::glob::Glob;
 use crate::{Exemption, Field, Matcher, Pattern, Patterns};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.

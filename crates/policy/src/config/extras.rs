@@ -22,7 +22,7 @@ use super::quantity::Quantity;
 use super::read::{At, Table};
 use super::signals::SignalReader;
 use super::variants::{VariantReader, extra_quantity};
-use crate::signal::Signal;
+use crate::model::rules::signal::Signal;
 use crate::{Role, Rule, Settings, Variants};
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.

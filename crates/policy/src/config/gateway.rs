@@ -10,8 +10,8 @@ use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::routes::{routes, upstream};
 use super::scalar::rate;
-use crate::pattern::is_token;
-use crate::upstream_url::is_server_name;
+use crate::model::matching::pattern::is_token;
+use crate::model::settings::upstream_url::is_server_name;
 use crate::{
     AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
 };

@@ -11,7 +11,7 @@ use super::diagnostic::{Findings, shown};
 use super::headers::header_name;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
-use crate::geo::{GeoValue, NamedDatabase};
+use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 
 /// Reads `[geo]`, and reports limits and exemptions that need a source it does not have.

@@ -9,7 +9,7 @@ use super::draft::Draft;
 use super::headers::header_name;
 use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
-use crate::tokens::{TokenSettings, Tokens};
+use crate::model::client::tokens::{TokenSettings, Tokens};
 use crate::{Field, KeyPart, Matcher, MissingKey};
 
 /// Header with the token if `[jwt]` names no other.

@@ -14,7 +14,7 @@ use super::other_words;
 use super::scalar::rate;
 use super::scalar::{duration_like, rolling};
 use crate::KeyPart;
-use crate::key_part::WORDS;
+use crate::model::keys::key_part::WORDS;
 use crate::nginx_part::nginx_part;
 
 /// Signs of a regular expression, which are text in a path.

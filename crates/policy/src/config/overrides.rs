@@ -19,8 +19,8 @@ use super::plan::set_text;
 use super::read::{At, Table};
 use super::unmatched::never_matches;
 use super::variants::{SetText, VariantReader};
-use crate::glob::Glob;
-use crate::overrides::{Override, OverrideKey, Overrides, PartPattern};
+use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
+use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.

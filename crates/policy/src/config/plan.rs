@@ -14,7 +14,7 @@ use super::jwt::has_tokens;
 use super::read::{At, SpannedValue, Table, whole};
 use super::requests::{key_part, name};
 use super::variants::{SetText, VariantReader};
-use crate::plan::PlanSource;
+use crate::model::keys::plan::PlanSource;
 use crate::{Allowance, KeyPart, PathCase, Plans};
 
 /// The plan of each value of a key part, by name.

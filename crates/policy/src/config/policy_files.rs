@@ -22,7 +22,7 @@ use super::fields::{MAX_MATCH_VALUES, POLICY};
 use super::read::{SpannedValue, Table, texts_up_to};
 use super::syntax;
 #[cfg(test)]
-use crate::geo::GeoDatabase;
+use crate::model::client::geo::GeoDatabase;
 use crate::{Asn, Country};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.

@@ -8,7 +8,7 @@ use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
 use super::time_zone::ZoneSpec;
-use crate::calendar::Word;
+use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.
 #[derive(Clone, Debug)]

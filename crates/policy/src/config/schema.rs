@@ -182,7 +182,7 @@ mod tests {
     use ratekeeper_core::Time;
 
     use crate::config::{Context, PolicyFiles, parse_file};
-    use crate::geo::tests::mmdb_writer;
+    use crate::model::client::geo::tests::mmdb_writer;
 
     /// Other values for fields with an example that equals the default, so that they take effect.
     const OTHER_VALUES: [(&str, &str); 16] = [

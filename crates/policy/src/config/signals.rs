@@ -16,7 +16,9 @@ use super::diagnostic::{Findings, shown};
 use super::fields::MAX_PERCENT;
 use super::read::{At, Table};
 use super::scalar::{Mismatch, Scalar, percentage};
-use crate::signal::{Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal};
+use crate::model::rules::signal::{
+    Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
+};
 use crate::{ProxySettings, Settings};
 
 /// Maximum number of signals of one policy: names are compared one by one when they are set.

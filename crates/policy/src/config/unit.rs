@@ -17,7 +17,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{SpannedValue, Table, whole};
 use crate::Cost;
-use crate::unit::{Decimal, Unit};
+use crate::model::rules::unit::{Decimal, Unit};
 
 /// A value of a limit that is converted: its digits in the smallest unit.
 struct Converted {

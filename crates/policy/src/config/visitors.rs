@@ -15,7 +15,7 @@ use super::diagnostic::Findings;
 use super::draft::Draft;
 use super::headers::header_name;
 use super::read::{At, Table};
-use crate::plan::PlanSource;
+use crate::model::keys::plan::PlanSource;
 use crate::{ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, Settings};
 
 /// Headers with another value in each request, or with any: no key by them is ever refused.

@@ -4,32 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Limit, Origin, Outage, Time};
+use ratekeeper_core::{Limit, Origin, Time};
 
 use super::counters::{DomainCounters, SpanCounters};
 use super::tree::DescriptorLevel;
 use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
-
-/// Settings of all rules: the environment of the Go service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "five switches of another program, each on its own"
-)]
-pub struct EnvoySettings {
-    /// True if several files may describe one domain.
-    pub merge_domains: bool,
-    /// If any descriptor of a call would be over, only the descriptors that would are counted.
-    pub stop_increment: bool,
-    /// No call is refused; the statuses stay true.
-    pub shadow_mode: bool,
-    /// Every rule is a quota rule.
-    pub quota_mode: bool,
-    /// Answers carry dynamic metadata.
-    pub dynamic_metadata: bool,
-    /// Behaviour while the shared store fails.
-    pub outage: Outage,
-}
+use crate::model::settings::envoy_settings::EnvoySettings;
 
 /// All domains of a configuration.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use ratekeeper_core::{
 use super::Unit;
 use super::unit::WindowSpan;
 use crate::KeyBytes;
-use crate::value::write_text;
+use crate::model::keys::value::write_text;
 
 /// Capacity of a counter, at which it stays.
 pub(super) const CAPACITY: Permits = Permits::new(Quota::MAX_PERMITS);

@@ -41,9 +41,11 @@ mod yaml;
 pub use answer::{CurrentLimit, DescriptorAnswer, EnvoyAnswer, EnvoyCode};
 pub use call::{Direction, EnvoyCall, EnvoyCallError, EnvoyDescriptor, MAX_DESCRIPTORS, Override};
 use config::Domain;
-pub use config::{EnvoyConfig, EnvoySettings};
+pub use config::EnvoyConfig;
 pub use hits::{CounterSeries, Hits};
 pub use load::{File, LoadedConfig, load};
 pub use plan::{Plan, PlannedCharges};
 pub use rule::{EnvoyRateLimit, EnvoyRule, RuleId};
 pub use unit::Unit;
+
+pub use crate::model::settings::envoy_settings::EnvoySettings;

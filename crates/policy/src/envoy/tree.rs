@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use foldhash::quality::RandomState;
 
 use super::EnvoyRule;
-use crate::glob::Glob;
+use crate::model::matching::glob::Glob;
 
 /// One level of descriptors, by key.
 #[derive(Clone, Debug, Default)]

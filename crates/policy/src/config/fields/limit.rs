@@ -14,7 +14,7 @@ use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY
 use crate::config::shape::{
     FLAG, MOMENT, SPAN, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
 };
-use crate::role::MAX_OTHERWISE;
+use crate::model::rules::role::MAX_OTHERWISE;
 
 fields! {
     pub(super) DEFAULTS = "`[defaults]`" {

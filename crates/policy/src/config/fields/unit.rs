@@ -1,7 +1,7 @@
 //! Fields of `unit`: the unit of the permits of a limit.
 
 use crate::config::shape::{fields, name, whole};
-use crate::unit::MAX_DECIMALS;
+use crate::model::rules::unit::MAX_DECIMALS;
 
 fields! {
     pub(super) UNIT = "`unit`" {

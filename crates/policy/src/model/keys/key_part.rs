@@ -1,0 +1,272 @@
+//! Key part: one word of a limit's `key` list.
+//!
+//! ```text
+//!   word         value                              missing when
+//!   all          none: all requests together        never
+//!   ip           the address; IPv6 cut to           unknown
+//!                `client_ip.ipv6_prefix`
+//!   ip/N         N to 32: IPv4 cut to N bits,       unknown
+//!                IPv6 as above; N above 32: IPv6
+//!                cut to N bits, IPv4 whole
+//!   path         the normal path, in lower case     never
+//!                unless `path_case` is "sensitive"
+//!   route        the value of `match.path` that     never
+//!                matched, else the normal path
+//!   method host  upper case; lower case, no port    unknown
+//!   country      NO, or that of unknown addresses   never
+//!   continent    EU, or ZZ
+//!   asn          AS3320, or AS0
+//!   header:X     each, no space around it           absent or empty
+//!   cookie:X     each, in one spelling, hashed      absent or empty
+//!   query:X      each, decoded                      absent or empty
+//!   bearer       each token of `authorization:      absent or empty
+//!                Bearer`; hashed
+//!   api_key      each `x-api-key`, and each bearer  both absent or empty
+//!                token; hashed
+//!   attr:X       the first                          absent or empty
+//!   jwt:X        the claim of a verified token      no valid token, or not in it
+//!   form:X       the value in a form                absent, empty or unreadable; a request
+//!   json:/X      the value of the pointer           with two values is refused
+//!   descriptor:X the value of the entry             absent or empty
+//! ```
+//!
+//! Headers that carry secrets (`authorization` and its like) are hashed too.
+//!
+//! A request that states several values of a part has a key for each, and is charged under all of
+//! them, because the application may read any of them and a made-up one must gain nothing.
+
+mod plain;
+mod unknown;
+mod values;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::model::keys::value::Prefix;
+use crate::model::matching::pattern::is_token;
+use crate::{BodyField, EntryName, ValueError};
+pub(crate) use unknown::WORDS;
+use unknown::unknown;
+pub(crate) use values::{Around, PartValue};
+
+/// Longest name of a header, cookie, query parameter or attribute, in bytes.
+const MAX_NAME: usize = 128;
+
+/// Headers with values that must not be readable in a key.
+const SECRET_HEADERS: [&str; 5] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+    "x-auth-token",
+];
+
+/// One component of a limit's key.
+///
+/// ```
+/// use ratekeeper_policy::KeyPart;
+/// let part = KeyPart::parse("header:X-User-Id").unwrap();
+/// assert_eq!(part, KeyPart::Header("x-user-id".into()));
+/// assert_eq!(part.to_string(), "header:x-user-id");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeyPart {
+    /// `all`: one shared counter; adds nothing to the key.
+    All,
+    /// `ip` (the client's address, IPv6 cut to the prefix), `ip/24`.
+    Ip {
+        /// Up to 32: bits of an IPv4 address, the policy's prefix for IPv6. Above: bits of an
+        /// IPv6 address, all 32 for IPv4. `None`: all 32, and the policy's prefix.
+        bits: Option<u8>,
+    },
+    /// `path`: the normalised path.
+    Path,
+    /// `route`: the pattern of `match.path` that matched, or the path.
+    Route,
+    /// `method`
+    Method,
+    /// `host`
+    Host,
+    /// `country`: its code.
+    Country,
+    /// `continent`: its code.
+    Continent,
+    /// `asn`: the number of the network.
+    Asn,
+    /// `header:X`
+    Header(String),
+    /// `cookie:X`
+    Cookie(String),
+    /// `query:X`
+    Query(String),
+    /// `bearer`: the token of `authorization: Bearer`; only its hash is kept.
+    Bearer,
+    /// `api_key`: header `x-api-key`, and a bearer token; only their hashes are kept. A
+    /// request with both is charged under each.
+    ApiKey,
+    /// `attr:X`
+    Attribute(String),
+    /// `jwt:X`: a claim of the verified token.
+    Claim(String),
+    /// `form:X`, `json:/X`: a value of the body.
+    Body(BodyField),
+    /// `descriptor:X`: the value of an entry.
+    Descriptor(EntryName),
+}
+
+impl KeyPart {
+    /// Reads `ip`, `ip/24`, `header:x-user-id`, ...
+    ///
+    /// # Errors
+    /// For unknown words and invalid names.
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
+        if let Some((kind, name)) = text.split_once(':') {
+            return Self::parse_named(text, kind, name);
+        }
+        if let Some(bits) = text.strip_prefix("ip/") {
+            return Ok(Self::Ip {
+                bits: Some(parse_bits(text, bits)?),
+            });
+        }
+        match text {
+            "all" => Ok(Self::All),
+            "ip" => Ok(Self::Ip { bits: None }),
+            "path" => Ok(Self::Path),
+            "route" => Ok(Self::Route),
+            "method" => Ok(Self::Method),
+            "host" => Ok(Self::Host),
+            "country" => Ok(Self::Country),
+            "continent" => Ok(Self::Continent),
+            "asn" => Ok(Self::Asn),
+            "bearer" => Ok(Self::Bearer),
+            "api_key" => Ok(Self::ApiKey),
+            "header" | "cookie" | "query" | "attr" | "jwt" | "form" | "descriptor" => {
+                Err(ValueError::new(
+                    format!("key part `{text}` needs a name"),
+                    format!("write \"{text}:NAME\""),
+                ))
+            }
+            "json" => BodyField::parse("json:").map(Self::Body),
+            _ => Err(unknown(text, text)),
+        }
+    }
+
+    /// Returns true if only descriptors have this part.
+    pub fn is_of_descriptors(&self) -> bool {
+        matches!(self, Self::Descriptor(_))
+    }
+
+    fn parse_named(text: &str, kind: &str, name: &str) -> Result<Self, ValueError> {
+        let build = match kind {
+            "descriptor" => |name: String| Self::Descriptor(EntryName::new(&name)),
+            "header" => Self::Header,
+            "cookie" => Self::Cookie,
+            "query" => Self::Query,
+            "attr" | "form" | "json" => Self::Attribute, // those of a body are built below
+            "jwt" => Self::Claim,
+            _ => return Err(unknown(text, kind)),
+        };
+        let is_wire_name = matches!(kind, "header" | "cookie");
+        if name.is_empty() || is_wire_name && !name.bytes().all(is_token) {
+            return Err(ValueError::new(
+                format!("`{name}` in key part `{text}` is not a valid {kind} name"),
+                match kind {
+                    "json" => "write a JSON pointer: \"json:/NAME\"".to_owned(),
+                    _ => format!("write \"{kind}:NAME\", with letters, digits and `-`"),
+                },
+            ));
+        }
+        if name.len() > MAX_NAME {
+            return Err(ValueError::new(
+                format!(
+                    "a name in a key part has {} bytes, at most {MAX_NAME} are allowed",
+                    name.len()
+                ),
+                "use a shorter name",
+            ));
+        }
+        if matches!(kind, "form" | "json") {
+            return BodyField::parse(text).map(Self::Body);
+        }
+        // Names of headers have no case.
+        Ok(build(if kind == "header" {
+            name.to_ascii_lowercase()
+        } else {
+            name.to_owned()
+        }))
+    }
+
+    /// Returns true if keys hold only the hash of its values.
+    pub(crate) fn is_secret(&self) -> bool {
+        match self {
+            Self::Bearer | Self::ApiKey | Self::Cookie(_) => true,
+            Self::Header(name) => SECRET_HEADERS.contains(&name.as_str()),
+            _ => false,
+        }
+    }
+}
+
+fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
+    match bits {
+        Some(bits @ ..=32) => Prefix {
+            v4: bits,
+            v6: ipv6_prefix,
+        },
+        Some(bits) => Prefix { v4: 32, v6: bits },
+        None => Prefix {
+            v4: 32,
+            v6: ipv6_prefix,
+        },
+    }
+}
+
+/// Formats the part as in the policy file.
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Ip { bits: None } => f.write_str("ip"),
+            Self::Ip { bits: Some(bits) } => write!(f, "ip/{bits}"),
+            Self::Path => f.write_str("path"),
+            Self::Route => f.write_str("route"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Country => f.write_str("country"),
+            Self::Continent => f.write_str("continent"),
+            Self::Asn => f.write_str("asn"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Bearer => f.write_str("bearer"),
+            Self::ApiKey => f.write_str("api_key"),
+            Self::Attribute(name) => write!(f, "attr:{name}"),
+            Self::Claim(name) => write!(f, "jwt:{name}"),
+            Self::Body(field) => field.fmt(f),
+            Self::Descriptor(name) => write!(f, "descriptor:{name}"),
+        }
+    }
+}
+
+impl FromStr for KeyPart {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        Self::parse(text)
+    }
+}
+
+fn parse_bits(text: &str, bits: &str) -> Result<u8, ValueError> {
+    match bits.parse() {
+        Ok(0) => Err(ValueError::new(
+            format!("key part `{text}` is the same for every address"),
+            "write \"all\" to count all requests together",
+        )),
+        Ok(bits @ 1..=128) => Ok(bits),
+        _ => Err(ValueError::new(
+            format!("`{bits}` in key part `{text}` is not a valid number of bits"),
+            "write \"ip/24\" (1 to 32 for IPv4, 33 to 128 for IPv6)",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Plain: values of key parts as an operator writes them.
+
+use std::net::IpAddr;
+
+use super::{KeyPart, prefix};
+use crate::model::client::geo::{AsnText, normal_place};
+use crate::model::matching::path::Normal;
+use crate::{Field, KeyBytes, ValueError};
+use crate::{model::keys::stated, model::keys::value};
+
+impl KeyPart {
+    /// Appends a value that an operator writes: either as in a request (the API key itself, any
+    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`).
+    ///
+    /// ```
+    /// use ratekeeper_policy::{KeyBytes, KeyPart};
+    /// let written = |value| {
+    ///     let mut key = KeyBytes::default();
+    ///     KeyPart::ApiKey.write_plain(value, 64, &mut key);
+    ///     key
+    /// };
+    /// assert_eq!(written("abc"), written("sha256:ba7816bf8f01cfea414140de5dae2223"));
+    /// ```
+    pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
+        if value::is_as_shown(value.as_bytes()) {
+            return value::write_as_shown(value.as_bytes(), out);
+        }
+        match self {
+            Self::Ip { bits } => match value.parse::<IpAddr>() {
+                Ok(ip) => {
+                    value::write_ip(
+                        crate::model::matching::pattern::address(ip),
+                        prefix(*bits, ipv6_prefix),
+                        out,
+                    );
+                }
+                Err(_) => value::write_text(value.as_bytes(), out),
+            },
+            Self::Country | Self::Continent | Self::Asn => match self.normal_place(value) {
+                Some(Ok(normal)) => value::write_text(&normal, out),
+                _ => value::write_text(value.as_bytes(), out),
+            },
+            _ => {
+                let value = value.as_bytes();
+                let normal = match self {
+                    Self::Query(_) => stated::without_escapes(value),
+                    Self::Cookie(_) => stated::cookie(value),
+                    Self::Header(name) if stated::is_credential_header(name) => {
+                        stated::credentials(value)
+                    }
+                    _ => Normal::Borrowed(value),
+                };
+                self.write_value(normal.as_bytes(), ipv6_prefix, out);
+            }
+        }
+    }
+
+    /// Returns a value of a part that is found by the address, as a key holds it; `None` for
+    /// other parts.
+    pub(crate) fn normal_place(&self, value: &str) -> Option<Result<AsnText, ValueError>> {
+        let field = match self {
+            Self::Country => Field::Country,
+            Self::Continent => Field::Continent,
+            Self::Asn => Field::Asn,
+            _ => return None,
+        };
+        Some(normal_place(&field, value))
+    }
+}

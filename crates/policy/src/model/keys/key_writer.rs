@@ -1,0 +1,268 @@
+//! Keys: writes the keys of one request, rule after rule, into one buffer.
+//!
+//! A key is the values of its parts, each after its length, so that no two lists of values have
+//! the same bytes.
+//!
+//! Values that take work (a hash, an IPv6 address) are computed once per request: a later key
+//! copies the bytes of an earlier one. So a long path costs one hash regardless of the number of
+//! rules that count by it.
+
+use std::ops::Range;
+
+use ratekeeper_core::{Key, KeySink as _};
+use smallvec::SmallVec;
+
+use crate::model::keys::key_part::{Around, PartValue};
+use crate::model::keys::value::{is_hashed, write_missing};
+use crate::model::matching::request::RequestFacts;
+use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule, WallTime};
+
+/// Maximum number of values remembered per request; further ones are computed again.
+const REMEMBERED: usize = 8;
+
+/// Maximum number of keys of one request under a rule. A request with more is refused.
+pub(crate) const MAX_KEYS: usize = 4;
+
+/// Writes the keys of one request.
+pub(crate) struct KeyWriter<'p, 'r> {
+    request: &'r RequestFacts<'r>,
+    ipv6_prefix: u8,
+    wall: WallTime,
+    seen: SmallVec<[WrittenValue<'p>; REMEMBERED]>,
+    /// True once the request has stated several values of a part.
+    has_several: bool,
+}
+
+/// A value that was written already. The value of `path` depends on the rule's case.
+struct WrittenValue<'p> {
+    part: &'p KeyPart,
+    path_case: PathCase,
+    range: Range<usize>,
+}
+
+/// Number of a key of a request under a rule, from 0: one for each combination of the values that the
+/// request states for its parts, of which the first changes fastest.
+pub(crate) type KeyNumber = usize;
+
+/// A value of a key part under a rule.
+enum RulePart {
+    Value(KeyBytes),
+    StandIn(KeyBytes),
+    Skip,
+    Deny,
+}
+
+/// Result of writing the key of a request under a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeySubject {
+    /// Written, every part of it.
+    Known,
+    /// Written, but something stands in for a missing part.
+    StandIn,
+    /// A part is missing: the rule does not apply.
+    Skip,
+    /// A part is missing, or has two values: the rule refuses.
+    Deny,
+}
+
+impl<'p, 'r> KeyWriter<'p, 'r> {
+    pub(crate) fn new(request: &'r RequestFacts<'r>, ipv6_prefix: u8, wall: WallTime) -> Self {
+        Self {
+            request,
+            ipv6_prefix,
+            wall,
+            seen: SmallVec::new(),
+            has_several: false,
+        }
+    }
+
+    /// Returns the facts that the keys are made from.
+    pub(crate) fn facts(&self) -> &'r Facts<'r> {
+        self.request.facts
+    }
+
+    pub(crate) fn request(&self) -> &'r RequestFacts<'r> {
+        self.request
+    }
+
+    /// Returns the time of the request.
+    pub(crate) fn wall(&self) -> WallTime {
+        self.wall
+    }
+
+    /// Returns the values that a key part depends on besides the request.
+    pub(crate) fn around<'a>(&self, route: Option<&'a str>, rule: &Rule) -> Around<'a> {
+        Around {
+            route,
+            ipv6_prefix: self.ipv6_prefix,
+            path_case: rule.matcher.path_case,
+        }
+    }
+
+    /// Returns the number of keys that the request has under a rule whose first key was written; one
+    /// more than [`MAX_KEYS`] for any larger number.
+    pub(crate) fn count(&self, rule: &Rule) -> usize {
+        if !self.has_several {
+            return 1;
+        }
+        let parts = rule
+            .key
+            .iter()
+            .map(|part| self.rule_parts(part, rule).len());
+        parts.product::<usize>().min(MAX_KEYS + 1)
+    }
+
+    /// Appends a key of the request under `rule`, or nothing.
+    pub(crate) fn write(
+        &mut self,
+        rule: &'p Rule,
+        number: KeyNumber,
+        out: &mut KeyBytes,
+    ) -> KeySubject {
+        let start = out.len();
+        let subject = match number {
+            0 => self.write_first(rule, out),
+            _ => self.write_other(rule, number, out),
+        };
+        if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
+            self.truncate(start, out);
+        }
+        subject
+    }
+
+    fn write_first(&mut self, rule: &'p Rule, out: &mut KeyBytes) -> KeySubject {
+        let mut subject = KeySubject::Known;
+        for part in &rule.key {
+            let value = self.part(part, rule, out);
+            match (value, &rule.missing_key) {
+                (PartValue::Written | PartValue::FirstOfSeveral, _) => continue,
+                (PartValue::Missing, MissingKey::Skip) => return KeySubject::Skip,
+                // No stand-in, because a client could name a second value to be counted by it.
+                (PartValue::Ambiguous, _) | (PartValue::Missing, MissingKey::Deny) => {
+                    return KeySubject::Deny;
+                }
+                (PartValue::Missing, MissingKey::Shared) => write_missing(None, out),
+                (PartValue::Missing, MissingKey::Use(stand_in)) => {
+                    self.stand_in(stand_in, rule, out);
+                }
+            }
+            subject = KeySubject::StandIn;
+        }
+        subject
+    }
+
+    fn write_other(&self, rule: &Rule, number: KeyNumber, out: &mut KeyBytes) -> KeySubject {
+        let (mut subject, mut rest) = (KeySubject::Known, number);
+        for part in &rule.key {
+            let values = self.rule_parts(part, rule);
+            let at = rest % values.len();
+            rest /= values.len();
+            match &values[at] {
+                RulePart::Value(bytes) => out.extend(bytes),
+                RulePart::StandIn(bytes) => {
+                    out.extend(bytes);
+                    subject = KeySubject::StandIn;
+                }
+                RulePart::Skip => return KeySubject::Skip,
+                RulePart::Deny => return KeySubject::Deny,
+            }
+        }
+        subject
+    }
+
+    /// Returns all values of a part under a rule, at least one.
+    fn rule_parts(&self, part: &KeyPart, rule: &Rule) -> Vec<RulePart> {
+        let all = |part: &KeyPart| {
+            part.all(
+                self.request,
+                self.around(self.route(part, rule), rule),
+                MAX_KEYS + 1,
+            )
+        };
+        let Ok(values) = all(part) else {
+            return vec![RulePart::Deny];
+        };
+        let missing = |stand_in: Option<(&KeyPart, &KeyBytes)>| {
+            let stand_in = stand_in.and_then(|(part, bytes)| {
+                let value = Key::from_bytes(bytes).parts().next();
+                value.map(|value| (part, value))
+            });
+            let mut out = KeyBytes::default();
+            write_missing(stand_in, &mut out);
+            RulePart::StandIn(out)
+        };
+        let mut out = Vec::new();
+        for value in values {
+            match (value, &rule.missing_key) {
+                (Some(bytes), _) => out.push(RulePart::Value(bytes)),
+                (None, MissingKey::Skip) => out.push(RulePart::Skip),
+                (None, MissingKey::Deny) => out.push(RulePart::Deny),
+                (None, MissingKey::Shared) => out.push(missing(None)),
+                (None, MissingKey::Use(part)) => {
+                    let values = all(part).unwrap_or_else(|_| vec![None]);
+                    let stand_ins = values
+                        .iter()
+                        .map(|value| missing(value.as_ref().map(|value| (part, value))));
+                    out.extend(stand_ins);
+                }
+            }
+        }
+        out
+    }
+
+    /// Removes the bytes from `start` on, and the values that were remembered there.
+    pub(crate) fn truncate(&mut self, start: usize, out: &mut KeyBytes) {
+        out.truncate(start);
+        self.seen.retain(|seen| seen.range.end <= start);
+    }
+
+    fn part(&mut self, part: &'p KeyPart, rule: &Rule, out: &mut KeyBytes) -> PartValue {
+        let path_case = rule.matcher.path_case;
+        let same = |seen: &&WrittenValue<'_>| seen.part == part && seen.path_case == path_case;
+        if let Some(seen) = self.seen.iter().find(same) {
+            out.repeat(seen.range.clone());
+            return PartValue::Written;
+        }
+        let start = out.len();
+        let value = self.value(part, rule, out);
+        let takes_work = match part {
+            // Depends on the rule.
+            KeyPart::Route => false,
+            KeyPart::Ip { .. } => true,
+            _ => is_hashed(&out[start..]),
+        };
+        let is_written = matches!(value, PartValue::Written | PartValue::FirstOfSeveral);
+        if is_written && takes_work && self.seen.len() < REMEMBERED {
+            self.seen.push(WrittenValue {
+                part,
+                path_case,
+                range: start..out.len(),
+            });
+        }
+        value
+    }
+
+    fn value(&mut self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) -> PartValue {
+        let around = self.around(self.route(part, rule), rule);
+        let value = part.write(self.request, around, out);
+        self.has_several |= value == PartValue::FirstOfSeveral;
+        value
+    }
+
+    fn route<'a>(&self, part: &KeyPart, rule: &'a Rule) -> Option<&'a str> {
+        match part {
+            KeyPart::Route => rule.matcher.route(self.request),
+            _ => None,
+        }
+    }
+
+    /// Writes another part as a stand-in; requests without that one as well share a counter.
+    fn stand_in(&mut self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) {
+        let mut bytes = KeyBytes::default();
+        self.value(part, rule, &mut bytes);
+        match Key::from_bytes(&bytes).parts().next() {
+            Some(value) => write_missing(Some((part, value)), out),
+            None => write_missing(None, out),
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! Matcher: selects the requests that a rule is for.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::model::keys::stated::{Place, Stated};
+use crate::model::matching::path::Reading;
+use crate::model::matching::request::RequestFacts;
+use crate::{Facts, Field, PathCase, Pattern, Patterns};
+
+/// `match = { .. }`: all fields must hold; within a field, one of the values.
+///
+/// ```
+/// use ratekeeper_policy::{Facts, Field, Matcher, Pattern};
+/// let pattern = |text| Pattern::parse(&Field::Path, text).unwrap();
+/// let matcher = Matcher {
+///     fields: vec![(Field::Path, vec![pattern("/api/**"), pattern("!/api/health")].into())],
+///     ..Matcher::default()
+/// };
+/// let at = |path| matcher.matches(&Facts { path, ..Facts::default() });
+/// assert!(at("/api/users"));
+/// assert!(at("/API//users/"), "paths are normalised first, and case makes no difference");
+/// assert!(!at("/api//health"));
+/// assert!(at("/API/health"), "`!` excludes the path as written, and no more");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matcher {
+    /// Each field and its acceptable values.
+    pub fields: Vec<(Field, Patterns)>,
+    /// How the values of `path` without `!` compare with a path. Those with `!` are compared as
+    /// written, because no spelling should make a limit narrower than its text.
+    pub path_case: PathCase,
+}
+
+/// Effect of a matcher. Where servers disagree about a path or about which of several values is read,
+/// a limit applies to the request, and an exemption does not: in doubt a request is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MatchEffect {
+    Limits,
+    Exempts,
+}
+
+impl Matcher {
+    /// Returns true if every request matches, as its text shows.
+    pub(crate) fn matches_all(&self) -> bool {
+        const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        self.fields.iter().all(|(field, patterns)| {
+            let has = |text: &str| patterns.iter().any(|pattern| pattern.text() == text);
+            let is_any = match field {
+                Field::Path => has("/**"),
+                Field::Method => has("*") || METHODS.into_iter().all(has),
+                Field::Host => has("*"),
+                Field::Ip => patterns.iter().any(|it| it.text().ends_with("/0")),
+                _ => false,
+            };
+            is_any && patterns.iter().all(|pattern| !pattern.negated)
+        })
+    }
+
+    /// Returns true if the rule is for this request.
+    pub fn matches(&self, facts: &Facts<'_>) -> bool {
+        self.holds(&RequestFacts::new(facts))
+    }
+
+    /// Returns the first field that does not hold; `None` if the rule is for this request.
+    pub fn mismatch(&self, facts: &Facts<'_>) -> Option<&Field> {
+        let request = RequestFacts::new(facts);
+        let mut fields = self.fields.iter();
+        let failed = fields.find(|(field, patterns)| {
+            !self.field_holds((field, patterns), &request, MatchEffect::Limits)
+        });
+        failed.map(|(field, _)| field)
+    }
+
+    /// Returns true if a limit is for this request, in at least one reading of it.
+    pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
+        self.all_hold(request, MatchEffect::Limits)
+    }
+
+    /// Returns true if a request is exempt, in every reading of it.
+    pub(crate) fn exempts(&self, request: &RequestFacts<'_>) -> bool {
+        self.all_hold(request, MatchEffect::Exempts)
+    }
+
+    fn all_hold(&self, request: &RequestFacts<'_>, effect: MatchEffect) -> bool {
+        let mut fields = self.fields.iter();
+        fields.all(|(field, patterns)| self.field_holds((field, patterns), request, effect))
+    }
+
+    fn field_holds(
+        &self,
+        (field, patterns): (&Field, &Patterns),
+        request: &RequestFacts<'_>,
+        effect: MatchEffect,
+    ) -> bool {
+        let matches = |pattern: &Pattern, spelling: usize, value: FieldValue<'_>| {
+            let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
+            match value {
+                FieldValue::Path(path) if counts_more => pattern.matches_path(path, self.path_case),
+                FieldValue::Path(path) => pattern.matches_path(path, PathCase::Sensitive),
+                FieldValue::Text(text) => {
+                    (counts_more || spelling == 0) && pattern.matches_text(text)
+                }
+                FieldValue::Address(ip) => pattern.matches_ip(ip),
+            }
+        };
+        match effect {
+            MatchEffect::Limits => field.any_reading(request, |it| patterns.accept(it, matches)),
+            MatchEffect::Exempts => !field.any_reading(request, |it| !patterns.accept(it, matches)),
+        }
+    }
+
+    /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
+    pub(crate) fn route(&self, request: &RequestFacts<'_>) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        let (_, patterns) = fields.find(|(field, _)| *field == Field::Path)?;
+        let mut first: Option<usize> = None;
+        for reading in request.readings().iter() {
+            patterns.any_near(FieldValue::Path(reading), |at, pattern| {
+                let earlier = first.is_none_or(|first| at < first);
+                if earlier && !pattern.negated && pattern.matches_path(reading, self.path_case) {
+                    first = Some(at);
+                }
+                false
+            });
+        }
+        Some(patterns.get(first?)?.text())
+    }
+
+    /// Returns the values without `!` of the first field that is `wanted` and has any.
+    pub(crate) fn positive(
+        &self,
+        wanted: impl Fn(&Field) -> bool,
+    ) -> Option<impl Iterator<Item = &Pattern>> {
+        let mut fields = self.fields.iter();
+        let (_, patterns) = fields
+            .find(|(field, patterns)| wanted(field) && patterns.iter().any(|p| !p.negated))?;
+        Some(patterns.iter().filter(|pattern| !pattern.negated))
+    }
+}
+
+/// A value of a request, in the form that patterns are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FieldValue<'v> {
+    Text(&'v [u8]),
+    Path(&'v Reading<'v>),
+    /// IPv4-mapped IPv6 is IPv4.
+    Address(IpAddr),
+}
+
+impl Field {
+    /// Calls `holds` with each way to read the field, until it returns true; returns true if it did.
+    /// Each is the spellings of one value, as written first, or empty for a missing value.
+    pub(crate) fn any_reading(
+        &self,
+        request: &RequestFacts<'_>,
+        mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
+    ) -> bool {
+        let mut text_holds = |value: &[u8]| match value {
+            [] => holds(&[]),
+            _ => holds(&[FieldValue::Text(value)]),
+        };
+        match self {
+            // A server runs the handler of GET for HEAD (RFC 9110, section 9.3.2).
+            Self::Method if request.method() == b"HEAD" => {
+                holds(&["HEAD", "GET"].map(|method| FieldValue::Text(method.as_bytes())))
+            }
+            Self::Method => text_holds(request.method()),
+            Self::Host => text_holds(request.host()),
+            Self::Path => {
+                let mut readings = request.readings().iter();
+                readings.any(|reading| holds(&[FieldValue::Path(reading)]))
+            }
+            Self::Ip => match request.ip {
+                Some(ip) => holds(&[FieldValue::Address(ip)]),
+                None => holds(&[]),
+            },
+            Self::Country => text_holds(request.country().code().as_bytes()),
+            Self::Continent => text_holds(request.country().continent().as_bytes()),
+            Self::Asn => text_holds(request.network()),
+            Self::Query(name) => any_stated(Place::Query(name), request, holds),
+            Self::Header(name) => any_stated(Place::Header(name), request, holds),
+            Self::Cookie(name) => any_stated(Place::Cookie(name), request, holds),
+            Self::Attribute(name) => {
+                text_holds(request.attribute(name).unwrap_or_default().as_bytes())
+            }
+            Self::Claim(name) => text_holds(request.claim(name).unwrap_or_default().as_bytes()),
+            Self::Domain => match request.facts.descriptor {
+                Some(descriptor) => holds(&[FieldValue::Text(descriptor.domain.as_bytes())]),
+                None => holds(&[]),
+            },
+            Self::Descriptor(name) => {
+                let descriptor = request.facts.descriptor;
+                let value = descriptor.and_then(|descriptor| name.of(&descriptor));
+                match value {
+                    Some(value) => holds(&[FieldValue::Text(value.as_bytes())]),
+                    None => holds(&[]),
+                }
+            }
+        }
+    }
+}
+
+/// Returns true if `holds` does for one of the values that the request states, or for a missing one
+/// if there are none.
+fn any_stated(
+    place: Place<'_>,
+    request: &RequestFacts<'_>,
+    mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
+) -> bool {
+    let mut held = None;
+    place.each(request.facts, |Stated { strict, normal }| {
+        let texts = [FieldValue::Text(strict), FieldValue::Text(normal)];
+        let is_found = held == Some(true)
+            || normal.is_empty() && holds(&[])
+            || !strict.is_empty()
+                && holds(if strict == normal {
+                    &texts[..1]
+                } else {
+                    &texts
+                });
+        held = Some(is_found);
+    });
+    held.unwrap_or_else(|| holds(&[]))
+}
+
+/// Formats the field as in the policy file: `header.x-a`.
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Path => f.write_str("path"),
+            Self::Query(name) => write!(f, "query.{name}"),
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Cookie(name) => write!(f, "cookie.{name}"),
+            Self::Ip => f.write_str("ip"),
+            Self::Country => f.write_str("country"),
+            Self::Continent => f.write_str("continent"),
+            Self::Asn => f.write_str("asn"),
+            Self::Attribute(name) => write!(f, "attr.{name}"),
+            Self::Claim(name) => write!(f, "jwt.{name}"),
+            Self::Domain => f.write_str("domain"),
+            Self::Descriptor(name) => write!(f, "descriptor.{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            method: "POST",
+            host: "API.Example.com.:8443",
+            path: "/api//users/%37/",
+            query: "a=1&b=x+y&b=%7A&%63=3&empty=&flag&d=50%",
+            ip: Some("::ffff:192.0.2.7".parse().unwrap()),
+            headers: &[
+                ("x-plan", b"free"),
+                ("X-Plan", b" pro "),
+                ("x-empty", b""),
+                ("x-space", b" \t"),
+                ("cookie", b"sid=\"abc\"; lang=en"),
+                ("cookie", b"b=2;sid=second;bare"),
+                ("x-raw", b"\xff\xfe"),
+            ],
+            attributes: &[("risky", "true"), ("none", ""), ("risky", "second")],
+            ..Facts::default()
+        }
+    }
+
+    fn field(text: &str) -> Field {
+        match text.split_once('.') {
+            None if text == "method" => Field::Method,
+            None if text == "host" => Field::Host,
+            None if text == "path" => Field::Path,
+            None => Field::Ip,
+            Some(("query", name)) => Field::Query(name.into()),
+            Some(("header", name)) => Field::Header(name.into()),
+            Some(("cookie", name)) => Field::Cookie(name.into()),
+            Some((_, name)) => Field::Attribute(name.into()),
+        }
+    }
+
+    /// Checks the match of a request against a field with these values.
+    fn check(name: &str, values: &[&str], facts: &Facts<'_>, expected: bool) {
+        let field = field(name);
+        assert_eq!(field.to_string(), name);
+        let patterns = values.iter().map(|text| Pattern::parse(&field, text));
+        let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
+        let matcher = Matcher {
+            fields: vec![(field.clone(), patterns.into())],
+            ..Matcher::default()
+        };
+        assert_eq!(matcher.matches(facts), expected, "{name} = {values:?}");
+        let mismatch = matcher.mismatch(facts);
+        assert_eq!(mismatch, (!expected).then_some(&field));
+    }
+
+    #[test]
+    fn each_field_compares_its_own_way() {
+        for (name, value, expected) in [
+            ("method", "POST", true),
+            ("method", "post", true),
+            ("method", "P*", true),
+            ("method", "GET", false),
+            ("host", "api.example.com", true),
+            ("host", "API.example.COM.", true),
+            ("host", "*.example.com", true),
+            ("host", "example.com", false),
+            ("host", "*.com.evil", false),
+            ("path", "/api/users/7", true),
+            ("path", "/api/{x}/*", true),
+            ("path", "/api", false),
+            ("query.a", "1", true),
+            ("query.a", "2", false),
+            ("query.b", "x y", true),
+            ("query.b", "z", true),
+            ("query.c", "3", true),
+            ("query.d", "50%", true),
+            ("query.empty", "*", false),
+            ("query.flag", "*", false),
+            ("query.missing", "*", false),
+            ("header.x-plan", "free", true),
+            ("header.x-plan", "pro", true),
+            ("header.X-PLAN", "p*", true),
+            ("header.x-plan", "Free", false),
+            ("header.x-empty", "*", false),
+            ("header.x-space", "*", false),
+            ("header.x-raw", "*", true),
+            ("cookie.sid", "abc", true),
+            ("cookie.sid", "second", true),
+            ("cookie.lang", "en", true),
+            ("cookie.b", "2", true),
+            ("cookie.bare", "*", false),
+            ("cookie.SID", "*", true),
+            ("ip", "192.0.2.7", true),
+            ("ip", "192.0.2.0/24", true),
+            ("ip", "::ffff:192.0.2.0/120", true),
+            ("ip", "192.0.3.0/24", false),
+            ("ip", "::/0", false),
+            ("attr.risky", "true", true),
+            ("attr.risky", "second", false),
+            ("attr.none", "*", false),
+        ] {
+            check(name, &[value], &facts(), expected);
+            // `!` turns each of them around, unless another value of the name does not match.
+            let has_other = [
+                "query.b",
+                "header.x-plan",
+                "header.X-PLAN",
+                "cookie.sid",
+                "cookie.SID",
+            ];
+            // Some applications find no cookie by a name in other case.
+            let other_holds = value != "*" && has_other.contains(&name) || name == "cookie.SID";
+            check(
+                name,
+                &[&format!("!{value}")],
+                &facts(),
+                !expected || other_holds,
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_alternatives_and_no_negated_one_may_match() {
+        for (name, values, expected) in [
+            ("method", &["GET", "POST"][..], true),
+            ("method", &["GET", "PUT"], false),
+            ("method", &["!GET", "!PUT"], true),
+            ("method", &["!GET", "!POST"], false),
+            ("path", &["/api/**", "!/api/health"], true),
+            ("path", &["/api/**", "!/api/users/*"], false),
+            ("path", &["/web/**", "!/api/health"], false),
+            ("ip", &["192.0.0.0/16", "!192.0.2.7"], false),
+            // If two headers have one name, the application may read either.
+            ("header.x-plan", &["!free"], true),
+            ("header.x-plan", &["pro", "!gold"], true),
+            ("header.x-missing", &["!free"], true),
+            ("header.x-missing", &["!*"], true),
+            ("header.x-plan", &["!*"], false),
+            ("path", &[], true),
+        ] {
+            check(name, values, &facts(), expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_value_matches_no_pattern() {
+        let nothing = Facts::default();
+        for name in [
+            "method", "host", "query.a", "header.a", "cookie.a", "attr.a",
+        ] {
+            check(name, &["*"], &nothing, false);
+            check(name, &["!*"], &nothing, true);
+        }
+        check("ip", &["0.0.0.0/0", "::/0"], &nothing, false);
+        check("path", &["/"], &nothing, true);
+    }
+
+    #[test]
+    fn head_counts_as_get_and_is_not_exempt_as_get() {
+        for (values, limits, exempts) in [
+            (&["GET"][..], true, false),
+            (&["GET", "!HEAD"], false, false),
+            (&["HEAD"], true, true),
+            (&["!GET"], true, false),
+            (&["POST"], false, false),
+        ] {
+            let patterns = values
+                .iter()
+                .map(|text| Pattern::parse(&Field::Method, text));
+            let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
+            let matcher = Matcher {
+                fields: vec![(Field::Method, patterns.into())],
+                ..Matcher::default()
+            };
+            let facts = Facts {
+                method: "head",
+                ..Facts::default()
+            };
+            let request = RequestFacts::new(&facts);
+            let held = (matcher.holds(&request), matcher.exempts(&request));
+            assert_eq!(held, (limits, exempts), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn every_field_must_hold() {
+        let one = |field: Field, text| {
+            (
+                field.clone(),
+                vec![Pattern::parse(&field, text).unwrap()].into(),
+            )
+        };
+        for (method, path, mismatch) in [
+            ("POST", "/api/**", None),
+            ("GET", "/api/**", Some(Field::Method)),
+            ("POST", "/web/**", Some(Field::Path)),
+        ] {
+            let matcher = Matcher {
+                fields: vec![one(Field::Method, method), one(Field::Path, path)],
+                ..Matcher::default()
+            };
+            assert_eq!(matcher.mismatch(&facts()), mismatch.as_ref());
+        }
+        assert!(Matcher::default().matches(&Facts::default()));
+    }
+
+    /// Returns the matcher of a limit, or an exemption, on these values.
+    fn on_paths(values: &[&str], path_case: PathCase) -> Matcher {
+        let patterns = values.iter().map(|text| Pattern::parse(&Field::Path, text));
+        let patterns = patterns.collect::<Result<Vec<_>, _>>().unwrap();
+        Matcher {
+            fields: vec![(Field::Path, patterns.into())],
+            path_case,
+        }
+    }
+
+    #[test]
+    fn a_spelling_that_some_server_routes_there_is_limited_and_not_exempt() {
+        for (values, path, limited, exempt) in [
+            (&["/login"][..], "/login", true, true),
+            (&["/login"], "/login/", true, true),
+            (&["/login"], "//login", true, false), // `//login` may be a host
+            (&["/login"], "/%6cogin", true, true),
+            (&["/login"], "/LOGIN", true, false),
+            (&["/login"], "/Login/", true, false),
+            (&["/login"], "/login;x=1", true, false),
+            (&["/login"], "/x/../login", true, false),
+            (&["/login"], "/x/..;/login", true, false),
+            (&["/login"], "\\login", true, false),
+            (&["/login"], "/login%2f", true, false),
+            (&["/login"], "//host/login", true, false),
+            (&["/login"], "/login#x", true, false),
+            (&["/login"], "/login%20", false, false),
+            (&["/login"], "/login%00", false, false),
+            (&["/login"], "/login.", false, false),
+            (&["/api/login"], "/api%2flogin", true, false),
+            (&["/api/login"], "/api\\login", true, false),
+            // A handler of a prefix receives paths that other servers resolve.
+            (&["/api/**"], "/api/../other", true, false),
+            (&["/api/**"], "/api/..;/other", true, false),
+            (&["/api/**"], "/api%2f..%2fother", true, false),
+            (&["/api/{id}"], "/api/a%2Fb", true, false),
+            (&["/api/**", "!/api/free"], "/api/free", false, false),
+            (&["/api/**", "!/api/free"], "/api/free/", false, false),
+            (&["/api/**", "!/api/free"], "/api/FREE", true, false),
+            (
+                &["/api/**", "!/api/free"],
+                "/api/paid/..;/free",
+                true,
+                false,
+            ),
+            (&["/api/**", "!/api/free"], "/api/paid", true, true),
+        ] {
+            let matcher = on_paths(values, PathCase::Insensitive);
+            let facts = Facts {
+                path,
+                ..Facts::default()
+            };
+            assert_eq!(matcher.matches(&facts), limited, "{values:?} {path}");
+            let request = RequestFacts::new(&facts);
+            assert_eq!(matcher.exempts(&request), exempt, "{values:?} {path}");
+        }
+    }
+
+    #[test]
+    fn case_distinguishes_paths_if_the_policy_sets_it() {
+        let matcher = on_paths(&["/Login", "!/a/B"], PathCase::Sensitive);
+        let at = |path| {
+            matcher.matches(&Facts {
+                path,
+                ..Facts::default()
+            })
+        };
+        assert!(at("/Login") && at("/%4Cogin/"));
+        assert!(!at("/login") && !at("/LOGIN"));
+    }
+}

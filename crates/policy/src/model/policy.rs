@@ -1,0 +1,250 @@
+//! Policy: the rules of one file, and the selection of the rules that a request must pass.
+//!
+//! A policy is immutable. A reload replaces it whole.
+
+mod charges;
+mod conditions;
+mod entries;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ratekeeper_core::{Key, Limit, Origin};
+
+use crate::model::client::claims::LazyClaims;
+use crate::model::keys::key_writer::{KeySubject, KeyWriter};
+use crate::model::keys::variants::{Allowance, Held, KeyAsk};
+use crate::model::matching::request::RequestFacts;
+use crate::model::rules::signal::Signal;
+use crate::{
+    ClientIp, Country, Facts, Geo, HeaderStyle, KeyBytes, Plans, Rule, Rules, Settings, Tokens,
+    WallTime,
+};
+pub use charges::{Charges, Entry, NoCharge, Uncharged};
+
+/// The rules of one policy file. The default has none, so that every request passes.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Counts the policies this process has run, from 1; 0 until the keeper takes it.
+    pub version: u32,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha: Arc<str>,
+    /// Rules in the order of the file.
+    pub rules: Rules,
+    /// Where the clock's zero lies.
+    pub origin: Origin,
+    /// Source of client addresses.
+    pub client_ip: ClientIp,
+    /// Source of countries and networks; `None` without `[geo]`.
+    pub geo: Option<Geo>,
+    /// Source of plans; `None` if no limit depends on one.
+    pub plans: Option<Plans>,
+    /// The tokens that are valid; `None` without `[jwt]`.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Signals that its elastic limits name.
+    pub(crate) signals: Vec<Arc<Signal>>,
+    /// Headers that report limits to clients.
+    pub headers: HeaderStyle,
+    /// Settings of the process.
+    pub settings: Settings,
+}
+
+impl Policy {
+    /// Finds the rules that `facts` must pass at `wall`, with keys and costs; `out` is cleared
+    /// first. Keys without a limit, by their plan or an override, are not charged.
+    ///
+    /// Up to 4 charges with keys of 128 bytes together need no allocation.
+    pub fn charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
+        out.clear();
+        self.add_charges(facts, wall, out);
+    }
+
+    /// Adds charges like [`charges`](Self::charges), after those in `out`, because one call may
+    /// ask about several descriptors.
+    pub fn add_charges(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
+        self.with_claims(facts, wall, |facts| self.add_verified(facts, wall, out));
+    }
+
+    /// Returns true for the name of a header field, in lower case, that is that of a field which
+    /// limits or plans read, but for `_` in place of `-`. CGI, WSGI and Rack make one name of both,
+    /// so that such an application would read the field that no limit has read.
+    pub fn has_lookalike(&self, name: &str) -> bool {
+        if !name.contains('_') {
+            return false;
+        }
+        let read = name.replace('_', "-");
+        let by_plans = self.plans.as_ref().and_then(Plans::header_name);
+        let by_tokens = self.tokens.as_ref().map(|tokens| tokens.header());
+        self.rules.reads_header(&read) || by_plans == Some(&*read) || by_tokens == Some(&*read)
+    }
+
+    /// Calls `decide` with the facts and the claims of their token. Without `[jwt]`, or if the
+    /// caller has verified the token, the facts are as they were. The token is verified when the
+    /// first claim is asked for.
+    pub fn with_claims<R>(
+        &self,
+        facts: &Facts<'_>,
+        wall: WallTime,
+        decide: impl FnOnce(&Facts<'_>) -> R,
+    ) -> R {
+        match &self.tokens {
+            Some(tokens) if facts.claims.is_none() => {
+                let claims = LazyClaims::new(tokens, facts, wall);
+                decide(&Facts {
+                    claims: Some(&claims),
+                    ..*facts
+                })
+            }
+            _ => decide(facts),
+        }
+    }
+
+    /// Adds charges of facts that have their claims.
+    fn add_verified(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
+        let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
+        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
+        out.begin();
+        match &facts.descriptor {
+            None => {
+                for (index, rule) in self.rules.candidates(&request) {
+                    if rule.is_active(wall) && rule.matcher.holds(&request) {
+                        self.add_rule(index, rule, &mut keys, out);
+                    }
+                }
+            }
+            Some(descriptor) => {
+                for (index, rule) in self.rules.of_descriptor(descriptor) {
+                    let is_named = rule.is_active(wall) && rule.names_all(descriptor);
+                    if is_named && rule.matcher.holds(&request) {
+                        self.add_rule(index, rule, &mut keys, out);
+                    }
+                }
+            }
+        }
+        if !out.set_aside.is_empty() {
+            out.remove_set_aside();
+        }
+        out.country = request.known_country();
+    }
+
+    /// Returns true if a limit that applies to a request counts by a value of its body, which the
+    /// caller has not read yet; see [`Facts::body`].
+    pub fn needs_body(&self, facts: &Facts<'_>, wall: WallTime) -> bool {
+        if self.rules.body_fields().is_empty() || facts.descriptor.is_some() {
+            return false;
+        }
+        self.with_claims(facts, wall, |facts| {
+            let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
+            let mut candidates = self.rules.candidates(&request);
+            candidates.any(|(_, rule)| {
+                self.rules.reads_body(rule) && rule.is_active(wall) && rule.holds(&request)
+            })
+        })
+    }
+
+    /// Returns the allowance of the key that begins at `start`.
+    pub(crate) fn allowance_of<'p>(
+        &'p self,
+        rule: &'p Rule,
+        start: u32,
+        keys: &KeyWriter<'p, '_>,
+        out: &Charges,
+    ) -> Allowance {
+        let key = Key::from_bytes(&out.bytes[start as usize..]);
+        self.held(rule, key, keys).allowance
+    }
+
+    /// Returns the allowance of a key of a request, and its reason.
+    fn held<'p>(&'p self, rule: &'p Rule, key: Key<'_>, keys: &KeyWriter<'p, '_>) -> Held<'p> {
+        if rule.variants.is_empty() {
+            return Held::BY_RULE;
+        }
+        let ask = KeyAsk {
+            key,
+            parts: &rule.key,
+            request: keys.request(),
+            around: keys.around(None, rule),
+            unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
+        };
+        rule.variants.held(&ask, self.plans.as_ref())
+    }
+
+    /// Returns the allowance of a request under a rule that applies to it, and its reason; of
+    /// several keys, that of the first. `None` if a part of the key is missing and no other value
+    /// stands in.
+    pub fn allowance<'p>(
+        &'p self,
+        rule: &'p Rule,
+        facts: &Facts<'_>,
+        wall: WallTime,
+    ) -> Option<Held<'p>> {
+        self.with_claims(facts, wall, |facts| {
+            self.verified_allowance(rule, facts, wall)
+        })
+    }
+
+    fn verified_allowance<'p>(
+        &'p self,
+        rule: &'p Rule,
+        facts: &Facts<'_>,
+        wall: WallTime,
+    ) -> Option<Held<'p>> {
+        let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
+        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
+        let mut bytes = KeyBytes::default();
+        match keys.write(rule, 0, &mut bytes) {
+            KeySubject::Skip | KeySubject::Deny => None,
+            KeySubject::Known | KeySubject::StandIn => {
+                let key = Key::from_bytes(&bytes);
+                Some(self.held(rule, key, &keys))
+            }
+        }
+    }
+
+    /// Returns the country that a trusted proxy states in the header of `[geo]`; `None` if there is
+    /// no such header, or `peer` is no trusted proxy. For [`Facts::country`].
+    #[inline]
+    pub fn stated_country(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> Option<Country> {
+        let geo = self.geo.as_ref().filter(|geo| geo.header().is_some())?;
+        self.client_ip.trusts(peer).then(|| geo.stated(headers))?
+    }
+
+    /// Returns the facts with their country and network looked up, as
+    /// [`Rule::applies_to`](crate::Rule::applies_to) needs them.
+    pub fn located<'a>(&self, facts: &Facts<'a>) -> Facts<'a> {
+        let Some(geo) = &self.geo else {
+            return *facts;
+        };
+        Facts {
+            country: Some(facts.country.unwrap_or_else(|| geo.country(facts.ip))),
+            network: Some(facts.network.unwrap_or_else(|| geo.network(facts.ip))),
+            ..*facts
+        }
+    }
+
+    /// Moves the policy to a clock with another zero: windows and calendars begin at the same
+    /// moments in real time. States of keys by the old clock are invalid afterwards.
+    pub fn set_origin(&mut self, origin: Origin) {
+        if origin == self.origin {
+            return;
+        }
+        for limit in self.rules.limits_mut() {
+            limit.algorithm = limit.algorithm.on_clock(self.origin, origin);
+        }
+        self.origin = origin;
+    }
+
+    /// Returns the limit of that name: that of a rule, or one of its variants.
+    pub fn limit(&self, name: &str) -> Option<&Limit> {
+        let rule = name.split_once('=').map_or(name, |(rule, _)| rule);
+        self.rule(rule)?.limits().find(|limit| &*limit.name == name)
+    }
+
+    /// Returns the rule with that name.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| &*rule.limit.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

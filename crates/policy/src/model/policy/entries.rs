@@ -1,0 +1,148 @@
+//! Entries: the charge of each rule that applies to a request, under each key of the request.
+//!
+//! ```text
+//!   rule --exempt?--> keys --known?--> allowance --numbers?--> cost --> condition, entry, chain
+//!            |                 |               |                |
+//!            '-----------------+--- uncharged -+----------------'
+//! ```
+
+use std::ops::ControlFlow;
+
+use ratekeeper_core::{Key, Mode, Permits};
+
+use super::{Charges, Entry, NoCharge, Policy};
+use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS};
+use crate::{Allowance, Numbers, Rule};
+
+impl Policy {
+    /// Adds the charges of a rule that matches, or the reason why it is not charged.
+    pub(super) fn add_rule<'p>(
+        &'p self,
+        index: u32,
+        rule: &'p Rule,
+        keys: &mut KeyWriter<'p, '_>,
+        out: &mut Charges,
+    ) {
+        if rule.is_exempt(keys.request()) {
+            return out.add_uncharged(index, NoCharge::Exempt);
+        }
+        let descriptor = keys.facts().descriptor;
+        let numbers = descriptor.and_then(|descriptor| descriptor.instead);
+        if let Some(none) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
+            if let Some(mode) = rule.mode_of(None) {
+                self.set_aside(rule, mode, keys, out);
+                let per = none.per();
+                out.add_uncharged(index, NoCharge::Barred { per, mode });
+            }
+            return;
+        }
+        // A limit that counts values has a charge for each of them.
+        let seen = rule
+            .distinct
+            .and_then(|index| self.rules.get(index as usize));
+        let mut count = 1;
+        let mut number = 0;
+        while number < count {
+            if self
+                .add_key((index, rule), number, keys, numbers, out)
+                .is_break()
+            {
+                return;
+            }
+            number += 1;
+            count = keys.count(seen.unwrap_or(rule));
+            if count > MAX_KEYS {
+                return out.add_missing(index, rule);
+            }
+        }
+    }
+
+    /// Adds the charge under one key of the request; breaks if the rule refuses without one.
+    fn add_key<'p>(
+        &'p self,
+        (index, rule): (u32, &'p Rule),
+        number: KeyNumber,
+        keys: &mut KeyWriter<'p, '_>,
+        numbers: Option<Numbers>,
+        out: &mut Charges,
+    ) -> ControlFlow<()> {
+        const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
+        let start = out.bytes.end();
+        let subject = keys.write(rule, number, &mut out.bytes);
+        match subject {
+            KeySubject::Skip => return GO_ON,
+            KeySubject::Deny => {
+                self.set_aside(rule, rule.mode_of(None).unwrap_or(Mode::Shadow), keys, out);
+                out.add_missing(index, rule);
+                return ControlFlow::Break(());
+            }
+            KeySubject::Known | KeySubject::StandIn => {}
+        }
+        let key = Key::from_bytes(&out.bytes[start as usize..]);
+        let Some(mode) = rule.mode_of(Some(key)) else {
+            return GO_ON; // off
+        };
+        let set_aside_before = out.set_aside.len();
+        self.set_aside(rule, mode, keys, out);
+        let allowance = match numbers {
+            Some(_) => Allowance::Own,
+            None => self.allowance_of(rule, start, keys, out),
+        };
+        let variant = match allowance {
+            Allowance::Own => None,
+            Allowance::Variant(variant) => Some(variant),
+            Allowance::Unlimited => return GO_ON,
+            Allowance::Blocked => {
+                out.bar(index, rule, mode);
+                return GO_ON;
+            }
+        };
+        let Some(cost) = rule.cost.of(keys.request()) else {
+            out.add_missing(index, rule);
+            return ControlFlow::Break(());
+        };
+        let replaced = numbers.and_then(|numbers| {
+            let limit = rule.limit_of(numbers, self.origin)?;
+            Some(out.add_replaced(limit, numbers))
+        });
+        let is_diverted = mode == Mode::Enforce && rule.is_diverted(keys.facts());
+        let entry = Entry {
+            rule: index,
+            key: start..out.bytes.end(),
+            cost,
+            fallback: subject == KeySubject::StandIn,
+            replaced,
+            variant,
+            mode: if is_diverted { Mode::Shadow } else { mode },
+        };
+        match self.add_condition((rule, &entry), number, keys, out) {
+            KeySubject::Skip => {
+                out.set_aside.truncate(set_aside_before); // does not apply
+                return GO_ON;
+            }
+            KeySubject::Deny => return ControlFlow::Break(()),
+            KeySubject::Known | KeySubject::StandIn => {}
+        }
+        out.entries.push(entry);
+        // The numbers of a caller stand alone.
+        if numbers.is_none() {
+            self.add_beside(rule, number, keys, out);
+        }
+        GO_ON
+    }
+
+    /// Notes the rules that a rule which applies replaces, unless it acts as in shadow mode.
+    fn set_aside(&self, rule: &Rule, mode: Mode, keys: &KeyWriter<'_, '_>, out: &mut Charges) {
+        let is_set_aside = mode == Mode::Enforce && !rule.replaces.is_empty();
+        // In doubt the request is counted by both.
+        if !is_set_aside || !rule.matcher.exempts(keys.request()) {
+            return;
+        }
+        for &index in &rule.replaces {
+            let replaced = self.rules.get(index as usize).into_iter();
+            let beside = replaced.flat_map(|rule| [rule.candidate, rule.distinct]);
+            out.set_aside
+                .extend([index].into_iter().chain(beside.flatten()));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Cost: the number of permits that a request takes under a rule.
+
+use ratekeeper_core::Permits;
+
+use crate::model::matching::body::BodyValue;
+use crate::model::matching::request::RequestFacts;
+use crate::{BodyField, Facts, Unit};
+
+/// Cost of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// The cost in the facts, 1 if there is none. The default.
+    Request,
+    /// Always the same, whatever the caller sets; nothing for a descriptor that only looks.
+    Fixed(Permits),
+    /// The value of an attribute; 1 if it is missing or no whole number.
+    Attribute(String),
+    /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
+    /// it has more decimals; one whole of the unit if it is missing or no number.
+    Decimal(String, Unit),
+    /// The value of the body, a decimal number, rounded up. An absent one and 0 are 1, because the
+    /// client writes the body, and would pass a spent limit by a 0.
+    Body(BodyField, Option<Unit>),
+}
+
+impl Cost {
+    /// Returns the cost of a request; `None` if its body states two, or one that an application
+    /// may read as any number.
+    pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
+        let facts = request.facts;
+        let stated = match self {
+            Self::Request => return Some(facts.cost.unwrap_or(Permits::ONE)),
+            Self::Fixed(_) if looks(facts) => return Some(Permits::ZERO),
+            Self::Fixed(cost) => return Some(*cost),
+            Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
+            Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
+        };
+        Some(match self {
+            Self::Decimal(_, unit) => {
+                let cost = stated.and_then(|text| unit.permits(text));
+                cost.unwrap_or(unit.one())
+            }
+            _ => stated.and_then(whole_number).unwrap_or(Permits::ONE),
+        })
+    }
+}
+
+/// Returns the largest cost that a body states, or, for a field of a form that is not in the body,
+/// the query; `None` if it states two, or no number.
+fn of_body(field: &BodyField, unit: Option<&Unit>, request: &RequestFacts<'_>) -> Option<Permits> {
+    let whole = Unit::new("", 0);
+    let unit = unit.unwrap_or(&whole);
+    let read = |text: &str| {
+        let cost = if text.is_empty() {
+            unit.one()
+        } else {
+            unit.permits(text)?
+        };
+        Some(if cost == Permits::ZERO {
+            unit.one()
+        } else {
+            cost
+        })
+    };
+    match request.body(field) {
+        BodyValue::Text(text) => read(text),
+        BodyValue::Other | BodyValue::Ambiguous => None,
+        BodyValue::Absent => {
+            let mut largest = Some(unit.one());
+            field.each_in_query(request.facts, |value| {
+                let cost = std::str::from_utf8(value.strict).ok().and_then(read);
+                largest = largest.zip(cost).map(|(a, b)| a.max(b));
+            });
+            largest
+        }
+    }
+}
+
+/// Returns true for a descriptor with a cost of 0, which is charged nothing under any rule.
+fn looks(facts: &Facts<'_>) -> bool {
+    facts.descriptor.is_some() && facts.cost == Some(Permits::ZERO)
+}
+
+/// Parses digits only; a number beyond the countable range saturates.
+pub(crate) fn whole_number(text: &str) -> Option<Permits> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().map_or(Permits::MAX, Permits::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_that_are_whole_numbers_are_costs() {
+        let cost = Cost::Attribute("n".into());
+        for (text, expected) in [
+            ("0", 0),
+            ("7", 7),
+            ("007", 7),
+            ("4294967296", 1 << 32),
+            ("9007199254740991", Permits::MAX.get() - 1),
+            ("9007199254740993", u64::MAX),
+            ("99999999999999999999999999", u64::MAX),
+            ("", 1),
+            ("-1", 1),
+            ("+1", 1),
+            ("1.5", 1),
+            ("1e3", 1),
+            (" 7", 1),
+            ("seven", 1),
+        ] {
+            let facts = Facts {
+                attributes: &[("n", text)],
+                cost: Some(Permits::new(9)),
+                ..Facts::default()
+            };
+            let cost = cost.of(&RequestFacts::new(&facts));
+            assert_eq!(cost, Some(Permits::new(expected)), "{text:?}");
+        }
+        let none = Facts::default();
+        assert_eq!(cost.of(&RequestFacts::new(&none)), Some(Permits::ONE));
+    }
+}
