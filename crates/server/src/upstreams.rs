@@ -382,8 +382,10 @@ mod tests {
 
     #[test]
     fn an_upstream_fails_by_the_share_of_failures_without_what_we_shed() {
-        let mut totals = UpstreamTotals::default();
-        totals.responses = [0, 96, 0, 0, 2];
+        let mut totals = UpstreamTotals {
+            responses: [0, 96, 0, 0, 2],
+            ..UpstreamTotals::default()
+        };
         totals.failures[UpstreamFailure::Busy as usize] = 50;
         let shed = "50 requests were shed by adaptive_concurrency";
         assert_eq!(faults(totals.clone(), UpstreamTotals::default()), [shed]);

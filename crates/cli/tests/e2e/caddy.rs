@@ -36,7 +36,7 @@ fn the_application_is_never_asked() {
     };
     let passed: usize = thread::scope(|scope| {
         let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(visit)).collect();
-        let passed = visitors.into_iter().map(|visitor| visitor.join());
+        let passed = visitors.into_iter().map(thread::ScopedJoinHandle::join);
         passed
             .map(|passed| passed.expect("no visitor panics"))
             .sum()

@@ -10,7 +10,7 @@ use super::policy_files::PolicyFiles;
 use super::read::{At, Table};
 use super::requests::requests;
 use crate::model::matching::glob::Glob;
-use crate::{Exemption, Field, Matcher, Pattern, Patterns};
+use crate::{Exemption, Matcher};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.
 pub(super) fn exempt(

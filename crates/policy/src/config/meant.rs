@@ -77,7 +77,8 @@ pub(super) fn value(value: &str) -> Option<String> {
         .and_then(|it| it.strip_prefix('/'))
         .filter(|inner| !inner.is_empty() && !inner.contains('/'));
     let is_regex = flagged.is_some() || value.starts_with(['^', '~']) || value.ends_with(".*");
-    if !is_regex && !SIGNS.iter().any(|sign| value.contains(sign)) {
+    let mut signs = SIGNS.iter().filter(|sign| **sign != "\\"); // a file of Windows has it
+    if !is_regex && !signs.any(|sign| value.contains(sign)) {
         return None;
     }
     let inner = flagged.unwrap_or(value);
