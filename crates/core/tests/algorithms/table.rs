@@ -263,7 +263,7 @@ fn table(page: &str) -> Vec<&str> {
     let lines = page
         .lines()
         .map(|line| line.strip_prefix("//!").unwrap_or(line).trim_end());
-    let lines = lines.skip_while(|line| line.trim() != "```text").skip(1);
+    let lines = lines.skip_while(|line| !line.contains(" | constructor "));
     lines
         .map(str::trim_end)
         .take_while(|line| line.trim() != "```")

@@ -14,7 +14,7 @@ use super::redis::{Make, Redis, query};
 pub(crate) const MASTER: &str = "mymaster";
 
 const PATIENT_MS: &str = "60000";
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Stopped when dropped.
 pub(crate) struct Watched {

@@ -23,7 +23,7 @@ use super::no_key::NoKey;
 
 /// An extension of a request: the address of the connected peer. A server that accepts connections
 /// itself (plain hyper) adds it; axum and tonic have their own, see
-/// [`by_address`](super::by_address).
+/// [`by_address`](crate::tower::by_address).
 ///
 /// ```
 /// use ratekeeper::tower::Peer;
