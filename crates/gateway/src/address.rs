@@ -34,51 +34,29 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::absence::{Absence, Failure};
 use crate::connection::{Http1Sender, Sender, Streams, Transport, UpstreamAddress, Wanted};
 use crate::error::{ForwardError, UpstreamFailure};
+use crate::idle::{IDLE, IdleConnection, MAX_IDLE, QUIET, kept_open};
 use crate::outgoing::Form;
 use crate::upload::{Stage, Upload, UploadBody};
-
-/// Maximum number of idle connections to an address.
-const MAX_IDLE: usize = 256;
-/// How long a connection may be idle, if the server states no shorter time by `Keep-Alive`. Servers
-/// close idle connections too, and a connection that is about to be closed costs a retry.
-const IDLE: Duration = Duration::from_secs(30);
-/// A connection is used for this much less than the server states, because the request travels.
-const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
-/// After this time without a request, the end of a connection may have come and not been read.
-const QUIET: Duration = Duration::from_millis(100);
 
 const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeout);
 
 #[derive(Debug)]
 pub(crate) struct Address {
     at: UpstreamAddress,
-    pub(crate) idle: Mutex<Vec<IdleConnection>>,
-    pub(crate) shared: Mutex<Vec<SharedConnection>>,
+    idle: Mutex<Vec<IdleConnection>>,
+    shared: Mutex<Vec<SharedConnection>>,
     /// True if connections serve one request at a time: always without TLS; with TLS, if the last
     /// connection did.
-    pub(crate) alone: AtomicBool,
+    alone: AtomicBool,
     /// One for each thread, held while it opens a connection that its requests share.
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
     /// A permit for each request.
-    pub(crate) room: Arc<Semaphore>,
+    room: Arc<Semaphore>,
+    /// Maximum number of permits of `room`.
+    most: usize,
     pub(crate) absence: Absence,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
-}
-
-#[derive(Debug)]
-pub(crate) struct IdleConnection {
-    sender: Http1Sender,
-    /// The thread whose runtime serves it: no other needs to be woken for its requests.
-    thread: ThreadId,
-    since: Instant,
-    until: Instant,
-}
-
-impl IdleConnection {
-    fn is_usable(&self, now: Instant) -> bool {
-        now < self.until && !self.sender.sender.is_closed()
-    }
 }
 
 /// A connection of HTTP/2.
@@ -121,6 +99,7 @@ impl Address {
             shared: Mutex::default(),
             opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
+            most,
             absence: Absence::default(),
             is_down: AtomicBool::new(false),
         })
@@ -129,6 +108,16 @@ impl Address {
     /// Returns true if it is left out, or did not pass its last check.
     pub(crate) fn is_out(&self, now: Time) -> bool {
         !self.is_up() || self.absence.is_out(now)
+    }
+
+    /// Returns the number of open connections, idle ones included.
+    pub(crate) fn connections(&self) -> usize {
+        let shared = self.shared.lock().len();
+        if !self.alone.load(Ordering::Relaxed) {
+            return shared;
+        }
+        let in_use = self.most.saturating_sub(self.room.available_permits());
+        in_use + self.idle.lock().len()
     }
 
     /// Returns true if a request may use it; see [`Absence::admits`].
@@ -349,13 +338,7 @@ impl Lease {
     /// Notes a response: how long the server keeps the connection open (RFC 9112, appendix C.2.2).
     pub(crate) fn respond(&mut self, headers: &HeaderMap) {
         self.address.absence.respond();
-        let stated = headers.get("keep-alive").and_then(|it| it.to_str().ok());
-        let mut stated = stated.into_iter().flat_map(|text| text.split(','));
-        let seconds = stated.find_map(|it| it.trim().strip_prefix("timeout=")?.parse().ok());
-        if let Some(stated) = seconds.map(Duration::from_secs) {
-            let margin = KEEP_ALIVE_MARGIN.min(stated / 2);
-            self.idle = IDLE.min(stated.saturating_sub(margin));
-        }
+        self.idle = kept_open(headers);
     }
 
     /// Notes that the request has no response, and the upstream is at fault.

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderValue, StatusCode};
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::Nanos;
 
-use crate::address::Address;
 use crate::error::{ForwardError, UpstreamFailure};
 
 /// Upper bounds of the times to the head of a response; the last bucket has none.
@@ -117,8 +116,6 @@ pub(crate) struct UpstreamCounts {
     in_flight: Count,
     addresses: Box<[CountedAddress]>,
     watch: Option<Arc<dyn FailureWatch>>,
-    /// Maximum number of requests to each address at a time.
-    most: usize,
 }
 
 #[derive(Debug)]
@@ -150,7 +147,7 @@ impl Count {
 impl UpstreamCounts {
     pub(crate) fn new<'a>(
         addresses: impl Iterator<Item = &'a str>,
-        (most, watch): (usize, Option<Arc<dyn FailureWatch>>),
+        watch: Option<Arc<dyn FailureWatch>>,
     ) -> Arc<Self> {
         let addresses = addresses.map(|name| CountedAddress {
             name: name.into(),
@@ -167,7 +164,6 @@ impl UpstreamCounts {
             in_flight: Count::default(),
             addresses: addresses.collect(),
             watch,
-            most,
         })
     }
 
@@ -201,27 +197,14 @@ impl UpstreamCounts {
         self.in_flight.get()
     }
 
-    /// Returns the state of each address.
-    pub(crate) fn addresses(&self, open: &[Arc<Address>], now: Time) -> Vec<AddressTotals> {
-        let each = self.addresses.iter().zip(open);
-        let totals = each.map(|(counted, address)| AddressTotals {
-            name: counted.name.to_string(),
-            failures: counted.failures.each_ref().map(Count::get),
-            connections: connections(address, self.most),
-            is_out: address.is_out(now),
-        });
-        totals.collect()
+    /// Returns the names of the addresses with their failed attempts.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, [u64; KINDS])> {
+        let each = self.addresses.iter();
+        each.map(|counted| {
+            let failures = counted.failures.each_ref().map(Count::get);
+            (&*counted.name, failures)
+        })
     }
-}
-
-/// Returns the number of open connections to an address.
-fn connections(address: &Address, most: usize) -> usize {
-    let shared = address.shared.lock().len();
-    if !address.alone.load(Ordering::Relaxed) {
-        return shared;
-    }
-    let in_use = most.saturating_sub(address.room.available_permits());
-    in_use + address.idle.lock().len()
 }
 
 impl Passage {

@@ -108,7 +108,7 @@ impl Gateway {
         let concurrency = settings.concurrency.map(adaptive).transpose();
         let names = settings.addresses.iter().map(|at| &*at.name);
         Some(Self {
-            counts: UpstreamCounts::new(names, (most, settings.watch.clone())),
+            counts: UpstreamCounts::new(names, settings.watch.clone()),
             concurrency: concurrency.ok()?,
             addresses: addresses.map(|at| Address::new(at, most)).collect(),
             settings,
@@ -146,7 +146,15 @@ impl Gateway {
 
     /// Returns the state of each address.
     pub fn addresses(&self) -> Vec<AddressTotals> {
-        self.counts.addresses(&self.addresses, self.now())
+        let now = self.now();
+        let each = self.counts.failures().zip(&self.addresses);
+        let totals = each.map(|((name, failures), address)| AddressTotals {
+            name: name.to_owned(),
+            failures,
+            connections: address.connections(),
+            is_out: address.is_out(now),
+        });
+        totals.collect()
     }
 
     /// Returns the addresses that are to be checked, each by a task of its own.

@@ -34,6 +34,7 @@ mod fuzzing;
 mod gateway;
 mod health;
 mod hop;
+mod idle;
 mod kept;
 mod noted;
 mod outgoing;

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use jiff::tz::TimeZone;
 
-use crate::SkipReason;
 use crate::json_lines::JsonFields;
 use crate::record::{Batch, RowWriter, Stamp};
+use crate::skip::SkipReason;
 use crate::template::Template;
 use crate::timestamp::TimeReader;
 

@@ -18,8 +18,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use crate::format::LogFormat;
-use crate::log::{LogError, LogOptions, LogSummary, SkipReason, SkippedLines};
+use crate::log::{LogError, LogOptions, LogSummary};
 use crate::record::{Batch, RowWriter};
+use crate::skip::{SkipReason, SkippedLines};
 use crate::timestamp::TimeReader;
 use crate::unpack::{BLOCK, unpacked};
 

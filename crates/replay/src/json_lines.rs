@@ -11,8 +11,8 @@ use std::fmt::{self, Display};
 use foldhash::fast::RandomState;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::SkipReason;
 use crate::record::{Column, FieldKind, RowWriter, Stamp};
+use crate::skip::SkipReason;
 use crate::template::{MILLI, SECOND, header};
 
 /// The meaning of each field of a log, by its path.

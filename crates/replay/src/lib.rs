@@ -16,13 +16,13 @@ mod log;
 mod record;
 mod replay;
 pub mod report;
+mod skip;
 mod tally;
 mod template;
 mod timestamp;
 mod unpack;
 
 pub use format::LogFormat;
-pub(crate) use log::SkipReason;
 pub use log::{Log, LogError, LogOptions};
 pub use record::Record;
 pub use replay::{ORIGIN, Replay};

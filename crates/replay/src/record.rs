@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::SkipReason;
+use crate::skip::SkipReason;
 use crate::timestamp::{TimeReader, span_of};
 
 /// Meaning of a column of a text, or of a field of JSON.

@@ -11,8 +11,8 @@
 //!
 //! In a column between quotes, a quote after a backslash does not end it.
 
-use crate::SkipReason;
 use crate::record::{Column, FieldKind, RowWriter, Stamp};
+use crate::skip::SkipReason;
 
 /// A format string, compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
 #[cfg(feature = "proxy")]
 use ratekeeper_policy::UpstreamUrl;
@@ -20,7 +19,7 @@ use crate::config::{
     DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
     DEFAULT_PROXY,
 };
-use crate::context::ServiceContext;
+use crate::event::Sink;
 use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
 
 /// A value for each open door.
@@ -146,9 +145,9 @@ impl Doors<DoorAddress> {
     }
 
     /// Emits the address of each door, and a notice for each that is open to the network.
-    pub(crate) fn announce<C: Clock>(&self, shared: &ServiceContext<C>) {
+    pub(crate) fn announce(&self, sink: &Sink) {
         for (door, address) in self.open() {
-            shared.sink.emit(&Event::Listening {
+            sink.emit(&Event::Listening {
                 door,
                 address: address.clone(),
             });
@@ -161,7 +160,7 @@ impl Doors<DoorAddress> {
                 };
                 let text =
                     format!("the {door} listener at {address} is open to the network: {guard}");
-                shared.sink.emit(&Event::Notice(text));
+                sink.emit(&Event::Notice(text));
             }
         }
     }

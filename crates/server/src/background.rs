@@ -50,12 +50,9 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     #[cfg(feature = "proxy")]
     start(shared, "health", upstreams::check_all);
     #[cfg(feature = "proxy")]
-    every(
-        shared,
-        "upstreams",
-        crate::upstreams::TICK,
-        crate::upstreams::read,
-    );
+    every(shared, "upstreams", crate::upstreams::TICK, |shared| {
+        shared.metrics.process.upstreams.read();
+    });
 }
 
 /// Starts a task of the service; it is begun again if it panics.

@@ -24,7 +24,7 @@ use crate::denial_log::{DenialLog, LoggedRequest};
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
 #[cfg(feature = "proxy")]
-use crate::doors::proxy::Reload;
+use crate::doors::proxy::reload::Reload;
 use crate::envoy_files;
 use crate::event::Sink;
 use crate::history::History;

@@ -190,7 +190,7 @@ impl Service {
         };
         let workers = Workers::start(config.workers)?;
         let addresses = open.doors.addresses();
-        addresses.announce(&open.shared);
+        addresses.announce(&open.shared.sink);
         let tls = open.tls();
         let encrypted = tls.iter().map(|tls| tls.door).collect();
         let _ = open.shared.metrics.process.tls.set(tls); // it is new

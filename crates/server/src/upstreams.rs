@@ -22,7 +22,6 @@ use ratekeeper_gateway::{
 use ratekeeper_store::AnyStore;
 use serde_json::{Value, json};
 
-use crate::context::ServiceContext;
 use crate::counter::LogGate;
 
 /// How often the counts are read.
@@ -269,11 +268,6 @@ fn words(bound: Nanos) -> String {
         Nanos::MAX => "more than 30 s".to_owned(),
         _ => format!("{} ms", bound.as_millis_ceil()),
     }
-}
-
-/// Reads the counts of the upstreams.
-pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) {
-    shared.metrics.process.upstreams.read();
 }
 
 /// Logs the failed attempts at the addresses of a route: of each kind at each address the first,

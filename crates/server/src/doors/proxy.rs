@@ -18,6 +18,7 @@ mod kept;
 mod listener;
 mod preflight;
 mod refusal;
+pub(crate) mod reload;
 mod upstreams;
 
 use std::net::IpAddr;
@@ -40,8 +41,8 @@ use ratekeeper_store::AnyStore;
 
 use self::body::{ForwardedBody, ProxyBody};
 use self::kept::Forwarding;
+pub(crate) use self::listener::ProxyListener;
 use self::listener::ProxyPlace;
-pub(crate) use self::listener::{ProxyListener, Reload};
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{

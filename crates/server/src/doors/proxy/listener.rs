@@ -19,6 +19,7 @@ use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 
 use super::ProxyDoor;
 use super::body::ProxyBody;
+use super::reload::Reload;
 use crate::addresses::own_upstream;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
@@ -44,15 +45,6 @@ pub(super) struct ProxyPlace {
     pub(super) home: PathBuf,
     /// `--upstream`, in place of that of the policy.
     upstream: Vec<UpstreamUrl>,
-}
-
-/// A listener whose settings can be replaced.
-pub(crate) trait Reload: Send + Sync {
-    /// Reads what the settings name, and returns the function that puts them in force.
-    ///
-    /// # Errors
-    /// Why they cannot be in force.
-    fn prepare(self: Arc<Self>, settings: &Settings) -> Result<Box<dyn FnOnce()>, StartError>;
 }
 
 impl<C: Timer + 'static> ProxyListener<C> {
