@@ -134,14 +134,12 @@ pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
         return;
     };
     let now = shared.keeper.clock().now();
-    let report = |change: Option<HealthChange>| match change {
+    match store.tend(now).await {
         Some(HealthChange::Down(error)) => shared.sink.emit(&Event::StoreDown { error }),
         Some(HealthChange::Up(debited)) => shared.sink.emit(&Event::StoreUp { debited }),
         Some(HealthChange::Foreign(error)) => tracing::warn!(event = "store.foreign", %error),
         None => {}
-    };
-    report(store.health_change());
-    report(store.tend(now).await);
+    }
     let stuck = !store.is_asked() && !has_fallback(shared);
     shared.set_stuck(stuck);
 }

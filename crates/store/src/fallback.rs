@@ -221,17 +221,31 @@ impl<S: Remote> Fallback<S> {
     /// which call it ten times a second: otherwise requests start the upkeep.
     pub async fn tend(&self, now: Time) -> Option<HealthChange> {
         let this = &*self.0;
-        if this.reported.lock().is_none() {
+        let is_first = this.reported.lock().is_none();
+        if is_first {
             this.first_probe(now).await;
         }
         this.keep_up(now).await;
-        this.change().or_else(|| this.foreign_report(now))
-    }
-
-    /// Returns the change of health since the last call of this or of [`tend`](Self::tend), whose
-    /// upkeep of a store that is away can take until it is back.
-    pub fn health_change(&self) -> Option<HealthChange> {
-        self.0.change()
+        let report = StateReport {
+            is_down: !this.is_asked(),
+            debited: this.counts.debited.load(Ordering::Relaxed),
+        };
+        let mut reported = this.reported.lock();
+        match (*reported, report.is_down) {
+            (None | Some(StateReport { is_down: false, .. }), true) => {
+                *reported = Some(report);
+                Some(HealthChange::Down(this.last_error.lock().clone()))
+            }
+            (Some(before @ StateReport { is_down: true, .. }), false) => {
+                *reported = Some(report);
+                Some(HealthChange::Up(report.debited - before.debited))
+            }
+            (None, false) => {
+                *reported = Some(report);
+                None
+            }
+            _ => this.foreign_report(now),
+        }
     }
 
     /// Returns true if requests are sent to the store.

@@ -435,6 +435,10 @@ fn shedding() -> Scrapes {
     let (before, gateway) = (service.scrape(), service.door(Door::Proxy));
     let held = Visitor::at(2).with("x-wait-ms", "60000");
     let _held = held.begin(gateway, "/");
+    let at_work = poll("a request at work", PATIENCE, || {
+        (up.total() > 0).then_some(())
+    });
+    at_work.unwrap_or_else(|error| panic!("{error}"));
     let shed = poll("a request that is shed", PATIENCE, || {
         let answer = Visitor::at(2).get(gateway, "/");
         (answer.status == 503).then_some(())

@@ -151,10 +151,6 @@ fn follows(make: Make) {
     let before = load.admitted();
     let killed = clock::now();
     watched.fail_over();
-    for service in &services {
-        service.process.log_with("store down");
-        service.process.log_with("store back");
-    }
     let away = killed.elapsed();
     // A call in flight may have been charged without an answer.
     reaches("the whole limit", WHOLE - 2 * CALLERS);

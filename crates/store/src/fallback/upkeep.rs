@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::BreakerState;
 
-use super::{BREAKER, FallbackInner, HealthChange, PROBE, Remote, StateReport, UPKEEP, add};
+use super::{BREAKER, FallbackInner, HealthChange, PROBE, Remote, UPKEEP, add};
 use crate::{StoreAct, StoreError};
 
 /// Minimum time between two reports of foreign values.
@@ -92,27 +92,6 @@ impl<S: Remote> FallbackInner<S> {
     pub(super) fn failed(&self, op: usize, error: &StoreError) {
         add(&self.counts.calls[op].failed, 1);
         *self.last_error.lock() = error.to_string();
-    }
-
-    /// Returns the change of health since the last report.
-    pub(super) fn change(&self) -> Option<HealthChange> {
-        let report = StateReport {
-            is_down: !self.is_asked(),
-            debited: self.counts.debited.load(Ordering::Relaxed),
-        };
-        let mut reported = self.reported.lock();
-        let before = *reported;
-        if before.is_some_and(|before| before.is_down == report.is_down) {
-            return None;
-        }
-        *reported = Some(report);
-        match before {
-            Some(before) if before.is_down => {
-                Some(HealthChange::Up(report.debited - before.debited))
-            }
-            _ if report.is_down => Some(HealthChange::Down(self.last_error.lock().clone())),
-            _ => None,
-        }
     }
 
     /// Returns the last foreign value since the last report, once a minute at most.
