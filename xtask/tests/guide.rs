@@ -249,7 +249,7 @@ gateway.md
   from 14 days before a certificate expires
     server/src/tls/certificates.rs: EXPIRES_SOON: u64 = 14 * DAY;
   which are used for 30 s
-    gateway/src/address.rs: IDLE: Duration = Duration::from_secs(30);
+    gateway/src/idle.rs: IDLE: Duration = Duration::from_secs(30);
 advanced.md
   At most 1,000 keys of a limit and 10,000 of the process
     server/src/alerts.rs: MAX_WATCHED: usize = 1_000;
