@@ -50,7 +50,7 @@ impl fmt::Display for DownloadError {
 impl std::error::Error for DownloadError {}
 
 impl DownloadBody {
-    pub(crate) fn new(body: Incoming, (lease, passage): (Lease, Passage), idle: Duration) -> Self {
+    pub(crate) fn new(body: Incoming, lease: Lease, passage: Passage, idle: Duration) -> Self {
         let mut body = Self {
             body,
             lease: Some(lease),

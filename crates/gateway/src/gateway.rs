@@ -199,7 +199,7 @@ impl Gateway {
             .as_ref()
             .map_or(OnBreak::End, |_| OnBreak::Wait(self.settings.response));
         let counts = Arc::clone(&self.counts);
-        let (body, upload) = UploadBody::new(body, client.address_field, (on_break, counts));
+        let (body, upload) = UploadBody::new(body, client.address_field, on_break, counts);
         let request = Request::from_parts(parts, body);
         let waiting = self.recent.wait(upload.is_some());
         let carried = (interim, kept, upload.clone());
@@ -211,7 +211,7 @@ impl Gateway {
         let since = sent.flatten().unwrap_or(start);
         let took = (!is_sending).then(|| Nanos::from(end.saturating_duration_since(since)));
         let result = match result {
-            Ok((response, lease)) => self.finish((response, &hop), lease, (passage, took)),
+            Ok((response, lease)) => self.finish(response, &hop, lease, passage, took),
             Err(error) => {
                 passage.fail(&error);
                 Err(error)

@@ -19,19 +19,24 @@ const BUFFER: usize = 8 << 10;
 #[derive(Debug)]
 pub struct Tunnel {
     upstream: OnUpgrade,
-    /// Held to the end.
-    held: (OwnedSemaphorePermit, Passage),
+    /// Kept to the end.
+    room: OwnedSemaphorePermit,
+    /// Counts to the end.
+    passage: Passage,
     idle: Duration,
 }
 
 impl Tunnel {
     pub(crate) fn new(
-        (upstream, held): (OnUpgrade, (OwnedSemaphorePermit, Passage)),
+        upstream: OnUpgrade,
+        room: OwnedSemaphorePermit,
+        passage: Passage,
         idle: Duration,
     ) -> Self {
         Self {
             upstream,
-            held,
+            room,
+            passage,
             idle,
         }
     }
@@ -39,7 +44,7 @@ impl Tunnel {
     /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
     /// to two times the idle limit.
     pub async fn run(self, client: impl AsyncRead + AsyncWrite) {
-        let _held = self.held;
+        let (_room, _passage) = (self.room, self.passage);
         let Ok(upstream) = self.upstream.await else {
             return; // the upstream left
         };

@@ -77,7 +77,8 @@ impl UploadBody {
     pub(crate) fn new(
         body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
         address_field: Option<HeaderName>,
-        (on_break, counts): (OnBreak, Arc<UpstreamCounts>),
+        on_break: OnBreak,
+        counts: Arc<UpstreamCounts>,
     ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
             return (Self(None), None);

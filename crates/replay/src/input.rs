@@ -67,7 +67,7 @@ pub(crate) fn read(paths: &[PathBuf], options: &LogOptions) -> Result<Receiver<M
     Ok(receiver)
 }
 
-/// Sends all batches; ends early if nobody receives them.
+/// Sends all batches; returns early if the receiver is gone.
 fn send(mut files: Vec<LogFile>, mut summary: LogSummary, window: u64, to: &SyncSender<Message>) {
     while let Some(index) = (0..files.len()).min_by_key(|index| files[*index].latest) {
         let read = files[index].batch(&mut summary);

@@ -69,8 +69,8 @@ impl AcceptSocket {
 pub(crate) fn take_queued(listener: &AcceptSocket) -> Option<(TcpStream, SocketAddr)> {
     loop {
         match listener.socket().accept() {
-            Ok(next) => {
-                if let Ok(accepted) = accepted(next) {
+            Ok((stream, peer)) => {
+                if let Ok(accepted) = accepted(stream, &peer) {
                     return Some(accepted);
                 }
             }
@@ -81,7 +81,7 @@ pub(crate) fn take_queued(listener: &AcceptSocket) -> Option<(TcpStream, SocketA
     }
 }
 
-fn accepted((stream, peer): (Socket, SockAddr)) -> io::Result<(TcpStream, SocketAddr)> {
+fn accepted(stream: Socket, peer: &SockAddr) -> io::Result<(TcpStream, SocketAddr)> {
     stream.set_nonblocking(true)?;
     Ok((stream.into(), peer.as_socket().unwrap_or(NO_ADDRESS)))
 }

@@ -184,7 +184,7 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
         }
     }
     if opened_by == OpenedBy::Parent {
-        return; // what is queued is for the next process
+        return; // the next process accepts the queued connections
     }
     refuse_handshakes(listener);
     while let Some(open) = connections.room_now()

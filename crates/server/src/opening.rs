@@ -88,7 +88,8 @@ impl<C: Clock + 'static> Opening<C> {
         self,
         listener: Option<DoorListener>,
         serve: Option<D>,
-        (place, stop): (&Arc<ServePlace>, &StopSignals),
+        place: &Arc<ServePlace>,
+        stop: &StopSignals,
     ) -> Opened {
         match serve {
             Some(serve) => self.start(listener, serve, place, stop),

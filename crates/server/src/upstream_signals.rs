@@ -31,10 +31,10 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
         let upstreams = shared.metrics.process.upstreams.all();
         let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
         for signal in keeper.policy().signals() {
-            let Some(wanted) = upstream_signal(signal.name()) else {
+            let Some((route, measure)) = upstream_signal(signal.name()) else {
                 continue;
             };
-            match level(&upstreams, wanted) {
+            match level(&upstreams, route, measure) {
                 Some(level) => signal.set(level, wall, LASTS),
                 None => signal.clear(),
             }
@@ -44,7 +44,7 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
 
 /// Returns a level, in parts per million or microseconds; `None` if there is no such upstream, or
 /// it did not respond.
-fn level(upstreams: &[NamedUpstream], (route, measure): (&str, UpstreamMeasure)) -> Option<u32> {
+fn level(upstreams: &[NamedUpstream], route: &str, measure: UpstreamMeasure) -> Option<u32> {
     let upstream = upstreams.iter().find(|it| *it.route == *route)?;
     let RecentLevels {
         latency,

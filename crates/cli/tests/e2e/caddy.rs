@@ -27,8 +27,7 @@ fn the_application_is_never_asked() {
     let Some(stage) = Stage::open(Kind::Caddy, LIMITS) else {
         return;
     };
-    // A visit that Caddy answers itself, because a busy machine kept it from asking, is let through
-    // by nobody.
+    // On a busy machine Caddy answers some visits itself, and they reach no application.
     let visit = || {
         let mut caller = Caller::connect(stage.address());
         let statuses = (0..VISITS).map(|_| caller.post_json("/", ""));

@@ -195,9 +195,11 @@ impl Gateway {
     /// Returns the response; `took` is the time to its head, if that was the upstream's.
     pub(super) fn finish(
         &self,
-        (mut response, asked): (Response<Incoming>, &Hop),
+        mut response: Response<Incoming>,
+        asked: &Hop,
         lease: Lease,
-        (mut passage, took): (Passage, Option<Nanos>),
+        mut passage: Passage,
+        took: Option<Nanos>,
     ) -> Result<Forwarded, ForwardError> {
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let hop = prepare_response(response.headers_mut(), &self.settings.upgrades);
@@ -209,15 +211,14 @@ impl Gateway {
             }
             passage.respond(response.status(), took);
             let upstream = hyper::upgrade::on(&mut response);
-            let held = (lease.into_room(), passage);
-            let tunnel = Tunnel::new((upstream, held), self.settings.upgrade);
+            let tunnel = Tunnel::new(upstream, lease.into_room(), passage, self.settings.upgrade);
             crate::hop::put(&hop, response.headers_mut());
             return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
         }
         passage.respond(response.status(), took);
         let idle = self.settings.body;
-        Ok(Forwarded::Response(response.map(|body| {
-            DownloadBody::new(body, (lease, passage), idle)
-        })))
+        Ok(Forwarded::Response(
+            response.map(|body| DownloadBody::new(body, lease, passage, idle)),
+        ))
     }
 }

@@ -22,8 +22,8 @@ pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>
         let mut checks = JoinSet::new();
         for upstream in &*all {
             for (place, health) in (1..).zip(upstream.gateway.checked()) {
-                let at = (Arc::from(&*upstream.route), place);
-                checks.spawn(check(Arc::clone(&shared), at, health));
+                let route = Arc::from(&*upstream.route);
+                checks.spawn(check(Arc::clone(&shared), route, place, health));
             }
         }
         while Arc::ptr_eq(&all, &upstreams.all()) {
@@ -36,7 +36,8 @@ pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>
 /// Checks an address of an upstream for ever, by the route and its place there.
 async fn check<C: Clock>(
     shared: Arc<ServiceContext<C>>,
-    (route, place): (Arc<str>, usize),
+    route: Arc<str>,
+    place: usize,
     health: AddressHealth,
 ) {
     let changed = |health: &AddressHealth| {

@@ -89,8 +89,10 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             [] => ClientScheme::Http,
             _ => ClientScheme::Https,
         };
-        let room = (max_connections, &*place.home);
-        let upstreams = Upstreams::of(&settings, room, (None, &watch(&shared.keeper)))?;
+        let upstreams = {
+            let watch = watch(&shared.keeper);
+            Upstreams::of(&settings, max_connections, &place.home, None, &watch)?
+        };
         let limits = ByPolicy::new(Arc::clone(&shared.keeper));
         let preflights = Arc::new(preflight::limiter(settings.preflight_limit));
         Ok(Self {
@@ -113,7 +115,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         max_connections: usize,
         place: &ProxyPlace,
     ) -> Result<Self, StartError> {
-        let room = (max_connections, &*place.home);
+        let watch = watch(&self.shared.keeper);
+        let before = Some(&self.upstreams);
         let preflights = if settings.preflight_limit == self.settings.preflight_limit {
             Arc::clone(&self.preflights)
         } else {
@@ -123,11 +126,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             shared: Arc::clone(&self.shared),
             settings: ProxySettings::default(),
             limits: self.limits.clone(),
-            upstreams: Upstreams::of(
-                &settings,
-                room,
-                (Some(&self.upstreams), &watch(&self.shared.keeper)),
-            )?,
+            upstreams: Upstreams::of(&settings, max_connections, &place.home, before, &watch)?,
             ids: Arc::clone(&self.ids),
             preflights,
             ..*self

@@ -59,7 +59,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         #[cfg(feature = "proxy")]
         let proxy = {
             let proxy = opening(Door::Proxy, &callers);
-            proxy.start_some(doors.proxy, self.open.proxy.map(Http), (&workers, &closes))
+            proxy.start_some(doors.proxy, self.open.proxy.map(Http), &workers, &closes)
         };
         #[cfg(feature = "grpc")]
         let grpc = {

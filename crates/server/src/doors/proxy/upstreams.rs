@@ -62,8 +62,10 @@ impl Upstreams {
     /// settings are kept, with their connections.
     pub(super) fn of(
         settings: &ProxySettings,
-        (max_connections, home): (usize, &Path),
-        (before, watch): (Option<&Self>, Watch<'_>),
+        max_connections: usize,
+        home: &Path,
+        before: Option<&Self>,
+        watch: Watch<'_>,
     ) -> Result<Self, StartError> {
         let common = common(settings);
         let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
