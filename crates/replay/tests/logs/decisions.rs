@@ -1,0 +1,175 @@
+//! Decisions: as in service, and what a log does not have.
+
+use jiff::tz::TimeZone;
+use ratekeeper_replay::LogOptions;
+use ratekeeper_replay::report::ReplayReport;
+
+use crate::{read, replay, with_format};
+
+/// Runs a policy over lines `(time, client, status, path)`; returns the refused ones by their places.
+fn refused(limits: &str, lines: &[(&str, &str, u16, &str)]) -> (Vec<usize>, ReplayReport) {
+    let lines = lines.iter().map(|(time, client, status, path)| {
+        format!("{client} - - [{time}] \"GET {path} HTTP/1.1\" {status} 5 \"-\" \"curl\" \"-\"\n")
+    });
+    let text = lines.collect::<Vec<String>>().concat();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    std::fs::write(&path, text).unwrap();
+    let (report, records) = replay(&[path], &LogOptions::default(), limits).unwrap();
+    let refused = records
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| record.starts_with('-'));
+    (refused.map(|(index, _)| index).collect(), report)
+}
+
+#[test]
+fn policies_decide_as_in_service() {
+    const A: &str = "22/Jan/2019:00:26:59 +0000";
+    const B: &str = "22/Jan/2019:00:27:00 +0000"; // the next minute
+    const C: &str = "31/Jan/2019:23:30:00 +0000"; // in Oslo, February
+    for (limits, lines, expected) in [
+        (
+            "[[limit]]\nname = 'a'\nkey = ['ip']\nlimit = '1/1m'\nalgorithm = 'fixed-window'",
+            &[
+                (A, "h.org", 200, "/"),
+                (A, "h.org", 200, "/"),
+                (A, "g.org", 200, "/"),
+                (B, "h.org", 200, "/"),
+            ][..],
+            &[1][..],
+        ),
+        (
+            "[[limit]]\nname = 'a'\nkey = ['ip']\nlimit = '1/1m'\nalgorithm = 'sliding-window-log'",
+            &[
+                (A, "::1", 200, "/"),
+                (B, "::1", 200, "/"),
+                (B, "::2", 200, "/"),
+            ],
+            &[1, 2], // one /64
+        ),
+        (
+            "timezone = 'Europe/Oslo'\n[[limit]]\nname = 'a'\nkey = ['all']\nlimit = '1/month'",
+            &[
+                (A, "::1", 200, "/"),
+                (B, "::1", 200, "/"),
+                (C, "::1", 200, "/"),
+            ],
+            &[1],
+        ),
+        (
+            "[[limit]]\nname = 'a'\nmatch = { path = '/a/**' }\nkey = ['path']\nlimit = '1/1m'",
+            &[
+                (A, "::1", 200, "/a/1"),
+                (A, "::1", 200, "/a/2"),
+                (A, "::9", 200, "/a/%31"),
+                (A, "::1", 200, "/"),
+            ],
+            &[2],
+        ),
+        (
+            "[[limit]]\nname = 'a'\nkey = ['ip']\nbucket = { size = 1, refill = '1/1h' }\ncount = { status = ['4xx', '5xx'] }",
+            &[
+                (A, "::1", 200, "/"),
+                (A, "::1", 404, "/"),
+                (A, "::1", 200, "/"),
+                (B, "::1", 404, "/"),
+            ],
+            &[2, 3],
+        ),
+        (
+            "[[limit]]\nname = 'a'\nkey = ['all']\nlimit = '2/1m'\n[[limit]]\nname = 'b'\nkey = ['ip']\nlimit = '1/1m'",
+            &[
+                (A, "::1", 200, "/"),
+                (A, "::1", 200, "/"),
+                (A, "9.9.9.9", 200, "/"),
+                (A, "8.8.8.8", 200, "/"),
+            ],
+            &[1, 3],
+        ),
+    ] {
+        let (refused, report) = refused(limits, lines);
+        assert_eq!(refused, expected, "{limits}");
+        assert_eq!(report.all.refused, expected.len() as u64);
+    }
+}
+
+#[test]
+fn a_report_says_what_the_log_does_not_have() {
+    let limits = "[[limit]]\nname = 'a'\nkey = ['header:x-user']\nlimit = '1/1m'\nmissing_key = 'shared'\n\
+                  [[limit]]\nname = 'b'\nmatch = { path = '/never' }\nkey = ['ip']\nlimit = '1/1m'";
+    let time = "22/Jan/2019:00:26:59 +0000";
+    let (refused, report) = refused(
+        limits,
+        &[(time, "h.org", 200, "/"), (time, "::1", 200, "/")],
+    );
+    assert_eq!(refused, [1]);
+    let notes = report.notes.join("\n");
+    for words in [
+        "1 of the clients are named by a text that is no address",
+        "limit a: the log has no `header:x-user`; `missing_key` decided 2 of 2 requests",
+        "limit b: no request of the log is for it",
+    ] {
+        assert!(notes.contains(words), "{notes}");
+    }
+    let limit = &report.limits[0];
+    assert_eq!(limit.worst_clients, [("::1".to_owned(), 1)]);
+    assert_eq!((limit.counts.clients, limit.counts.clients_hit), (2, 1));
+    assert_eq!(report.from.as_deref(), Some("2019-01-22T00:26:59+00:00"));
+}
+
+/// The result of a request comes when it ends, so a request that is in flight holds its permit.
+#[test]
+fn durations_hold_permits() {
+    let limits = "[[limit]]\nname = 'a'\nkey = ['all']\nconcurrency = 1";
+    let format = "$remote_addr [$msec] $request_time \"$request\" $status";
+    let text = ["::1 [12.0] 2.0", "::1 [13.0] 2.0", "::1 [14.5] 2.0"];
+    let text = text
+        .map(|text| format!("{text} \"GET / HTTP/1.1\" 200\n"))
+        .concat();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    std::fs::write(&path, text).unwrap();
+    let (report, records) = replay(&[path], &with_format(format), limits).unwrap();
+    let signs: Vec<&str> = records.iter().map(|record| &record[..1]).collect();
+    assert_eq!(signs, ["+", "-", "+"], "{:?}", report.notes);
+}
+
+#[test]
+fn clients_behind_a_trusted_proxy_are_told_apart() {
+    let limits = "[client_ip]\ntrusted_proxies = ['10.0.0.0/8']\n[[limit]]\nname = 'a'\nkey = ['ip']\nlimit = '1/1h'";
+    let text: String = ["192.0.2.1", "192.0.2.2", "192.0.2.1"]
+        .map(|client| {
+            format!("10.0.0.1 - - [22/Jan/2019:00:26:59 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"-\" \"{client}\"\n")
+        })
+        .concat();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    std::fs::write(&path, text).unwrap();
+    let (report, _) = replay(&[path], &LogOptions::default(), limits).unwrap();
+    assert_eq!(
+        (
+            report.all.refused,
+            report.all.clients,
+            report.all.clients_hit
+        ),
+        (1, 2, 1)
+    );
+    assert_eq!(report.limits[0].worst[0].key, "ip=192.0.2.1");
+}
+
+#[test]
+fn the_zone_of_a_reader_applies_to_times_without_one() {
+    let options = LogOptions {
+        zone: TimeZone::get("Europe/Oslo").unwrap(),
+        ..with_format("json")
+    };
+    let text = r#"{"time":"2019-01-22 01:26:14","path":"/"}"#;
+    let (report, records) = read(text.as_bytes(), &options).unwrap();
+    assert!(records[0].starts_with("+ 1548116774000 "), "{records:?}");
+    assert!(
+        report.notes.concat().contains("without an offset"),
+        "{:?}",
+        report.notes
+    );
+}

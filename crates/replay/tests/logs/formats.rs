@@ -1,0 +1,131 @@
+//! Formats: lines of each program, found or named.
+
+use ratekeeper_replay::{LogFormat, LogOptions};
+
+use crate::{read, with_format};
+
+#[test]
+fn each_format_is_found_from_its_lines() {
+    for (line, format, expected) in [
+        (
+            r#"wall.example.org - - [01/Aug/1995:02:00:00 -0400] "GET /a.gif HTTP/1.0" 200 1713"#,
+            "common",
+            "807256800000 wall.example.org GET /a.gif?  200 0",
+        ),
+        (
+            r#"::1 - - [22/Jan/2019:03:56:14 +0330] "GET / HTTP/1.0" 200 -"#,
+            "common",
+            "1548116774000 ::1 GET /?  200 0",
+        ),
+        (
+            r#"192.0.2.1 - ann [22/Jan/2019:03:56:14 +0330] "GET /a?b=c HTTP/1.1" 200 5 "-" "x \" y""#,
+            "combined",
+            "1548116774000 192.0.2.1 GET /a?b=c  200 0",
+        ),
+        (
+            r#"192.0.2.1 - - [22/Jan/2019:03:56:14 +0330] "GET /a b HTTP/1.1" 200 5 "-" "x" "extra" 1 2"#,
+            "combined",
+            "1548116774000 192.0.2.1 GET /a b?  200 0",
+        ),
+        (
+            r#"192.0.2.1 - - [22/Jan/2019:03:56:14 +0330] "\x16\x03\x01" 400 5 "-" "-" "198.51.100.7, 10.0.0.1""#,
+            "combined with x-forwarded-for",
+            "1548116774000 192.0.2.1  ?  400 0",
+        ),
+        (
+            r#"[2019-01-22T00:26:14.500Z] "POST /api/v1 HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "nsq2http" "cc21d9b0" "locations" "tcp://10.0.2.1:80""#,
+            "envoy",
+            "1548116774500  POST /api/v1? locations 204 226",
+        ),
+        (
+            r#"Feb  6 12:14:14 localhost haproxy[14389]: 10.0.1.2:33317 [22/Jan/2019:00:26:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET /index.html HTTP/1.1""#,
+            "haproxy",
+            "1548116774655 10.0.1.2 GET /index.html?  200 109",
+        ),
+        (
+            r#"2001:db8::1:33317 [22/Jan/2019:00:26:14.655] in~ b/<NOSRV> -1/-1/-1/-1/+7 503 217 - - SC-- 1/1/0/0/0 0/0 "GET https://h.example/a?b HTTP/2.0""#,
+            "haproxy",
+            "1548116774655 2001:db8::1 GET /a?b h.example 503 7",
+        ),
+        (
+            r#"{"level":"info","ts":1548116774.75,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","remote_port":"1","proto":"HTTP/1.1","method":"GET","host":"localhost","uri":"/a?b","headers":{"User-Agent":["curl"],"X-A":["1","2"]}},"duration":0.25,"size":0,"status":200}"#,
+            "caddy",
+            "1548116774500 192.0.2.1 GET /a?b localhost 200 250",
+        ),
+        (
+            r#"{"time":"2019-01-22T00:26:14Z","client_ip":"192.0.2.1","method":"GET","path":"/a\u00e9","status":"404"}"#,
+            "json",
+            "1548116774000 192.0.2.1 GET /a\u{e9}?  404 0",
+        ),
+        (
+            r#"{"start_time":"2019-01-22T00:26:14.000Z","method":"GET","path":"/","response_code":200,"duration":12,"authority":"h","downstream_remote_address":"192.0.2.1:4000","x_forwarded_for":null}"#,
+            "json",
+            "1548116774000 192.0.2.1:4000 GET /? h 200 12",
+        ),
+        (
+            r#"{"timestamp":"2019-01-22T00:26:14.200Z","level":"INFO","event":"decision.denied","limit":"login","key":"ip=~5f1c","method":"POST","path":"/login"}"#,
+            "json",
+            "1548116774200  POST /login?  0 0",
+        ),
+    ] {
+        let (report, records) = read(line.as_bytes(), &LogOptions::default()).unwrap();
+        let found = report.files[0].split_once(": format ").unwrap().1;
+        let found = found.split_once(';').unwrap().0;
+        assert_eq!(
+            (found, &*records),
+            (format, &[format!("+ {expected}")][..]),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_format_can_be_written() {
+    for (format, line, expected) in [
+        (
+            "$http_x_id ${remote_addr} [$msec] $request_time \"$request_method $request_uri\" $status",
+            r#"abc 192.0.2.1 [1548116775.000] 0.250 "GET /a" 200"#,
+            "1548116774750 192.0.2.1 GET /a?  200 250",
+        ),
+        (
+            "%a %v %t %D \"%m %U\" \"%q\" %>s %{X-A}i",
+            r#"192.0.2.1 host [22/Jan/2019:03:56:14 +0330] 250000 "GET /a" "?b" 200 v"#,
+            "1548116774000 192.0.2.1 GET /a?b host 200 250",
+        ),
+        (
+            "%a %t \"%r\" %>s",
+            r#"192.0.2.1 [22/Jan/2019:03:56:14 +0330] "GET http://other/a?b HTTP/1.1" 200"#,
+            "1548116774000 192.0.2.1 GET /a?b other 200 0",
+        ),
+        (
+            "%START_TIME(%s)% %DOWNSTREAM_REMOTE_ADDRESS% %REQ(:METHOD)% %REQ(X?:PATH)%",
+            "1548116774 192.0.2.1:5000 GET /a",
+            "1548116774000 192.0.2.1:5000 GET /a?  0 0",
+        ),
+        (
+            "%ci:%cp [%tr] %HM %HU %ST",
+            "192.0.2.1:5000 [22/Jan/2019:00:26:14.000] GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
+            "json time=at client=peer.ip path=url duration_s=took",
+            r#"{"at":1548116774,"ip":"198.51.100.1","peer":{"ip":"192.0.2.1"},"url":"/a","took":0.5}"#,
+            "1548116774000 192.0.2.1  /a?  0 500",
+        ),
+    ] {
+        let (_, records) = read(line.as_bytes(), &with_format(format)).unwrap();
+        assert_eq!(records, [format!("+ {expected}")], "{format}");
+    }
+    for (format, part) in [
+        (
+            "nginx",
+            "there is no format `nginx`; write one of caddy, json",
+        ),
+        ("$status", "it has no time"),
+        ("json time", "`time` is not PART=FIELD"),
+        ("json when=at", "`when=at` is not PART=FIELD"),
+    ] {
+        let why = format.parse::<LogFormat>().unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
+}
