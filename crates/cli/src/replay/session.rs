@@ -84,7 +84,12 @@ impl LogSession {
             let record = record.map_err(|error| {
                 progress.clear(output);
                 let failure = self.failure(&error);
-                failure.sentence_after(&format!(" after {}", line_counts(&log, requests)))
+                let rest = log.lines() - requests - log.skipped();
+                failure.sentence_after(&format!(
+                    " after {} + {} not decided",
+                    line_counts(&log, requests),
+                    words::count(rest)
+                ))
             })?;
             each(&mut replays, &record);
             requests += 1;

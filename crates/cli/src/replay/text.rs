@@ -37,9 +37,12 @@ pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<(), Fa
 pub(crate) fn about_log(report: &ReplayReport) -> Vec<String> {
     let mut lines = report.files.clone();
     lines.push(format!(
-        "{}; {} clients; resolution {}",
+        "{}; {}; resolution {}",
         counted_lines(report.lines, report.decided, report.skipped),
-        words::count(report.all.clients),
+        words::counted(
+            usize::try_from(report.all.clients).unwrap_or(usize::MAX),
+            "client"
+        ),
         report.resolution,
     ));
     if let (Some(from), Some(to)) = (&report.from, &report.to) {

@@ -205,3 +205,19 @@ fn a_page_needs_no_network() {
         assert!(page.contains(words), "{words}: {page}");
     }
 }
+
+/// A log that does not fit into the memory: its lines are all accounted for.
+#[test]
+fn the_counts_of_a_log_that_is_not_decided_to_its_end_add_up() {
+    let line = "192.0.2.1 - - [22/Jan/2019:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n";
+    let desk = desk().with("burst.log", line.repeat(50_000));
+    let command = ["replay", "ratekeeper.toml", "burst.log", "--memory", "1MiB"];
+    let output = desk.terminal(&[&command]);
+    let (_, counts) = output.split_once(" after ").expect("the counts are stated");
+    let counts = counts.lines().next().unwrap_or_default();
+    let numbers = counts.split_whitespace().map(|word| word.replace(',', ""));
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(numbers.len(), 4, "{output}");
+    assert!(numbers[0] > 0, "{output}");
+    assert_eq!(numbers[0], numbers[1..].iter().sum::<u64>(), "{output}");
+}

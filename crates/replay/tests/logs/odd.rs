@@ -192,6 +192,13 @@ fn no_line_of_an_odd_log_is_lost_or_counted_twice() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let content = format!("\u{feff}{}", line(1, 1).repeat(2));
+    let (_, records) = read(content.as_bytes(), &LogOptions::default()).unwrap();
+    assert_eq!(records[0], records[1]);
+}
+
+#[test]
 fn files_that_cannot_be_opened_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
