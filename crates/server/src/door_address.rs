@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
@@ -57,9 +58,12 @@ impl DoorAddress {
             Self::Tcp(address) => return Ok(TcpListener::bind(address)?.into()),
             Self::Unix(path) => path,
         };
+        // A connection to any other file is refused too, and that file is not ours to remove.
         let is_stale = || {
+            let file = std::fs::symlink_metadata(path);
+            let is_socket = file.is_ok_and(|file| file.file_type().is_socket());
             let refused = UnixStream::connect(path).err().map(|error| error.kind());
-            refused == Some(io::ErrorKind::ConnectionRefused)
+            is_socket && refused == Some(io::ErrorKind::ConnectionRefused)
         };
         let bound = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale() => {

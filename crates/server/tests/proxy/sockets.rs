@@ -67,6 +67,23 @@ fn a_proxy_behind_a_unix_socket_is_trusted_by_name() {
 }
 
 #[test]
+fn a_file_that_is_no_socket_is_never_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = Upstream::hello();
+    let (file, link) = ["precious", "link"]
+        .map(|it| directory.path().join(it))
+        .into();
+    std::fs::write(&file, "data").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let refused = start(path, &upstream, "");
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "data");
+    }
+    assert!(link.is_symlink());
+}
+
+#[test]
 fn the_admin_listener_answers_at_a_unix_socket_without_a_token() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("proxy.sock");
