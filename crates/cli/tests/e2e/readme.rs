@@ -76,17 +76,21 @@ impl Running {
             .args(["--listen", listener, "--listen", "admin=127.0.0.1:0"])
             .current_dir(dir);
         let process = Process::start("ratekeeper", &mut command, dir.join("out"), dir.join("log"));
-        let doors = clock::poll("the line with the first command", START_WITHIN, || {
-            let (output, log) = (process.output(), process.log());
-            log.contains("try: ").then(|| {
-                let addresses = output
-                    .lines()
-                    .filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned()));
-                addresses
-                    .zip(["127.0.0.1:8080", "127.0.0.1:9090"])
-                    .collect()
-            })
-        });
+        let doors = clock::poll(
+            "the line with the dashboard, the last",
+            START_WITHIN,
+            || {
+                let (output, log) = (process.output(), process.log());
+                log.contains("dashboard: ").then(|| {
+                    let addresses = output
+                        .lines()
+                        .filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned()));
+                    addresses
+                        .zip(["127.0.0.1:8080", "127.0.0.1:9090"])
+                        .collect()
+                })
+            },
+        );
         Self {
             process,
             doors: doors.unwrap_or_else(|error| panic!("{error}")),
