@@ -193,18 +193,29 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         ["--all"] => Extent::All,
         _ => return Err("write `--all`, or nothing".into()),
     };
-    install(&missing())?;
-    for carried in &CARRIED {
-        fetch(root, carried);
-    }
-    for (installer, arguments, file) in FRAMEWORKS {
-        install_framework(root, installer, arguments, file);
-    }
-    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut tests = Command::new(cargo);
-    tests
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .current_dir(root);
+    let test = || {
+        let mut test = Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        test.args(["test", "--workspace", "--no-fail-fast"])
+            .current_dir(root);
+        test
+    };
+    // The tests compile while the programs are downloaded.
+    thread::scope(|scope| {
+        let build = scope.spawn(|| run_command(test().arg("--no-run")));
+        install(&missing())?;
+        for carried in &CARRIED {
+            fetch(root, carried);
+        }
+        for (installer, arguments, file) in FRAMEWORKS {
+            install_framework(root, installer, arguments, file);
+        }
+        match build.join() {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Err(error)) => Err(error),
+            _ => Err("the tests do not compile".to_owned()),
+        }
+    })?;
+    let mut tests = test();
     match extent {
         Extent::Usual => tests.args(["--", "--skip", SOAK]),
         Extent::All => tests.env(CASES, "all"),
