@@ -116,7 +116,7 @@ memory.md
   up to 15 bytes
     store/src/memory/key.rs: SHORT: usize = 15;
   8 bytes more for each permit
-    policy/src/config/log.rs: BYTES: u64 = 8;
+    policy/src/config/quantity/log.rs: BYTES: u64 = 8;
   of the next 16
     store/src/memory/table/room.rs: SAMPLE: usize = 16;
   more than twice as much memory
@@ -150,7 +150,7 @@ redis.md
   or Valkey 7.2 or newer
     cli/src/doctor/version.rs: OLDEST_VALKEY: [u32; 2] = [7, 2];
   50 ms by default
-    policy/src/config/redis.rs: DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
+    policy/src/config/settings/redis.rs: DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
   from `1ms` to `10s`
     policy/src/config/fields/mod.rs: MILLISECOND: Nanos = Nanos::from_millis(1);
     policy/src/config/fields/store.rs: MAX_DEADLINE: Nanos = Nanos::from_secs(10);

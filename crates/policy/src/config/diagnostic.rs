@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::codes;
-use super::near::nearest;
-use super::secrets::masked;
+use super::document::near::nearest;
+use super::settings::secrets::masked;
 
 /// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;

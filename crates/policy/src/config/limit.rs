@@ -1,33 +1,53 @@
 //! Limit: compiles one `[[limit]]` of the file to one rule, with the data that the lints need.
 
+pub(super) mod active;
+pub(super) mod alert;
+pub(super) mod ban;
+pub(super) mod candidate;
+pub(super) mod correction;
+pub(super) mod cost;
+pub(super) mod descriptors;
+pub(super) mod distinct;
+pub(super) mod draft;
+pub(super) mod exempt;
+pub(super) mod extras;
+pub(super) mod otherwise;
+pub(super) mod priority;
+pub(super) mod refusal;
+pub(super) mod replaces;
+pub(super) mod requests;
+pub(super) mod scope;
+pub(super) mod shares;
+pub(super) mod signals;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
 
-use super::active::{Zones, active};
-use super::alert::alert;
-use super::balance;
-use super::check::place;
+use self::active::{Zones, active};
+use self::alert::alert;
+use self::correction::{correction, is_counted, owing};
+use self::cost::cost;
+use self::descriptors::separate;
+use self::draft::{Draft, LimitPlaces};
+use self::refusal::{NamedResponse, Responses};
+use self::requests::{key, missing_key, name, requests};
+use self::scope::scope;
 use super::codes;
-use super::correction::{correction, is_counted, owing};
-use super::cost::cost;
-use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
-use super::draft::{Draft, LimitPlaces};
-use super::exclusions::exclusions;
+use super::document::check::place;
+use super::document::exclusions::exclusions;
+use super::document::percent::percent;
+use super::document::read::{At, Table};
 use super::fields::{MAX_NAME, MAX_VARIANTS};
-use super::forms::quantity;
-use super::percent::percent;
-use super::policy_files::PolicyFiles;
 use super::quantity::Surroundings;
-use super::read::{At, Table};
-use super::refusal::{self, NamedResponse, Responses};
-use super::requests::{key, missing_key, name, requests};
-use super::scope::scope;
-use super::time_zone::ZoneSpec;
-use super::unit::{in_unit, unit};
+use super::quantity::balance;
+use super::quantity::forms::quantity;
+use super::quantity::unit::{in_unit, unit};
+use super::settings::policy_files::PolicyFiles;
+use super::settings::time_zone::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
 use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 

@@ -1,17 +1,21 @@
 //! Lints: policies that run but are probably not as intended.
 
+pub(super) mod unmatched;
+pub(super) mod visitors;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::Algorithm as _;
 
-use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
-use super::draft::Draft;
+use super::document::headers;
+use super::limit::draft::Draft;
+use super::limit::refusal::Responses;
+use super::limit::{ban, shares};
+use super::quantity::algorithm::AlgorithmSpec;
 use super::quantity::{QuantityKind, Refill};
-use super::refusal::Responses;
-use super::{ban, headers, shares};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
 
 /// Maximum number of limits with the same key and match that are compared with each other.

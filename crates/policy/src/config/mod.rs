@@ -8,99 +8,30 @@
 //! ```
 //!
 //! * `fields/` is the language as one table of fields: their names, shapes, examples and texts.
-//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown,
-//!   of the wrong type or out of their bounds. `schema.rs` and `reference.rs` print the table.
-//! * `scalar.rs` has the values that are written as one string, such as durations and percentages,
-//!   and one sentence for a text that is none.
-//! * `exclusions.rs` says which fields of a limit cannot stand together.
-//! * `read.rs` reads a field of a checked document, by the name and with the bounds of the table.
-//! * `draft.rs` is a limit on its way to a rule.
-//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `active`, `correction`, `refusal`,
-//!   `exempt`, `settings`: one part of a limit each, from values of the right shape to the model.
-//! * `policy_files`: the files that a policy names: `value_list`, `overrides_file`, `geo`, `jwt`.
-//! * `plan`, `overrides`, `overrides_file`: other numbers for some keys, which `variants` compiles.
-//! * `limit_text.rs` reads the quantity of a limit that stands by itself.
-//! * `lints.rs` reports valid policies that are probably not as intended.
+//!   `schema.rs` and `reference.rs` print it.
+//! * `document/` compares the text with the table, and reads values out of what has been checked.
+//! * `limit/` reads one part of a limit a file, and makes drafts of rules; `quantity/` reads how much
+//!   a limit allows and how it counts.
+//! * `variants/` has other numbers for some keys: plans, and overrides here or in a file.
+//! * `settings/` is all that is no limit: listeners, stores, and the files that a policy names.
+//! * `lints/` reports valid policies that are probably not as intended.
+//! * `codes/` explains each finding.
 //!
 //! Only the text is read, and the files that the caller hands over: time zones are compiled in, so
 //! that a policy means the same on every machine.
 
-mod active;
-mod alert;
-mod algorithm;
-mod anchor;
-mod balance;
-mod ban;
-mod candidate;
-mod check;
 pub(crate) mod codes;
-mod complaint;
-mod concurrency;
-mod correction;
-mod cost;
-mod database_file;
-mod dated;
-mod descriptors;
 mod diagnostic;
-mod distinct;
-mod draft;
-mod exact_value;
-mod exclusions;
-mod exempt;
-mod extras;
+mod document;
 mod fields;
-mod forms;
-mod gateway;
-mod geo;
-mod headers;
-mod http_url;
-mod jwt;
-mod key_text;
 mod limit;
-mod limit_text;
 mod lints;
-mod log;
-mod meant;
-mod mismatch;
-mod near;
-mod numbers;
-mod other_numbers;
-mod other_words;
-mod otherwise;
-mod overrides;
-mod overrides_edit;
-mod overrides_file;
-mod percent;
-mod plan;
-mod policy_files;
-mod post_paid;
-mod priority;
 mod quantity;
-mod queue;
-mod read;
-mod redis;
 mod reference;
-mod refusal;
 mod render;
-mod replaces;
-mod requests;
-mod routes;
-mod scalar;
 mod schema;
-mod scope;
-mod secrets;
 mod settings;
-mod shape;
-mod shares;
-mod signals;
-mod syntax;
-mod telemetry;
-mod time_zone;
-mod unit;
-mod unmatched;
-mod value_list;
 mod variants;
-mod visitors;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -111,23 +42,23 @@ use sha2::{Digest as _, Sha256};
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
-pub use key_text::{exact_key_text, is_key_pattern, key_pairs};
-pub use limit_text::{LimitTextError, parse_limit};
-pub use overrides_edit::{OverrideLine, OverridesCsv, override_lines};
-pub use policy_files::{MAX_LIST_BYTES, PolicyFiles};
+pub use quantity::limit_text::{LimitTextError, parse_limit};
 pub use reference::{explain_field, reference};
 pub use render::{Colour, brief, render};
 pub use schema::schema;
+pub use settings::policy_files::{MAX_LIST_BYTES, PolicyFiles};
+pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
+pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
 pub(crate) use self::diagnostic::{Findings, shown};
-use self::draft::Draft;
+use self::document::read::Table;
 use self::fields::POLICY;
 use self::limit::FileContext;
-use self::overrides::{OverridePlace, OverrideReader};
-use self::read::Table;
-use self::unit::Conversions;
+use self::limit::draft::Draft;
+use self::lints::visitors::Visitors;
+use self::quantity::unit::Conversions;
 use self::variants::VariantReader;
-use self::visitors::Visitors;
+use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -214,13 +145,13 @@ fn load(
     unix_nanos: Option<u64>,
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
-    let Some(document) = syntax::document(text, &mut out) else {
+    let Some(document) = document::syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
     let conversions = Conversions::of(Table::root(document.get_ref(), &POLICY), &mut out);
     let converted = conversions.apply(document.get_ref());
     let root = converted.as_ref().unwrap_or(document.get_ref());
-    check::policy(root, &mut out);
+    document::check::policy(root, &mut out);
     let root = Table::root(root, &POLICY);
     let policy = policy((text, files), root, (context, unix_nanos), &mut out);
     match policy {
@@ -239,11 +170,11 @@ fn policy(
     (context, unix_nanos): (Context, Option<u64>),
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
-    let zone = time_zone::zone(root, out);
+    let zone = settings::time_zone::zone(root, out);
     let client_ip = settings::client_ip(root, out);
-    let geo = geo::geo(root, (files, &client_ip), unix_nanos, out);
+    let geo = settings::geo::geo(root, (files, &client_ip), unix_nanos, out);
     let settings = settings::process(root, files, out);
-    let mut responses = refusal::responses(root, out);
+    let mut responses = limit::refusal::responses(root, out);
     let defaults = limit::defaults(root, &mut responses, out);
     let mut shared = FileContext {
         zone,
@@ -264,20 +195,20 @@ fn policy(
             drafts.push(draft);
         }
     }
-    let exemptions = exempt::exempt(root, files, &mut drafts, out);
-    let tokens = jwt::tokens(root, files, out);
+    let exemptions = limit::exempt::exempt(root, files, &mut drafts, out);
+    let tokens = settings::jwt::tokens(root, files, out);
     let mut variants = VariantReader::new(&shared.zone, shared.origin, shared.variants);
     let prefix = client_ip.ipv6_prefix;
-    let signals = extras::extras(&mut drafts, &settings, &variants, out);
-    distinct::distinct(&mut drafts, &variants, out);
-    priority::priorities(&mut drafts, files, out);
-    otherwise::otherwise(&mut drafts, out);
-    replaces::replaces(&mut drafts, out);
-    percent::beside(&drafts, out);
-    routes::on_limit(&mut drafts, &settings, out);
-    candidate::candidates(&mut drafts, &variants, out);
-    jwt::required(root, &drafts, out);
-    let plans = plan::plans(root, prefix, &mut variants, &mut drafts, out);
+    let signals = limit::extras::extras(&mut drafts, &settings, &variants, out);
+    limit::distinct::distinct(&mut drafts, &variants, out);
+    limit::priority::priorities(&mut drafts, files, out);
+    limit::otherwise::otherwise(&mut drafts, out);
+    limit::replaces::replaces(&mut drafts, out);
+    document::percent::beside(&drafts, out);
+    settings::routes::on_limit(&mut drafts, &settings, out);
+    limit::candidate::candidates(&mut drafts, &variants, out);
+    settings::jwt::required(root, &drafts, out);
+    let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
     overrides.tables(
@@ -286,7 +217,7 @@ fn policy(
         (&mut variants, &mut drafts),
         out,
     );
-    overrides_file::read(
+    variants::overrides_file::read(
         root,
         files,
         &mut overrides,
@@ -295,16 +226,16 @@ fn policy(
     );
     overrides.install(&mut drafts);
     let visitors = Visitors::read(root, &client_ip, &settings, out);
-    visitors::unreceived(&drafts, plans.as_ref(), (root, &settings), out);
+    lints::visitors::unreceived(&drafts, plans.as_ref(), (root, &settings), out);
     lints::impossible(&drafts, &settings, out);
-    alert::impossible(&drafts, out);
+    limit::alert::impossible(&drafts, out);
     if out.has_errors() {
         return None;
     }
     lints::lints(&drafts, &shared.responses, &settings, out);
-    balance::forgotten(&drafts, &settings, out);
-    active::lints(&drafts, context.origin, out);
-    replaces::lints(&drafts, out);
+    quantity::balance::forgotten(&drafts, &settings, out);
+    limit::active::lints(&drafts, context.origin, out);
+    limit::replaces::lints(&drafts, out);
     if let Some(visitors) = visitors {
         visitors.lints(root, (&drafts, &exemptions), plans.as_ref(), out);
     }
@@ -312,7 +243,7 @@ fn policy(
         version: 0,
         sha: sha(once(text).chain(files.texts())).into(),
         geo,
-        rules: Rules::new(otherwise::rules(drafts)),
+        rules: Rules::new(limit::otherwise::rules(drafts)),
         origin: context.origin,
         client_ip,
         plans,

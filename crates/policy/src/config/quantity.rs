@@ -1,13 +1,26 @@
 //! Quantity: the amount that a limit allows, and the values it depends on.
 
+pub(super) mod algorithm;
+pub(super) mod anchor;
+pub(super) mod balance;
+pub(super) mod concurrency;
+pub(super) mod dated;
+pub(super) mod forms;
+pub(super) mod limit_text;
+pub(super) mod log;
+pub(super) mod numbers;
+pub(super) mod post_paid;
+pub(super) mod queue;
+pub(super) mod unit;
+
 use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
-use super::algorithm::AlgorithmSpec;
+use self::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
-use super::time_zone::ZoneSpec;
+use super::settings::time_zone::ZoneSpec;
 use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.

@@ -6,8 +6,8 @@
 //!                        '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
 //! ```
 
+use super::document::shape::{FieldSpec, Need, Shape, TableSpec};
 use super::fields::POLICY;
-use super::shape::{FieldSpec, Need, Shape, TableSpec};
 
 /// The first lines of the page.
 const INTRODUCTION: &str = "\

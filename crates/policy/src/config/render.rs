@@ -18,7 +18,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::diagnostic::{Diagnostic, Severity};
-use super::secrets;
+use super::settings::secrets;
 
 /// Maximum width of a rendered line in columns; longer lines are cut around the carets.
 const WIDTH: usize = 140;

@@ -7,8 +7,8 @@ use std::iter::once;
 
 use serde_json::{Map, Value, json};
 
+use super::document::shape::{Need, Shape, TableSpec};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, POLICY};
-use super::shape::{Need, Shape, TableSpec};
 
 /// A date, or a date and a time.
 const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
@@ -34,7 +34,7 @@ pub fn schema() -> Value {
 }
 
 fn table(table: &TableSpec) -> Map<String, Value> {
-    let property = |field: &super::shape::FieldSpec| {
+    let property = |field: &crate::config::document::shape::FieldSpec| {
         let mut schema = shape(&field.shape);
         schema.insert("description".into(), field.about.into());
         (field.name.to_owned(), Value::Object(schema))
@@ -177,8 +177,8 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::super::reference::without_default;
-    use super::super::shape::FieldSpec;
     use super::*;
+    use crate::config::document::shape::FieldSpec;
     use ratekeeper_core::Time;
 
     use crate::config::{Context, PolicyFiles, parse_file};

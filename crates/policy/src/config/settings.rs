@@ -1,20 +1,29 @@
 //! Settings: time zone, headers, client addresses, listeners, memory.
 
+pub(super) mod database_file;
 mod envoy;
+pub(super) mod gateway;
+pub(super) mod geo;
+pub(super) mod http_url;
+pub(super) mod jwt;
+pub(super) mod policy_files;
+pub(super) mod redis;
+pub(super) mod routes;
+pub(super) mod secrets;
+pub(super) mod telemetry;
+pub(super) mod time_zone;
+pub(super) mod value_list;
 
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::alert;
+use self::policy_files::PolicyFiles;
 use super::codes;
 use super::diagnostic::Findings;
-use super::gateway;
-use super::headers::header_name;
-use super::policy_files::PolicyFiles;
-use super::read::{At, Table};
-use super::redis;
-use super::telemetry;
+use super::document::headers::header_name;
+use super::document::read::{At, Table};
+use super::limit::alert;
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
     SocketTrust, ValueError, network,

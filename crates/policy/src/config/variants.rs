@@ -10,23 +10,30 @@
 //!
 //! Everything else of the limit stays: its algorithm, queue, lease and steps.
 
+pub(super) mod key_text;
+pub(super) mod other_numbers;
+pub(super) mod overrides;
+pub(super) mod overrides_edit;
+pub(super) mod overrides_file;
+pub(super) mod plan;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin};
 
+use self::other_numbers::written_with;
 use super::codes;
-use super::correction::owing;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
-use super::draft::{Draft, ExtraShare};
+use super::document::near::nearest;
 use super::fields::MAX_VARIANTS;
-use super::forms::quantity;
-use super::near::nearest;
-use super::numbers::is_unlimited;
-use super::other_numbers::written_with;
-use super::priority::leaves_room;
+use super::limit::correction::owing;
+use super::limit::draft::{Draft, ExtraShare};
+use super::limit::priority::leaves_room;
+use super::quantity::forms::quantity;
+use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
-use super::time_zone::ZoneSpec;
+use super::settings::time_zone::ZoneSpec;
 use crate::{Allowance, Cost, Role, Rule, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.

@@ -1,6 +1,6 @@
 //! Fields of `active`: the times at which a limit applies.
 
-use crate::config::shape::{MOMENT, TEXT, fields, pattern, texts};
+use crate::config::document::shape::{MOMENT, TEXT, fields, pattern, texts};
 
 const HOURS: &str = "^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$";
 

@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::DAY;
-use crate::config::shape::{FLAG, SECRET, Shape, TEXT, fields, percent, span, table};
+use crate::config::document::shape::{FLAG, SECRET, Shape, TEXT, fields, percent, span, table};
 
 /// `for`: keys are looked at once a second, and a day is longer than an operator waits.
 const HOLD: Shape = span(Nanos::SECOND, DAY);

@@ -3,7 +3,9 @@
 use ratekeeper_core::{Nanos, Quota};
 
 use super::{MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, MILLISECOND, ROLLING};
-use crate::config::shape::{AMOUNT, FLAG, SPAN, Shape, either, fields, pattern, span, whole, word};
+use crate::config::document::shape::{
+    AMOUNT, FLAG, SPAN, Shape, either, fields, pattern, span, whole, word,
+};
 
 /// `lease`: leases are reported in milliseconds.
 const LEASE: Shape = span(MILLISECOND, Nanos::MAX);

@@ -3,7 +3,7 @@
 use ratekeeper_core::{MAX_BAN, MAX_STRIKES, Nanos};
 
 use super::MAX_GROWTH;
-use crate::config::shape::{Shape, factor, fields, span, whole};
+use crate::config::document::shape::{Shape, factor, fields, span, whole};
 
 /// `within`, `for` and `max`
 const LENGTH: Shape = span(Nanos::from_nanos(1), MAX_BAN);

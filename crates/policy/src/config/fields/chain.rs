@@ -3,7 +3,7 @@
 use ratekeeper_core::Quota;
 
 use super::{MAX_PERCENT, QUOTA};
-use crate::config::shape::{either, fields, pattern, percent, table, whole};
+use crate::config::document::shape::{either, fields, pattern, percent, table, whole};
 
 const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";
 const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";

@@ -3,7 +3,7 @@
 use ratekeeper_core::Quota;
 
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
-use crate::config::shape::{
+use crate::config::document::shape::{
     Shape, TEXT, either, fields, name, pattern, span, table, values, whole,
 };
 

@@ -1,7 +1,7 @@
 //! Fields that change the number of a request under a limit: `distinct` and `priority`.
 
 use super::requests::MATCH;
-use crate::config::shape::{fields, percent, table};
+use crate::config::document::shape::{fields, percent, table};
 
 fields! {
     pub(super) PRIORITY = "`priority`" {

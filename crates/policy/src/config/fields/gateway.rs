@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::{DAY, HOUR, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, TEN_MINUTES};
-use crate::config::shape::{
+use crate::config::document::shape::{
     Shape, TEXT, address, fields, list, pattern, size, span, table, tables, texts, values, whole,
 };
 

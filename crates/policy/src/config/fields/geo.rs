@@ -1,6 +1,6 @@
 //! Fields of `[geo]`: where the country and the network of a client come from.
 
-use crate::config::shape::{TEXT, fields};
+use crate::config::document::shape::{TEXT, fields};
 
 fields! {
     pub(super) GEO = "`[geo]`" {

@@ -1,7 +1,7 @@
 //! Fields of `[jwt]`: the tokens that are valid.
 
 use super::MAX_ALGORITHMS;
-use crate::config::shape::{TEXT, fields, list, pattern};
+use crate::config::document::shape::{TEXT, fields, list, pattern};
 
 fields! {
     pub(super) JWT = "`[jwt]`" {

@@ -11,7 +11,7 @@ use super::plan::NUMBERS;
 use super::requests::MATCH;
 use super::unit::UNIT;
 use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS};
-use crate::config::shape::{
+use crate::config::document::shape::{
     FLAG, MOMENT, SPAN, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
 };
 use crate::model::rules::role::MAX_OTHERWISE;

@@ -5,7 +5,7 @@
 
 use ratekeeper_core::Nanos;
 
-use super::shape::{
+use super::document::shape::{
     FLAG, FieldSpec, Shape, TEXT, fields, named_tables, table, tables, whole, word,
 };
 

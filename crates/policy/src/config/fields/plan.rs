@@ -1,7 +1,7 @@
 //! Fields of plans and overrides: other numbers for some keys of a limit.
 
 use super::{MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLAN_KEYS, NAME, POLICY};
-use crate::config::shape::{MOMENT, Shape, TEXT, either, fields, map, pattern, whole};
+use crate::config::document::shape::{MOMENT, Shape, TEXT, either, fields, map, pattern, whole};
 
 /// Numbers of a plan or an override, in the form of the limit's own.
 pub(super) const NUMBERS: Shape = either(&[TEXT, whole(1, MAX_AT_ONCE)]);

@@ -4,7 +4,7 @@ use ratekeeper_core::Nanos;
 
 use super::gateway::PROXY;
 use super::{DAY, MAX_CONNECTIONS, MAX_VALUES, TEN_MINUTES};
-use crate::config::shape::{FLAG, TEXT, address, fields, list, span, table, whole, word};
+use crate::config::document::shape::{FLAG, TEXT, address, fields, list, span, table, whole, word};
 
 pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
 

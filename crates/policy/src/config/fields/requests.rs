@@ -1,7 +1,7 @@
 //! Fields that select requests: `match`, and `[[exempt]]`.
 
 use super::{MAX_EXEMPT_LIMITS, MAX_MATCH_VALUES, MAX_NAMES};
-use crate::config::shape::{TEXT, fields, list, named, numbers, table, texts};
+use crate::config::document::shape::{TEXT, fields, list, named, numbers, table, texts};
 
 fields! {
     pub(in crate::config) MATCH = "`match`" {

@@ -1,7 +1,7 @@
 //! How a refusal looks: `[response.NAME]`.
 
 use super::STATUS;
-use crate::config::shape::{TEXT, either, fields, table, word};
+use crate::config::document::shape::{TEXT, either, fields, table, word};
 
 fields! {
     pub(super) RESPONSE = "a response" {

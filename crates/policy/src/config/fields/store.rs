@@ -3,7 +3,9 @@
 use ratekeeper_core::Nanos;
 
 use super::{HOUR, MAX_SEEDS, MILLISECOND};
-use crate::config::shape::{FLAG, SECRET, TEXT, fields, name, size, span, table, texts, whole};
+use crate::config::document::shape::{
+    FLAG, SECRET, TEXT, fields, name, size, span, table, texts, whole,
+};
 
 /// Longest `deadline`: callers do not wait longer.
 const MAX_DEADLINE: Nanos = Nanos::from_secs(10);

@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::{HOUR, MAX_NAMES};
-use crate::config::shape::{FLAG, SECRET, Shape, TEXT, fields, map, name, span};
+use crate::config::document::shape::{FLAG, SECRET, Shape, TEXT, fields, map, name, span};
 
 /// A message holds all metrics, so no more than one a second.
 const INTERVAL: Shape = span(Nanos::SECOND, HOUR);

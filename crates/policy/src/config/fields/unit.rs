@@ -1,6 +1,6 @@
 //! Fields of `unit`: the unit of the permits of a limit.
 
-use crate::config::shape::{fields, name, whole};
+use crate::config::document::shape::{fields, name, whole};
 use crate::model::rules::unit::MAX_DECIMALS;
 
 fields! {

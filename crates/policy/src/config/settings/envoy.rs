@@ -4,7 +4,7 @@ use ratekeeper_core::Outage;
 
 use super::header_name;
 use crate::config::diagnostic::Findings;
-use crate::config::read::Table;
+use crate::config::document::read::Table;
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
 
 /// Reads the configuration files of `[envoy]`.

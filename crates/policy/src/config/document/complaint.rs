@@ -1,0 +1,304 @@
+//! Complaint: the message of the checker about a field, and the edit it proposes.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeString, DeValue};
+
+use super::other_words;
+use super::read::SpannedValue;
+use super::scalar::{Scalar, unit_like};
+use super::shape::{FieldSpec, Shape, TableSpec};
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, grouped, shown};
+use crate::config::fields::owner;
+
+/// Maximum number of known fields that a label lists.
+const LISTED: usize = 5;
+
+/// The field under check, for messages.
+#[derive(Clone, Copy)]
+pub(in crate::config) struct Here<'a> {
+    /// ``limit `per-ip` ``, ``bucket of limit `per-ip` ``, `the policy`.
+    pub(in crate::config) place: &'a str,
+    pub(in crate::config) field: &'a str,
+    /// A value of the field as it could stand in the file.
+    pub(in crate::config) example: &'a str,
+}
+
+impl Here<'_> {
+    /// Returns the help that proposes the example.
+    pub(super) fn usual(&self) -> String {
+        format!("write for example {} = {}", self.field, self.example)
+    }
+}
+
+/// Reports a value of the wrong type.
+pub(super) fn not_of_type(
+    node: &SpannedValue<'_>,
+    message: String,
+    help: impl Into<String>,
+    out: &mut Findings<'_>,
+) {
+    let label = format!("this is {}", a_type(node));
+    out.error(codes::TYPE, node.span(), message, label)
+        .help(help);
+}
+
+pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
+    let name = field.name;
+    out.error(
+        codes::MISSING_FIELD,
+        at,
+        format!("{place} has no `{name}`"),
+        format!("`{name}` is missing"),
+    )
+    .help(match name {
+        "version" => "begin the file with the line: version = 1".to_owned(),
+        _ => format!("add {name} = {}", field.example),
+    });
+}
+
+/// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
+pub(super) fn unknown(
+    (name, node): (&Spanned<DeString<'_>>, &SpannedValue<'_>),
+    table: &'static TableSpec,
+    place: &str,
+    out: &mut Findings<'_>,
+) -> String {
+    let (name, at) = (&**name.get_ref(), name.span());
+    let known = || table.fields.iter().map(|field| field.name);
+    let mut listed: Vec<_> = known().take(LISTED).collect();
+    if known().count() > LISTED {
+        listed.push("...");
+    }
+    let near = || {
+        out.nearest(name, known())
+            .and_then(|near| table.field(near))
+    };
+    // A table under a heading of that name has no text of its own.
+    let value = out
+        .source(node.span())
+        .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
+    let help = with_a_dot(name, node, table, out)
+        .or_else(|| other_word(name, place))
+        .or_else(|| {
+            let near = near()?;
+            Some(match (&near.shape, value) {
+                (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
+                (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
+                (_, value) => {
+                    let value = value.unwrap_or(near.example);
+                    format!("did you mean `{0}`? {0} = {value}", near.name)
+                }
+            })
+        })
+        .or_else(|| elsewhere(name, value, place))
+        .or_else(|| other_word(out.nearest(name, other_words::fields())?, place))
+        .unwrap_or_else(|| {
+            "remove it: an unknown field is refused, so that no setting is silently ignored".into()
+        });
+    let message = format!("unknown field `{}` in {place}", shown(name));
+    let label = format!(
+        "not a field of {} (known: {})",
+        table.what,
+        listed.join(", ")
+    );
+    out.error(codes::UNKNOWN_FIELD, at, message, label)
+        .help(&*help);
+    help
+}
+
+/// Returns `header.x-tier = "free"` for `"header:x-tier" = "free"`, which is how keys write it.
+fn with_a_dot(
+    name: &str,
+    node: &SpannedValue<'_>,
+    table: &'static TableSpec,
+    out: &Findings<'_>,
+) -> Option<String> {
+    let (group, rest) = name.split_once(':')?;
+    let field = table.field(group.trim())?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let rest = rest.trim();
+    let takes_names = matches!(field.shape, Shape::Named { .. });
+    let value = out.source(node.span()).unwrap_or("\"value\"");
+    (takes_names && !rest.is_empty() && rest.chars().all(is_plain))
+        .then(|| format!("write {group}.{rest} = {value}"))
+}
+
+/// Returns what to write in place of a field of another program. Within a table of a limit, it is
+/// this table that the help writes.
+fn other_word(name: &str, place: &str) -> Option<String> {
+    let instead = other_words::field(name)?;
+    let (table, rest) = place.split_once(" of ").unwrap_or_default();
+    let written = || format!("{} = {{", table.trim_matches('`'));
+    (!rest.starts_with("limit ") || instead.contains(&written())).then(|| instead.to_owned())
+}
+
+/// Returns where a field belongs that another table has.
+fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
+    let owner = owner(name)?;
+    let is_of_limit = owner.heading == "[[limit]]";
+    let is_inner = owner.within.is_some();
+    let is_likely = match place {
+        "the policy" => true,
+        "[defaults]" => is_of_limit && !is_inner,
+        _ if place.contains(" of limit ") => is_of_limit && !is_inner,
+        _ if place.starts_with("limit ") || place.starts_with("exempt ") => true,
+        // Names such as `url` are those of many tables.
+        _ => !is_of_limit && !owner.heading.starts_with("[store"),
+    };
+    if !is_likely {
+        return None;
+    }
+    let example = match (&owner.field.shape, value) {
+        (Shape::Table(_), None) => format!("[{}.{name}]", owner.heading.trim_matches(['[', ']'])),
+        (_, value) => format!("{name} = {}", value.unwrap_or(owner.field.example)),
+    };
+    Some(match owner.within {
+        Some(table) if table.example.contains(&format!("{name} = ")) => {
+            format!("put it into `{0}`: {0} = {1}", table.name, table.example)
+        }
+        Some(table) => format!("put it into `{0}`: {0} = {{ {example} }}", table.name),
+        None if is_of_limit && place.contains(" of limit ") => {
+            format!(
+                "it is a field of the limit: write it above the fields of this table: {example}"
+            )
+        }
+        None => format!("it belongs under {}: {example}", owner.heading),
+    })
+}
+
+pub(super) fn too_many(
+    node: &SpannedValue<'_>,
+    number: usize,
+    most: usize,
+    here: Here<'_>,
+    out: &mut Findings<'_>,
+) {
+    if number <= most {
+        return;
+    }
+    let Here { place, field, .. } = here;
+    let message = format!(
+        "`{field}` of {place} holds {} values",
+        grouped(number as u64)
+    );
+    let label = format!("at most {} are allowed", grouped(most as u64));
+    let help = match field {
+        "key" => "leave out the parts that other parts imply",
+        "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
+        _ => "leave some out: one pattern with `*` can replace many values",
+    };
+    out.error(codes::TOO_MANY, node.span(), message, label)
+        .help(help);
+}
+
+/// Reports a value of the wrong type; the help writes it in the right one where possible.
+pub(super) fn wrong_type(
+    node: &SpannedValue<'_>,
+    shape: &Shape,
+    here: Here<'_>,
+    out: &mut Findings<'_>,
+) {
+    let (place, field, example) = (here.place, here.field, here.example);
+    let help = match (shape, node.get_ref(), written(node)) {
+        (Shape::List { .. }, DeValue::String(_), Some(text)) => {
+            format!("write it as a list: {field} = [\"{text}\"]")
+        }
+        (Shape::Factor { .. }, DeValue::String(_), Some(text)) if text.parse::<f64>().is_ok() => {
+            format!("write it without quotes: {field} = {text}")
+        }
+        (Shape::Whole { .. } | Shape::Amount { .. }, DeValue::String(_), Some(text))
+            if text.parse::<u64>().is_ok() =>
+        {
+            format!("write it without quotes: {field} = {text}")
+        }
+        (Shape::Flag, DeValue::String(_), Some(text)) if text == "true" || text == "false" => {
+            format!("write it without quotes: {field} = {text}")
+        }
+        (Shape::Texts { .. }, DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
+            format!("put it in quotes: {field} = \"{text}\"")
+        }
+        (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
+            let unit = unit_like(example);
+            format!("write it with a unit: {field} = \"{number}{unit}\"")
+        }
+        (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
+            format!("write {field} = {{ start = {number}, max = {number} }}")
+        }
+        (Shape::Map { .. }, DeValue::String(_), Some(text)) if field == "key" => {
+            format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
+        }
+        (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
+            let word = words[if flag == "true" { 0 } else { 2 }];
+            format!("write {field} = \"{word}\"")
+        }
+        (_, DeValue::Table(names), _) if field.starts_with("key.") => {
+            let name = names.keys().next().map(|name| shown(name.get_ref()));
+            let group = &field["key.".len()..];
+            let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
+            format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
+        }
+        (Shape::Tables { heading, .. }, DeValue::Table(named), _)
+            if !named.is_empty() && named.values().all(|value| !value.get_ref().is_str()) =>
+        {
+            let name = named.keys().next().map(|name| shown(name.get_ref()));
+            let name = name.unwrap_or_default();
+            format!("write [[{heading}]], and below it its name: name = \"{name}\"")
+        }
+        (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
+            format!("write it with two brackets: [[{heading}]]")
+        }
+        (Shape::NamedTables { .. }, _, _) => format!("give it a name: [{field}.slow-down]"),
+        (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
+            format!("write it with one bracket: [{field}]")
+        }
+        (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
+            let table = place.trim_end_matches(']');
+            format!("write it with one bracket: {table}.{field}]")
+        }
+        (Shape::Text { .. }, DeValue::Table(_), _) if field == "response" => {
+            "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
+                .to_owned()
+        }
+        (Shape::Text { .. }, DeValue::Array(_), _) if field == "limit" => {
+            format!("write {field} = {example}, and a [[limit]] of its own for each further period")
+        }
+        (Shape::Text { .. }, DeValue::Array(_), _) if field == "hours" => {
+            format!("write {field} = {example}, and another limit for the other hours")
+        }
+        _ => here.usual(),
+    };
+    let message = format!("`{field}` of {place} must be {}", shape.expected());
+    out.error(
+        codes::TYPE,
+        node.span(),
+        message,
+        format!("this is {}", a_type(node)),
+    )
+    .help(help);
+}
+
+/// Returns `an integer`, `a string`, ...
+pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
+    match node.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number with a decimal point",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// Returns a simple value as text, for a help that corrects it.
+pub(super) fn written(node: &SpannedValue<'_>) -> Option<String> {
+    match node.get_ref() {
+        DeValue::String(text) => Some(shown(text)),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Boolean(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}

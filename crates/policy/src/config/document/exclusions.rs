@@ -1,0 +1,125 @@
+//! Exclusions: the fields of a limit that cannot stand together, and why.
+//!
+//! They are checked before anything is compiled. The reader of a field that is excluded says nothing
+//! more of it.
+
+use super::read::Table;
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+
+/// A field, and the fields that cannot stand beside it.
+struct Exclusion {
+    field: &'static str,
+    /// Names with blanks between them.
+    others: &'static str,
+    /// Label of the finding.
+    why: &'static str,
+    code: &'static str,
+}
+
+const fn row(
+    field: &'static str,
+    others: &'static str,
+    why: &'static str,
+    code: &'static str,
+) -> Exclusion {
+    Exclusion {
+        field,
+        others,
+        why,
+        code,
+    }
+}
+
+const EXTRA: &str = "the extra is a second limit, which counts requests as the first does";
+
+const EXCLUSIONS: &[Exclusion] = &[
+    row(
+        "soft",
+        "queue warmup ban count reset_on anchor elastic",
+        EXTRA,
+        codes::EXTRA,
+    ),
+    row(
+        "elastic",
+        "queue warmup ban count reset_on anchor plans",
+        EXTRA,
+        codes::EXTRA,
+    ),
+    row(
+        "distinct",
+        "queue warmup ban count reset_on anchor soft elastic otherwise cost",
+        "a value counts as one, once in each window, and for no other reason",
+        codes::DISTINCT,
+    ),
+    row(
+        "priority",
+        "queue warmup ban soft elastic otherwise distinct",
+        "a part is left free only where requests are allowed at once or refused",
+        codes::PRIORITY,
+    ),
+    row(
+        "candidate",
+        "balance concurrency ban count reset_on queue distinct priority",
+        "the other number would not count what the limit counts",
+        codes::CANDIDATE,
+    ),
+    row(
+        "on_limit",
+        "queue warmup ban soft elastic otherwise distinct percent candidate",
+        "a request that goes to the route is not refused, as these mean it to be",
+        codes::ROUTE,
+    ),
+    row(
+        "unit",
+        "spacing concurrency warmup queue soft elastic",
+        "the numbers of the other are no quantities of a unit",
+        codes::UNIT,
+    ),
+    row(
+        "balance",
+        "queue warmup reset_on alert plans",
+        "credits come back by grants alone, not by waiting, reports or plans",
+        codes::BALANCE,
+    ),
+    row(
+        "queue",
+        "warmup concurrency",
+        "only a token bucket, a leaky bucket and `spacing` can have a queue",
+        codes::ALGORITHM,
+    ),
+    row(
+        "warmup",
+        "concurrency bucket spacing algorithm",
+        "only a `limit` with a duration warms up, by an algorithm of its own",
+        codes::ALGORITHM,
+    ),
+];
+
+impl Exclusion {
+    /// Returns the fields of a limit that cannot stand beside that of the row.
+    fn beside<'t>(&'t self, limit: Table<'t>) -> impl Iterator<Item = &'static str> + 't {
+        let there = limit.has(self.field);
+        let others = self.others.split(' ').filter(move |_| there);
+        others.filter(move |other| limit.has(other))
+    }
+}
+
+/// Reports the fields of a limit that cannot stand together.
+pub(in crate::config) fn exclusions(limit: Table<'_>, place: &str, out: &mut Findings<'_>) {
+    for row in EXCLUSIONS {
+        let field = row.field;
+        for other in row.beside(limit) {
+            let message = format!("`{field}` of {place} cannot stand beside `{other}`");
+            out.error(row.code, limit.place(field), message, row.why)
+                .related(limit.place(other))
+                .help(format!("leave `{other}` or `{field}` out"));
+        }
+    }
+}
+
+/// Returns true if a field of a limit stands beside one that it excludes, which is reported.
+pub(in crate::config) fn is_excluded(limit: Table<'_>, field: &str) -> bool {
+    let rows = EXCLUSIONS.iter().filter(|row| row.field == field);
+    rows.flat_map(|row| row.beside(limit)).next().is_some()
+}

@@ -1,0 +1,293 @@
+//! Read: values out of a table with a shape that has been checked.
+//!
+//! ```text
+//!   fields/   name, shape, example, ..      check.rs compares the text with it
+//!      ^
+//!      '--- table.number("max")             a reader: its bounds are those of the shape
+//! ```
+//!
+//! A value of the wrong type reads as `None`: `check` has reported it. In builds with debug
+//! assertions, a reader panics if it names a field that the table does not list, or one of another
+//! shape. So every test that reads a policy compares the readers with the fields; `schema.rs` tests
+//! that every field has a reader.
+
+use std::ops::Range;
+
+use ratekeeper_core::Nanos;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::scalar;
+use super::shape::{Shape, TableSpec};
+use crate::Secret;
+
+/// A value of the document, with its place.
+pub(in crate::config) type SpannedValue<'t> = Spanned<DeValue<'t>>;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct At<T> {
+    pub(in crate::config) value: T,
+    pub(in crate::config) at: Range<usize>,
+}
+
+impl<T> At<T> {
+    pub(in crate::config) fn new(value: T, at: Range<usize>) -> Self {
+        Self { value, at }
+    }
+}
+
+/// A table of the document, with the fields that it may hold.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Table<'a> {
+    written: &'a DeTable<'a>,
+    spec: &'static TableSpec,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Table<'a> {
+    /// Returns the table of a whole file.
+    pub(in crate::config) fn root(written: &'a DeTable<'a>, spec: &'static TableSpec) -> Self {
+        Self::new(written, spec, 0..0)
+    }
+
+    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Range<usize>) -> Self {
+        Self {
+            written,
+            spec,
+            start: at.start,
+            end: at.end,
+        }
+    }
+
+    /// Returns the place of the table; empty for that of a whole file.
+    pub(in crate::config) fn at(self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Returns the names and values as they are written.
+    pub(in crate::config) fn written(self) -> &'a DeTable<'a> {
+        self.written
+    }
+
+    /// Returns true if no field is written.
+    pub(in crate::config) fn is_empty(self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Returns the same table with other values.
+    pub(in crate::config) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
+        Table::new(written, self.spec, self.at())
+    }
+
+    /// Returns true if tables of this kind may hold the field, for readers of several kinds.
+    pub(in crate::config) fn lists(self, name: &str) -> bool {
+        self.spec.field(name).is_some()
+    }
+
+    /// Returns a field, whatever its type.
+    pub(in crate::config) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
+        debug_assert!(
+            self.spec.field(name).is_some(),
+            "`{name}` is read, but is no field of {}",
+            self.spec.what
+        );
+        self.written.get(name)
+    }
+
+    /// Returns true if a field is written.
+    pub(in crate::config) fn has(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns the first of `names` that is written.
+    pub(in crate::config) fn first_of(self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.has(name))
+    }
+
+    /// Returns the place of a field; empty if it is not written.
+    pub(in crate::config) fn place(self, name: &str) -> Range<usize> {
+        self.get(name).map_or(0..0, Spanned::span)
+    }
+
+    /// Returns a field that is written, with a property of its shape.
+    fn find<T>(
+        self,
+        name: &str,
+        property: impl Fn(&'static Shape) -> Option<T>,
+    ) -> Option<(&'a SpannedValue<'a>, T)> {
+        if !cfg!(debug_assertions) && !self.written.contains_key(name) {
+            return None; // most fields are not written, and need no search for their shape
+        }
+        let found = self
+            .spec
+            .field(name)
+            .and_then(|field| field.shape.find(property));
+        debug_assert!(
+            found.is_some(),
+            "`{name}` of {} is read as another type than that of its field",
+            self.spec.what
+        );
+        Some((self.written.get(name)?, found?))
+    }
+
+    /// Reads a string; `None` for one that is no value of its kind, which is reported.
+    pub(in crate::config) fn text(self, name: &str) -> Option<At<&'a str>> {
+        let (node, shape) = self.find(name, |shape| shape.is_text().then_some(shape))?;
+        text(node).filter(|text| match shape {
+            Shape::Scalar(scalar) => scalar.accepts(text.value),
+            _ => true,
+        })
+    }
+
+    /// Reads a duration.
+    pub(in crate::config) fn span(self, name: &str) -> Option<At<Nanos>> {
+        self.parsed(name, |text| text.parse().ok())
+    }
+
+    /// Reads a percentage.
+    pub(in crate::config) fn percent(self, name: &str) -> Option<At<u32>> {
+        self.parsed(name, scalar::percentage)
+    }
+
+    /// Reads a number of bytes.
+    pub(in crate::config) fn size(self, name: &str) -> Option<At<usize>> {
+        self.parsed(name, |text| usize::try_from(scalar::bytes(text)?).ok())
+    }
+
+    /// Reads the source of a secret.
+    pub(in crate::config) fn secret(self, name: &str) -> Option<At<Secret>> {
+        self.parsed(name, scalar::secret)
+    }
+
+    fn parsed<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<At<T>> {
+        let text = self.text(name)?;
+        Some(At::new(parse(text.value)?, text.at))
+    }
+
+    /// Reads a factor, in thousandths.
+    pub(in crate::config) fn factor(self, name: &str) -> Option<At<u32>> {
+        let (node, most) = self.find(name, |shape| match shape {
+            Shape::Factor { most } => Some(*most),
+            _ => None,
+        })?;
+        Some(At::new(factor(node, most)?, node.span()))
+    }
+
+    /// Reads a whole number within the bounds of the field.
+    pub(in crate::config) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<At<T>> {
+        let (node, bounds) = self.find(name, Shape::bounds)?;
+        debug_assert!(
+            T::try_from(*bounds.end()).is_ok(),
+            "the maximum of `{name}` is none of the type that it is read as"
+        );
+        let number = whole(node).filter(|number| bounds.contains(number))?;
+        Some(At::new(T::try_from(number).ok()?, node.span()))
+    }
+
+    /// Reads `true` or `false`.
+    pub(in crate::config) fn flag(self, name: &str) -> Option<bool> {
+        let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Flag).then_some(()))?;
+        node.get_ref().as_bool()
+    }
+
+    /// Reads a table.
+    pub(in crate::config) fn table(self, name: &str) -> Option<Self> {
+        let (node, spec) = self.find(name, Shape::table)?;
+        Some(Table::new(node.get_ref().as_table()?, spec, node.span()))
+    }
+
+    /// Reads a table of names of the writer's choice.
+    pub(in crate::config) fn names(self, name: &str) -> Option<At<&'a DeTable<'a>>> {
+        let (node, ()) = self.find(name, |shape| shape.has_names().then_some(()))?;
+        Some(At::new(node.get_ref().as_table()?, node.span()))
+    }
+
+    /// Returns the values of a list, or a single one; at most as many as the field may have.
+    pub(in crate::config) fn values(self, name: &str) -> &'a [SpannedValue<'a>] {
+        let Some((node, most)) = self.find(name, Shape::most) else {
+            return &[];
+        };
+        match node.get_ref() {
+            DeValue::Array(values) => &values[..values.len().min(most)],
+            _ => std::slice::from_ref(node),
+        }
+    }
+
+    /// Returns the strings of a list, or a single one.
+    pub(in crate::config) fn texts(self, name: &str) -> Vec<At<&'a str>> {
+        self.values(name).iter().filter_map(text).collect()
+    }
+
+    /// Returns the strings and whole numbers of a list, or a single one, as text.
+    pub(in crate::config) fn numbers(self, name: &str) -> Vec<At<String>> {
+        let text = |node: &SpannedValue<'_>| {
+            let number = || whole(node).map(|number| number.to_string());
+            let text = node.get_ref().as_str().map(str::to_owned).or_else(number);
+            Some(At::new(text?, node.span()))
+        };
+        self.values(name).iter().filter_map(text).collect()
+    }
+
+    /// Returns the tables of `[[name]]` with their indices, or a single one.
+    pub(in crate::config) fn tables(self, name: &str) -> impl Iterator<Item = (usize, Table<'a>)> {
+        let spec = self.find(name, Shape::tables).map(|(_, spec)| spec);
+        let read = move |(index, node): (usize, &'a SpannedValue<'a>)| {
+            Some((
+                index,
+                Table::new(node.get_ref().as_table()?, spec?, node.span()),
+            ))
+        };
+        self.values(name).iter().enumerate().filter_map(read)
+    }
+
+    /// Returns the tables of `[name.NAME]`, with their names.
+    pub(in crate::config) fn named_tables(
+        self,
+        name: &str,
+    ) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
+        let found = self.find(name, |shape| match shape {
+            Shape::NamedTables { of, most } => Some((*of, *most)),
+            _ => None,
+        });
+        found.into_iter().flat_map(|(node, (spec, most))| {
+            let tables = node.get_ref().as_table().into_iter().flatten().take(most);
+            tables.filter_map(move |(name, node)| {
+                let table = Table::new(node.get_ref().as_table()?, spec, node.span());
+                Some((At::new(&**name.get_ref(), name.span()), table))
+            })
+        })
+    }
+}
+
+/// Returns a factor up to `most`, in thousandths.
+pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
+    let text = match node.get_ref() {
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        _ => return None,
+    };
+    scalar::thousandths(&text, most)
+}
+
+/// Returns an integer of the document, if it is not negative and not huge.
+pub(in crate::config) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
+    let number = node.get_ref().as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// Returns the first `most` strings of a list, or a single one.
+pub(in crate::config) fn texts_up_to<'a>(
+    most: usize,
+    node: &'a SpannedValue<'_>,
+) -> Vec<At<&'a str>> {
+    match node.get_ref() {
+        DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
+        _ => text(node).into_iter().collect(),
+    }
+}
+
+fn text<'a>(node: &'a SpannedValue<'_>) -> Option<At<&'a str>> {
+    Some(At::new(node.get_ref().as_str()?, node.span()))
+}

@@ -1,0 +1,379 @@
+//! Shape: the valid forms of a value of the policy file, as data.
+//!
+//! ```text
+//!                    fields/: one table of fields
+//!               |                   |                      |
+//!            check.rs            read.rs               schema.rs
+//!      text against the table    bounds of readers    the table as JSON Schema
+//! ```
+//!
+//! The parser and the schema read the same table, so they cannot disagree about the fields, about
+//! those that are required, and about their types. A check that a shape cannot express (that a
+//! time zone exists, that an address is one) is made where the value is read.
+
+use std::ops::RangeInclusive;
+
+use ratekeeper_core::{Nanos, Quota};
+
+use super::scalar::{SHORTEST, Scalar};
+
+/// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
+#[derive(Debug)]
+pub(in crate::config) struct TableSpec {
+    /// After "not a field of": `a limit`, `the policy`.
+    pub(in crate::config) what: &'static str,
+    /// Fields that it may hold.
+    pub(in crate::config) fields: &'static [FieldSpec],
+    /// Exactly one of these fields must be there.
+    pub(in crate::config) one_of: &'static [&'static str],
+}
+
+/// Declares tables: each field with its need, its shape, an example, and a sentence about it.
+///
+/// ```text
+///   NAME = "what" {
+///       required count: whole(1, 60), "6", "Number of sub-buckets.";
+///       shared OTHER.named("status");        the same field as in another table
+///   }
+/// ```
+macro_rules! fields {
+    ($($(#[$doc:meta])* $vis:vis $spec:ident = $what:literal $(one of $one_of:ident)? {
+        $($need:ident $name:ident $(: $shape:expr, $example:literal, $about:literal)?
+            $(. $of:ident($field:literal))?;)*
+    })*) => {$(
+        $(#[$doc])* $vis static $spec: $crate::config::document::shape::TableSpec = $crate::config::document::shape::TableSpec {
+            what: $what,
+            fields: &[$(
+                $($crate::config::document::shape::$need(stringify!($name), $shape, $example, $about))?
+                $($name.$of($field))?
+            ),*],
+            one_of: fields!(@one_of $($one_of)?),
+        };
+    )*};
+    (@one_of) => { &[] };
+    (@one_of $names:ident) => { $names };
+}
+pub(in crate::config) use fields;
+
+impl TableSpec {
+    /// Returns the field of that name, for another table that shares it.
+    pub(in crate::config) const fn named(&self, name: &str) -> FieldSpec {
+        let mut at = 0;
+        while !is_equal(self.fields[at].name, name) {
+            at += 1;
+        }
+        self.fields[at]
+    }
+
+    /// Returns the field of that name.
+    pub(in crate::config) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+const fn is_equal(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// One field of a table.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct FieldSpec {
+    pub(in crate::config) name: &'static str,
+    pub(in crate::config) need: Need,
+    pub(in crate::config) shape: Shape,
+    /// A value, as it stands in the file.
+    pub(in crate::config) example: &'static str,
+    /// One sentence, for the schema.
+    pub(in crate::config) about: &'static str,
+}
+
+/// Requirement of a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::config) enum Need {
+    Required,
+    Optional,
+}
+
+/// Valid form of a value.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) enum Shape {
+    /// A string; the pattern is for the schema, because the parser reports the exact reason.
+    Text { pattern: Option<&'static str> },
+    /// A string that reads itself.
+    Scalar(Scalar),
+    /// A whole number.
+    Whole { least: u64, most: u64 },
+    /// A whole number; in a limit with a `unit` also a string with decimals, which is converted
+    /// before it is checked.
+    Amount { least: u64, most: u64 },
+    /// A number from 1, whole or with decimals; the parser reports how many.
+    Factor { most: u64 },
+    /// `true` or `false`.
+    Flag,
+    /// A date, or a date and a time, also as a string: JSON has no dates.
+    Moment,
+    /// One of a few words.
+    Word(&'static [&'static str]),
+    /// A list of strings, at least one.
+    List { most: usize },
+    /// A string, or a list of them.
+    Texts { most: usize },
+    /// A string or a number, or a list of them: `asn = ["AS3320", 15169]`.
+    Numbers { most: usize },
+    /// A value of one shape, or a list of them.
+    Values { of: &'static Self, most: usize },
+    /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
+    Named { most: usize },
+    /// Names of the writer's choice, each with a value of one shape: `plans`.
+    Map { of: &'static Self, most: usize },
+    /// A table.
+    Table(&'static TableSpec),
+    /// `[[limit]]`.
+    Tables {
+        of: &'static TableSpec,
+        most: usize,
+        /// What stands in the two brackets.
+        heading: &'static str,
+    },
+    /// `[response.NAME]`.
+    NamedTables { of: &'static TableSpec, most: usize },
+    /// One of several shapes, distinguished by type.
+    Either(&'static [Self]),
+}
+
+pub(in crate::config) const fn required(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> FieldSpec {
+    FieldSpec {
+        need: Need::Required,
+        ..optional(name, shape, example, about)
+    }
+}
+
+pub(in crate::config) const fn optional(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> FieldSpec {
+    // A word of Rust is written r#match.
+    let name = match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    };
+    FieldSpec {
+        name,
+        need: Need::Optional,
+        shape,
+        example,
+        about,
+    }
+}
+
+/// Any string.
+pub(in crate::config) const TEXT: Shape = Shape::Text { pattern: None };
+pub(in crate::config) const FLAG: Shape = Shape::Flag;
+pub(in crate::config) const MOMENT: Shape = Shape::Moment;
+/// A number of permits.
+pub(in crate::config) const AMOUNT: Shape = Shape::Amount {
+    least: 1,
+    most: Quota::MAX_PERMITS,
+};
+
+pub(in crate::config) const fn pattern(pattern: &'static str) -> Shape {
+    Shape::Text {
+        pattern: Some(pattern),
+    }
+}
+
+/// A duration within these bounds.
+pub(in crate::config) const fn span(least: Nanos, most: Nanos) -> Shape {
+    Shape::Scalar(Scalar::Span { least, most })
+}
+
+/// A duration above zero.
+pub(in crate::config) const SPAN: Shape = span(SHORTEST, Nanos::MAX);
+
+/// A percentage from 1%.
+pub(in crate::config) const fn percent(most: u32) -> Shape {
+    Shape::Scalar(Scalar::Percent { most })
+}
+
+/// A number of bytes.
+pub(in crate::config) const fn size(least: u64, most: u64) -> Shape {
+    Shape::Scalar(Scalar::Size { least, most })
+}
+
+/// The source of a secret.
+pub(in crate::config) const SECRET: Shape = Shape::Scalar(Scalar::Secret);
+
+/// The address of a listener; `port` is the usual one.
+pub(in crate::config) const fn address(port: u16) -> Shape {
+    Shape::Scalar(Scalar::Address { port })
+}
+
+/// Letters, digits, and any of `others`.
+pub(in crate::config) const fn name(most: usize, others: &'static str) -> Shape {
+    Shape::Scalar(Scalar::Name { most, others })
+}
+
+pub(in crate::config) const fn whole(least: u64, most: u64) -> Shape {
+    Shape::Whole { least, most }
+}
+
+pub(in crate::config) const fn factor(most: u64) -> Shape {
+    Shape::Factor { most }
+}
+
+pub(in crate::config) const fn word(words: &'static [&'static str]) -> Shape {
+    Shape::Word(words)
+}
+
+pub(in crate::config) const fn list(most: usize) -> Shape {
+    Shape::List { most }
+}
+
+pub(in crate::config) const fn texts(most: usize) -> Shape {
+    Shape::Texts { most }
+}
+
+pub(in crate::config) const fn numbers(most: usize) -> Shape {
+    Shape::Numbers { most }
+}
+
+pub(in crate::config) const fn values(of: &'static Shape, most: usize) -> Shape {
+    Shape::Values { of, most }
+}
+
+pub(in crate::config) const fn named(most: usize) -> Shape {
+    Shape::Named { most }
+}
+
+pub(in crate::config) const fn map(of: &'static Shape, most: usize) -> Shape {
+    Shape::Map { of, most }
+}
+
+pub(in crate::config) const fn table(of: &'static TableSpec) -> Shape {
+    Shape::Table(of)
+}
+
+pub(in crate::config) const fn tables(
+    of: &'static TableSpec,
+    most: usize,
+    heading: &'static str,
+) -> Shape {
+    Shape::Tables { of, most, heading }
+}
+
+pub(in crate::config) const fn named_tables(of: &'static TableSpec, most: usize) -> Shape {
+    Shape::NamedTables { of, most }
+}
+
+pub(in crate::config) const fn either(shapes: &'static [Shape]) -> Shape {
+    Shape::Either(shapes)
+}
+
+impl Shape {
+    /// Returns a property of the shape, or of the first of several that has it.
+    pub(in crate::config) fn find<T>(
+        &'static self,
+        property: impl Fn(&'static Self) -> Option<T>,
+    ) -> Option<T> {
+        match self {
+            Self::Either(shapes) => shapes.iter().find_map(property),
+            shape => property(shape),
+        }
+    }
+
+    /// Returns true if a value may be a string.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(
+            self,
+            Self::Text { .. }
+                | Self::Scalar(_)
+                | Self::Word(_)
+                | Self::Amount { .. }
+                | Self::Moment
+        )
+    }
+
+    /// Returns true if a value may be a table of names that the writer chooses.
+    pub(super) fn has_names(&self) -> bool {
+        matches!(self, Self::Named { .. } | Self::Map { .. })
+    }
+
+    /// Returns the bounds of a whole number.
+    pub(in crate::config) fn bounds(&self) -> Option<RangeInclusive<u64>> {
+        match self {
+            Self::Whole { least, most } | Self::Amount { least, most } => Some(*least..=*most),
+            _ => None,
+        }
+    }
+
+    /// Returns the maximum number of values of a list.
+    pub(in crate::config) fn most(&self) -> Option<usize> {
+        match self {
+            Self::List { most }
+            | Self::Texts { most }
+            | Self::Numbers { most }
+            | Self::Values { most, .. }
+            | Self::Tables { most, .. } => Some(*most),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of a table.
+    pub(in crate::config) fn table(&self) -> Option<&'static TableSpec> {
+        match self {
+            Self::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of the tables in a list.
+    pub(in crate::config) fn tables(&self) -> Option<&'static TableSpec> {
+        match self {
+            Self::Tables { of, .. } => Some(of),
+            Self::Values { of, .. } => of.table(),
+            _ => None,
+        }
+    }
+
+    /// Returns the text after "must be".
+    pub(in crate::config) fn expected(&self) -> String {
+        match self {
+            Self::Text { .. } | Self::Scalar(_) => "a string".into(),
+            Self::Whole { .. } | Self::Amount { .. } => "a whole number".into(),
+            Self::Factor { .. } => "a number".into(),
+            Self::Flag => "`true` or `false`".into(),
+            Self::Moment => "a date, or a date and a time".into(),
+            Self::Word(words) => format!("one of {}", quoted(words)),
+            Self::List { .. } => "a list of strings".into(),
+            Self::Texts { .. } => "a string or a list of strings".into(),
+            Self::Numbers { .. } => "a string, a number, or a list of them".into(),
+            Self::Values { of, .. } => format!("{}, or a list of these", of.expected()),
+            Self::Named { .. } | Self::Map { .. } => "a table of names and their values".into(),
+            Self::Table(_) => "a table".into(),
+            Self::Tables { .. } => "a list of tables".into(),
+            Self::NamedTables { .. } => "a table of named tables".into(),
+            Self::Either(shapes) => {
+                let each: Vec<_> = shapes.iter().map(Self::expected).collect();
+                each.join(", or ")
+            }
+        }
+    }
+}
+
+/// Returns `"enforce", "shadow", "off"`.
+pub(super) fn quoted(words: &[&str]) -> String {
+    let each: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    each.join(", ")
+}

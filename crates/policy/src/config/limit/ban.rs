@@ -1,0 +1,139 @@
+//! Ban: reads when a limit bans a key, and wraps the limit in it.
+//!
+//! ```text
+//!   ban = { after = 3, within = "24h", for = "1h", grow = 2.0, max = "24h" }
+//!
+//!   3/24h refusals: 1h, 2h, 4h, 8h, 16h, 24h, 24h, ..
+//! ```
+
+use super::draft::Draft;
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::Table;
+use crate::config::quantity::{Quantity, QuantityByDay};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};
+
+/// `grow` of bans that stay as long as the first.
+const CONSTANT: u32 = 1_000;
+
+/// Returns the quantity with the ban written beside it, if there is one; `None` if the ban is
+/// reported as wrong.
+pub(in crate::config) fn with_ban(
+    table: Table<'_>,
+    quantity: Quantity,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let Some(ban) = table.table("ban") else {
+        return Some(quantity);
+    };
+    let terms = terms(ban, out)?;
+    if let Some(what) = contradicts(&quantity.algorithm) {
+        let message = format!("`ban` cannot be combined with {what}");
+        let label = "a ban stands beside a limit that admits or refuses at once, at no cost";
+        out.error(codes::BAN_BESIDE, ban.at(), message, label)
+            .related(quantity.at)
+            .help("leave one of them out, or add a second limit with the ban");
+        return None;
+    }
+    let banning = |algorithm| Banning::new(algorithm, terms).map(AnyAlgorithm::from);
+    let by_day = quantity.by_day.map(|by_day| QuantityByDay {
+        others: by_day
+            .others
+            .into_iter()
+            .map(|(algorithm, text)| (banning(algorithm.clone()).unwrap_or(algorithm), text))
+            .collect(),
+        ..by_day
+    });
+    match banning(quantity.algorithm) {
+        Ok(algorithm) => Some(Quantity {
+            algorithm,
+            by_day,
+            ..quantity
+        }),
+        Err(error) => {
+            out.error(
+                codes::BAN,
+                ban.at(),
+                "the values of `ban` cannot be used",
+                error.to_string(),
+            )
+            .help("write for example within = \"24h\"");
+            None
+        }
+    }
+}
+
+/// Returns the part of a limit that makes a refusal mean something else.
+fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
+    if algorithm.denials() == Denials::Counted {
+        return Some("`count_denied`");
+    }
+    match algorithm {
+        AnyAlgorithm::Balance(_) => Some("`balance`"),
+        AnyAlgorithm::Concurrency(_) => Some("`concurrency`"),
+        AnyAlgorithm::WarmUp(_) => Some("`warmup` or \"smooth-bursty\""),
+        other => other.queue().map(|_| "`queue`"),
+    }
+}
+
+fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
+    let after = ban.number("after");
+    let [within, first, longest] = ["within", "for", "max"].map(|name| ban.span(name));
+    let growth = ban.factor("grow");
+    let (after, within, first) = (after?.value, within?.value, first?);
+    if longest.is_none() && ban.has("max") || growth.is_none() && ban.has("grow") {
+        return None; // reported
+    }
+    let growth = growth.filter(|growth| growth.value > CONSTANT);
+    let longest = match (longest, &growth) {
+        (None, Some(growth)) => {
+            let message = "`grow` of a ban needs a `max`";
+            let label = "without `max`, no ban is the longest";
+            out.error(codes::BAN, growth.at.clone(), message, label)
+                .help("add for example max = \"24h\"");
+            return None;
+        }
+        (Some(longest), None) => {
+            let message = "`max` of a ban has no effect without `grow`";
+            out.error(
+                codes::BAN,
+                longest.at,
+                message,
+                "every ban is as long as `for`",
+            )
+            .help("add grow = 2.0, or leave `max` out");
+            return None;
+        }
+        (Some(longest), _) if longest.value < first.value => {
+            let message = "`max` of a ban is shorter than its first";
+            let label = format!("less than {}", first.value);
+            out.error(codes::BAN, longest.at, message, label)
+                .related(first.at)
+                .help(format!("write max = \"{}\" or longer", first.value));
+            return None;
+        }
+        (Some(longest), _) => longest.value,
+        (None, None) => first.value,
+    };
+    Some(BanTerms {
+        strikes: Quota::new(Permits::new(after), within).ok()?,
+        first: first.value,
+        growth_thousandths: growth.map_or(CONSTANT, |growth| growth.value),
+        longest,
+    })
+}
+
+/// Warns of a ban of all requests together, which a few refusals of one client begin.
+pub(in crate::config) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let rule = &draft.rule;
+    if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
+        return;
+    }
+    let message = format!(
+        "the ban of limit `{}` refuses every client",
+        rule.limit.name
+    );
+    let label = "counts all requests together, so the refusals of one client ban them all";
+    out.warning(codes::BANS_ALL, draft.places.key.clone(), message, label)
+        .help("write key = [\"ip\"], or leave `ban` out");
+}

@@ -1,0 +1,90 @@
+//! Candidate: another number of a limit, compiled to a second limit that never refuses.
+//!
+//! ```text
+//!   limit = "100/1m"   candidate = "80/1m"     api             100/1m   decides
+//!                                              api+candidate    80/1m   decides and counts only
+//! ```
+//!
+//! It has the algorithm of the limit, and counters of its own.
+
+use std::ops::Range;
+
+use super::draft::Draft;
+use super::extras::beside;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::exclusions::is_excluded;
+use crate::config::variants::{SetText, VariantReader};
+use crate::{Role, Rule, RuleMode};
+
+/// Reads `candidate` of every limit.
+pub(in crate::config) fn candidates(
+    drafts: &mut [Draft<'_>],
+    reader: &VariantReader<'_>,
+    out: &mut Findings<'_>,
+) {
+    for draft in drafts {
+        let Some(text) = draft.table.text("candidate") else {
+            continue;
+        };
+        if is_excluded(draft.table, "candidate") || !takes_candidate(draft, &text.at, out) {
+            continue;
+        }
+        if matches!(text.value, "unlimited" | "blocked") {
+            let message = format!("\"{}\" is not a valid `candidate`", shown(text.value));
+            out.error(codes::CANDIDATE, text.at, message, "expected a number")
+                .help("write for example candidate = \"80/1m\"");
+            continue;
+        }
+        let set = SetText {
+            name: "",
+            text: text.value,
+            field: "candidate",
+        };
+        let Some(quantity) = reader.quantity(draft, set, &text.at, out) else {
+            continue;
+        };
+        let own = &draft.rule;
+        let kind = quantity.kind;
+        let rule = Rule {
+            mode: match own.mode {
+                RuleMode::Off => RuleMode::Off,
+                RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
+            },
+            percent: None,
+            ..beside(own, "candidate", Role::Candidate, quantity)
+        };
+        let candidate = Draft {
+            rule,
+            kind,
+            ..draft.clone()
+        };
+        draft.candidate = Some(Box::new(candidate.rule));
+    }
+}
+
+/// Reports a limit that cannot have a candidate.
+fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
+    let (label, help) = if draft.rule.correction.is_some() {
+        (
+            "cannot stand beside an estimate",
+            "write cost = \"attr:tokens\" without `reserve`",
+        )
+    } else if draft.rule.variants.day_attribute().is_some() {
+        (
+            "cannot stand beside months with a day of each key",
+            "write `anchor` as a number, or leave `candidate` out",
+        )
+    } else if matches!(draft.rule.role, Role::Allowance) {
+        (
+            "another limit asks it by `otherwise`, and would count for it",
+            "write `candidate` in the limit that asks",
+        )
+    } else {
+        return true;
+    };
+    let message = format!("limit `{}` cannot have a candidate", draft.rule.limit.name);
+    out.error(codes::CANDIDATE, at.clone(), message, label)
+        .help(help);
+    false
+}

@@ -1,0 +1,197 @@
+//! Correction: reads `count`, `reset_on` and `report_within`, and checks that the limit can be
+//! corrected.
+
+use std::ops::Range;
+
+use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
+
+use super::cost::Estimate;
+use crate::Correction;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::quantity::Quantity;
+use crate::model::rules::correction::ResultSet;
+
+/// Time within which a report corrects a charge, unless the limit sets another.
+const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
+
+/// Reads how reports correct the charges of a limit, if they do and it can be corrected.
+/// `estimate` is set if the cost is an estimate.
+pub(super) fn correction(
+    table: Table<'_>,
+    place: &str,
+    estimate: Option<&Estimate>,
+    quantity: &Quantity,
+    out: &mut Findings<'_>,
+) -> Option<Correction> {
+    let count = results(table, "count", out);
+    let reset_on = results(table, "reset_on", out);
+    let within = within(table, place, out);
+    let fields = [
+        ("count", count.as_ref().map(|count| count.at.clone())),
+        ("reserve", estimate.map(|estimate| estimate.at.clone())),
+        ("reset_on", reset_on.as_ref().map(|reset| reset.at.clone())),
+    ];
+    let mut corrects = fields
+        .into_iter()
+        .filter_map(|(name, at)| Some((name, at?)));
+    let Some((first, at)) = corrects.next() else {
+        if let Some(within) = within {
+            let message = format!("`report_within` of {place} has no effect");
+            let label = "no report corrects the charges of this limit";
+            out.error(codes::REPORT, within.at, message, label)
+                .help("add for example count = { status = [401, 403] }, or leave it out");
+        }
+        return None;
+    };
+    if let Some(scope) = table.text("scope").filter(|scope| scope.value == "node") {
+        let message = format!("`{first}` of {place} cannot be combined with scope = \"node\"");
+        let label = "a report may reach a process that did not charge the request";
+        out.error(codes::NOT_CORRECTABLE, scope.at, message, label)
+            .related(at.clone())
+            .help("leave one of them out");
+    }
+    can_be_corrected(first, at, place, quantity, out);
+    if let Some(Estimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
+        let message = format!("`reserve` of {place} cannot be combined with `ban`");
+        let label = "a cost that is owed while the key is banned would be lost";
+        out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)
+            .help("leave one of them out, or add a second limit with the ban");
+    }
+    if let (Some(count), Some(reset_on)) = (&count, &reset_on)
+        && let Some(both) = count.value.shared_with(&reset_on.value)
+    {
+        let message = format!("{both} is both in `count` and in `reset_on` of {place}");
+        let label = "resets the count, and cannot be counted as well";
+        out.error(codes::REPORT, reset_on.at.clone(), message, label)
+            .related(count.at.clone())
+            .help("remove it from one of them");
+    }
+    let within = within.map_or(DEFAULT_WITHIN, |within| within.value);
+    let within = Nanos::from_millis(within.as_millis_ceil()); // as ids write it
+    Some(Correction {
+        count: count.map(|count| count.value),
+        reset_on: reset_on.map(|reset_on| reset_on.value),
+        is_estimate: estimate.is_some(),
+        settle: estimate.and_then(|estimate| estimate.settle.clone()),
+        ..Correction::new(within).ok()? // within the bounds of a window
+    })
+}
+
+/// Returns `report_within`, or `expire` of `cost`.
+fn within(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
+    let within = table.span("report_within");
+    let cost = table.table("cost");
+    let expire = cost.and_then(|cost| cost.span("expire"));
+    if let (Some(within), Some(expire)) = (&within, &expire) {
+        let message = format!("{place} has both `expire` and `report_within`");
+        let label = "the same as `report_within`";
+        out.error(codes::REPORT, expire.at.clone(), message, label)
+            .related(within.at.clone())
+            .help("leave one of them out");
+    }
+    within.or(expire)
+}
+
+/// Returns the algorithm of a limit with corrections: actual costs above an estimate are owed,
+/// however long that takes.
+pub(in crate::config) fn owing(
+    algorithm: AnyAlgorithm,
+    correction: Option<&Correction>,
+) -> AnyAlgorithm {
+    match correction {
+        Some(correction) if correction.is_estimate => algorithm.with_patience(Nanos::MAX),
+        _ => algorithm,
+    }
+}
+
+/// Reports a limit whose charges may not have been made when a report gives them back.
+pub(super) fn is_counted(written: Table<'_>, outage: Outage, place: &str, out: &mut Findings<'_>) {
+    if outage != Outage::Allow {
+        return;
+    }
+    let node = ["on_store_error", "count", "reset_on", "cost"];
+    let at = node.iter().find_map(|name| written.get(name));
+    let at = at.map_or(0..0, toml::Spanned::span);
+    let message = format!("reports of {place} cannot be combined with on_store_error = \"allow\"");
+    let label = "a request that passed uncounted has nothing to give back";
+    out.error(codes::NOT_CORRECTABLE, at, message, label)
+        .help("write on_store_error = \"local\" in this limit");
+}
+
+/// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
+fn can_be_corrected(
+    field: &str,
+    at: Range<usize>,
+    place: &str,
+    quantity: &Quantity,
+    out: &mut Findings<'_>,
+) {
+    let algorithm = &quantity.algorithm;
+    let (label, help) = if algorithm.concurrency().is_some() {
+        (
+            "permits come back by POST /v1/release, not by a report".to_owned(),
+            format!(
+                "leave `{field}` out, or write bucket = {{ size = 10, refill = \"10/1h\" }} in \
+                     place of `concurrency`"
+            ),
+        )
+    } else if let (true, Err(why)) = (field != "reset_on", algorithm.supports(Call::Refund)) {
+        (
+            format!("{} limits cannot give a charge back", why.algorithm),
+            "write algorithm = \"token-bucket\", \"fixed-window\", \"sliding-window-counter\" or \
+             \"sliding-window-log\""
+                .to_owned(),
+        )
+    } else {
+        return;
+    };
+    let message = format!("`{field}` of {place} cannot be combined with its limit");
+    out.error(codes::NOT_CORRECTABLE, at, message, label)
+        .related(quantity.at.clone())
+        .help(help);
+}
+
+/// Reads `{ status, outcome }`; wrong values are reported.
+fn results(table: Table<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<ResultSet>> {
+    let table = table.table(field)?;
+    let at = table.at();
+    let mut set = ResultSet::default();
+    for node in table.values("status") {
+        set.statuses.extend(status(node, field, out));
+    }
+    let outcomes = table.texts("outcome").into_iter();
+    set.outcomes
+        .extend(outcomes.map(|outcome| outcome.value.into()));
+    if table.is_empty() {
+        let label = "needs `status`, `outcome` or both";
+        let message = format!("`{field}` names no result");
+        out.error(codes::REPORT, at.clone(), message, label)
+            .help(format!(
+                "write for example {field} = {{ status = [401, 403] }}"
+            ));
+    }
+    Some(At::new(set, at))
+}
+
+/// Reads `401`, or `"4xx"`.
+fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Option<(u16, u16)> {
+    let Some(text) = node.get_ref().as_str() else {
+        let status = u16::try_from(whole(node)?).ok()?;
+        return Some((status, status));
+    };
+    if let [digit @ b'1'..=b'5', b'x', b'x'] = text.as_bytes() {
+        let hundreds = u16::from(digit - b'0') * 100;
+        return Some((hundreds, hundreds + 99));
+    }
+    let message = format!("\"{}\" is not a valid status of `{field}`", shown(text));
+    let label = "expected a number from 100 to 599, or a class such as \"4xx\"";
+    let help = match text.trim().parse::<u16>() {
+        Ok(number) => format!("write it without quotes: {number}"),
+        Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
+    };
+    out.error(codes::REPORT, node.span(), message, label)
+        .help(help);
+    None
+}

@@ -1,0 +1,148 @@
+//! Cost: reads `cost`, a number, an attribute, or an estimate.
+
+use std::ops::Range;
+
+use ratekeeper_core::Permits;
+
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::quantity::unit::cost_in;
+use crate::model::matching::pattern::is_token;
+use crate::{BodyField, Cost, CostSource, Unit};
+
+/// Maximum number of characters of a field of a response.
+const MAX_FIELD: usize = 128;
+
+/// The cost of a request.
+pub(super) struct CostSpec {
+    /// The range is empty if it is not written.
+    pub(in crate::config) cost: At<Cost>,
+    /// Set if it is an estimate.
+    pub(super) estimate: Option<Estimate>,
+}
+
+/// An estimate, and the source of the actual cost.
+pub(super) struct Estimate {
+    /// Place of the table.
+    pub(in crate::config) at: Range<usize>,
+    /// `settle`: place of the actual cost in the response.
+    pub(in crate::config) settle: Option<CostSource>,
+}
+
+/// Reads `cost`; `None` means refused.
+pub(super) fn cost(
+    table: Table<'_>,
+    place: (&str, Option<&Unit>),
+    out: &mut Findings<'_>,
+) -> Option<CostSpec> {
+    let Some(node) = table.get("cost") else {
+        let cost = At::new(Cost::Request, 0..0);
+        let estimate = None;
+        return Some(CostSpec { cost, estimate });
+    };
+    if let Some(table) = table.table("cost") {
+        let cost = amount(table.get("reserve")?, "reserve", place, out)?;
+        let settle = table.text("settle");
+        let settle = settle.and_then(|text| source(&text, out));
+        let at = node.span();
+        let estimate = Some(Estimate { at, settle });
+        return Some(CostSpec { cost, estimate });
+    }
+    let cost = amount(node, "cost", place, out)?;
+    let estimate = None;
+    Some(CostSpec { cost, estimate })
+}
+
+/// Reads a number or an attribute in `field`; `None` means refused.
+fn amount(
+    node: &SpannedValue<'_>,
+    field: &str,
+    (place, unit): (&str, Option<&Unit>),
+    out: &mut Findings<'_>,
+) -> Option<At<Cost>> {
+    if let Some(text) = node.get_ref().as_str() {
+        if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
+            return Some(At::new(cost_in(attribute, unit), node.span()));
+        }
+        if text.starts_with("json:") || text.starts_with("form:") {
+            return match BodyField::parse(text) {
+                Ok(field) => Some(At::new(Cost::Body(field, unit.cloned()), node.span())),
+                Err(error) => {
+                    let label = "expected \"json:/NAME\" or \"form:NAME\"";
+                    out.error(codes::COST, node.span(), error.reason, label)
+                        .help(error.help);
+                    None
+                }
+            };
+        }
+        let help = match text.trim().parse::<u64>() {
+            Ok(number) => format!("write it without quotes: {field} = {number}"),
+            Err(_) if text.starts_with("response.") => {
+                format!(
+                    "write cost = {{ reserve = 1, settle = \"{}\" }}",
+                    shown(text)
+                )
+            }
+            Err(_) if is_attribute(text) => format!("write {field} = \"attr:{text}\""),
+            Err(_) => {
+                format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
+            }
+        };
+        let message = format!("\"{}\" is not a valid cost of {place}", shown(text));
+        out.error(
+            codes::COST,
+            node.span(),
+            message,
+            "expected a number, \"attr:NAME\" or \"json:/NAME\"",
+        )
+        .help(help);
+        return None;
+    }
+    let number = whole(node).filter(|number| *number > 0)?;
+    Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
+}
+
+/// Returns true for a word that may be the name of an attribute.
+fn is_attribute(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    text.len() <= MAX_FIELD
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(is_name)
+}
+
+/// Reads `settle`: a field or a trailer of a response, or a value of its body.
+fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
+    let of_response = text.value.strip_prefix("response.");
+    let named = of_response.and_then(|source| source.split_once(':'));
+    let is_name = |name: &str| (1..=MAX_FIELD).contains(&name.len()) && name.bytes().all(is_token);
+    if let Some((place, name)) = named.filter(|(_, name)| is_name(name)) {
+        let name = name.to_ascii_lowercase().into();
+        match place {
+            "header" => return Some(CostSource::Header(name)),
+            "trailer" => return Some(CostSource::Trailer(name)),
+            _ => {}
+        }
+    }
+    let label = "expected \"response.header:NAME\", \"response.trailer:NAME\" or \
+                 \"response.json:/NAME\"";
+    if let Some(source) = of_response.filter(|source| source.starts_with("json:")) {
+        return match BodyField::parse(source) {
+            Ok(field) => Some(CostSource::Body(field)),
+            Err(error) => {
+                let [reason, help] = [error.reason, error.help]
+                    .map(|text| text.replacen("json:", "response.json:", 1));
+                out.error(codes::COST, text.at.clone(), reason, label)
+                    .help(help);
+                None
+            }
+        };
+    }
+    let message = format!("\"{}\" is not a place in a response", shown(text.value));
+    let help = "write settle = \"response.header:x-tokens-used\" or settle = \
+                \"response.json:/usage/total_tokens\", or leave it out and send the cost with \
+                POST /v1/report";
+    out.error(codes::COST, text.at.clone(), message, label)
+        .help(help);
+    None
+}

@@ -1,0 +1,102 @@
+//! Descriptors: a limit, or an exemption, is for descriptors or for requests, never for both.
+
+use std::ops::Range;
+
+use crate::KeyPart;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::Table;
+use crate::config::fields::MATCH;
+
+/// Fields of `match` that look at descriptors.
+const FIELDS: [&str; 2] = ["domain", "descriptor"];
+/// Prefix of key parts that name descriptors.
+const PART: &str = "descriptor:";
+
+/// Envoy's names of the entries that mean the same as a field or key part.
+const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), ("host", "host")];
+
+/// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
+/// descriptors.
+pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> bool {
+    let written = table.table("match").map(Table::written);
+    let fields = || written.iter().flat_map(|fields| fields.iter());
+    let limit = table.lists("key").then_some(table); // an exemption has `match` alone
+    let parts = limit.map(|limit| limit.texts("key")).unwrap_or_default();
+
+    let field = fields().find(|(name, _)| FIELDS.contains(&&**name.get_ref()));
+    let field = field.map(|(name, _)| name.span());
+    let part = parts.iter().find(|part| part.value.starts_with(PART));
+    let Some(because) = field.or_else(|| part.map(|part| part.at.clone())) else {
+        return false;
+    };
+    let mut report = |what: String, at: Range<usize>, help: String| {
+        out.error(
+            codes::DESCRIPTOR,
+            at,
+            format!("{what} cannot be used in {place}, which is for descriptors"),
+            "a descriptor has a domain and entries, and nothing else",
+        )
+        .related(because.clone())
+        .help(help);
+    };
+    // Unknown fields are reported elsewhere.
+    let of_requests = |name: &str| MATCH.field(name).is_some() && !FIELDS.contains(&name);
+    for (name, _) in fields().filter(|(name, _)| of_requests(name.get_ref())) {
+        let at = name.span();
+        let name = shown(name.get_ref());
+        let entry = entry(&name);
+        let help = format!("let the caller send it as an entry: descriptor.{entry} = \"value\"");
+        report(format!("`{name}`"), at, help);
+    }
+    let Some(limit) = limit else {
+        return true;
+    };
+    for part in &parts {
+        let of_requests = |part: &KeyPart| *part != KeyPart::All && !part.is_of_descriptors();
+        if !KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
+            continue;
+        }
+        let name = shown(part.value);
+        let entry = entry(&name);
+        let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
+        report(format!("key part \"{name}\""), part.at.clone(), help);
+    }
+    let stand_in = limit.text("missing_key");
+    let stand_in = stand_in.filter(|text| text.value.starts_with("use:"));
+    if let Some(text) = stand_in.filter(|text| !text.value.starts_with("use:descriptor:")) {
+        let help = "write missing_key = \"shared\", \"skip\" or \"deny\"".to_owned();
+        report(
+            format!("missing_key = \"{}\"", shown(text.value)),
+            text.at,
+            help,
+        );
+    }
+    let reserve = || limit.table("cost")?.text("reserve");
+    if let Some(text) = limit.text("cost").or_else(reserve) {
+        let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
+        report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
+    }
+    let anchor = table
+        .text("anchor")
+        .filter(|text| text.value.starts_with("attr:"));
+    if let Some(text) = anchor {
+        let help = "write a day for all keys, such as anchor = 15".to_owned();
+        report(format!("anchor = \"{}\"", shown(text.value)), text.at, help);
+    }
+    if let Some(queue) = limit.table("queue") {
+        let message = format!("`queue` cannot be used in {place}, which is for descriptors");
+        let label = "Envoy waits 20 ms for an answer and cannot hold a request back";
+        out.error(codes::DESCRIPTOR, queue.at(), message, label)
+            .related(because)
+            .help("leave `queue` out: excess requests are refused, with the time to retry");
+    }
+    true
+}
+
+/// Returns Envoy's name of the entry that means the same as a field or key part.
+fn entry(name: &str) -> &str {
+    let word = name.split([':', '/']).next().unwrap_or_default();
+    let known = ENTRIES.iter().find(|(known, _)| *known == word);
+    known.map_or("NAME", |(_, entry)| *entry)
+}

@@ -1,0 +1,103 @@
+//! Draft: a limit on its way from the file to a rule, with the places that findings name.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ratekeeper_core::Denials;
+
+use crate::config::document::read::Table;
+use crate::config::quantity::QuantityKind;
+use crate::model::rules::chain::percent_of;
+use crate::{Rule, RuleMode};
+
+/// A rule, and where its parts stand in the file.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Draft<'a> {
+    pub(in crate::config) rule: Rule,
+    /// Its table.
+    pub(in crate::config) table: Table<'a>,
+    /// Index of its table among those of the limits.
+    pub(in crate::config) index: usize,
+    /// The requests it is for, in a comparable form.
+    pub(in crate::config) same: Vec<(String, Vec<String>)>,
+    pub(in crate::config) kind: QuantityKind,
+    pub(in crate::config) denials: Denials,
+    pub(in crate::config) places: LimitPlaces,
+    /// Its extra, if it is soft or elastic.
+    pub(in crate::config) extra: Option<Box<Extra>>,
+    /// The rule with its other number, if it has a candidate.
+    pub(in crate::config) candidate: Option<Box<Rule>>,
+    /// True if another limit replaces it.
+    pub(in crate::config) is_replaced: bool,
+}
+
+impl Draft<'_> {
+    /// Returns true if it is switched off.
+    pub(in crate::config) fn is_off(&self) -> bool {
+        self.rule.mode == RuleMode::Off
+    }
+}
+
+/// Returns the indices of limits by their names.
+pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
+    let names = drafts
+        .iter()
+        .map(|draft| Arc::clone(&draft.rule.limit.name));
+    names.zip(0..).collect()
+}
+
+/// Where the parts of a limit stand.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct LimitPlaces {
+    pub(in crate::config) quantity: Range<usize>,
+    pub(in crate::config) key: Range<usize>,
+    pub(in crate::config) cost: Option<Range<usize>>,
+    pub(in crate::config) active: Option<Range<usize>>,
+    pub(in crate::config) alert: Option<Range<usize>>,
+}
+
+impl LimitPlaces {
+    /// Returns the places of the fields that every limit has.
+    pub(in crate::config) fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
+        Self {
+            quantity,
+            key: written.place("key"),
+            cost: None,
+            active: None,
+            alert: None,
+        }
+    }
+}
+
+/// The extra of a limit.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Extra {
+    pub(in crate::config) rule: Rule,
+    pub(in crate::config) share: ExtraShare,
+    /// Where the share is written.
+    pub(in crate::config) at: Range<usize>,
+}
+
+/// How much an extra adds to a number.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) enum ExtraShare {
+    Percent(u32),
+    Permits(u64),
+    /// Up to this number: only for the limit's own.
+    UpTo(u64),
+}
+
+impl ExtraShare {
+    /// Returns the extra to `number/period`; `None` if it is nothing.
+    pub(in crate::config) fn text(self, base: &str) -> Option<String> {
+        let (number, period) = base.split_once('/')?;
+        let number: u64 = number.trim().parse().ok()?;
+        let extra = match self {
+            Self::Percent(percent) => percent_of(number, percent).get(),
+            Self::Permits(permits) => permits,
+            Self::UpTo(most) => most.checked_sub(number)?,
+        };
+        (extra > 0).then(|| format!("{extra}/{period}"))
+    }
+}

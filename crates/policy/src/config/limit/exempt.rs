@@ -1,0 +1,124 @@
+//! Exempt: `[[exempt]]`, given to the limits it names.
+
+use std::sync::Arc;
+
+use super::descriptors::separate;
+use super::draft::Draft;
+use super::requests::requests;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, Table};
+use crate::config::settings::policy_files::PolicyFiles;
+use crate::model::matching::glob::Glob;
+use crate::{Exemption, Matcher};
+
+/// Reads the exemptions, adds each to the limits it names, and returns them.
+pub(in crate::config) fn exempt(
+    root: Table<'_>,
+    files: &PolicyFiles,
+    drafts: &mut [Draft<'_>],
+    out: &mut Findings<'_>,
+) -> Vec<At<Arc<Exemption>>> {
+    let mut all = Vec::new();
+    let sorted = Sorted::new(drafts);
+    for (index, table) in root.tables("exempt") {
+        separate(table, &format!("exempt {}", index + 1), out);
+        let requests = requests(table, files, out);
+        let reason = table.text("reason").map(|reason| reason.value.to_owned());
+        let exemption = Arc::new(Exemption {
+            matcher: requests.matcher,
+            reason: reason.unwrap_or_default(),
+        });
+        everything(&exemption.matcher, index, table, out);
+        let globs = table.texts("limits");
+        let mut exempted = vec![false; drafts.len()];
+        for glob in &globs {
+            let compiled = Glob::new(glob.value.as_bytes());
+            let mut found = false;
+            for (name, index) in sorted.that_may_fit(glob.value) {
+                if (!found || !exempted[index]) && compiled.matches(name.as_bytes()) {
+                    (found, exempted[index]) = (true, true);
+                }
+            }
+            if !found && glob.value != "*" {
+                unknown(glob, &sorted, out);
+            }
+        }
+        for (draft, _) in drafts
+            .iter_mut()
+            .zip(exempted)
+            .filter(|(_, exempted)| *exempted)
+        {
+            draft.rule.exemptions.push(Arc::clone(&exemption));
+        }
+        all.push(At::new(exemption, table.place("match")));
+    }
+    all
+}
+
+/// The limits by name, so that most patterns are compared with few of them.
+struct Sorted(Vec<(Arc<str>, usize)>);
+
+impl Sorted {
+    fn new(drafts: &[Draft<'_>]) -> Self {
+        let names = drafts
+            .iter()
+            .map(|draft| Arc::clone(&draft.rule.limit.name));
+        let mut sorted: Vec<_> = names.zip(0..).collect();
+        sorted.sort_unstable();
+        Self(sorted)
+    }
+
+    /// Returns the limits with names that begin as `glob` does, up to its first `*`.
+    fn that_may_fit(&self, glob: &str) -> impl Iterator<Item = (&str, usize)> {
+        let head = glob.split('*').next().unwrap_or_default();
+        let start = self.0.partition_point(|(name, _)| &**name < head);
+        let named = self.0[start..].iter();
+        let named = named.map(|(name, index)| (&**name, *index));
+        named.take_while(move |(name, _)| name.starts_with(head))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+}
+
+/// Warns of an exemption that takes every request out.
+fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findings<'_>) {
+    let written = table.get("match");
+    // A matcher without fields whose `match` has some is one with errors.
+    let is_blank = || table.table("match").is_some_and(Table::is_empty);
+    if !matcher.matches_all() || (matcher.fields.is_empty() && !is_blank()) {
+        return;
+    }
+    let at = written.map_or(table.at(), toml::Spanned::span);
+    let message = format!("exempt {} takes every request out of its limits", index + 1);
+    out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
+        .help(
+            "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
+             limit off, write mode = \"off\" in it",
+        );
+}
+
+/// Reports a name that no limit has.
+fn unknown(glob: &At<&str>, sorted: &Sorted, out: &mut Findings<'_>) {
+    if !out.is_whole() {
+        return;
+    }
+    let near = out.nearest(glob.value, sorted.names());
+    let help = match (near, sorted.names().next()) {
+        (Some(near), _) => format!("did you mean \"{near}\"?"),
+        (None, Some(first)) => {
+            format!("write the name of a limit, such as \"{first}\", or \"*\" for all of them")
+        }
+        (None, None) => "write \"*\" for all limits".into(),
+    };
+    let message = format!("no limit is called `{}`", shown(glob.value));
+    out.error(
+        codes::UNKNOWN_LIMIT,
+        glob.at.clone(),
+        message,
+        "not found in this file",
+    )
+    .help(help);
+}

@@ -1,0 +1,198 @@
+//! Otherwise: the limits that are asked, in order, when a limit denies.
+//!
+//! ```text
+//!   [[limit]]  name = "api"    limit = "1000/day"   otherwise = ["promo"]
+//!   [[limit]]  name = "promo"  limit = "500/30d"    asked only by `api`
+//! ```
+
+use std::collections::HashMap;
+
+use ratekeeper_core::Denials;
+
+use super::draft::{Draft, by_name};
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::At;
+use crate::{Role, Rule};
+
+/// Reads `otherwise` of every limit.
+pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+    let names = by_name(drafts);
+    let mut allowances = Vec::new();
+    for asking in 0..drafts.len() {
+        let mut listed = Vec::new();
+        for text in drafts[asking].table.texts("otherwise") {
+            let Some(&asked) = names.get(text.value) else {
+                unknown(&text, &names, out);
+                continue;
+            };
+            let why = refused(&drafts[asking], &drafts[asked], listed.contains(&asked));
+            match why {
+                Some((label, help)) => {
+                    let name = &drafts[asking].rule.limit.name;
+                    let message = format!("limit `{name}` cannot ask `{}`", shown(text.value));
+                    out.error(codes::OTHERWISE, text.at, message, label)
+                        .help(help);
+                }
+                None => listed.push(asked),
+            }
+        }
+        let indices = listed.iter().filter_map(|asked| u32::try_from(*asked).ok());
+        drafts[asking].rule.otherwise = indices.collect();
+        allowances.extend(listed);
+    }
+    for asked in allowances {
+        drafts[asked].rule.role = Role::Allowance;
+    }
+}
+
+/// Returns why a limit cannot ask another, and what to write instead.
+fn refused(
+    asking: &Draft<'_>,
+    asked: &Draft<'_>,
+    is_repeated: bool,
+) -> Option<(&'static str, &'static str)> {
+    let limits = [asking, asked];
+    if asking.index == asked.index {
+        return Some(("it is the limit itself", "name another limit"));
+    }
+    if is_repeated {
+        return Some(("named twice", "name each limit once"));
+    }
+    let asks = asked.table.first_of(&["otherwise", "soft", "elastic"]);
+    if asks.is_some() {
+        return Some((
+            "it asks a limit itself",
+            "put all names into one list, in the order in which they are asked",
+        ));
+    }
+    let has = |field| limits.iter().any(|draft| draft.table.has(field));
+    if has("distinct") || has("priority") {
+        return Some((
+            "one of the two counts values, or keeps a part for some requests",
+            "leave out `distinct` and `priority` in both limits",
+        ));
+    }
+    if limits
+        .iter()
+        .any(|draft| draft.rule.limit.algorithm.concurrency().is_some())
+    {
+        return Some((
+            "permits on loan have no alternative",
+            "use limits of requests in a period",
+        ));
+    }
+    if has("queue") {
+        return Some((
+            "a limit with a `queue` holds requests back in place of asking another",
+            "leave out `queue`",
+        ));
+    }
+    if limits.iter().any(|draft| draft.denials == Denials::Counted) {
+        return Some((
+            "one of the two counts refused requests",
+            "write count_denied = false in both limits",
+        ));
+    }
+    if let Some(reason) = corrected_apart(&asking.rule, &asked.rule) {
+        return Some(reason);
+    }
+    if limits
+        .iter()
+        .any(|draft| draft.rule.limit.algorithm.bans().is_some())
+    {
+        return Some((
+            "one of the two bans keys, and would count refusals that pass",
+            "leave out `ban` in both limits",
+        ));
+    }
+    if asking.rule.is_for_descriptors() != asked.rule.is_for_descriptors() {
+        return Some((
+            "one of the two is for descriptors, the other for requests",
+            "name a limit for the same kind of request",
+        ));
+    }
+    if asking.rule.limit.outage != asked.rule.limit.outage {
+        return Some((
+            "the two have another `on_store_error`: that of a balance is \"deny\", of others \"local\"",
+            "write on_store_error = \"deny\" in both limits",
+        ));
+    }
+    (asking.rule.mode != asked.rule.mode && asked.table.has("mode") && !asked.is_off()).then_some((
+        "its `mode` is another",
+        "leave out `mode` there: the limit that asks decides",
+    ))
+}
+
+/// Returns why a report cannot correct the charge of whichever limit was charged.
+fn corrected_apart(asking: &Rule, asked: &Rule) -> Option<(&'static str, &'static str)> {
+    let corrections = [asking, asked].map(|rule| rule.correction.as_deref());
+    if corrections
+        .iter()
+        .flatten()
+        .any(|correction| correction.reset_on.is_some())
+    {
+        return Some((
+            "a result would begin the key anew in one limit, and leave the other",
+            "leave out `reset_on` in both limits",
+        ));
+    }
+    let agree = match corrections {
+        [Some(one), Some(other)] => one.agrees_with(other),
+        [one, other] => one.is_none() && other.is_none(),
+    };
+    (!agree).then_some((
+        "reports correct the charges of the two in different ways",
+        "write the same `count`, `reserve`, `settle` and `report_within` in both limits",
+    ))
+}
+
+pub(super) fn unknown(
+    text: &At<&str>,
+    names: &HashMap<std::sync::Arc<str>, usize>,
+    out: &mut Findings<'_>,
+) {
+    if !out.is_whole() {
+        return;
+    }
+    let near = out.nearest(text.value, names.keys().map(|name| &**name));
+    let help = match near {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "write the name of another limit".to_owned(),
+    };
+    let message = format!("no limit is called `{}`", shown(text.value));
+    out.error(
+        codes::UNKNOWN_LIMIT,
+        text.at.clone(),
+        message,
+        "not found in this file",
+    )
+    .help(help);
+}
+
+/// Returns the rules of the drafts, with their extras and candidates behind them.
+pub(in crate::config) fn rules(drafts: Vec<Draft<'_>>) -> Vec<Rule> {
+    let mut rules = Vec::with_capacity(drafts.len());
+    let mut extras = Vec::new();
+    let count = drafts.len();
+    for mut draft in drafts {
+        let mut add = |rule| {
+            let index = u32::try_from(count + extras.len()).unwrap_or(u32::MAX);
+            extras.push(rule);
+            index
+        };
+        if let Some(extra) = draft.extra.take() {
+            let is_seen = matches!(extra.rule.role, Role::Seen);
+            let index = add(extra.rule);
+            if is_seen {
+                draft.rule.distinct = Some(index);
+            } else {
+                draft.rule.otherwise.insert(0, index);
+            }
+        }
+        draft.rule.candidate = draft.candidate.take().map(|rule| add(*rule));
+        rules.push(draft.rule);
+    }
+    rules.extend(extras);
+    rules
+}

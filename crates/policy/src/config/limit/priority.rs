@@ -1,0 +1,126 @@
+//! Priority: reads the part of a limit that is for some of its requests.
+//!
+//! ```text
+//!   [[limit]]  limit = "100/1m"  priority = { last = "20%", match = { path = "/health" } }
+//! ```
+
+use std::ops::Range;
+
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
+
+use super::draft::Draft;
+use super::requests::requests;
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::exclusions::is_excluded;
+use crate::config::document::read::Table;
+use crate::config::settings::policy_files::PolicyFiles;
+use crate::{Cost, Priority};
+
+/// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
+/// and the remaining permits are free for the next.
+const ALGORITHMS: [&str; 9] = [
+    "token bucket",
+    "interval bucket",
+    "fixed window",
+    "calendar window",
+    "sliding window counter",
+    "sub-buckets",
+    "sliding window log",
+    "quota reset",
+    "concurrency",
+];
+
+/// Reads `priority` of every limit.
+pub(in crate::config) fn priorities(
+    drafts: &mut [Draft<'_>],
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) {
+    for draft in drafts {
+        let Some(table) = draft.table.table("priority") else {
+            continue;
+        };
+        if is_excluded(draft.table, "priority") {
+            continue;
+        }
+        let mut wanted = requests(table, files, out);
+        wanted.matcher.path_case = draft.rule.matcher.path_case;
+        if let Some((label, help)) = refused(draft) {
+            let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
+            out.error(codes::PRIORITY, table.at(), message, label)
+                .help(help);
+            continue;
+        }
+        // A matcher without fields whose `match` has some is one with errors.
+        let is_blank = table.table("match").is_some_and(Table::is_empty);
+        if is_blank || (!wanted.matcher.fields.is_empty() && wanted.matcher.matches_all()) {
+            let message = "the `match` of `priority` is that of every request";
+            let label = "all requests would have priority";
+            out.error(codes::PRIORITY, table.at(), message, label)
+                .help("write for example match = { path = \"/health\" }");
+            continue;
+        }
+        let Some(last) = table.percent("last") else {
+            continue;
+        };
+        let Ok(last_percent) = last.value.try_into() else {
+            continue;
+        };
+        let priority = Priority {
+            last_percent,
+            matcher: wanted.matcher,
+        };
+        let algorithm = &draft.rule.limit.algorithm;
+        if leaves_room(draft, (algorithm, &priority), &last.at, out) {
+            draft.rule.priority = Some(Box::new(priority));
+        }
+    }
+}
+
+/// Returns why a limit cannot have a priority, and what to write instead.
+fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
+    if draft.denials == Denials::Counted {
+        let label = "refused requests would be charged to the part of the others".to_owned();
+        return Some((label, "write count_denied = false in this limit".to_owned()));
+    }
+    if draft.rule.is_for_descriptors() {
+        let label = "the limit is for descriptors, which name all of their entries".to_owned();
+        let help = "write two limits, each with its own descriptor".to_owned();
+        return Some((label, help));
+    }
+    let name = draft.rule.limit.algorithm.name();
+    (!ALGORITHMS.contains(&name)).then(|| {
+        let label = format!("a {name} has no part that could be left free");
+        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+        (label, help.to_owned())
+    })
+}
+
+/// Returns true if a request without priority ever passes the limit with the numbers of
+/// `algorithm`; reports it if not.
+pub(in crate::config) fn leaves_room(
+    draft: &Draft<'_>,
+    (algorithm, priority): (&AnyAlgorithm, &Priority),
+    at: &Range<usize>,
+    out: &mut Findings<'_>,
+) -> bool {
+    let cost = match draft.rule.cost {
+        Cost::Fixed(cost) => cost,
+        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
+    };
+    let capacity = algorithm.capacity();
+    let headroom = priority.headroom(capacity);
+    let needs = headroom.get() + cost.get();
+    if needs <= capacity.get() {
+        return true;
+    }
+    let name = &draft.rule.limit.name;
+    let message = format!("limit `{name}` leaves nothing for requests without priority");
+    let label =
+        format!("{headroom} of {capacity} are kept, rounded up, and a request costs {cost}");
+    out.error(codes::PRIORITY, at.clone(), message, label)
+        .related(draft.places.quantity.clone())
+        .help("write a smaller part, or a larger limit");
+    false
+}

@@ -1,0 +1,198 @@
+//! Refusal: `[response.NAME]`, and the limits that name it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::requests::name;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, Table};
+use crate::{Body, Refusal};
+
+/// Maximum size in bytes of `detail`, and of the text of a body.
+const MAX_TEXT: usize = 64 * 1024;
+/// Names allowed in braces.
+const PLACEHOLDERS: [&str; 2] = ["retry_after", "limit"];
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// The responses of a file, by name.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Responses {
+    named: BTreeMap<String, Response>,
+}
+
+/// A response that a limit has named.
+#[derive(Clone, Debug)]
+pub(super) struct NamedResponse {
+    pub(in crate::config) refusal: Arc<Refusal>,
+    /// True if it sets a status itself, which precedes the status of `[defaults]`.
+    pub(super) has_status: bool,
+}
+
+#[derive(Debug)]
+struct Response {
+    named: NamedResponse,
+    /// Range of the name in the file.
+    at: Range<usize>,
+    used: bool,
+}
+
+/// `[response.*]`
+pub(in crate::config) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> Responses {
+    let mut named = BTreeMap::new();
+    for (key, table) in root.named_tables("response") {
+        name(&key, "response", out);
+        let response = Response {
+            named: NamedResponse {
+                refusal: Arc::new(refusal(table, out)),
+                has_status: table.has("status"),
+            },
+            at: key.at,
+            used: false,
+        };
+        named.insert(key.value.to_owned(), response);
+    }
+    Responses { named }
+}
+
+impl Responses {
+    /// Returns the response that a limit names.
+    pub(super) fn named_in(
+        &mut self,
+        table: Table<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<NamedResponse> {
+        let text = table.text("response")?;
+        if let Some(response) = self.named.get_mut(text.value) {
+            response.used = true;
+            return Some(response.named.clone());
+        }
+        if !out.is_whole() {
+            return None; // it may stand where the text could not be read
+        }
+        let help = match out.nearest(text.value, self.named.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean response = \"{near}\"?"),
+            None => format!(
+                "add [response.{}], with status = 429 for example",
+                shown(text.value)
+            ),
+        };
+        let message = format!("no response is called `{}`", shown(text.value));
+        out.error(
+            codes::UNKNOWN_RESPONSE,
+            text.at,
+            message,
+            "not found in this file",
+        )
+        .help(help);
+        None
+    }
+
+    /// Lint: responses that no limit names.
+    pub(in crate::config) fn unused(&self, out: &mut Findings<'_>) {
+        for (name, response) in self.named.iter().filter(|(_, response)| !response.used) {
+            let message = format!("response `{name}` is never used");
+            out.warning(
+                codes::UNUSED_RESPONSE,
+                response.at.clone(),
+                message,
+                "no limit names it",
+            )
+            .help(format!(
+                "add response = \"{name}\" to a limit or to [defaults], or remove it"
+            ));
+        }
+    }
+}
+
+fn refusal(table: Table<'_>, out: &mut Findings<'_>) -> Refusal {
+    let detail = table.text("detail");
+    if let Some(detail) = &detail {
+        sentence(detail, out);
+    }
+    Refusal {
+        status: status(table).unwrap_or(Refusal::default().status),
+        body: body(table, out),
+        detail: detail.map(|detail| detail.value.to_owned()),
+    }
+}
+
+/// Reads `status`, 400 to 599.
+pub(super) fn status(table: Table<'_>) -> Option<u16> {
+    Some(table.number("status")?.value)
+}
+
+fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {
+    if table.text("body").is_some_and(|body| body.value == "none") {
+        return Body::Empty;
+    }
+    let Some(table) = table.table("body") else {
+        return Body::ProblemJson;
+    };
+    let text = table.text("text");
+    let kind = table.text("type");
+    if let Some(text) = &text {
+        sentence(text, out);
+    }
+    if let Some(kind) = &kind {
+        content_type(kind, out);
+    }
+    Body::Text {
+        content: text.map(|text| text.value.to_owned()).unwrap_or_default(),
+        content_type: kind.map_or(PLAIN_TEXT, |kind| kind.value).to_owned(),
+    }
+}
+
+/// Checks a text that is sent: its length, and its placeholders in braces.
+fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
+    if text.value.len() > MAX_TEXT {
+        let message = format!("the text has {} bytes", text.value.len());
+        let label = format!("at most {MAX_TEXT} bytes are sent");
+        out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
+            .help("write a shorter text, with a link to the rest");
+    }
+    for word in text
+        .value
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}'))
+    {
+        let word = word.0;
+        let is_word = !word.is_empty()
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !is_word || PLACEHOLDERS.contains(&word) {
+            continue; // braces of other texts, such as JSON, are left alone
+        }
+        let help = match out.nearest(word, PLACEHOLDERS) {
+            Some(near) => format!("did you mean {{{near}}}?"),
+            None => "write {retry_after} or {limit}, or leave it out".into(),
+        };
+        let message = format!("unknown placeholder {{{}}}", shown(word));
+        let at = out.within(&text.at, &format!("{{{word}}}"));
+        let label = "only {retry_after} and {limit} are filled in";
+        out.error(codes::RESPONSE_TEXT, at, message, label)
+            .help(help);
+    }
+}
+
+/// Checks a content type, which must be a valid header value (RFC 9110, 8.3.1).
+fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
+    let visible = text.value.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let two_parts = text
+        .value
+        .split_once('/')
+        .is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
+        let message = format!("\"{}\" is not a content type", shown(text.value));
+        out.error(
+            codes::RESPONSE_TEXT,
+            text.at.clone(),
+            message,
+            "expected TYPE/SUBTYPE",
+        )
+        .help("write for example type = \"text/html; charset=utf-8\"");
+    }
+}

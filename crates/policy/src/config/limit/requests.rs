@@ -1,0 +1,318 @@
+//! Requests: the requests that a limit is for (`match`), how it groups them (`key`), and its
+//! behaviour when a part of the key is missing.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::headers::header_name;
+use crate::config::document::meant;
+use crate::config::document::read::{At, Table, texts_up_to};
+use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
+use crate::config::settings::policy_files::ListName;
+use crate::config::settings::policy_files::PolicyFiles;
+use crate::{
+    EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
+};
+
+/// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
+const MAX_FIELD_NAME: usize = 100;
+
+/// A matcher, and the same in a form that can be compared: fields and values sorted.
+#[derive(Clone, Debug, Default)]
+pub(in crate::config) struct Requests {
+    pub(in crate::config) matcher: Matcher,
+    pub(in crate::config) same: Vec<(String, Vec<String>)>,
+}
+
+/// Reads `match`; without one, all requests match.
+pub(in crate::config) fn requests(
+    table: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Requests {
+    let mut all = Requests::default();
+    let Some(written) = table.table("match") else {
+        return all;
+    };
+    for (name, field) in [
+        ("method", Field::Method),
+        ("host", Field::Host),
+        ("path", Field::Path),
+        ("ip", Field::Ip),
+        ("domain", Field::Domain),
+    ] {
+        if written.lists(name) && written.has(name) {
+            all.add((name, field), &written.texts(name), files, out);
+        }
+    }
+    for (group, field) in [
+        ("query", Field::Query as fn(String) -> Field),
+        ("header", Field::Header),
+        ("cookie", Field::Cookie),
+        ("attr", Field::Attribute),
+        ("descriptor", |name| {
+            Field::Descriptor(EntryName::new(&name))
+        }),
+        // Last, so that no token is verified for a request that another field leaves out.
+        ("jwt", Field::Claim),
+    ] {
+        let names = written.lists(group).then(|| written.names(group));
+        let Some(names) = names.flatten() else {
+            continue;
+        };
+        for (name, node) in names.value.iter().take(MAX_NAMES) {
+            let text = At::new(&**name.get_ref(), name.span());
+            let Some(name) = field_name(group, &text, out) else {
+                continue;
+            };
+            let path = format!("{group}.{name}");
+            let values = texts_up_to(MAX_MATCH_VALUES, node);
+            all.add((&path, field(name)), &values, files, out);
+        }
+    }
+    // Last, because a look-up is saved where another field does not hold.
+    for (name, field) in [("country", Field::Country), ("continent", Field::Continent)] {
+        if written.lists(name) && written.has(name) {
+            all.add((name, field), &written.texts(name), files, out);
+        }
+    }
+    if written.lists("asn") && written.has("asn") {
+        let numbers = written.numbers("asn");
+        let texts = numbers
+            .iter()
+            .map(|number| At::new(&*number.value, number.at.clone()));
+        let texts: Vec<_> = texts.collect();
+        all.add(("asn", Field::Asn), &texts, files, out);
+    }
+    all.same.sort();
+    all
+}
+
+impl Requests {
+    /// Sets how paths compare.
+    pub(super) fn compare(&mut self, case: PathCase, key: &[KeyPart]) {
+        self.matcher.path_case = case;
+        let matched = self
+            .matcher
+            .fields
+            .iter()
+            .any(|(field, _)| *field == Field::Path);
+        let counted = [KeyPart::Path, KeyPart::Route]
+            .iter()
+            .any(|part| key.contains(part));
+        if case == PathCase::Sensitive && (matched || counted) {
+            self.same.push(("path_case".into(), Vec::new()));
+        }
+    }
+
+    fn add(
+        &mut self,
+        (name, field): (&str, Field),
+        values: &[At<&str>],
+        files: &PolicyFiles,
+        out: &mut Findings<'_>,
+    ) {
+        let mut patterns = Vec::with_capacity(values.len());
+        let mut has_positive = false;
+        for text in values {
+            has_positive |= !text.value.starts_with('!');
+            if let Some(list) = ListName::of(text.value) {
+                list.read(files, (name, &field), text, &mut patterns, out);
+            } else {
+                match Pattern::parse(&field, text.value) {
+                    Ok(pattern) => {
+                        foreign(name, &field, text, out);
+                        patterns.push(pattern);
+                    }
+                    Err(mut error) => {
+                        if field == Field::Path
+                            && let Some(help) = meant::path(text.value)
+                        {
+                            error.help = help;
+                        }
+                        let label = format!("not a valid value of `{name}`");
+                        let code = if field.is_located() {
+                            codes::PLACE
+                        } else {
+                            codes::MATCH_VALUE
+                        };
+                        value_error(code, text, label, error, out);
+                    }
+                }
+            }
+        }
+        if field == Field::Ip {
+            half_of_all(values, out);
+        }
+        let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
+        let patterns = Patterns::new(patterns, has_positive);
+        self.matcher.fields.push((field, patterns));
+        self.same
+            .push((name.to_owned(), same.into_iter().collect()));
+    }
+}
+
+/// Warns of all addresses of IPv4, without any of IPv6.
+fn half_of_all(values: &[At<&str>], out: &mut Findings<'_>) {
+    let networks = values.iter().map_while(|text| text.value.parse().ok());
+    let networks: Vec<IpNet> = networks.collect();
+    let all: Option<IpNet> = "0.0.0.0/0".parse().ok();
+    let [first, ..] = values else { return };
+    if networks.len() == values.len() && IpNet::aggregate(&networks) == all.as_slice() {
+        let message = "ip matches each IPv4 address, and no IPv6 address";
+        let label = "leaves IPv6 out";
+        out.warning(codes::FOREIGN_PATTERN, first.at.clone(), message, label)
+            .help("remove `ip`, or write ip = [\"0.0.0.0/0\", \"::/0\"]");
+    }
+}
+
+/// Warns of a value that is valid, and reads as if it were written for another program.
+fn foreign(name: &str, field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
+    let value = text.value.strip_prefix('!').unwrap_or(text.value);
+    let (label, help) = match field {
+        Field::Path => (
+            "`:name`, `<name>` and regular expressions have no meaning here",
+            meant::path(value),
+        ),
+        Field::Header(header) if header == "content-type" && !value.contains(['*', ';']) => (
+            "most clients add `; charset=utf-8`, or a boundary",
+            Some(format!("write \"{}*\"", shown(value))),
+        ),
+        Field::Query(_) | Field::Header(_) | Field::Cookie(_) | Field::Attribute(_) => (
+            "regular expressions and comparisons have no meaning here",
+            meant::value(value),
+        ),
+        _ => return,
+    };
+    if let Some(help) = help {
+        let message = format!("{name} \"{}\" is read as text", shown(value));
+        out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
+            .help(help);
+    }
+}
+
+/// Returns the X of `header.X`, `attr.X`, ...
+fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    if group == "header" {
+        return header_name(text, out);
+    }
+    if !text.value.is_empty() && text.value.len() <= MAX_FIELD_NAME {
+        return Some(text.value.to_owned());
+    }
+    let message = format!("a name in `{group}` has {} bytes", text.value.len());
+    let label = format!("expected 1 to {MAX_FIELD_NAME} bytes");
+    out.error(codes::MATCH_NAME, text.at.clone(), message, label)
+        .help(format!("write a name, as in {group}.NAME = \"value\""));
+    None
+}
+
+fn value_error(
+    code: &'static str,
+    text: &At<&str>,
+    label: String,
+    error: ValueError,
+    out: &mut Findings<'_>,
+) {
+    let ValueError { reason, help } = error;
+    out.error(code, text.at.clone(), reason, label).help(help);
+}
+
+/// Reads `key`; `None` if it is missing or a part of it is refused.
+pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
+    let written = table.texts("key");
+    if written.is_empty() {
+        return None; // reported: not a list, or an empty one
+    }
+    let mut parts = Vec::with_capacity(written.len());
+    let mut whole = true;
+    for text in &written {
+        match key_part(text, out) {
+            Some(part) if parts.contains(&part) => {} // the same counter
+            Some(part) => parts.push(part),
+            None => whole = false,
+        }
+    }
+    if parts.len() > 1 && parts.contains(&KeyPart::All) {
+        let all = written.iter().find(|text| text.value == "all");
+        let at = all.map_or_else(|| table.place("key"), |all| all.at.clone());
+        out.error(
+            codes::KEY_PART,
+            at,
+            "`all` cannot be combined with other parts of a key",
+            "`all` counts all requests together",
+        )
+        .help("write key = [\"all\"] for one counter, or leave \"all\" out");
+        return None;
+    }
+    whole.then_some(parts)
+}
+
+/// Reads a key part; `None` if it is refused.
+pub(in crate::config) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
+    let mut error = match KeyPart::parse(text.value) {
+        Ok(part) => return Some(part),
+        Err(error) => error,
+    };
+    if let Some(help) = meant::part(text.value) {
+        error.help = help;
+    }
+    value_error(codes::KEY_PART, text, "not a key part".into(), error, out);
+    None
+}
+
+/// Reads `missing_key`; `None` if it is not written or cannot be read.
+pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
+    let text = table.text("missing_key")?;
+    match text.value {
+        "skip" => return Some(MissingKey::Skip),
+        "deny" => return Some(MissingKey::Deny),
+        "shared" => return Some(MissingKey::Shared),
+        _ => {}
+    }
+    if let Some(part) = text.value.strip_prefix("use:") {
+        let at = out.within(&text.at, part);
+        return key_part(&At::new(part, at), out).map(MissingKey::Use);
+    }
+    let word = text.value;
+    let help = match out.nearest(word, ["skip", "deny", "shared"]) {
+        Some(near) => format!("did you mean missing_key = \"{near}\"?"),
+        None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
+        None => "write for example missing_key = \"use:ip\"".into(),
+    };
+    let message = format!("unknown value \"{}\" for `missing_key`", shown(word));
+    out.error(
+        codes::MISSING_KEY,
+        text.at,
+        message,
+        "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"",
+    )
+    .help(help);
+    None
+}
+
+/// Returns true if a name follows the rule for names; reports an error if not.
+pub(in crate::config) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let name = text.value;
+    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) {
+        return true;
+    }
+    let mut better: String = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if good(c) { c } else { '-' })
+        .collect();
+    better.truncate(MAX_NAME);
+    let better = match better.trim_matches('-') {
+        "" => "per-ip",
+        better => better,
+    };
+    let message = format!("\"{}\" cannot be the name of a {kind}", shown(name));
+    let label = format!("expected 1 to {MAX_NAME} lower-case letters, digits or hyphens");
+    out.error(codes::NAME, text.at.clone(), message, label)
+        .help(format!("write for example \"{better}\""));
+    false
+}

@@ -1,0 +1,100 @@
+//! Unmatched: warns of overrides for values that `match` of their limit excludes.
+//!
+//! ```text
+//!   match = { path = "/api/**" }    key = { path = "/web" }     no request with this key is counted
+//! ```
+
+use std::net::IpAddr;
+
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::At;
+use crate::config::limit::draft::Draft;
+use crate::{Facts, Field, KeyPart, Matcher};
+
+/// Warns of an override for a value that `match` of its limit excludes.
+pub(in crate::config) fn never_matches(
+    draft: &Draft<'_>,
+    part: &KeyPart,
+    value: &At<&str>,
+    out: &mut Findings<'_>,
+) {
+    let text = value.value;
+    let headers: [(&str, &[u8]); 1];
+    let attributes: [(&str, &str); 1];
+    let (field, facts) = match part {
+        _ if text.contains('*') => return,
+        KeyPart::Path => (
+            Field::Path,
+            Facts {
+                path: text,
+                ..Facts::default()
+            },
+        ),
+        KeyPart::Method => (
+            Field::Method,
+            Facts {
+                method: text,
+                ..Facts::default()
+            },
+        ),
+        KeyPart::Host => (
+            Field::Host,
+            Facts {
+                host: text,
+                ..Facts::default()
+            },
+        ),
+        // An IPv6 address stands for its network, of which `match` may take a part.
+        KeyPart::Ip { bits: None } => {
+            let ip = text.parse().ok().filter(IpAddr::is_ipv4);
+            (
+                Field::Ip,
+                Facts {
+                    ip,
+                    ..Facts::default()
+                },
+            )
+        }
+        KeyPart::Header(name) => {
+            headers = [(name, text.as_bytes())];
+            (
+                Field::Header(name.clone()),
+                Facts {
+                    headers: &headers,
+                    ..Facts::default()
+                },
+            )
+        }
+        KeyPart::Attribute(name) => {
+            attributes = [(name, text)];
+            (
+                Field::Attribute(name.clone()),
+                Facts {
+                    attributes: &attributes,
+                    ..Facts::default()
+                },
+            )
+        }
+        _ => return,
+    };
+    if field == Field::Ip && facts.ip.is_none() {
+        return;
+    }
+    let matcher = &draft.rule.matcher;
+    let fields = matcher.fields.iter().filter(|(known, _)| *known == field);
+    let of_part = Matcher {
+        fields: fields.cloned().collect(),
+        path_case: matcher.path_case,
+    };
+    if of_part.matches(&facts) {
+        return;
+    }
+    let message = "this override never holds";
+    let label = format!(
+        "`match` of limit `{}` leaves this {part} out",
+        draft.rule.limit.name
+    );
+    out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
+        .help("write a value that the limit is for, or remove the override");
+}

@@ -1,0 +1,203 @@
+//! Visitors: warns of decisions by values that any visitor can send, and refuses limits by values
+//! that no listener receives.
+//!
+//! ```text
+//!   [[exempt]]    match = { header.x-internal = "true" }     each visitor may send it
+//!   [client_ip]   trusted_headers = ["x-internal"]           a trusted proxy sets or removes it
+//!   [[limit]]     key = ["attr:user"]                        no caller sends it to the gateway
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::headers::header_name;
+use crate::config::document::read::{At, Table};
+use crate::config::limit::draft::Draft;
+use crate::model::keys::plan::PlanSource;
+use crate::{ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, Settings};
+
+/// Headers with another value in each request, or with any: no key by them is ever refused.
+const OF_REQUESTS: [&str; 10] = [
+    "x-request-id",
+    "x-correlation-id",
+    "request-id",
+    "traceparent",
+    "x-b3-traceid",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "idempotency-key",
+    "user-agent",
+    "referer",
+];
+
+/// Minimum length of a text that no visitor guesses.
+const SECRET: usize = 16;
+
+/// The headers that trusted proxies set, where requests of visitors arrive.
+pub(in crate::config) struct Visitors {
+    trusted: Vec<String>,
+}
+
+impl Visitors {
+    /// Reads `trusted_headers`; `None` if no request of a visitor arrives, because applications ask.
+    pub(in crate::config) fn read(
+        root: Table<'_>,
+        client_ip: &ClientIp,
+        settings: &Settings,
+        out: &mut Findings<'_>,
+    ) -> Option<Self> {
+        let table = root.table("client_ip");
+        let headers = table.map(|table| table.texts("trusted_headers"));
+        let headers = headers.into_iter().flatten();
+        let headers = headers.filter_map(|text| header_name(&text, out));
+        let trusted: Vec<String> = headers.collect();
+        let is_behind = !client_ip.trusted_proxies.is_empty();
+        (is_behind || settings.listen.proxy.is_some()).then_some(Self { trusted })
+    }
+
+    /// Warns of exemptions, a plan, priorities and keys that visitors choose.
+    pub(in crate::config) fn lints(
+        &self,
+        root: Table<'_>,
+        (drafts, exemptions): (&[Draft<'_>], &[At<Arc<Exemption>>]),
+        plans: Option<&Plans>,
+        out: &mut Findings<'_>,
+    ) {
+        for (index, exemption) in exemptions.iter().enumerate() {
+            if let Some(field) = self.chosen(&exemption.value.matcher) {
+                let what = format!("exempt {}", index + 1);
+                warn((&what, &field.to_string()), exemption.at.clone(), out);
+            }
+        }
+        let part = plans.and_then(|plans| match &plans.from {
+            PlanSource::Header(name) => Some(KeyPart::Header(name.clone())),
+            PlanSource::Keys { part, .. } => Some(part.clone()),
+            PlanSource::Attribute(_) | PlanSource::Claim(_) => None,
+        });
+        if let (Some(part), Some(table)) = (part, root.table("plan"))
+            && self.sends_part(&part)
+        {
+            warn(("[plan]", &part.to_string()), table.place("from"), out);
+        }
+        for draft in drafts {
+            let name = &draft.rule.limit.name;
+            let priority = draft.rule.priority.as_ref();
+            if let Some(field) = priority.and_then(|it| self.chosen(&it.matcher)) {
+                let what = format!("the priority of limit `{name}`");
+                let at = draft.table.place("priority");
+                warn((&what, &field.to_string()), at, out);
+            }
+            let mut parts = draft.rule.key.iter();
+            let new_each_time = parts.find(|part| {
+                let is_new = |name: &String| OF_REQUESTS.contains(&name.as_str());
+                matches!(part, KeyPart::Header(name) if is_new(name)) && self.sends_part(part)
+            });
+            if let Some(part) = new_each_time {
+                let what = format!("the key of limit `{name}`");
+                warn((&what, &part.to_string()), draft.places.key.clone(), out);
+            }
+        }
+    }
+
+    /// Returns a field by which a visitor decides whether requests match: nothing else limits them
+    /// to one path or to some clients.
+    fn chosen<'m>(&self, matcher: &'m Matcher) -> Option<&'m Field> {
+        let is_exact = |pattern: &Pattern| !pattern.text().contains(['*', '{']);
+        let is_fixed = matcher.fields.iter().any(|(field, patterns)| match field {
+            Field::Path => patterns.iter().all(is_exact),
+            Field::Method | Field::Host => false,
+            Field::Query(_) | Field::Header(_) | Field::Cookie(_) => {
+                let is_secret = |it: &Pattern| is_exact(it) && it.text().len() >= SECRET;
+                patterns.iter().all(|it| !it.negated && is_secret(it))
+            }
+            _ => true,
+        });
+        let mut fields = matcher.fields.iter().map(|(field, _)| field);
+        fields.find(|field| match field {
+            _ if is_fixed => false,
+            Field::Header(name) => self.sends_part(&KeyPart::Header(name.clone())),
+            Field::Query(_) | Field::Cookie(_) => true,
+            _ => false,
+        })
+    }
+
+    /// Returns true for a value that visitors send, and that is no secret.
+    fn sends_part(&self, part: &KeyPart) -> bool {
+        match part {
+            KeyPart::Header(name) => !part.is_secret() && !self.trusted.contains(name),
+            KeyPart::Query(_) => true,
+            _ => false,
+        }
+    }
+}
+
+fn warn((what, value): (&str, &str), at: Range<usize>, out: &mut Findings<'_>) {
+    let message = format!("{what} is decided by `{value}`, which any visitor can send");
+    let header = value.strip_prefix("header").map(|name| &name[1..]);
+    let help = match header {
+        Some(header) => format!(
+            "let a trusted proxy set or remove the header in each request, and write \
+             trusted_headers = [\"{header}\"] in [client_ip]; else decide by an address"
+        ),
+        None => "decide by an address, or by a header that a trusted proxy sets".to_owned(),
+    };
+    let label = "as the visitor likes";
+    out.warning(codes::VISITORS, at, message, label).help(help);
+}
+
+/// Reports limits by values that only callers of the check API send, if the gateway alone listens.
+pub(in crate::config) fn unreceived(
+    drafts: &[Draft<'_>],
+    plans: Option<&Plans>,
+    (root, settings): (Table<'_>, &Settings),
+    out: &mut Findings<'_>,
+) {
+    let listen = &settings.listen;
+    let is_on = |address: &Option<String>| address.as_ref().is_some_and(|it| it != "off");
+    let serves_envoy = settings.envoy_files.config.is_some();
+    let proxy = listen.proxy.as_ref();
+    let forwards = proxy.is_some_and(|proxy| proxy.address.as_deref() != Some("off"));
+    if !forwards || is_on(&listen.http) || is_on(&listen.grpc) || serves_envoy {
+        return;
+    }
+    let mut report = |what: &str, value: String, at: Range<usize>| {
+        let message = format!("{what} needs `{value}`, which no listener receives");
+        let label = "only callers of the check API and of gRPC send it";
+        out.error(codes::UNRECEIVED, at, message, label).help(
+            "write a value of the request, such as \"header:x-user\"; or add the listener of your \
+             callers: http = \"127.0.0.1:8081\" in [listen]",
+        );
+    };
+    if let Some(PlanSource::Attribute(name)) = plans.map(|plans| &plans.from) {
+        let at = root.table("plan").map(|table| table.place("from"));
+        report("[plan]", format!("attr:{name}"), at.unwrap_or_default());
+    }
+    for draft in drafts.iter().filter(|draft| !draft.is_off()) {
+        let what = format!("limit `{}`", draft.rule.limit.name);
+        let is_sent =
+            |part: &&KeyPart| matches!(part, KeyPart::Attribute(_) | KeyPart::Descriptor(_));
+        let part = draft.rule.key.iter().find(is_sent).map(ToString::to_string);
+        let mut fields = draft.rule.matcher.fields.iter();
+        let field = fields.find(|(field, patterns)| {
+            let is_sent = matches!(field, Field::Attribute(_)) || field.is_of_descriptors();
+            is_sent && patterns.iter().any(|pattern| !pattern.negated)
+        });
+        let cost = match &draft.rule.cost {
+            Cost::Attribute(name) | Cost::Decimal(name, _) => Some(format!("attr:{name}")),
+            _ => None,
+        };
+        let first = [
+            (part, draft.places.key.clone()),
+            (
+                field.map(|(field, _)| field.to_string()),
+                draft.table.place("match"),
+            ),
+            (cost, draft.places.cost.clone().unwrap_or_default()),
+        ];
+        if let Some((value, at)) = first.into_iter().find_map(|(it, at)| Some((it?, at))) {
+            report(&what, value, at);
+        }
+    }
+}

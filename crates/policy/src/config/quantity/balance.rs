@@ -1,0 +1,120 @@
+//! Balance: prepaid credits, which do not refill and are topped up by grants.
+//!
+//! ```text
+//!   balance = { start = 100, max = 1000000 }
+//! ```
+//!
+//! Nothing comes back with time, so nothing that paces, bans or empties a record can stand beside
+//! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
+
+use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
+
+use super::algorithm::{NamedAlgorithm, no_algorithm};
+use super::{Quantity, QuantityKind, Surroundings, free};
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::{At, Table};
+use crate::config::limit::draft::Draft;
+use crate::{RuleMode, Settings};
+
+/// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
+pub(super) fn balance(
+    table: Table<'_>,
+    named: Option<NamedAlgorithm>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let fields = table.table("balance")?;
+    let at = fields.at();
+    no_algorithm(named, "`balance`", None, out);
+    if table
+        .text("scope")
+        .is_some_and(|scope| scope.value == "node")
+    {
+        let scope = table.place("scope");
+        let message = "scope = \"node\" cannot be combined with `balance`";
+        let label = "each process would give every key its start anew";
+        out.error(codes::BALANCE, scope, message, label)
+            .related(at.clone())
+            .help("leave `scope` out");
+    }
+    let is_free = free(
+        around.denials,
+        ("`balance`", "leave `balance` out"),
+        &at,
+        out,
+    );
+    let start = if fields.has("start") {
+        fields.number("start")?
+    } else {
+        At::new(0, at.clone())
+    };
+    let max = fields.number("max")?;
+    let [first, most] = [start.value, max.value].map(Permits::new);
+    let limit = match Balance::new(first, most) {
+        Ok(limit) => limit,
+        Err(error) => {
+            let message = format!("a balance of at most {most} cannot start with {first}");
+            out.error(codes::BALANCE, start.at, message, error.to_string())
+                .related(max.at)
+                .help(format!("write start = {most} or less, or a larger `max`"));
+            return None;
+        }
+    };
+    is_free.then(|| Quantity {
+        algorithm: limit.into(),
+        quota: most,
+        window: None,
+        keeps_to: None,
+        text: format!("balance of {first} at the start, at most {most}"),
+        at,
+        kind: QuantityKind::Other,
+        by_day: None,
+    })
+}
+
+/// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
+/// allow. Reports `on_store_error = "local"` beside it.
+pub(in crate::config) fn outage(
+    table: Table<'_>,
+    own: Option<Outage>,
+    default: Option<Outage>,
+    out: &mut Findings<'_>,
+) -> Outage {
+    if own == Some(Outage::Local) {
+        let at = table.place("on_store_error");
+        let message = "on_store_error = \"local\" cannot be combined with `balance`";
+        let label = "each process would give every key its start anew";
+        out.error(codes::BALANCE, at, message, label)
+            .help("write on_store_error = \"deny\", which is what a balance does, or \"allow\"");
+    }
+    let chosen = own.or(default);
+    chosen
+        .filter(|outage| *outage == Outage::Allow)
+        .unwrap_or(Outage::Deny)
+}
+
+/// Warns of balances that a restart of the process forgets.
+pub(in crate::config) fn forgotten(
+    drafts: &[Draft<'_>],
+    settings: &Settings,
+    out: &mut Findings<'_>,
+) {
+    let is_balance =
+        |draft: &&Draft<'_>| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
+    for draft in drafts.iter().filter(is_balance) {
+        let is_kept = settings.redis.is_some() || settings.state.is_some();
+        if is_kept || draft.rule.mode == RuleMode::Off {
+            continue;
+        }
+        let name = &draft.rule.limit.name;
+        let message = format!("the balances of limit `{name}` are in memory only");
+        let label = "a restart gives every key its start anew, and forgets all grants";
+        let at = draft.places.quantity.clone();
+        out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
+            .help(
+                "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
+                 folder: [store.memory] with state = \"state\"",
+            );
+    }
+}

@@ -1,0 +1,55 @@
+//! Concurrency: maximum number of permits at work at once, and how long a holder may be silent.
+//!
+//! ```text
+//!   concurrency = { max = 50, lease = "60s" }        concurrency = 50, lease 60s
+//! ```
+//!
+//! Permits are on loan: each comes back when its holder is done, or when the lease ends. So it is
+//! no rate, and nothing that paces or queues can be combined with it.
+
+use ratekeeper_core::{Concurrency, Nanos, Permits};
+
+use super::algorithm::{NamedAlgorithm, no_algorithm};
+use super::numbers::{Written, built};
+use super::{Quantity, QuantityKind, Surroundings};
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::{At, Table};
+
+/// Lease of a limit without one of its own.
+const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
+
+/// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
+/// is reported.
+pub(super) fn concurrency(
+    table: Table<'_>,
+    named: Option<NamedAlgorithm>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let at = table.get("concurrency")?.span();
+    no_algorithm(named, "`concurrency`", None, out);
+    let (max, lease) = match table.table("concurrency") {
+        Some(fields) => {
+            let max = fields.number("max");
+            let lease = fields
+                .span("lease")
+                .map_or(DEFAULT_LEASE, |lease| lease.value);
+            (max?, lease)
+        }
+        None => (table.number("concurrency")?, DEFAULT_LEASE),
+    };
+    let permits = Permits::new(max.value);
+    let words = format!("{permits} at once");
+    let text = At::new(&*words, max.at);
+    let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;
+    Some(Quantity {
+        algorithm: limit.with_denials(around.denials).into(),
+        quota: permits,
+        window: None,
+        keeps_to: None,
+        at,
+        kind: QuantityKind::Other,
+        by_day: None,
+        text: words,
+    })
+}

@@ -1,0 +1,179 @@
+//! Dated: a number in a period of the calendar, `20/day`.
+//!
+//! Such limits are fixed windows in the policy's time zone; a duration (`20/24h`) rolls.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use jiff::civil::Weekday;
+use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Nanos, Permits, Window};
+
+use super::algorithm::{AlgorithmSpec, NamedAlgorithm};
+use super::anchor::{AnchorSpec, FirstDay};
+use super::numbers::{Written, built};
+use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::At;
+use crate::config::document::scalar::rolling;
+use crate::config::settings::time_zone::ZoneSpec;
+use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
+
+/// The words of the calendar.
+const WORDS: [CalendarSpec; 5] = [
+    CalendarSpec {
+        name: "hour",
+        word: Word::Hour,
+        nominal: Some(3_600),
+    },
+    CalendarSpec {
+        name: "day",
+        word: Word::Day,
+        nominal: Some(86_400),
+    },
+    CalendarSpec {
+        name: "week",
+        word: Word::Week(Weekday::Monday),
+        nominal: Some(7 * 86_400),
+    },
+    CalendarSpec {
+        name: "month",
+        word: Word::Month(MonthDay::FIRST),
+        nominal: None,
+    },
+    CalendarSpec {
+        name: "year",
+        word: Word::Year(YearDay::FIRST),
+        nominal: None,
+    },
+];
+
+/// A word of the calendar.
+#[derive(Debug)]
+struct CalendarSpec {
+    name: &'static str,
+    word: Word,
+    /// Its length in seconds, clock changes aside; months and years have none.
+    nominal: Option<u64>,
+}
+
+/// `20/day`
+#[derive(Debug)]
+pub(super) struct Dated<'a> {
+    number: &'a str,
+    word: &'static CalendarSpec,
+}
+
+impl<'a> Dated<'a> {
+    /// Returns `None` if the period is no word of the calendar.
+    pub(in crate::config) fn read(text: &'a str) -> Option<Self> {
+        let (number, word) = text.split_once('/')?;
+        let word = WORDS.iter().find(|known| known.name == word)?;
+        Some(Self { number, word })
+    }
+
+    /// Returns the number in a duration of about the same length: `20/24h`.
+    pub(in crate::config) fn rolling(&self) -> String {
+        let rolling = rolling(self.word.name).unwrap_or_default();
+        format!("{}/{rolling}", self.number)
+    }
+
+    /// Returns its windows; `None` if it is reported as wrong.
+    pub(in crate::config) fn quantity(
+        &self,
+        text: &At<&str>,
+        named: Option<NamedAlgorithm>,
+        anchor: Option<&At<AnchorSpec>>,
+        around: Surroundings<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<Quantity> {
+        let permits = built(permits(self.number), text, Written::Limit, out)?;
+        if let Some(named) = named.filter(|named| named.value != AlgorithmSpec::Fixed) {
+            self.no_algorithm(permits, named.at, out);
+        }
+        let zone = match around.zone {
+            ZoneSpec::Set(zone) => zone.clone(),
+            ZoneSpec::Refused => return None,
+            ZoneSpec::Unset => {
+                self.no_zone(permits, text, out);
+                return None;
+            }
+        };
+        let first_day = match anchor {
+            Some(anchor) => anchor.first_day(self.word.word, out)?,
+            None => FirstDay::Shared(self.word.word),
+        };
+        let mut window = |calendar: Arc<dyn Calendar>| {
+            let window = built(
+                Window::calendar(permits, calendar),
+                text,
+                Written::Limit,
+                out,
+            )?;
+            Some(AnyAlgorithm::from(window.with_denials(around.denials)))
+        };
+        let nominal = self.word.word;
+        let (algorithm, word, by_day) = match first_day {
+            FirstDay::Shared(word) => (window(calendar(word, zone, around.origin))?, word, None),
+            FirstDay::OfKey(attribute) => {
+                let mut days = months(&zone, around.origin).into_iter();
+                let first = window(days.next()?)?;
+                let others = days.zip(MonthDay::all().skip(1)).map(|(calendar, day)| {
+                    Some((window(calendar)?, text_from(text.value, Word::Month(day))))
+                });
+                let others = others.collect::<Option<_>>()?;
+                (first, nominal, Some(QuantityByDay { attribute, others }))
+            }
+        };
+        Some(Quantity {
+            algorithm,
+            quota: permits,
+            window: self.word.nominal.map(Nanos::from_secs),
+            keeps_to: None,
+            text: text_from(text.value, word),
+            at: text.at.clone(),
+            kind: QuantityKind::Calendar(word),
+            by_day,
+        })
+    }
+
+    fn no_algorithm(&self, permits: Permits, at: Range<usize>, out: &mut Findings<'_>) {
+        let name = self.word.name;
+        let rolling = rolling(name).unwrap_or_default();
+        let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
+        let label = "calendar periods are counted by \"fixed-window\"";
+        out.error(codes::ALGORITHM, at, message, label)
+            .help(format!(
+                "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"
+            ));
+    }
+
+    fn no_zone(&self, permits: Permits, text: &At<&str>, out: &mut Findings<'_>) {
+        let name = self.word.name;
+        let rolling = rolling(name).unwrap_or_default();
+        let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
+        let message = "calendar limit without a time zone";
+        out.error(codes::NO_ZONE, text.at.clone(), message, label)
+            .help(format!(
+                "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a \
+                 rolling {name}"
+            ));
+    }
+}
+
+/// Returns the limit in words: `10000/month from day 15`.
+fn text_from(written: &str, word: Word) -> String {
+    let number = written.split('/').next().unwrap_or(written);
+    format!("{number}/{word}")
+}
+
+fn permits(number: &str) -> Result<Permits, Error> {
+    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Error::Quota);
+    }
+    match number.parse() {
+        Ok(0) => Err(Error::NoPermits),
+        Ok(number) => Ok(Permits::new(number)),
+        Err(_) => Err(Error::TooManyPermits),
+    }
+}

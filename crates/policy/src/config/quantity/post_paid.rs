@@ -1,0 +1,191 @@
+//! Post-paid: warm-up and smooth bursty, with the arithmetic behind each refusal.
+//!
+//! ```text
+//!   limit = "100/1s"    warmup = { period = "10s", cold_factor = 3 }
+//!
+//!   T = 1s / 100 = 10 ms a permit, 30 ms when cold; from cold to warm it takes 10 s, in
+//!   which 2 x 10s / (10ms + 3 x 10ms) = 500 permits are granted
+//! ```
+//!
+//! A request may cost as much as the number in `limit`, so that there is a bound: the wait of the
+//! next request pays its cost.
+
+use std::ops::Range;
+
+use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
+
+use super::dated::Dated;
+use super::numbers::{Written, built};
+use super::{Quantity, QuantityKind, Surroundings, free};
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::{At, Table};
+use crate::config::document::scalar::rate;
+
+/// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
+/// many permits a second is three quarters of the price of a permit.
+const MAX_PER_SECOND: u32 = 250_000;
+/// The factor that Guava fixes.
+const COLD_FACTOR: u32 = 3;
+
+/// `warmup = { period, cold_factor }`
+#[derive(Clone, Debug)]
+pub(super) struct Warming {
+    period: At<Nanos>,
+    /// At least 1; the empty range if it is not written.
+    cold_factor: At<u32>,
+    /// The whole value.
+    at: Range<usize>,
+}
+
+/// Reads `warmup`, if it is written and right.
+pub(super) fn warming(table: Table<'_>) -> Option<Warming> {
+    let table = table.table("warmup")?;
+    let period = table.span("period")?;
+    let cold_factor = if table.has("cold_factor") {
+        table.number("cold_factor")?
+    } else {
+        At::new(COLD_FACTOR, 0..0)
+    };
+    Some(Warming {
+        period,
+        cold_factor,
+        at: table.at(),
+    })
+}
+
+impl Warming {
+    /// Returns the limiter beside `limit`; `None` if the values make no sense, which is reported.
+    pub(in crate::config) fn quantity(
+        &self,
+        text: &At<&str>,
+        around: Surroundings<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<Quantity> {
+        if let Some(dated) = Dated::read(text.value) {
+            let label = "only a `limit` with a duration warms up";
+            let message = "`warmup` cannot be combined with a calendar limit";
+            out.error(codes::ALGORITHM, self.at.clone(), message, label)
+                .help(format!("write limit = \"{}\"", dated.rolling()));
+            return None;
+        }
+        let quota = quota(text, ("`warmup`", &self.at), around, out)?;
+        let factor = self.cold_factor.value;
+        self.makes_a_difference(quota, out)?;
+        let limiter = WarmUp::with_cold_factor(
+            quota.permits_per_second(),
+            self.period.value,
+            f64::from(factor),
+        );
+        let words = format!(
+            "{} when warm, {factor} x slower when cold, warm in {}",
+            text.value, self.period.value
+        );
+        post_paid(limiter, quota, words, text, out)
+    }
+
+    /// Returns `Some` if a permit is dearer when cold. A warm-up shorter than a permit is
+    /// accepted, too: the first permit after a rest is dearer because of it, as in Guava.
+    fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
+        let warm = quota.time_for(Permits::ONE);
+        if self.cold_factor.value == 1 {
+            let message = "a `cold_factor` of 1 leaves nothing to warm up";
+            let label = format!("each permit takes {warm}, and none is saved for a burst");
+            out.error(
+                codes::PARAMETERS,
+                self.cold_factor.at.clone(),
+                message,
+                label,
+            )
+            .help(format!(
+                "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
+            ));
+            return None;
+        }
+        Some(())
+    }
+}
+
+/// Reads `algorithm = "smooth-bursty"`, which saves up permits for `save_up`, else for the period
+/// of the limit.
+pub(super) fn smooth_bursty(
+    text: &At<&str>,
+    save_up: Option<At<Nanos>>,
+    at: &Range<usize>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let quota = quota(text, ("\"smooth-bursty\"", at), around, out)?;
+    let (saves, interval) = (
+        save_up
+            .as_ref()
+            .map_or(quota.per(), |save_up| save_up.value),
+        quota.time_for(Permits::ONE),
+    );
+    if let Some(save_up) = save_up.filter(|_| saves < interval) {
+        let message = format!("no permit is saved up in {saves}");
+        let label = format!("a permit comes every {interval}: {saves} / {interval} = 0 permits");
+        out.error(codes::PARAMETERS, save_up.at, message, label)
+            .related(text.at.clone())
+            .help(format!(
+                "write save_up = \"{interval}\" or more, or algorithm = \"token-bucket\""
+            ));
+        return None;
+    }
+    let limiter = WarmUp::bursty(quota.permits_per_second(), saves.as_secs_f64());
+    let words = format!("{}, {saves} saved up", text.value);
+    post_paid(limiter, quota, words, text, out)
+}
+
+/// Returns the quota of a post-paid limit; `None` if its prices would be lost in rounding, or if
+/// it is to count denials.
+fn quota(
+    text: &At<&str>,
+    (what, at): (&str, &Range<usize>),
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quota> {
+    let quota = built(rate(text.value), text, Written::Limit, out)?;
+    if !free(
+        around.denials,
+        (what, "algorithm = \"token-bucket\""),
+        at,
+        out,
+    ) {
+        return None;
+    }
+    if quota.permits_per_second() > f64::from(MAX_PER_SECOND) {
+        let message = format!("\"{}\" is too fast for {what}", text.value);
+        let interval = quota.time_for(Permits::ONE);
+        let label = format!(
+            "prices are rounded down to microseconds, by up to 3us a request, and a permit costs \
+             {interval}"
+        );
+        out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
+            .help(format!(
+                "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"token-bucket\""
+            ));
+        return None;
+    }
+    Some(quota)
+}
+
+fn post_paid(
+    limiter: Result<WarmUp, Error>,
+    quota: Quota,
+    words: String,
+    text: &At<&str>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let limiter = built(limiter, text, Written::Limit, out)?;
+    Some(Quantity {
+        algorithm: AnyAlgorithm::from(limiter.with_largest(quota.permits())),
+        quota: quota.permits(),
+        window: Some(quota.per()),
+        keeps_to: Some(quota),
+        text: words,
+        at: text.at.clone(),
+        kind: QuantityKind::Other,
+        by_day: None,
+    })
+}

@@ -1,0 +1,97 @@
+//! Queue: requests over the burst wait their turn instead of being refused.
+//!
+//! ```text
+//!   bucket = { size = 4, refill = "10/1s" }     queue = { max = 100, max_wait = "500ms" }
+//!
+//!    o o o o       o     o     o     o     o       x        ten come in one instant
+//!    at once      100   200   300   400   500 ms   refused
+//!    |<- size ->| |<- min(max, max_wait / T) ->|            T = 100 ms
+//! ```
+
+use std::ops::Range;
+
+use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
+
+use crate::config::codes;
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::{At, Table};
+
+/// Longest debt of a queue proposed in the help: safely below the longest possible one.
+const LONG: Nanos = Nanos::from_secs(365 * 86_400);
+
+/// `queue = { max, max_wait }`
+#[derive(Clone, Debug)]
+pub(super) struct QueueSpec {
+    max: At<Permits>,
+    longest: Option<At<Nanos>>,
+    /// The whole value.
+    at: Range<usize>,
+}
+
+/// Reads `queue`, if it is written and right.
+pub(super) fn queue(table: Table<'_>) -> Option<QueueSpec> {
+    let table = table.table("queue")?;
+    let max = table.number::<u64>("max")?;
+    let longest = table.span("max_wait");
+    Some(QueueSpec {
+        max: At::new(Permits::new(max.value), max.at),
+        longest,
+        at: table.at(),
+    })
+}
+
+impl QueueSpec {
+    /// Returns the GCRA of a bucket with room to wait, and the number of places; `None` if the
+    /// values make no sense, which is reported.
+    pub(super) fn behind(
+        &self,
+        gcra: Gcra,
+        quota: Quota,
+        out: &mut Findings<'_>,
+    ) -> Option<(Gcra, Permits)> {
+        let interval = quota.time_for(Permits::ONE);
+        let mut places = self.max.value;
+        if let Some(At { value: wait, at }) = &self.longest {
+            let fit = gcra.paced_within(*wait);
+            if fit == Permits::ZERO {
+                let message = format!("no request can wait in a queue with a `max_wait` of {wait}");
+                let label =
+                    format!("a permit comes every {interval}: {wait} / {interval} = 0 places");
+                out.error(codes::PARAMETERS, at.clone(), message, label)
+                    .help(format!(
+                        "write max_wait = \"{interval}\" or more, or leave `queue` out"
+                    ));
+                return None;
+            }
+            places = places.min(fit);
+        }
+        let Ok(queued) = Gcra::new(quota, places) else {
+            self.too_long(gcra, quota, places, out);
+            return None;
+        };
+        Some((queued, places))
+    }
+
+    /// Reports that the debt of a full queue exceeds the countable range.
+    fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits, out: &mut Findings<'_>) {
+        let (interval, whole) = (quota.time_for(Permits::ONE), quota.time_for(places));
+        let message = format!("a queue of {places} is too long");
+        let label =
+            format!("{places} x {interval} = {whole}; burst and queue may take at most 1.1 years");
+        let fit = gcra.paced_within(LONG).get();
+        let help = match fit.saturating_sub(quota.burst_size().get()) {
+            0 => "leave `queue` out: the burst alone takes a year".to_owned(),
+            fit => format!("write max = {fit} or less"),
+        };
+        out.error(codes::NOT_COUNTABLE, self.max.at.clone(), message, label)
+            .help(help);
+    }
+
+    /// Reports `queue` beside a quantity that is not paced.
+    pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
+        let message = format!("`queue` cannot be combined with {beside}");
+        let label = "only a token bucket, a leaky bucket and `spacing` can have a queue";
+        out.error(codes::ALGORITHM, self.at.clone(), message, label)
+            .help(help);
+    }
+}

@@ -1,0 +1,252 @@
+//! Gateway: reads the listener that forwards requests.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ratekeeper_core::Gcra;
+
+use super::policy_files::PolicyFiles;
+use super::routes::{routes, upstream};
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, Table};
+use crate::config::document::scalar::rate;
+use crate::model::matching::pattern::is_token;
+use crate::model::settings::upstream_url::is_server_name;
+use crate::{
+    AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
+};
+
+/// Address of the listener if it has none.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+/// Maximum length of `path` of `health`, in bytes.
+const MAX_CHECK_PATH: usize = 1_000;
+/// Reads `[listen.proxy]`, if it is written and right.
+pub(super) fn proxy(
+    listen: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Option<ProxySettings> {
+    let table = listen.table("proxy")?;
+    let address = table.text("address").map(|text| text.value.to_owned());
+    let span = |name| table.span(name).map(|span| span.value);
+    let cors = table.texts("cors");
+    let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
+    let preflights = preflight_limit(table, out);
+    let routes = routes(table, files, out);
+    let upstream = upstream(table, out)?;
+    let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
+    if let Some(node) = table
+        .get("upstream")
+        .filter(|_| upstream.iter().any(|url| is_at(url, own)))
+    {
+        let message = "[listen.proxy] forwards requests to itself";
+        let label = format!("the listener has the address {own}");
+        out.error(codes::GATEWAY, node.span(), message, label).help(
+            "write the address of your application, as in upstream = \"http://127.0.0.1:3000\"",
+        );
+    }
+    let others = routes.iter().flat_map(|route| &route.upstream);
+    let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
+    Some(ProxySettings {
+        address,
+        tls: certificates(table),
+        upstream,
+        upstream_tls,
+        routes,
+        cors,
+        preflight_limit: preflights,
+        connect_timeout: span("connect_timeout"),
+        response_timeout: span("response_timeout"),
+        body_timeout: span("body_timeout"),
+        upgrades: upgrades(table, out),
+        upgrade_timeout: span("upgrade_timeout"),
+        max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
+        adaptive_concurrency: adaptive_concurrency(table, out),
+        health: health(table, out),
+    })
+}
+
+/// Reads `preflight_limit`, which only counts preflights of the origins in `cors`.
+fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
+    let text = table.text("preflight_limit")?;
+    if !table.has("cors") {
+        let message = "`preflight_limit` has no effect without `cors`";
+        let label = "the limits count preflights like any request";
+        out.error(codes::GATEWAY, text.at, message, label)
+            .help("remove it, or list the origins of your web pages in `cors`");
+        return None;
+    }
+    let limit = rate(text.value).and_then(Gcra::token_bucket);
+    if limit.is_err() {
+        let message = format!("\"{}\" is not a valid `preflight_limit`", shown(text.value));
+        out.error(codes::QUOTA, text.at, message, "expected NUMBER/DURATION")
+            .help("write preflight_limit = \"600/1m\"");
+    }
+    limit.ok()
+}
+
+/// Returns true if a URL leads to a listener of this machine.
+fn is_at(url: &UpstreamUrl, listener: &str) -> bool {
+    let Ok(listener) = listener.parse::<SocketAddr>() else {
+        return false;
+    };
+    let host = url.host.trim_matches(['[', ']']);
+    let ip = match host {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => host.parse::<IpAddr>().ok(),
+    };
+    let same =
+        |ip: IpAddr| ip == listener.ip() || ip.is_loopback() && listener.ip().is_unspecified();
+    url.port == listener.port() && ip.is_some_and(same)
+}
+
+/// Reads `upgrades`.
+fn upgrades(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    if !table.has("upgrades") {
+        return None;
+    }
+    let written = table.texts("upgrades");
+    let protocols = written.iter().filter_map(|text| protocol(text, out));
+    Some(protocols.collect())
+}
+
+/// Reads a protocol: a name, and a version after a `/` (RFC 9110, section 7.8).
+fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    const LONGEST: usize = 40;
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_token);
+    let name = text.value.split('/').next().unwrap_or_default();
+    let (label, help) = if ["h2c", "http", "tls"]
+        .map(|it| name.eq_ignore_ascii_case(it))
+        .contains(&true)
+    {
+        (
+            "requests inside it would pass without being limited",
+            "leave it out: clients may speak HTTP/2 and TLS to the listener itself",
+        )
+    } else if text.value.len() > LONGEST
+        || text.value.matches('/').count() > 1
+        || !text.value.split('/').all(is_word)
+    {
+        (
+            "expected NAME or NAME/VERSION, up to 40 characters",
+            "write for example upgrades = [\"websocket\"]",
+        )
+    } else {
+        return Some(text.value.to_owned());
+    };
+    let message = format!("\"{}\" is not a protocol to switch to", shown(text.value));
+    out.error(codes::GATEWAY, text.at.clone(), message, label)
+        .help(help);
+    None
+}
+
+/// Reads `adaptive_concurrency`.
+fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
+    let bounds = table.table("adaptive_concurrency")?;
+    let bound = |name| bounds.number::<u32>(name).map(|bound| bound.value);
+    let (min, max) = (bound("min")?, bound("max")?);
+    if min > max {
+        let message = format!("min {min} is larger than max {max}");
+        out.error(
+            codes::GATEWAY,
+            bounds.at(),
+            message,
+            "no number is within these bounds",
+        )
+        .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
+        return None;
+    }
+    Some(AdaptiveBounds { min, max })
+}
+
+/// Reads `health`.
+fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
+    let table = table.table("health")?;
+    let interval = table.span("interval").map(|span| span.value);
+    let path = table.text("path")?;
+    // The characters of RFC 3986, sections 3.3 and 3.4.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);
+    let is_short = path.value.len() <= MAX_CHECK_PATH;
+    if !path.value.starts_with('/') || !path.value.bytes().all(plain) || !is_short {
+        let message = format!("`{}` is not the path of a request", shown(path.value));
+        out.error(
+            codes::GATEWAY,
+            path.at,
+            message,
+            "expected up to 1,000 characters of a URL, of which the first is `/`",
+        )
+        .help("write for example health = { path = \"/healthz\" }");
+        return None;
+    }
+    let path = path.value.into();
+    Some(HealthCheck { path, interval })
+}
+
+/// Reads `tls`: a table, or a list of them.
+fn certificates(table: Table<'_>) -> Vec<Tls> {
+    let read = |(_, entry): (usize, Table<'_>)| {
+        let path = |name| entry.text(name).map(|path| path.value.into());
+        Some(Tls {
+            certificate: path("certificate")?,
+            key: path("key")?,
+            client_ca: None,
+        })
+    };
+    table.tables("tls").filter_map(read).collect()
+}
+
+/// Reads `upstream_tls`, and warns if no connection uses it.
+fn upstream_tls<'a>(
+    table: Table<'_>,
+    mut upstream: impl Iterator<Item = &'a UpstreamUrl>,
+    out: &mut Findings<'_>,
+) -> UpstreamTls {
+    let Some(tls) = table.table("upstream_tls") else {
+        return UpstreamTls::default();
+    };
+    let read = UpstreamTls {
+        ca: tls.text("ca").map(|path| path.value.into()),
+        server_name: tls
+            .text("server_name")
+            .and_then(|name| server_name(&name, out)),
+    };
+    let uses = |url: &UpstreamUrl| url.scheme == UpstreamScheme::Https;
+    if read != UpstreamTls::default() && !upstream.any(uses) {
+        let message = "no connection uses `upstream_tls`";
+        let label = "no upstream begins with https";
+        out.warning(codes::GATEWAY, tls.at(), message, label)
+            .help("write for example upstream = \"https://app.internal\"");
+    }
+    read
+}
+
+fn server_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    if is_server_name(text.value) {
+        return Some(text.value.into());
+    }
+    let message = format!("`{}` is not the name of a server", shown(text.value));
+    let label = "expected a name or an address, as in the certificate";
+    out.error(codes::GATEWAY, text.at.clone(), message, label)
+        .help("write for example server_name = \"app.internal\"");
+    None
+}
+
+/// Reads an origin of web pages: a scheme, a host, and a port if it is not the usual one.
+fn origin(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let rest = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.value.strip_prefix(scheme));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    if rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain)) {
+        return Some(text.value.to_ascii_lowercase());
+    }
+    let message = format!("\"{}\" is not the origin of web pages", shown(text.value));
+    let help = match text.value {
+        "*" => "list the origins: a browser sends no login to a service that allows all of them",
+        _ => "write scheme and host alone, as in cors = [\"https://app.example.com\"]",
+    };
+    let label = "expected http://HOST or https://HOST, without a path";
+    out.error(codes::GATEWAY, text.at.clone(), message, label)
+        .help(help);
+    None
+}

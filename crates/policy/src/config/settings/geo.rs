@@ -1,0 +1,182 @@
+//! Geo: `[geo]`, and the fields and key parts that need it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use toml::de::DeTable;
+
+use super::database_file::DatabaseFile;
+use super::policy_files::PolicyFiles;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::headers::header_name;
+use crate::config::document::read::{At, Table};
+use crate::model::client::geo::{GeoValue, NamedDatabase};
+use crate::{ClientIp, Country, Geo};
+
+/// Reads `[geo]`, and reports limits and exemptions that need a source it does not have.
+pub(in crate::config) fn geo(
+    root: Table<'_>,
+    (files, client_ip): (&PolicyFiles, &ClientIp),
+    unix_nanos: Option<u64>,
+    out: &mut Findings<'_>,
+) -> Option<Geo> {
+    let written = root.table("geo");
+    let has = |field: &str| written.is_some_and(|table| table.has(field));
+    if !has("country_db") && !has("header") {
+        needed(root, &["country", "continent"], COUNTRIES, out);
+    }
+    if !has("asn_db") {
+        needed(root, &["asn"], NETWORKS, out);
+    }
+    let written = written?;
+    let mut geo = Geo {
+        countries: named(written, "country_db", files.countries(), out),
+        networks: named(written, "asn_db", files.networks(), out),
+        ..Geo::default()
+    };
+    if let Some(name) = written.text("header") {
+        geo.header = header(&name, client_ip, out);
+        if let Some(database) = written.text("country_db") {
+            let message = "`header` and `country_db` are two sources of the country";
+            let label = "a request has one country";
+            out.error(codes::GEO_HEADER, name.at, message, label)
+                .related(database.at)
+                .help("remove one of them");
+        }
+    }
+    if let Some(code) = written.text("unknown") {
+        geo.unknown = Country::parse(code.value)
+            .map_err(|error| {
+                out.error(codes::PLACE, code.at, error.reason, "not a country")
+                    .help(error.help);
+            })
+            .ok();
+    }
+    if let Some(seconds) = unix_nanos.map(|nanos| nanos / 1_000_000_000) {
+        for file in geo.files().filter(|file| file.is_old(seconds)) {
+            let Some(text) = written.text(file.field) else {
+                continue;
+            };
+            let days = file.days_old(seconds);
+            let message = format!("`{}` is {days} days old", shown(file.name));
+            let label = format!("built on {}", date(file.built_unix_seconds));
+            out.warning(codes::DATABASE_OLD, text.at, message, label)
+                .help("download the current one: networks have moved to other countries since");
+        }
+    }
+    Some(geo)
+}
+
+/// A source that a policy may lack: its name, and an edit.
+type Source = (&'static str, &'static str);
+
+const COUNTRIES: Source = (
+    "source of countries",
+    "add [geo] with country_db = \"GeoLite2-Country.mmdb\", or with header = \"cf-ipcountry\" behind a \
+     trusted proxy",
+);
+const NETWORKS: Source = (
+    "source of networks",
+    "add [geo] with asn_db = \"GeoLite2-ASN.mmdb\"",
+);
+
+/// Reports the first place that needs a source which the policy does not have.
+fn needed(root: Table<'_>, words: &[&str], (source, help): Source, out: &mut Findings<'_>) {
+    let limit = root
+        .tables("limit")
+        .find_map(|(_, limit)| used(limit, words));
+    let exemption = || root.tables("exempt").find_map(|(_, it)| matched(it, words));
+    let defaults = || root.table("defaults").and_then(|it| stands_in(it, words));
+    let plan = || word_of(root.table("plan")?.names("from")?.value, words);
+    let found = limit.or_else(exemption).or_else(defaults).or_else(plan);
+    let Some(word) = found else {
+        return;
+    };
+    let message = format!("`{}` is used, but the policy has no {source}", word.value);
+    out.error(codes::NO_GEO, word.at, message, "not known of any request")
+        .help(help);
+}
+
+/// Returns the first of `words` that a limit uses.
+fn used<'a>(limit: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+    let is_word = |text: &At<&str>| words.contains(&text.value);
+    let counted = || limit.texts("key").into_iter().find(is_word);
+    let distinct = || limit.text("distinct").filter(is_word);
+    let priority = || matched(limit.table("priority")?, words);
+    matched(limit, words)
+        .or_else(counted)
+        .or_else(|| stands_in(limit, words))
+        .or_else(distinct)
+        .or_else(priority)
+}
+
+/// Returns the first of `words` in `match`.
+fn matched<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+    word_of(table.table("match")?.written(), words)
+}
+
+/// Returns the part of `missing_key` if it is one of `words`.
+fn stands_in<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+    let text = table.text("missing_key")?;
+    let part = text.value.strip_prefix("use:")?;
+    words.contains(&part).then(|| At::new(part, text.at))
+}
+
+/// Returns the first of `words` that is a name in a table.
+fn word_of<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
+    let names = table
+        .keys()
+        .map(|name| At::new(&**name.get_ref(), name.span()));
+    names.into_iter().find(|name| words.contains(&name.value))
+}
+
+/// Returns the database that a field names; reports why it cannot be read.
+fn named<V: GeoValue>(
+    written: Table<'_>,
+    field: &'static str,
+    file: Option<&DatabaseFile<V>>,
+    out: &mut Findings<'_>,
+) -> Option<NamedDatabase<V>> {
+    let name = written.text(field)?;
+    let read = match file.filter(|file| file.name == name.value) {
+        Some(file) => file.database.as_ref().map_err(String::as_str),
+        None => Err("it is not read with this policy"),
+    };
+    match read {
+        Ok(database) => Some(NamedDatabase {
+            name: name.value.to_owned(),
+            database: Arc::clone(database),
+        }),
+        Err(reason) => {
+            let message = format!("cannot read the database `{}`: {reason}", shown(name.value));
+            let label = "a path relative to the policy file";
+            out.error(codes::DATABASE, name.at, message, label)
+                .help(format!(
+                    "write the path of a file in MaxMind's format: {field} = \"NAME.mmdb\""
+                ));
+            None
+        }
+    }
+}
+
+/// Returns the name of the header; reports one that any client could send.
+fn header(name: &At<&str>, client_ip: &ClientIp, out: &mut Findings<'_>) -> Option<String> {
+    if client_ip.trusted_proxies.is_empty() && !out.has_errors() {
+        let message = format!(
+            "every client could choose its country by `{}`",
+            shown(name.value)
+        );
+        let label = "read from trusted proxies only, and the policy names none";
+        out.error(codes::GEO_HEADER, name.at.clone(), message, label)
+            .help("add [client_ip] with trusted_proxies = [\"10.0.0.0/8\"], the addresses of your proxies");
+    }
+    header_name(name, out)
+}
+
+/// Returns a day as `2026-11-01`.
+fn date(unix_seconds: u64) -> String {
+    let second = i64::try_from(unix_seconds).unwrap_or(i64::MAX);
+    let day = Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%d").to_string());
+    day.unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+//! Jwt: reads `[jwt]`, and requires it where a policy asks for claims.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::policy_files::PolicyFiles;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::headers::header_name;
+use crate::config::document::read::{At, Table};
+use crate::config::limit::draft::Draft;
+use crate::model::client::tokens::{TokenSettings, Tokens};
+use crate::{Field, KeyPart, Matcher, MissingKey};
+
+/// Header with the token if `[jwt]` names no other.
+const HEADER: &str = "authorization";
+
+/// Reads `[jwt]`; `None` if there is none, or it is reported as wrong.
+pub(in crate::config) fn tokens(
+    root: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Option<Arc<Tokens>> {
+    let table = root.table("jwt")?;
+    let header = match table.text("header") {
+        Some(text) => header_name(&text, out)?,
+        None => HEADER.to_owned(),
+    };
+    let text = |name| table.text(name).map(|text| text.value.to_owned());
+    let settings = TokenSettings {
+        algorithms: algorithms(table, out)?,
+        issuer: text("issuer"),
+        audience: text("audience"),
+        header: header.to_ascii_lowercase(),
+    };
+    let keys = table.text("keys")?;
+    let Some(name) = keys.value.strip_prefix("file:") else {
+        let message = "`keys` of [jwt] names no file";
+        refuse(
+            message.into(),
+            keys.at,
+            if keys.value.contains("://") {
+                "fetch the set into a file beside the policy: keys = \"file:jwks.json\""
+            } else {
+                "write keys = \"file:jwks.json\""
+            },
+            out,
+        );
+        return None;
+    };
+    let tokens = files
+        .text(name)
+        .map_err(|reason| format!("cannot read `{}`: {reason}", shown(name)))
+        .and_then(|text| Tokens::new(settings, text));
+    match tokens {
+        Ok(tokens) => Some(Arc::new(tokens)),
+        Err(reason) => {
+            let help = "write the path of a JWK set, a public key in PEM or a shared secret, and \
+                        the algorithms of its keys";
+            refuse(reason, keys.at, help, out);
+            None
+        }
+    }
+}
+
+fn refuse(reason: String, at: Range<usize>, help: &str, out: &mut Findings<'_>) {
+    let label = "no token could be verified";
+    out.error(codes::TOKENS, at, reason, label).help(help);
+}
+
+/// Reads `algorithms`; `None` if there is none, or `none`.
+fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let written = table.texts("algorithms");
+    if let Some(none) = written
+        .iter()
+        .find(|text| text.value.eq_ignore_ascii_case("none"))
+    {
+        let message = "tokens without a signature cannot be verified";
+        let label = "anybody could write such a token";
+        out.error(codes::TOKENS, none.at.clone(), message, label)
+            .help("remove it, and name the algorithm of the keys: algorithms = [\"RS256\"]");
+        return None;
+    }
+    let names = written.iter().map(|text| text.value.to_owned());
+    Some(names.collect()).filter(|names: &Vec<_>| !names.is_empty())
+}
+
+/// Reports limits that depend on claims in a policy without `[jwt]`.
+pub(in crate::config) fn required(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    if root.has("jwt") {
+        return;
+    }
+    let matches = |matcher: &Matcher| {
+        let mut fields = matcher.fields.iter();
+        fields.any(|(field, _)| matches!(field, Field::Claim(_)))
+    };
+    for draft in drafts {
+        let rule = &draft.rule;
+        let values = draft.extra.iter().flat_map(|extra| &extra.rule.key);
+        let counts = rule.key.iter().chain(values).any(is_claim)
+            || matches!(&rule.missing_key, MissingKey::Use(part) if is_claim(part));
+        let exempts = rule
+            .exemptions
+            .iter()
+            .any(|exempt| matches(&exempt.matcher));
+        let mut priority = rule.priority.iter();
+        let prefers = priority.any(|priority| matches(&priority.matcher));
+        if counts || matches(&rule.matcher) || exempts || prefers {
+            let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
+            no_tokens(message, draft.places.key.clone(), out);
+        }
+    }
+}
+
+/// Returns true if `[jwt]` is there; reports an error at `text` if not.
+pub(in crate::config) fn has_tokens(
+    root: Table<'_>,
+    text: &At<&str>,
+    out: &mut Findings<'_>,
+) -> bool {
+    if root.has("jwt") {
+        return true;
+    }
+    let message = format!("\"{}\" is a claim of a token", shown(text.value));
+    no_tokens(message, text.at.clone(), out);
+    false
+}
+
+fn no_tokens(message: String, at: Range<usize>, out: &mut Findings<'_>) {
+    let label = "the policy has no [jwt], so no token is verified";
+    out.error(codes::TOKENS, at, message, label)
+        .help("add [jwt] with keys = \"file:jwks.json\" and algorithms = [\"RS256\"]");
+}
+
+fn is_claim(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::Claim(_))
+}

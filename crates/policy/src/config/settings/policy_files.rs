@@ -1,0 +1,361 @@
+//! Policy files: the files beside a policy that it names.
+//!
+//! ```text
+//!   ip = "file:blocked.txt"       see `value_list`
+//!   overrides = "overrides.csv"   see `overrides_file`
+//!   [jwt] keys = "file:keys.pem"  see `jwt`
+//!   [geo] country_db = "c.mmdb"   see `geo`; compiled, and not kept
+//! ```
+//!
+//! This crate reads no file: the caller does, and hands the bytes over.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use toml::de::DeValue;
+
+use super::database_file::{DatabaseFile, bytes};
+use crate::config::MAX_BYTES;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{SpannedValue, Table, texts_up_to};
+use crate::config::document::syntax;
+use crate::config::fields::{MAX_MATCH_VALUES, POLICY};
+#[cfg(test)]
+use crate::model::client::geo::GeoDatabase;
+use crate::{Asn, Country};
+
+/// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
+pub const MAX_LIST_BYTES: usize = 4 << 20;
+/// Maximum size of a file with keys of tokens in bytes.
+const MAX_KEYS_BYTES: usize = 1 << 20;
+/// Maximum number of lists that one policy names.
+const MAX_LISTS: usize = 32;
+
+/// The files that a policy names, each with its text, or the reason why it could not be read: the
+/// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`), the keys of tokens (`keys`
+/// of `[jwt]`), and the databases of `[geo]`, which are compiled.
+///
+/// ```
+/// use ratekeeper_core::Time;
+/// use ratekeeper_policy::Facts;
+/// use ratekeeper_policy::config::{Context, PolicyFiles, parse_file};
+///
+/// let text = r#"
+/// version = 1
+/// [[limit]]
+/// name  = "blocked"
+/// key   = ["ip"]
+/// match = { ip = "file:blocked.txt" }
+/// limit = "1/1m"
+/// "#;
+/// let files = PolicyFiles::read(text, |name, _most| match name {
+///     "blocked.txt" => Ok("192.0.2.0/24 # scrapers\n".to_owned()),
+///     _ => Err("no such file".to_owned()),
+/// });
+/// let policy = parse_file(text, &files, Context::default(), Time::ZERO).unwrap().policy;
+/// let from = |ip: &str| Facts { ip: ip.parse().ok(), ..Facts::default() };
+/// assert!(policy.rules[0].applies_to(&from("192.0.2.7")));
+/// assert!(!policy.rules[0].applies_to(&from("198.51.100.7")));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyFiles {
+    texts: BTreeMap<String, PolicyFile>,
+    /// Name of the file of overrides.
+    overrides: Option<String>,
+    countries: Option<DatabaseFile<Country>>,
+    networks: Option<DatabaseFile<Asn>>,
+}
+
+/// A value that names a list: `"file:NAME"`, or `"!file:NAME"`, which negates all of its values.
+#[derive(Clone, Copy)]
+pub(in crate::config) struct ListName<'a> {
+    pub(in crate::config) negated: bool,
+    pub(in crate::config) name: &'a str,
+}
+
+impl<'a> ListName<'a> {
+    /// Returns the list that a value names.
+    pub(in crate::config) fn of(value: &'a str) -> Option<Self> {
+        let (negated, value) = match value.strip_prefix('!') {
+            Some(value) => (true, value),
+            None => (false, value),
+        };
+        let name = value.strip_prefix("file:")?;
+        Some(Self { negated, name })
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct PolicyFile {
+    /// Maximum size in bytes.
+    most: usize,
+    text: Result<Arc<str>, String>,
+}
+
+/// Leaves out the text, which may be a shared secret.
+impl fmt::Debug for PolicyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.text.as_ref().map(|text| text.len());
+        f.debug_tuple("PolicyFile").field(&bytes).finish()
+    }
+}
+
+impl PolicyFile {
+    /// Calls `read` with the name, as written, and the maximum size.
+    fn read<B: Into<Vec<u8>>>(
+        name: &str,
+        most: usize,
+        read: &mut impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let text = bytes(name, most, read).and_then(|bytes| {
+            let text = String::from_utf8(bytes);
+            text.map(Into::into)
+                .map_err(|_| "it is not text in UTF-8".to_owned())
+        });
+        Self { most, text }
+    }
+}
+
+impl PolicyFiles {
+    /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
+    /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
+    /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, keys
+    /// of 1 MiB, and two databases, which may have 128 MiB each and are compiled.
+    pub fn read<B: Into<Vec<u8>>>(
+        text: &str,
+        read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        Self::default().read_changed(text, |_| false, read)
+    }
+
+    /// Reads the files of a changed text, as [`read`](Self::read) does. A database that these files
+    /// have is not read if `is_same` returns true for its name, and is compiled only if its content
+    /// has changed. `is_same` is called before a database is read.
+    #[must_use]
+    pub fn read_changed<B: Into<Vec<u8>>>(
+        &self,
+        text: &str,
+        mut is_same: impl FnMut(&str) -> bool,
+        mut read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let mut files = Self::default();
+        if !["file:", "overrides", "_db"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
+            return files; // most policies: not parsed twice
+        }
+        // Errors of the text are reported when it is parsed.
+        let document = syntax::document(text, &mut Findings::new(text));
+        let Some(document) = document else {
+            return files;
+        };
+        let root = Table::root(document.get_ref(), &POLICY);
+        each_value(root, |value| {
+            let Some(ListName { name, .. }) = ListName::of(value) else {
+                return;
+            };
+            if files.texts.len() < MAX_LISTS && !files.texts.contains_key(name) {
+                let file = PolicyFile::read(name, MAX_LIST_BYTES, &mut read);
+                files.texts.insert(name.to_owned(), file);
+            }
+        });
+        if let Some(name) = root.text("overrides") {
+            let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
+            files.texts.insert(name.value.to_owned(), file);
+            files.overrides = Some(name.value.to_owned());
+        }
+        if let Some(geo) = root.table("geo") {
+            let name = |field| geo.text(field).map(|name| name.value);
+            files.countries = name("country_db").map(|name| {
+                DatabaseFile::read(name, self.countries.as_ref(), &mut is_same, &mut read)
+            });
+            files.networks = name("asn_db").map(|name| {
+                DatabaseFile::read(name, self.networks.as_ref(), &mut is_same, &mut read)
+            });
+        }
+        if let Some(name) = keys_file(root) {
+            let file = PolicyFile::read(name, MAX_KEYS_BYTES, &mut read);
+            files.texts.insert(name.to_owned(), file);
+        }
+        files
+    }
+
+    /// Reads the same files again, for a text that has not changed; see
+    /// [`read_changed`](Self::read_changed).
+    #[must_use]
+    pub fn read_again<B: Into<Vec<u8>>>(
+        &self,
+        mut is_same: impl FnMut(&str) -> bool,
+        mut read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let texts = self.texts.iter().map(|(name, file)| {
+            let file = PolicyFile::read(name, file.most, &mut read);
+            (name.clone(), file)
+        });
+        let texts = texts.collect();
+        let (countries, networks) = (self.countries.as_ref(), self.networks.as_ref());
+        Self {
+            texts,
+            overrides: self.overrides.clone(),
+            countries: countries
+                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
+            networks: networks
+                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
+        }
+    }
+
+    /// Returns the name of the file of overrides, as the policy writes it, and its text, or the
+    /// reason why it could not be read; `None` if the policy names none.
+    pub fn overrides(&self) -> Option<(&str, Result<&str, &str>)> {
+        let name = self.overrides.as_deref()?;
+        Some((name, self.text(name)))
+    }
+
+    /// Returns the same files, with another text of the file of overrides, if there is one.
+    #[must_use]
+    pub fn with_overrides(mut self, text: String) -> Self {
+        let name = self.overrides.as_ref();
+        if let Some(file) = name.and_then(|name| self.texts.get_mut(name)) {
+            file.text = if text.len() > file.most {
+                Err(format!("it is longer than {} bytes", file.most))
+            } else {
+                Ok(text.into())
+            };
+        }
+        self
+    }
+
+    /// Returns the names of the files, as the policy writes them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let countries = self.countries.as_ref().map(|file| &*file.name);
+        let networks = self.networks.as_ref().map(|file| &*file.name);
+        let texts = self.texts.keys().map(String::as_str);
+        texts.chain(countries).chain(networks)
+    }
+
+    /// Returns the database of countries, if the policy names one.
+    pub(in crate::config) fn countries(&self) -> Option<&DatabaseFile<Country>> {
+        self.countries.as_ref()
+    }
+
+    /// Returns the database of networks, if the policy names one.
+    pub(in crate::config) fn networks(&self) -> Option<&DatabaseFile<Asn>> {
+        self.networks.as_ref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn country_database(&self) -> Option<Arc<GeoDatabase<Country>>> {
+        self.countries.as_ref()?.database.clone().ok()
+    }
+
+    /// Returns the text of a file, or the reason why there is none.
+    pub(in crate::config) fn text(&self, name: &str) -> Result<&str, &str> {
+        match self.texts.get(name) {
+            Some(file) => file.text.as_deref().map_err(String::as_str),
+            None => Err("it is not read with this policy"),
+        }
+    }
+
+    /// Returns the texts that could be read, each after its name; the hashes of databases.
+    pub(in crate::config) fn texts(&self) -> impl Iterator<Item = &str> {
+        let read = self.texts.iter().filter_map(|(name, file)| {
+            let text: &str = file.text.as_ref().ok()?;
+            Some([name.as_str(), text])
+        });
+        let countries = self.countries.iter().flat_map(|file| &file.database);
+        let networks = self.networks.iter().flat_map(|file| &file.database);
+        let databases = countries.map(|database| &*database.sha);
+        let databases = databases.chain(networks.map(|database| &*database.sha));
+        read.flatten().chain(databases)
+    }
+
+    /// Returns the text of a list, or the reason why there is none and what to write instead.
+    pub(in crate::config) fn list(&self, name: &str) -> Result<&str, (String, &'static str)> {
+        let file = self.texts.get(name).map(|file| file.text.as_deref());
+        let name = shown(name);
+        Err(match file {
+            Some(Ok(text)) => return Ok(text),
+            Some(Err(reason)) => (
+                format!("cannot read the list `{name}`: {reason}"),
+                "write the path of a file with one value a line, relative to the policy file",
+            ),
+            None if self.texts.len() >= MAX_LISTS => (
+                format!("the policy names more than {MAX_LISTS} lists"),
+                "put the values of several lists into one",
+            ),
+            None => (
+                format!("the list `{name}` is not read with this policy"),
+                "open the policy as a file, or write the values into it: [\"one\", \"two\"]",
+            ),
+        })
+    }
+}
+
+/// Returns the name of the file with the keys.
+fn keys_file(root: Table<'_>) -> Option<&str> {
+    let table = root.table("jwt")?;
+    table.text("keys")?.value.strip_prefix("file:")
+}
+
+/// Calls `visit` with each value in a `match`.
+fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
+    let mut visit = |node: &SpannedValue<'_>| {
+        for text in texts_up_to(MAX_MATCH_VALUES, node) {
+            visit(text.value);
+        }
+    };
+    let limits = root.tables("limit").map(|(_, limit)| limit);
+    let with_priority = limits.flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
+    let proxy = root
+        .table("listen")
+        .and_then(|listen| listen.table("proxy"));
+    let routes = proxy.into_iter().flat_map(|proxy| proxy.tables("route"));
+    let tables = with_priority
+        .chain(exemptions)
+        .chain(routes.map(|(_, route)| Some(route)));
+    for fields in tables.flatten().filter_map(|table| table.table("match")) {
+        for node in fields.written().values() {
+            match node.get_ref() {
+                DeValue::Table(names) => names.values().for_each(&mut visit),
+                _ => visit(node),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_wherever_a_match_stands() {
+        for text in [
+            "[[limit]]\nmatch = { header.a = \"file:a\" }",
+            "[[limit]]\npriority = { match = { path = \"!file:a\" } }",
+            "[[exempt]]\nmatch = { ip = [\"file:a\"] }",
+            "[[listen.proxy.route]]\nmatch = { host = \"file:a\" }",
+        ] {
+            let files = PolicyFiles::read(text, |_, _| Ok(String::new()));
+            assert_eq!(files.names().collect::<Vec<_>>(), ["a"], "{text}");
+        }
+    }
+
+    #[test]
+    fn each_list_is_read_once_and_only_so_many() {
+        let names = (0..40)
+            .map(|n| format!("\"file:{n}\", \"!file:{n}\""))
+            .collect::<Vec<_>>();
+        let text = format!("[[exempt]]\nmatch = {{ attr.a = [{}] }}", names.join(", "));
+        let mut read = 0;
+        PolicyFiles::read(&text, |_, _| {
+            read += 1;
+            Ok(String::new())
+        });
+        assert_eq!(read, MAX_LISTS);
+        let none = |name: &str, _| -> Result<String, String> { panic!("{name} is no list") };
+        PolicyFiles::read("password = \"file:secret\"", none);
+    }
+}

@@ -1,0 +1,339 @@
+//! Redis: `[store.redis]`, the store of the counters that several processes share.
+//!
+//! The store is contacted at run time only, because a policy is valid or invalid regardless of
+//! it.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+use ratekeeper_core::Nanos;
+
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, Table};
+use crate::config::fields::MAX_SEEDS;
+use crate::config::limit::scope;
+use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
+
+/// Default deadline: ten times the slowest answer of a server beside this process, and less than
+/// a caller notices.
+const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
+/// Default prefix of the name of every key.
+const DEFAULT_PREFIX: &str = "rk";
+/// Scheme of servers that are reached by TLS.
+const ENCRYPTED: &str = "rediss://";
+
+/// Reads `[store.redis]`; `None` if it has an error, which is reported.
+pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
+    let sentinel = table.table("sentinel");
+    let kind = kind(table, sentinel.is_some(), out)?;
+    let urls = urls(table, kind, out);
+    let sentinel = sentinel.map(|sentinel| watched(sentinel, out));
+    let tls = table.table("tls").map(|tls| {
+        let files = tls_files(tls, out);
+        if let (Some(urls), Some(files)) = (&urls, &files)
+            && *files != StoreTls::default()
+        {
+            warn_unused(tls, urls, out);
+        }
+        files
+    });
+    let login = login(table, "REDIS", out);
+    let prefix = table
+        .text("prefix")
+        .map_or(DEFAULT_PREFIX, |prefix| prefix.value);
+    let deadline = table
+        .span("deadline")
+        .map_or(DEFAULT_DEADLINE, |deadline| deadline.value);
+    let database = database(table, kind == UrlKind::Node, out);
+    let nodes = table.number("nodes").map(|nodes| nodes.value);
+    let node = scope::node(table, out);
+    let (username, password) = login?;
+    Some(RedisSettings {
+        urls: urls?,
+        cluster: kind == UrlKind::Node,
+        sentinel: match sentinel {
+            Some(sentinel) => Some(sentinel?),
+            None => None,
+        },
+        tls: tls.unwrap_or_else(|| Some(StoreTls::default()))?,
+        username,
+        password,
+        database: database?,
+        prefix: prefix.into(),
+        deadline,
+        nodes: nodes.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        node: node.ok()?,
+    })
+}
+
+/// Returns the kind of URLs in `url`.
+fn kind(table: Table<'_>, sentinel: bool, out: &mut Findings<'_>) -> Option<UrlKind> {
+    let url = table.get("url")?; // reported: it must be there
+    let clustered = table.flag("cluster") == Some(true);
+    if sentinel && clustered {
+        let at = table.place("cluster");
+        let message = "`cluster` cannot be combined with `sentinel`";
+        out.error(
+            codes::REDIS,
+            at,
+            message,
+            "sentinels watch one primary, not a cluster",
+        )
+        .help("leave one of them out");
+        return None;
+    }
+    let list = url.get_ref().as_array().is_some();
+    Some(match (sentinel, list || clustered) {
+        (true, _) => UrlKind::Sentinel,
+        (false, true) => UrlKind::Node,
+        (false, false) => UrlKind::Server,
+    })
+}
+
+/// `[store.redis.sentinel]`
+fn watched(table: Table<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings> {
+    let login = login(table, "SENTINEL", out);
+    let master = table.text("master")?; // reported: it must be there
+    if master.value.is_empty() {
+        out.error(
+            codes::REDIS,
+            master.at,
+            "`master` is empty",
+            "expected the name of the primary",
+        )
+        .help("write for example master = \"mymaster\"");
+        return None;
+    }
+    let (username, password) = login?;
+    Some(SentinelSettings {
+        master: master.value.into(),
+        username,
+        password,
+    })
+}
+
+/// Kind of a URL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UrlKind {
+    Server,
+    Node,
+    Sentinel,
+}
+
+/// Reads URLs of one kind: either all use TLS, or none does.
+fn urls(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let texts = table.texts("url");
+    let read: Vec<_> = texts.iter().map(|text| url(text, kind, out)).collect();
+    let urls = read.into_iter().collect::<Option<Vec<_>>>()?;
+    let encrypted = |url: &&String| url.starts_with(ENCRYPTED);
+    let count = urls.iter().filter(encrypted).count();
+    if count > 0 && count < urls.len() {
+        let message = "some URLs use TLS, and others do not";
+        let label = "rediss:// and redis://";
+        out.error(codes::REDIS, table.place("url"), message, label).help(
+            "write rediss:// for all of them, because servers pass on the data that they receive",
+        );
+        return None;
+    }
+    (!urls.is_empty()).then_some(urls) // reported: of another type, or empty
+}
+
+/// Reads `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
+/// secret nor a database.
+fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String> {
+    let refuse = |out: &mut Findings<'_>, message: &str, label: &str, help: &str| {
+        let at: Range<usize> = text.at.clone();
+        out.error(codes::REDIS, at, message, label).help(help);
+        None
+    };
+    let Some((scheme, rest)) = text.value.split_once("://") else {
+        let is_source = ["env:", "file:"]
+            .iter()
+            .any(|it| text.value.starts_with(it));
+        let help = if is_source {
+            "write the address itself: user name and password come from env:NAME or file:PATH"
+        } else {
+            "write for example \"redis://127.0.0.1:6379\""
+        };
+        return refuse(out, "this is not the URL of a store", "no scheme", help);
+    };
+    match (scheme, kind) {
+        ("redis" | "rediss", _) => {}
+        ("unix", UrlKind::Node) => {
+            let help = "write for example \"redis://10.0.0.1:6379\"";
+            let label = "nodes of a cluster name each other by host and port";
+            return refuse(out, "a cluster cannot be reached by a socket", label, help);
+        }
+        ("unix", UrlKind::Sentinel) => {
+            let help = "write for example \"redis://10.0.0.1:26379\"";
+            let label = "sentinels name the primary by host and port";
+            return refuse(out, "a sentinel cannot be reached by a socket", label, help);
+        }
+        ("unix", UrlKind::Server) if rest.starts_with('/') && !rest.contains('?') => {
+            return Some(text.value.into());
+        }
+        ("valkey" | "valkeys", _) => {
+            let help = "write \"redis://\" or \"rediss://\" and the same address: the protocol is \
+                 the same";
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
+        }
+        ("redis+sentinel" | "rediss+sentinel" | "sentinel", _) => {
+            let help = "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
+                 \"mymaster\" }";
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
+        }
+        _ => {
+            let help = "write for example \"redis://127.0.0.1:6379\" or \"unix:///run/redis.sock\"";
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
+        }
+    }
+    if rest.contains('@') {
+        let help = "write the address alone, and beside it password = \"env:REDIS_PASSWORD\"";
+        let label = "every reader of the policy could log in";
+        return refuse(out, "the URL of the store holds a secret", label, help);
+    }
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() || rest.contains(['?', '#']) {
+        let help = "write the address alone, and beside it for example database = 2";
+        let label = "expected HOST:PORT";
+        return refuse(
+            out,
+            "the URL of the store has more than a host and a port",
+            label,
+            help,
+        );
+    }
+    host_and_port(address, (scheme, kind), refuse, out)
+}
+
+/// Returns the URL of a host with its port, which may be left out; `refuse` reports anything else.
+fn host_and_port(
+    address: &str,
+    (scheme, kind): (&str, UrlKind),
+    refuse: impl Fn(&mut Findings<'_>, &str, &str, &str) -> Option<String>,
+    out: &mut Findings<'_>,
+) -> Option<String> {
+    let port = if kind == UrlKind::Sentinel {
+        "26379"
+    } else {
+        "6379"
+    };
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (address, port),
+    };
+    if address.contains(',') {
+        let nodes: Vec<_> = address
+            .split(',')
+            .take(MAX_SEEDS)
+            .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
+            .collect();
+        let help = format!("write a list: url = [{}]", nodes.join(", "));
+        return refuse(
+            out,
+            "one URL names several servers",
+            "expected HOST:PORT",
+            &help,
+        );
+    }
+    if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
+        let help = "write for example \"redis://127.0.0.1:6379\"";
+        return refuse(
+            out,
+            "this is not the URL of a store",
+            "expected HOST:PORT",
+            help,
+        );
+    }
+    Some(format!("{scheme}://{host}:{port}"))
+}
+
+/// Warns of `[store.redis.tls]` if no connection uses it.
+fn warn_unused(tls: Table<'_>, urls: &[String], out: &mut Findings<'_>) {
+    if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
+        let message = "no connection uses [store.redis.tls]";
+        let label = "no URL begins with rediss";
+        out.warning(codes::REDIS, tls.at(), message, label)
+            .help("write for example url = \"rediss://10.0.0.7:6379\"");
+    }
+}
+
+/// Reads `[store.redis.tls]`; paths are as written.
+fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
+    const OWN: [&str; 2] = ["client_certificate", "client_key"];
+    let path = |name| tls.text(name).map(|path| path.value.into());
+    let identity = match OWN.map(path) {
+        [Some(certificate), Some(key)] => Some((certificate, key)),
+        [None, None] => None,
+        [certificate, _] => {
+            let [there, missing] = match certificate {
+                Some(_) => OWN,
+                None => [OWN[1], OWN[0]],
+            };
+            let at = tls.place(there);
+            let message = format!("`{there}` needs a `{missing}`");
+            let label = "one has no effect without the other";
+            out.error(codes::REDIS, at, message, label)
+                .help(format!("add {missing}, a PEM file"));
+            return None;
+        }
+    };
+    let name = tls.text("server_name");
+    Some(StoreTls {
+        ca: path("ca"),
+        identity,
+        server_name: name.map(|name| name.value.into()),
+    })
+}
+
+/// Returns the places of a name and a password; `None` if one of them is wrong, which is
+/// reported. The prefix `owner` begins the names of variables that could hold them.
+fn login(
+    table: Table<'_>,
+    owner: &str,
+    out: &mut Findings<'_>,
+) -> Option<(Option<Secret>, Option<Secret>)> {
+    let [username, password] = ["username", "password"].map(|name| table.secret(name));
+    if username.is_some() && !table.has("password") {
+        let at = table.place("username");
+        let label = "a login needs a name and a password";
+        out.error(codes::REDIS, at, "`username` needs a `password`", label)
+            .help(format!("add password = \"env:{owner}_PASSWORD\""));
+        return None;
+    }
+    let [username, password] = [username, password].map(|secret| secret.map(|it| it.value));
+    Some((username, password))
+}
+
+fn database(table: Table<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u16> {
+    if !table.has("database") {
+        return Some(0);
+    }
+    let At {
+        value: database,
+        at,
+    } = table.number("database")?;
+    if database == 0 || !cluster {
+        return Some(database);
+    }
+    let message = format!("a cluster has no database {database}");
+    out.error(codes::REDIS, at, message, "only database 0 exists")
+        .help("leave it out");
+    None
+}

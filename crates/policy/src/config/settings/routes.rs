@@ -1,0 +1,156 @@
+//! Routes: the other receivers of the gateway, and the limits that send requests to them.
+//!
+//! ```text
+//!   [[listen.proxy.route]]  name = "spare"  upstream = "http://127.0.0.1:4000"
+//!   [[limit]]               name = "server"  on_limit = "route:spare"
+//!
+//!   request --> server: allows --> upstream
+//!                    \'- denies --> spare
+//! ```
+
+use std::collections::HashSet;
+
+use ratekeeper_core::Algorithm as _;
+
+use super::policy_files::PolicyFiles;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::exclusions::is_excluded;
+use crate::config::document::read::{At, Table};
+use crate::config::limit::draft::Draft;
+use crate::config::limit::requests::{name, requests};
+use crate::{Role, Route, Settings, UpstreamUrl, ValueError};
+
+/// Reads `[[listen.proxy.route]]`.
+pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
+    let mut seen = HashSet::new();
+    let mut routes: Vec<Route> = Vec::new();
+    for (_, table) in proxy.tables("route") {
+        let named = table.text("name").filter(|text| name(text, "route", out));
+        let upstream = upstream(table, out);
+        let has_match = table.has("match");
+        let matcher = has_match.then(|| requests(table, files, out).matcher);
+        let (Some(named), Some(upstream)) = (named, upstream) else {
+            continue;
+        };
+        if !seen.insert(named.value.to_owned()) {
+            let message = format!("two routes are called `{}`", named.value);
+            out.error(codes::GATEWAY, named.at, message, "the name must be unique")
+                .help("give each route a name of its own");
+            continue;
+        }
+        let takes_all = |route: &&Route| {
+            let matcher = route.matcher.as_ref();
+            matcher.is_some_and(|it| !it.fields.is_empty() && it.matches_all())
+        };
+        let first = routes.iter().find(takes_all).filter(|_| has_match);
+        if let Some(first) = first {
+            let message = format!("no request reaches the route `{}`", named.value);
+            let label = format!("route `{}` above it matches every request", first.name);
+            out.warning(codes::ROUTE, table.place("match"), message, label)
+                .help("move it up: the first route that matches receives the request");
+        }
+        routes.push(Route {
+            name: named.value.into(),
+            matcher,
+            upstream,
+        });
+    }
+    routes
+}
+
+/// Reads `upstream`; `None` if an address is refused.
+pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
+    let written = table.texts("upstream");
+    let read = written.iter().map(|text| address_of(text, out));
+    let read: Vec<Option<UpstreamUrl>> = read.collect();
+    let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
+    urls.filter(|urls| !urls.is_empty())
+}
+
+fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
+    let refuse = |error: ValueError| {
+        let at = text.at.clone();
+        out.error(
+            codes::GATEWAY,
+            at,
+            error.reason,
+            "expected http://HOST:PORT, https:// or h2c://",
+        )
+        .help(error.help);
+    };
+    text.value.parse().map_err(refuse).ok()
+}
+
+/// Reads `on_limit` of every limit.
+pub(in crate::config) fn on_limit(
+    drafts: &mut [Draft<'_>],
+    settings: &Settings,
+    out: &mut Findings<'_>,
+) {
+    let proxy = settings.listen.proxy.as_ref();
+    let known: Vec<&str> = proxy
+        .iter()
+        .flat_map(|proxy| &proxy.routes)
+        .map(|route| &*route.name)
+        .collect();
+    for draft in drafts {
+        let Some(text) = draft.table.text("on_limit") else {
+            continue;
+        };
+        if is_excluded(draft.table, "on_limit") {
+            continue;
+        }
+        let Some(route) = text.value.strip_prefix("route:") else {
+            let message = format!("\"{}\" is not the name of a route", shown(text.value));
+            out.error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
+                .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
+            continue;
+        };
+        let refused = strange(draft).or_else(|| {
+            let is_known = known.contains(&route);
+            (!is_known).then(|| unknown(route, &known, out))
+        });
+        if let Some((label, help)) = refused {
+            let message = format!(
+                "limit `{}` cannot send requests to the route `{}`",
+                draft.rule.limit.name,
+                shown(route)
+            );
+            out.error(codes::ROUTE, text.at, message, label).help(help);
+            continue;
+        }
+        draft.rule.on_limit = Some(route.into());
+    }
+}
+
+/// Returns why a limit cannot divert requests, and what to write instead.
+fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
+    if matches!(draft.rule.role, Role::Allowance) {
+        let label = "another limit asks it by `otherwise`, and decides what a refusal does";
+        return Some((label.into(), "leave out `on_limit`".into()));
+    }
+    if draft.rule.is_for_descriptors() {
+        let label = "the limit is for descriptors, and the gateway has none";
+        return Some((label.into(), "match requests, by path or host".into()));
+    }
+    let algorithm = draft.rule.limit.algorithm.name();
+    (algorithm == "smooth bursty").then(|| {
+        let label = format!("a {algorithm} limit lets requests wait, and denies none");
+        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+        (label, help.to_owned())
+    })
+}
+
+fn unknown(route: &str, known: &[&str], out: &Findings<'_>) -> (String, String) {
+    let help = match out.nearest(route, known.iter().copied()) {
+        Some(near) => format!("did you mean on_limit = \"route:{near}\"?"),
+        None if known.is_empty() => format!(
+            "write [[listen.proxy.route]] with name = \"{}\" and upstream = \
+             \"http://127.0.0.1:4000\"",
+            shown(route)
+        ),
+        None => format!("write one of: {}", known.join(", ")),
+    };
+    ("no route has this name".into(), help)
+}

@@ -1,0 +1,110 @@
+//! Telemetry: reads where metrics and events go beside the admin listener and the log.
+//!
+//! ```text
+//!   [otlp]   endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
+//! ```
+
+use ratekeeper_core::Nanos;
+
+use super::http_url::{UrlField, http_url};
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::headers::header_name;
+use crate::config::document::read::{At, Table};
+use crate::config::document::scalar::secret;
+use crate::{OtlpSettings, Secret};
+
+/// Default `interval` of `[otlp]`.
+const OTLP_INTERVAL: Nanos = Nanos::from_secs(15);
+/// Fields that the exporter sets itself.
+const OWN_FIELDS: [&str; 6] = [
+    "host",
+    "connection",
+    "content-type",
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+];
+const ENDPOINT: UrlField = UrlField {
+    code: codes::TELEMETRY,
+    what: "a receiver of OTLP",
+    example: "write for example endpoint = \"http://127.0.0.1:4318\"",
+    login: "write headers = { authorization = \"env:OTLP_AUTHORIZATION\" }",
+};
+
+/// Reads `[otlp]`.
+pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettings> {
+    let table = root.table("otlp")?;
+    let endpoint = table.text("endpoint").and_then(|text| endpoint(&text, out));
+    let ca = table.text("ca");
+    if let (Some(url), Some(ca)) = (&endpoint, &ca)
+        && url.starts_with("http:")
+    {
+        let message = "`ca` has no effect on an endpoint without TLS";
+        let label = "the endpoint begins with http://";
+        out.error(codes::TELEMETRY, ca.at.clone(), message, label)
+            .help("write endpoint = \"https://..\", or leave `ca` out");
+    }
+    let headers = headers(table, out);
+    let interval = table.span("interval").map(|span| span.value);
+    let (metrics, events) = (table.flag("metrics"), table.flag("events"));
+    if (metrics, events) == (Some(false), Some(false)) {
+        let message = "[otlp] sends nothing";
+        let label = "`metrics` and `events` are false";
+        out.error(codes::TELEMETRY, table.at(), message, label)
+            .help("leave one of them out, or leave out [otlp]");
+    }
+    let name = table.text("service_name");
+    Some(OtlpSettings {
+        endpoint: endpoint?,
+        headers,
+        ca: ca.map(|ca| ca.value.into()),
+        interval: interval.unwrap_or(OTLP_INTERVAL),
+        service_name: name.map_or("ratekeeper", |name| name.value).to_owned(),
+        metrics: metrics != Some(false),
+        events: events != Some(false),
+    })
+}
+
+/// Reads the URL that paths of signals are appended to.
+fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let url = http_url(text, ENDPOINT, out)?;
+    let url = url.trim_end_matches('/');
+    let signal = ["/v1/metrics", "/v1/logs"]
+        .into_iter()
+        .find_map(|path| url.strip_suffix(path));
+    if signal.is_some() || url.contains('?') {
+        let message = "the endpoint holds the path of a signal, or a query";
+        let label = "`/v1/metrics` and `/v1/logs` are appended to it";
+        let base = signal.unwrap_or("http://127.0.0.1:4318");
+        out.error(codes::TELEMETRY, text.at.clone(), message, label)
+            .help(format!("write endpoint = \"{}\"", shown(base)));
+        return None;
+    }
+    Some(url.to_owned())
+}
+
+fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
+    let Some(headers) = table.names("headers") else {
+        return Vec::new();
+    };
+    let mut read = Vec::new();
+    for (name, value) in headers.value {
+        let written = At::new(&**name.get_ref(), name.span());
+        let Some(lower) = header_name(&written, out) else {
+            continue;
+        };
+        if OWN_FIELDS.contains(&&*lower) {
+            let message = format!("`{lower}` cannot be a header of [otlp]");
+            let label = "the exporter sets it";
+            out.error(codes::TELEMETRY, value.span(), message, label)
+                .help("leave it out");
+            continue;
+        }
+        let Some(text) = value.get_ref().as_str() else {
+            continue; // reported: not a string
+        };
+        read.extend(secret(text).map(|place| (lower, place)));
+    }
+    read
+}

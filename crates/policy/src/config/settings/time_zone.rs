@@ -1,0 +1,50 @@
+//! Time zone: reads `timezone`.
+
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::Table;
+
+/// The time zone of calendar words.
+#[derive(Clone, Debug)]
+pub(in crate::config) enum ZoneSpec {
+    /// Not stated.
+    Unset,
+    /// Stated, and refused: errors that depend on it are not reported.
+    Refused,
+    /// Stated, and known.
+    Set(TimeZone),
+}
+
+/// Reads `timezone` from the database that is compiled in, so that a policy means the same on
+/// every machine. The cost is that new rules come with a new release.
+pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
+    let Some(name) = root.text("timezone") else {
+        return if root.has("timezone") {
+            ZoneSpec::Refused
+        } else {
+            ZoneSpec::Unset
+        };
+    };
+    let zones = TimeZoneDatabase::bundled();
+    if let Ok(zone) = zones.get(name.value) {
+        return ZoneSpec::Set(zone);
+    }
+    let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
+    let help = match out.nearest(name.value, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean timezone = \"{near}\"?"),
+        None => {
+            "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"".into()
+        }
+    };
+    let message = format!("unknown time zone \"{}\"", shown(name.value));
+    out.error(
+        codes::ZONE,
+        name.at,
+        message,
+        "not in the IANA time zone database",
+    )
+    .help(help);
+    ZoneSpec::Refused
+}

@@ -1,0 +1,388 @@
+//! Overrides: `[[override]]`, other numbers for single keys of a limit.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use toml::de::DeValue;
+
+use super::key_text::pieces;
+use super::plan::set_text;
+use super::{SetText, VariantReader};
+use crate::config::LineCounter;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::exact_value::exact_value;
+use crate::config::document::read::{At, Table};
+use crate::config::fields::MAX_PATTERNS;
+use crate::config::limit::draft::{Draft, by_name};
+use crate::config::lints::unmatched::never_matches;
+use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
+use crate::model::matching::glob::Glob;
+use crate::{KeyPart, PathCase};
+
+/// The limits that overrides are for, and the reader of their numbers.
+pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft<'a>>);
+
+/// Collects the overrides of all limits.
+pub(in crate::config) struct OverrideReader {
+    ipv6_prefix: u8,
+    /// `None` if it does not matter which have ended.
+    unix_nanos: Option<u64>,
+    /// Limits by name.
+    names: HashMap<Arc<str>, usize>,
+    /// Names of limits with errors.
+    refused: HashSet<Box<str>>,
+    /// By limit.
+    found: Vec<Overrides>,
+    ended: EndedOverrides,
+}
+
+/// Maximum number of overrides of the policy, or of the file, that are named as ended.
+const MAX_ENDED: usize = 3;
+
+/// Overrides that have ended: contracts end all the time, so only the first are named.
+#[derive(Default)]
+struct EndedOverrides {
+    count: usize,
+    /// The first that is not named.
+    next: Range<usize>,
+}
+
+/// One override as written.
+pub(in crate::config) struct OverrideText<'t> {
+    pub(in crate::config) limit: At<&'t str>,
+    /// Key parts and their values.
+    pub(in crate::config) key: Vec<(At<&'t str>, At<&'t str>)>,
+    pub(in crate::config) set: At<Cow<'t, str>>,
+    pub(in crate::config) until: Option<At<Cow<'t, str>>>,
+    pub(in crate::config) reason: &'t str,
+    /// Range of the key.
+    pub(in crate::config) at: Range<usize>,
+    pub(in crate::config) line: usize,
+    pub(super) stands: OverridePlace,
+}
+
+/// Where an override is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::config) enum OverridePlace {
+    /// `[[override]]` of the policy.
+    Policy,
+    /// `[[override]]` of the file.
+    FileTable,
+    /// A line of the file.
+    FileLine,
+}
+
+impl OverridePlace {
+    fn is_file(self) -> bool {
+        self != Self::Policy
+    }
+
+    /// Returns the field with the numbers; empty for a cell.
+    fn field(self) -> &'static str {
+        match self {
+            Self::Policy | Self::FileTable => "set",
+            Self::FileLine => "",
+        }
+    }
+}
+
+/// Returns the overrides of `[[override]]` that can be read. The others have been reported:
+/// something is missing there, or of the wrong type.
+pub(super) fn written<'t>(
+    root: Table<'t>,
+    stands: OverridePlace,
+    lines: &mut LineCounter<'_>,
+) -> impl Iterator<Item = OverrideText<'t>> {
+    root.tables("override").filter_map(move |(_, written)| {
+        let line = lines.at(written.at().start);
+        let key = written.names("key")?;
+        let mut parts = Vec::with_capacity(key.value.len());
+        for (part, value) in key.value {
+            if let Some(text) = value.get_ref().as_str() {
+                let name = At::new(&**part.get_ref(), part.span());
+                parts.push((name, At::new(text, value.span())));
+            }
+        }
+        let until = written.get("until").and_then(|node| {
+            let text = match node.get_ref() {
+                DeValue::Datetime(moment) => moment.to_string().into(),
+                value => value.as_str()?.into(),
+            };
+            Some(At::new(text, node.span()))
+        });
+        Some(OverrideText {
+            limit: written.text("limit")?,
+            at: key.at,
+            key: parts,
+            set: written.get("set").and_then(set_text)?,
+            until,
+            reason: written.text("reason").map_or("", |reason| reason.value),
+            line,
+            stands,
+        })
+    })
+}
+
+impl OverrideReader {
+    /// `written` has the names of all limits, those with errors too.
+    pub(in crate::config) fn new<'n>(
+        ipv6_prefix: u8,
+        unix_nanos: Option<u64>,
+        drafts: &[Draft<'_>],
+        written: impl Iterator<Item = &'n str>,
+    ) -> Self {
+        let names = by_name(drafts);
+        let refused = written.filter(|name| !names.contains_key(*name));
+        Self {
+            refused: refused.map(Into::into).collect(),
+            ipv6_prefix,
+            unix_nanos,
+            names,
+            found: vec![Overrides::default(); drafts.len()],
+            ended: EndedOverrides::default(),
+        }
+    }
+
+    /// Gives the limits their overrides.
+    pub(in crate::config) fn install(self, drafts: &mut [Draft<'_>]) {
+        for (draft, found) in drafts.iter_mut().zip(self.found) {
+            draft.rule.variants.overrides = Arc::new(found);
+        }
+    }
+
+    /// Reads `[[override]]` of the policy or of the file.
+    pub(in crate::config) fn tables(
+        &mut self,
+        (root, stands): (Table<'_>, OverridePlace),
+        lines: &mut LineCounter<'_>,
+        (reader, drafts): Limits<'_, '_>,
+        out: &mut Findings<'_>,
+    ) {
+        for text in written(root, stands, lines) {
+            self.add(&text, (&mut *reader, &mut *drafts), out);
+        }
+        self.count_ended(out);
+    }
+
+    /// Warns of the overrides that have ended and are not named, at the end of a text.
+    pub(super) fn count_ended(&mut self, out: &mut Findings<'_>) {
+        let ended = std::mem::take(&mut self.ended);
+        let more = ended.count.saturating_sub(MAX_ENDED);
+        if more > 0 {
+            let message = format!("{more} more overrides have ended");
+            let label = "and others below it";
+            out.warning(codes::OVERRIDE_ENDED, ended.next, message, label)
+                .help("remove them, or write later times");
+        }
+    }
+
+    /// Returns the limit of a name, if there is one; reports an error if not.
+    pub(in crate::config) fn limit(
+        &self,
+        name: &At<&str>,
+        out: &mut Findings<'_>,
+    ) -> Option<usize> {
+        if let Some(index) = self.names.get(name.value) {
+            return Some(*index);
+        }
+        if !out.is_whole() || self.refused.contains(name.value) {
+            return None; // it may stand where the text could not be read, or has an error
+        }
+        let help = match out.nearest(name.value, self.names.keys().map(|name| &**name)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "write the name of a [[limit]] of the policy".to_owned(),
+        };
+        let message = format!("no limit is called `{}`", shown(name.value));
+        let label = "not found in the policy";
+        out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
+            .help(help);
+        None
+    }
+
+    /// Adds an override, or reports why not.
+    pub(in crate::config) fn add(
+        &mut self,
+        text: &OverrideText<'_>,
+        (reader, drafts): Limits<'_, '_>,
+        out: &mut Findings<'_>,
+    ) {
+        let until = text.until.as_ref().map(|until| moment(until, out));
+        let Some(index) = self.limit(&text.limit, out) else {
+            return;
+        };
+        let draft = &mut drafts[index];
+        let set = SetText {
+            name: &text.set.value,
+            text: &text.set.value,
+            field: text.stands.field(),
+        };
+        let allowance = reader.allowance(draft, set, &text.set.at, out);
+        let key = self.key(draft, text, out);
+        let (Some(allowance), Some(key), false) = (allowance, key, until == Some(None)) else {
+            return;
+        };
+        let until_unix_nanos = until.flatten();
+        let new = Override {
+            allowance,
+            until_unix_nanos,
+            reason: text.reason.into(),
+            line: text.line,
+            from_file: text.stands.is_file(),
+        };
+        if let Some(now) = self.unix_nanos.filter(|now| new.has_ended(*now)) {
+            self.ended.count += 1;
+            if self.ended.count <= MAX_ENDED {
+                ended(text, now, out);
+            } else if self.ended.count == MAX_ENDED + 1 {
+                self.ended.next = text.until.as_ref().map_or(0..0, |until| until.at.clone());
+            }
+        }
+        let found = &mut self.found[index];
+        if found.pattern_count() >= MAX_PATTERNS && has_pattern(&key) {
+            let name = shown(text.limit.value);
+            let message = format!("limit `{name}` has more than {MAX_PATTERNS} patterns");
+            out.error(
+                codes::TOO_MANY,
+                text.at.clone(),
+                message,
+                "one more than allowed",
+            )
+            .help("name keys without *, of which there may be many");
+            return;
+        }
+        if let Err(first) = found.add(key, new) {
+            let place = match (first.from_file, text.stands.is_file()) {
+                (false, true) => format!("in the policy, line {}", first.line),
+                _ => format!("in line {}", first.line),
+            };
+            let message = "this override never holds";
+            let label = format!("the same limit and key are {place}");
+            out.warning(codes::OVERRIDE_HIDDEN, text.at.clone(), message, label)
+                .help("remove one of the two: the first holds, until it is removed");
+        }
+    }
+
+    /// Reads the key; `None` if it is reported as wrong.
+    fn key(
+        &self,
+        draft: &Draft<'_>,
+        text: &OverrideText<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<OverrideKey> {
+        let parts = &draft.rule.key;
+        let mut key: OverrideKey = vec![None; parts.len()];
+        for (name, value) in &text.key {
+            let part = KeyPart::parse(name.value).ok();
+            let index = parts.iter().position(|known| Some(known) == part.as_ref());
+            let Some(index) = index else {
+                let limit = &draft.rule.limit.name;
+                let message = format!(
+                    "`{}` is not in the key of limit `{limit}`",
+                    shown(name.value)
+                );
+                let known: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
+                let (label, help) = if known.is_empty() {
+                    let help = "write the numbers into the limit itself".to_owned();
+                    ("all requests share one counter".to_owned(), help)
+                } else {
+                    let help = format!(
+                        "write key = {{ \"{}\" = \"{}\" }}",
+                        parts[0],
+                        shown(value.value)
+                    );
+                    (format!("its key is {}", known.join(", ")), help)
+                };
+                out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                    .help(help);
+                return None;
+            };
+            if key[index].is_some() {
+                let message = format!("the key names `{}` twice", parts[index]);
+                let label = "one value for each part";
+                out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                    .help("leave one of them out, or write `\\;` for a semicolon of a value");
+                return None;
+            }
+            never_matches(draft, &parts[index], value, out);
+            let case = draft.rule.matcher.path_case;
+            key[index] = Some(self.value(&parts[index], value, case, out)?);
+        }
+        (!text.key.is_empty()).then_some(key)
+    }
+
+    fn value(
+        &self,
+        part: &KeyPart,
+        value: &At<&str>,
+        case: PathCase,
+        out: &mut Findings<'_>,
+    ) -> Option<PartPattern> {
+        // A `*` of a route is its own: keys hold the value of `match.path`.
+        let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
+        let pieces = pieces(value.value);
+        if pieces.len() == 1 || has_no_patterns {
+            let text = pieces.join("*");
+            let plain = At::new(&*text, value.at.clone());
+            let exact = exact_value(part, &plain, (self.ipv6_prefix, case), out)?;
+            return Some(PartPattern::Exact(exact));
+        }
+        let has_no_case = match part {
+            KeyPart::Host => true,
+            KeyPart::Path => case == PathCase::Insensitive,
+            _ => false,
+        };
+        let pieces = pieces.into_iter().map(|mut piece| {
+            if has_no_case {
+                piece.make_ascii_lowercase();
+            }
+            piece.into_bytes().into()
+        });
+        Some(PartPattern::Glob(Glob::from_pieces(pieces.collect())))
+    }
+}
+
+fn has_pattern(key: &OverrideKey) -> bool {
+    let is_glob = |part: &PartPattern| matches!(part, PartPattern::Glob(_));
+    key.iter().flatten().any(is_glob)
+}
+
+/// Warns of an override that has ended.
+fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
+    let Some(until) = &text.until else {
+        return;
+    };
+    let nanos = i128::from(now);
+    let now = Timestamp::from_nanosecond(nanos).map_or_else(
+        |_| String::new(),
+        |now| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    );
+    let message = format!(
+        "an override of limit `{}` has ended",
+        shown(text.limit.value)
+    );
+    let label = format!("it is {now}");
+    out.warning(codes::OVERRIDE_ENDED, until.at.clone(), message, label)
+        .help("remove it, or write a later time");
+}
+
+/// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
+fn moment(text: &At<Cow<'_, str>>, out: &mut Findings<'_>) -> Option<u64> {
+    let nanos = text
+        .value
+        .parse::<Timestamp>()
+        .ok()
+        .map(Timestamp::as_nanosecond);
+    if let Some(nanos) = nanos {
+        return Some(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
+    }
+    let value = shown(&text.value);
+    let message = format!("\"{value}\" is not a time with an offset");
+    let label = "expected a date, a time and an offset";
+    out.error(codes::OVERRIDE, text.at.clone(), message, label)
+        .help("write for example 2026-12-31T00:00:00Z, or 2026-12-31T00:00:00+01:00");
+    None
+}

@@ -1,0 +1,341 @@
+//! Overrides file: overrides from a table that another program writes (CSV, RFC 4180), or in the
+//! form that they have in the policy, if its name ends in `.toml`.
+//!
+//! ```text
+//!   limit,key,set,until,reason
+//!   api-minute,acme,20000/1m,2026-12-31T00:00:00Z,"contract 4711, signed"
+//!   api-model,api_key=acme;attr:model=large,50/1m,,
+//! ```
+//!
+//! The first line of a table names the columns, in any order; `until` and `reason` may be left
+//! out. If the key of a limit has several parts, a key names them, separated by `;` (`key_text.rs`).
+//!
+//! Errors stand at the field of the policy that names the file, with line and column of the file.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+
+use super::key_text::key_pairs;
+use super::overrides::{Limits, OverridePlace, OverrideReader, OverrideText};
+use crate::KeyPart;
+use crate::config::LineCounter;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, Severity, shown};
+use crate::config::document::check;
+use crate::config::document::read::{At, Table};
+use crate::config::document::syntax;
+use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
+use crate::config::limit::draft::Draft;
+use crate::config::settings::policy_files::PolicyFiles;
+
+/// Names of the columns; the first three must be there.
+pub(super) const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];
+/// Number of columns that must be there.
+const REQUIRED: usize = 3;
+
+/// Reads the file that `overrides` names, if it names one.
+pub(in crate::config) fn read(
+    root: Table<'_>,
+    files: &PolicyFiles,
+    overrides: &mut OverrideReader,
+    limits: Limits<'_, '_>,
+    out: &mut Findings<'_>,
+) {
+    let Some(path) = root.text("overrides") else {
+        return;
+    };
+    let name = shown(path.value);
+    let text = match files.text(path.value) {
+        Ok(text) => text,
+        Err(reason) => {
+            let message = format!("cannot read the overrides `{name}`: {reason}");
+            let label = "a path relative to the policy file";
+            out.error(codes::OVERRIDES_FILE, path.at, message, label)
+                .help("write the path of a CSV or TOML file: overrides = \"overrides.csv\"");
+            return;
+        }
+    };
+    let mut findings = Findings::new(text);
+    if is_toml(path.value) {
+        tables(text, overrides, limits, &mut findings);
+    } else {
+        rows(text, overrides, limits, &mut findings);
+    }
+    for found in findings.finish() {
+        let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
+        let (at, help) = (path.at.clone(), found.help.unwrap_or_default());
+        let here = match found.severity {
+            Severity::Error => out.error(found.code, at, message, found.label),
+            Severity::Warning => out.warning(found.code, at, message, found.label),
+        };
+        here.help(help);
+    }
+}
+
+/// Returns true if a file of this name has the form of the policy.
+pub(super) fn is_toml(name: &str) -> bool {
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+/// Reads `[[override]]`.
+fn tables(
+    text: &str,
+    overrides: &mut OverrideReader,
+    limits: Limits<'_, '_>,
+    out: &mut Findings<'_>,
+) {
+    let document = syntax::parsed(text, out);
+    let root = document.get_ref();
+    if root.is_empty() && out.is_whole() {
+        // It may be half written.
+        out.error(
+            codes::OVERRIDES_FILE,
+            0..0,
+            "the file is empty",
+            "expected [[override]]",
+        )
+        .help("write override = [] for a file without overrides");
+        return;
+    }
+    check::overrides(root, out);
+    let mut lines = LineCounter::new(text);
+    let root = Table::root(root, &OVERRIDES);
+    overrides.tables((root, OverridePlace::FileTable), &mut lines, limits, out);
+}
+
+/// Reads the lines.
+fn rows(
+    text: &str,
+    overrides: &mut OverrideReader,
+    (reader, drafts): Limits<'_, '_>,
+    out: &mut Findings<'_>,
+) {
+    let mut records = Records::new(text);
+    let Some(head) = records.next() else {
+        return heading(0..0, "the file is empty", out);
+    };
+    let Some(columns) = columns(&head, out) else {
+        return;
+    };
+    let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
+    let parts: Vec<Vec<String>> = drafts.iter().map(names).collect();
+    for (count, record) in records.enumerate() {
+        if count == MAX_OVERRIDES {
+            let message = format!("more than {MAX_OVERRIDES} overrides");
+            let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
+            out.error(codes::TOO_MANY, at, message, "one more than allowed")
+                .help("give the keys plans, or raise the numbers of the limit itself");
+            return;
+        }
+        if let Some(fault) = record.fault {
+            out.error(
+                codes::OVERRIDES_FILE,
+                fault.at,
+                fault.value,
+                "not valid CSV",
+            )
+            .help("put a value with commas or quotes in quotes, and write each quote twice");
+            continue;
+        }
+        let cell = |column: usize| {
+            let cell = record.cells.get(columns[column]?)?;
+            (!cell.value.is_empty()).then(|| At::new(&*cell.value, cell.at.clone()))
+        };
+        let (Some(limit), Some(key), Some(set)) = (cell(0), cell(1), cell(2)) else {
+            let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
+            let message = "an override without a limit, a key or numbers";
+            out.error(codes::OVERRIDES_FILE, at, message, "expected limit,key,set")
+                .help("write for example: api-minute,acme,20000/1m");
+            continue;
+        };
+        if record.cells.len() > columns.iter().flatten().count() {
+            let at = record.cells.last().map_or(0..0, |cell| cell.at.clone());
+            let message = "a line with more cells than columns";
+            out.error(codes::OVERRIDES_FILE, at, message, "has no column")
+                .help("put a value with commas in quotes");
+            continue;
+        }
+        let Some(index) = overrides.limit(&limit, out) else {
+            continue;
+        };
+        let text = OverrideText {
+            key: key_of(&parts[index], &key),
+            at: key.at.clone(),
+            limit,
+            set: borrowed(set),
+            until: cell(3).map(borrowed),
+            reason: cell(4).map_or("", |reason| reason.value),
+            line: record.line,
+            stands: OverridePlace::FileLine,
+        };
+        overrides.add(&text, (&mut *reader, &mut *drafts), out);
+    }
+    overrides.count_ended(out);
+}
+
+fn borrowed(cell: At<&str>) -> At<Cow<'_, str>> {
+    At::new(cell.value.into(), cell.at)
+}
+
+/// Returns the parts of a key and their values.
+fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'t str>)> {
+    if let [one] = parts {
+        return vec![(At::new(one, key.at.clone()), key.clone())];
+    }
+    let at = |text: &'t str| At::new(text, key.at.clone());
+    let pairs = key_pairs(key.value);
+    pairs.map(|(part, value)| (at(part), at(value))).collect()
+}
+
+/// Returns the index of each column in the file; `None` if they are reported as wrong.
+pub(super) fn columns(
+    head: &Record<'_>,
+    out: &mut Findings<'_>,
+) -> Option<[Option<usize>; COLUMNS.len()]> {
+    let mut found = [None; COLUMNS.len()];
+    for (index, cell) in head.cells.iter().enumerate() {
+        let name = cell.value.trim();
+        let known = COLUMNS.iter().position(|column| *column == name);
+        let Some(known) = known.filter(|known| found[*known].is_none()) else {
+            let message = format!("`{}` is not a column, or comes twice", shown(name));
+            let at = cell.at.clone();
+            if name.contains([';', '\t']) {
+                let label = "columns are separated by commas";
+                out.error(codes::OVERRIDES_FILE, at, message, label)
+                    .help("write commas between the values: limit,key,set,until,reason");
+            } else if name.starts_with(['[', '{']) {
+                let label = "expected a CSV file, or a TOML file with a name that ends in .toml";
+                out.error(codes::OVERRIDES_FILE, at, message, label)
+                    .help("begin the file with the line: limit,key,set,until,reason");
+            } else {
+                heading(at, &message, out);
+            }
+            return None;
+        };
+        found[known] = Some(index);
+    }
+    for (name, index) in COLUMNS.iter().zip(found).take(REQUIRED) {
+        if index.is_none() {
+            heading(0..0, &format!("the column `{name}` is missing"), out);
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Reports the first line.
+fn heading(at: Range<usize>, message: &str, out: &mut Findings<'_>) {
+    let label = "the first line names the columns";
+    out.error(codes::OVERRIDES_FILE, at, message, label)
+        .help("begin the file with the line: limit,key,set,until,reason");
+}
+
+/// The records of a text, without empty lines.
+pub(super) struct Records<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
+}
+
+/// One record.
+pub(super) struct Record<'t> {
+    pub(super) cells: Vec<At<Cow<'t, str>>>,
+    pub(in crate::config) line: usize,
+    pub(super) fault: Option<At<&'static str>>,
+}
+
+impl<'t> Iterator for Records<'t> {
+    type Item = Record<'t>;
+
+    fn next(&mut self) -> Option<Record<'t>> {
+        loop {
+            let rest = &self.text[self.at..];
+            let empty = rest.len() - rest.trim_start_matches(['\n', '\r']).len();
+            self.line += rest[..empty].matches('\n').count();
+            self.at += empty;
+            if self.at == self.text.len() {
+                return None;
+            }
+            let record = self.record();
+            if !record.cells.is_empty() || record.fault.is_some() {
+                return Some(record);
+            }
+        }
+    }
+}
+
+impl<'t> Records<'t> {
+    pub(in crate::config) const fn new(text: &'t str) -> Self {
+        // Spreadsheets begin a file with a byte order mark.
+        let at = match text.as_bytes() {
+            [0xef, 0xbb, 0xbf, ..] => 3,
+            _ => 0,
+        };
+        Self { text, at, line: 1 }
+    }
+
+    fn record(&mut self) -> Record<'t> {
+        let mut record = Record {
+            cells: Vec::with_capacity(COLUMNS.len()),
+            line: self.line,
+            fault: None,
+        };
+        loop {
+            let start = self.at;
+            let cell = if self.text[start..].starts_with('"') {
+                self.quoted(&mut record.fault)
+            } else {
+                self.plain()
+            };
+            record.cells.push(At::new(cell, start..self.at));
+            let rest = &self.text[self.at..];
+            let Some(next) = rest.chars().next() else {
+                return record;
+            };
+            let message = match next {
+                ',' if record.cells.len() <= COLUMNS.len() => {
+                    self.at += 1;
+                    continue;
+                }
+                '\n' | '\r' => return record,
+                ',' => "a line has more cells than columns",
+                _ => "a quote ends inside a cell",
+            };
+            // The rest of the line is skipped.
+            record.fault = Some(At::new(message, start..self.at));
+            self.at += rest.find('\n').unwrap_or(rest.len());
+            return record;
+        }
+    }
+
+    fn plain(&mut self) -> Cow<'t, str> {
+        let rest = &self.text[self.at..];
+        let length = rest.find([',', '\n', '\r']).unwrap_or(rest.len());
+        self.at += length;
+        Cow::Borrowed(rest[..length].trim())
+    }
+
+    fn quoted(&mut self, fault: &mut Option<At<&'static str>>) -> Cow<'t, str> {
+        let start = self.at;
+        let mut cell = Cow::Borrowed("");
+        self.at += 1;
+        loop {
+            let rest = &self.text[self.at..];
+            let Some(length) = rest.find('"') else {
+                *fault = Some(At::new("a quote has no end", start..self.text.len()));
+                self.at = self.text.len();
+                return cell;
+            };
+            self.line += rest[..length].matches('\n').count();
+            cell += &rest[..length];
+            self.at += length + 1;
+            if !self.text[self.at..].starts_with('"') {
+                return cell;
+            }
+            cell += "\"";
+            self.at += 1;
+        }
+    }
+}

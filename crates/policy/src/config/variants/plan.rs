@@ -1,0 +1,261 @@
+//! Plan: `[plan]`, where the plan of a request comes from, and `plans` of the limits.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use toml::de::DeTable;
+
+use super::{SetText, VariantReader};
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::exact_value::exact_value;
+use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
+use crate::config::limit::draft::Draft;
+use crate::config::limit::requests::{key_part, name};
+use crate::config::settings::jwt::has_tokens;
+use crate::model::keys::plan::PlanSource;
+use crate::{Allowance, KeyPart, PathCase, Plans};
+
+/// The plan of each value of a key part, by name.
+type PlanNames<'a> = Vec<(Box<[u8]>, At<&'a str>)>;
+
+/// Where plans come from, as written.
+enum FromText<'a> {
+    Value(PlanSource),
+    Keys(KeyPart, PlanNames<'a>),
+}
+
+/// Reads `[plan]`, and `plans` of every limit. `None` if there is no plan, or it is reported as
+/// wrong.
+pub(in crate::config) fn plans(
+    root: Table<'_>,
+    ipv6_prefix: u8,
+    reader: &mut VariantReader<'_>,
+    drafts: &mut [Draft<'_>],
+    out: &mut Findings<'_>,
+) -> Option<Plans> {
+    let Some(table) = root.table("plan") else {
+        let plans = |draft: &Draft<'_>| {
+            let at = draft.table.get("plans")?.span();
+            Some((draft.rule.limit.name.clone(), at))
+        };
+        if let Some((name, at)) = drafts.iter().find_map(plans) {
+            let message = format!("limit `{name}` has `plans`, but the policy has no [plan]");
+            let label = "the plan of a request is not known";
+            out.error(codes::PLAN, at, message, label)
+                .help("add [plan] with from = \"attr:plan\" and default = \"free\"");
+        }
+        return None;
+    };
+    let from = from(root, table, ipv6_prefix, out);
+    let default = table.text("default");
+    let default = default.filter(|text| plan_name(text, out))?;
+    let mut names: Vec<Box<str>> = vec![default.value.into()];
+    for draft in drafts.iter() {
+        let written = draft.table.names("plans");
+        for plan in written.iter().flat_map(|plans| plans.value.keys()) {
+            let text = At::new(&**plan.get_ref(), plan.span());
+            if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
+                continue;
+            }
+            if names.len() == MAX_PLANS {
+                let message = format!("the policy has more than {MAX_PLANS} plans");
+                out.error(codes::TOO_MANY, text.at, message, "one more than allowed")
+                    .help("give requests of equal numbers the same plan");
+                return None;
+            }
+            names.push(text.value.into());
+        }
+    }
+    let from = from?;
+    let for_descriptors = matches!(&from, FromText::Keys(part, _) if part.is_of_descriptors());
+    let mut used = false;
+    for draft in drafts {
+        used |= numbers(draft, for_descriptors, &names, reader, out);
+    }
+    if !used && !out.has_errors() {
+        let label = "no limit has `plans`";
+        out.warning(
+            codes::PLAN_UNUSED,
+            table.at(),
+            "[plan] has no effect",
+            label,
+        )
+        .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
+    }
+    let from = match from {
+        FromText::Value(source) => source,
+        FromText::Keys(part, plans) => keys(part, plans, &names, out),
+    };
+    Some(Plans { from, names })
+}
+
+/// Returns true if the text is the name of a plan; reports an error if not. Digits alone would be
+/// the numbers of an override.
+fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
+    if text.value.is_empty() || !text.value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return name(text, "plan", out);
+    }
+    let message = format!("plan `{}` has no letter in its name", shown(text.value));
+    out.error(codes::NAME, text.at.clone(), message, "needs a letter")
+        .help(format!("write for example \"plan-{}\"", shown(text.value)));
+    false
+}
+
+/// Reads `plans` of one limit; returns true if it has any.
+fn numbers(
+    draft: &mut Draft<'_>,
+    for_descriptors: bool,
+    names: &[Box<str>],
+    reader: &mut VariantReader<'_>,
+    out: &mut Findings<'_>,
+) -> bool {
+    let written = draft.table.names("plans");
+    let Some(written) = written else {
+        return false;
+    };
+    if draft.rule.is_for_descriptors() != for_descriptors {
+        let of = if for_descriptors {
+            "descriptors, which this limit is not for"
+        } else {
+            "requests, and this limit is for descriptors"
+        };
+        let message = format!("limit `{}` cannot have `plans`", draft.rule.limit.name);
+        let label = format!("[plan] takes plans from {of}");
+        out.error(codes::PLAN, written.at, message, label)
+            .help("remove `plans`, and write one limit for each plan, each with its own `match`");
+        return true;
+    }
+    let mut plans = vec![Allowance::Own; names.len()];
+    for (plan, node) in written.value {
+        let name: &str = plan.get_ref();
+        let Some(index) = names.iter().position(|known| **known == *name) else {
+            continue; // reported: not a name
+        };
+        let Some(set) = set_text(node) else {
+            continue; // reported: neither text nor number
+        };
+        let text = SetText {
+            name,
+            text: &set.value,
+            field: name,
+        };
+        let Some(allowance) = reader.allowance(draft, text, &set.at, out) else {
+            continue;
+        };
+        if index == 0 && allowance == Allowance::Unlimited {
+            let message = format!("the default plan `{}` cannot be unlimited", shown(name));
+            let label = "a request without a plan would have no limit";
+            out.error(codes::PLAN, set.at, message, label)
+                .help("write numbers, or choose another `default` in [plan]");
+        }
+        plans[index] = allowance;
+    }
+    draft.rule.variants.plans = plans;
+    true
+}
+
+/// Returns numbers as text: a string, or the digits of a number.
+pub(super) fn set_text<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
+    let text = match node.get_ref().as_str() {
+        Some(text) => text.into(),
+        None => whole(node)?.to_string().into(),
+    };
+    Some(At::new(text, node.span()))
+}
+
+/// Reads `from`; `None` if it is reported as wrong.
+fn from<'a>(
+    root: Table<'_>,
+    table: Table<'a>,
+    ipv6_prefix: u8,
+    out: &mut Findings<'_>,
+) -> Option<FromText<'a>> {
+    if let Some(keys) = table.names("from") {
+        return from_keys(keys.value, ipv6_prefix, out);
+    }
+    let text = table.text("from")?;
+    match KeyPart::parse(text.value) {
+        Ok(KeyPart::Attribute(name)) => Some(FromText::Value(PlanSource::Attribute(name))),
+        Ok(KeyPart::Claim(name)) => {
+            has_tokens(root, &text, out).then_some(FromText::Value(PlanSource::Claim(name)))
+        }
+        Ok(part @ KeyPart::Header(_)) if part.is_secret() => no_source(&text, out),
+        Ok(KeyPart::Header(name)) => Some(FromText::Value(PlanSource::Header(name))),
+        _ => no_source(&text, out),
+    }
+}
+
+fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
+    let message = format!("a plan cannot come from \"{}\"", shown(text.value));
+    let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_word = !text.value.is_empty() && text.value.chars().all(is_name);
+    let help = if !is_word || KeyPart::parse(text.value).is_ok() {
+        "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }".to_owned()
+    } else if text.value.starts_with("x-") {
+        format!("write from = \"header:{}\"", shown(text.value))
+    } else {
+        let name = shown(text.value);
+        format!("write from = \"attr:{name}\", or from = \"header:{name}\"")
+    };
+    out.error(codes::PLAN, text.at.clone(), message, label)
+        .help(help);
+    None
+}
+
+/// Reads `from = { api_key = { acme = "pro" } }`.
+fn from_keys<'a>(
+    table: &'a DeTable<'_>,
+    ipv6_prefix: u8,
+    out: &mut Findings<'_>,
+) -> Option<FromText<'a>> {
+    let (written, node) = table.iter().next()?;
+    let text = At::new(&**written.get_ref(), written.span());
+    let part = key_part(&text, out)?;
+    let depends = matches!(
+        part,
+        KeyPart::All | KeyPart::Path | KeyPart::Route | KeyPart::Method
+    );
+    if depends {
+        return no_source(&text, out);
+    }
+    let keys = node.get_ref().as_table()?;
+    let mut plans = Vec::with_capacity(keys.len());
+    for (key, plan) in keys.iter().take(MAX_PLAN_KEYS) {
+        let at = plan.span();
+        let key = At::new(&**key.get_ref(), key.span());
+        let value = exact_value(&part, &key, (ipv6_prefix, PathCase::default()), out);
+        if let (Some(value), Some(plan)) = (value, plan.get_ref().as_str()) {
+            plans.push((value, At::new(plan, at)));
+        }
+    }
+    Some(FromText::Keys(part, plans))
+}
+
+/// Returns the table of keys by index; warns of plans that no limit names.
+fn keys(
+    part: KeyPart,
+    written: PlanNames<'_>,
+    names: &[Box<str>],
+    out: &mut Findings<'_>,
+) -> PlanSource {
+    let mut plans = HashMap::default();
+    for (key, plan) in written {
+        let index = names.iter().position(|known| **known == *plan.value);
+        if index.is_none() {
+            let message = format!("no limit has numbers for the plan `{}`", shown(plan.value));
+            let label = format!("has the numbers of the default plan, `{}`", names[0]);
+            let near = out.nearest(plan.value, names.iter().map(|name| &**name));
+            let help = match near {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => "add the plan to `plans` of a limit".to_owned(),
+            };
+            out.warning(codes::PLAN_UNUSED, plan.at, message, label)
+                .help(help);
+        }
+        plans.insert(key, index.unwrap_or_default());
+    }
+    PlanSource::Keys { part, plans }
+}
