@@ -3,7 +3,7 @@
 //! ```text
 //!   deploy.md                                     a page
 //!     at most 64 MiB for all connections          its words
-//!       server/src/body_budget.rs: MAX_HELD ..    a file below `crates`: its words
+//!       server/src/serve/body_budget.rs: MAX_HELD ..    a file below `crates`: its words
 //! ```
 //!
 //! Numbers that are computed or measured are compared by tests of their crates.
@@ -17,8 +17,8 @@ http-api.md
     server/src/doors/body.rs: MAX_CHECK_BYTES: usize = 64 << 10;
     server/src/doors/body.rs: MAX_BATCH_BYTES: usize = 1 << 20;
   request head | 16 KiB, 100 fields |
-    server/src/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
-    server/src/listener.rs: MAX_HEADERS: usize = 100;
+    server/src/serve/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+    server/src/serve/listener.rs: MAX_HEADERS: usize = 100;
   head or body must arrive within | 10 s |
     server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
   connections | 10,000 (`max_connections`)
@@ -57,20 +57,20 @@ deploy.md
     server/src/capacity.rs: RESERVE: u64 = 384;
     server/src/capacity.rs: RESERVE.min(descriptors / 2);
   at least two connections fewer
-    server/src/connections.rs: count >= own + 2;
+    server/src/serve/connections.rs: count >= own + 2;
   or an IPv6 /64
-    server/src/connections.rs: u128::from(address) >> 64 << 64;
+    server/src/serve/connections.rs: u128::from(address) >> 64 << 64;
   at the gRPC listener within 30 s
-    server/src/grpc/connection.rs: FIRST_CALL_TICKS: u32 = 6;
-    server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
+    server/src/serve/grpc/connection.rs: FIRST_CALL_TICKS: u32 = 6;
+    server/src/serve/pulse.rs: TICK: Duration = Duration::from_secs(5);
   without a request for 10 s frees its buffers
-    server/src/pulse.rs: TICK: Duration = Duration::from_secs(5);
+    server/src/serve/pulse.rs: TICK: Duration = Duration::from_secs(5);
   its body within 10 s
     server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
   at most 64 MiB for all connections together
-    server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+    server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
   a queue of 1 MiB
-    server/src/log_writer.rs: MAX_WAITING: usize = 1 << 20;
+    server/src/serve/log_writer.rs: MAX_WAITING: usize = 1 << 20;
   at most 1 s for the last lines
     cli/src/verbs/run.rs: LAST_LINES: Duration = Duration::from_secs(1);
   the default is `info,h2=error,notify=error`
@@ -78,9 +78,9 @@ deploy.md
   cannot be read within 5 s
     server/src/regular_file.rs: READ_WITHIN: Duration = Duration::from_secs(5);
   is set by more than 2 s
-    server/src/wall_clock.rs: TOLERATED: Duration = Duration::from_secs(2);
+    server/src/background/wall_clock.rs: TOLERATED: Duration = Duration::from_secs(2);
   notices within a second
-    server/src/wall_clock.rs: COMPARE: Duration = Duration::from_secs(1);
+    server/src/background/wall_clock.rs: COMPARE: Duration = Duration::from_secs(1);
   soak --minutes 30
     ../xtask/src/soak.rs: MINUTES: &str = "30";
   The test suite runs it for 20 s
@@ -93,7 +93,7 @@ bans.md
   each further ban, 1 to 100 (default 1)
     policy/src/config/fields/mod.rs: MAX_GROWTH: u64 = 100;
   10,000 of all limits at most
-    server/src/standing_bans.rs: MAX_BANS: usize = 10_000;
+    server/src/observe/standing_bans.rs: MAX_BANS: usize = 10_000;
   the banned keys, up to 1,000
     server/src/admin/keys.rs: MAX_TOP: usize = 1000;
   with `SCAN`, 128 at a time
@@ -106,7 +106,7 @@ bans.md
     store/src/redis/denied.rs: LONGEST: Duration = Duration::from_secs(1);
 memory.md
   256 MiB or, if that is less, a quarter of
-    server/src/memory.rs: PART: u64 = 4;
+    server/src/background/memory.rs: PART: u64 = 4;
   takes 256 MiB whatever the machine has
     store/src/memory.rs: budget_bytes: 256 << 20,
   A sixteenth of the budget
@@ -133,10 +133,10 @@ memory.md
   take a tenth of the time
     server/src/state/saving.rs: PAUSES: u32 = 9;
   a warning at 80 %
-    server/src/memory.rs: NEARLY_FULL: usize = 80;
+    server/src/background/memory.rs: NEARLY_FULL: usize = 80;
   at most one a minute
-    server/src/memory.rs: LOOK: Duration = Duration::from_secs(10);
-    server/src/memory.rs: LOOKS_BETWEEN: u32 = 6;
+    server/src/background/memory.rs: LOOK: Duration = Duration::from_secs(10);
+    server/src/background/memory.rs: LOOKS_BETWEEN: u32 = 6;
 redis.md
   four processes with 64 connections between them
     cli/tests/e2e/store.rs: PROCESSES: usize = 4;
@@ -155,7 +155,7 @@ redis.md
     policy/src/config/fields/mod.rs: MILLISECOND: Nanos = Nanos::from_millis(1);
     policy/src/config/fields/store.rs: MAX_DEADLINE: Nanos = Nanos::from_secs(10);
   looked at every 5 s
-    server/src/store_secrets.rs: LOOK: Duration = Duration::from_secs(5);
+    server/src/store/secrets.rs: LOOK: Duration = Duration::from_secs(5);
   every second while there are requests
     store/src/redis/servers/sentinel.rs: LOOKUP_PERIOD: Duration = Duration::from_secs(1);
   every request is answered within 2 s, and besides
@@ -178,7 +178,7 @@ redis.md
   ten times a second a probe
     store/src/redis/servers/node/probe.rs: PROBE: Duration = Duration::from_millis(100);
   at most once in ten seconds
-    server/src/store_servers.rs: PAUSE: Nanos = Nanos::from_secs(10);
+    server/src/store/servers.rs: PAUSE: Nanos = Nanos::from_secs(10);
   half of at least five calls in ten seconds
     store/src/fallback.rs: window: Duration::from_secs(10),
     store/src/fallback.rs: calls_min: 5,
@@ -192,9 +192,9 @@ redis.md
     store/src/redis/lanes.rs: FLIGHTS: usize = 2;
     store/src/redis/lanes.rs: MAX_TOGETHER: usize = 128;
   128 servers at most
-    server/src/metrics/shared_store.rs: MAX_SERVERS: usize = 128;
+    server/src/observe/metrics/shared_store.rs: MAX_SERVERS: usize = 128;
   Alert above 0.5
-    server/src/metrics/monitoring/alerts.rs: "abs({STORE_CLOCK_OFFSET}) > 0.5"
+    server/src/observe/metrics/monitoring/alerts.rs: "abs({STORE_CLOCK_OFFSET}) > 0.5"
   p99 above half of the `deadline` | median above the `deadline`
     cli/src/doctor/measure.rs: if decision.median > deadline {
     cli/src/doctor/measure.rs: decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2)
@@ -208,13 +208,13 @@ redis.md
     store/src/redis/pace.rs: GAP: Duration = Duration::from_micros(600);
 is-it-effective.md
   12 MiB in all
-    server/src/top_keys.rs: REQUEST_BYTES: usize = 9 << 19;
+    server/src/observe/top_keys.rs: REQUEST_BYTES: usize = 9 << 19;
   refusals have 7.5 MiB of their own
-    server/src/top_keys.rs: DENIED_BYTES: usize = 15 << 19;
+    server/src/observe/top_keys.rs: DENIED_BYTES: usize = 15 << 19;
   the last hour (3.5 MiB)
-    server/src/recorder.rs: TOTAL_BYTES: usize = 7 << 19;
+    server/src/observe/recorder.rs: TOTAL_BYTES: usize = 7 << 19;
   a standard error of 3.25 %
-    server/src/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
+    server/src/observe/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
 gateway.md
   up to 32 addresses
     gateway/src/gateway.rs: MAX_ADDRESSES: usize = 32;
@@ -231,8 +231,8 @@ gateway.md
   to each process, 600 in a minute
     server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
   a head of more than 16 KiB or 100 fields with 431
-    server/src/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
-    server/src/listener.rs: MAX_HEADERS: usize = 100;
+    server/src/serve/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+    server/src/serve/listener.rs: MAX_HEADERS: usize = 100;
   sends a head of more than 64 KiB or 256 fields
     gateway/src/connection.rs: MAX_HEAD: usize = 64 << 10;
     gateway/src/connection.rs: MAX_FIELDS: usize = 256;
@@ -247,35 +247,35 @@ gateway.md
   up to 16 certificates
     policy/src/config/fields/gateway.rs: MAX_CERTIFICATES: usize = 16;
   from 14 days before a certificate expires
-    server/src/tls/certificates.rs: EXPIRES_SOON: u64 = 14 * DAY;
+    server/src/serve/tls/certificates.rs: EXPIRES_SOON: u64 = 14 * DAY;
   which are used for 30 s
     gateway/src/idle.rs: IDLE: Duration = Duration::from_secs(30);
 advanced.md
   At most 1,000 keys of a limit and 10,000 of the process
-    server/src/alerts.rs: MAX_WATCHED: usize = 1_000;
-    server/src/alerts.rs: MAX_WATCHED_IN_ALL: usize = 10_000;
+    server/src/observe/alerts.rs: MAX_WATCHED: usize = 1_000;
+    server/src/observe/alerts.rs: MAX_WATCHED_IN_ALL: usize = 10_000;
   and 10 s long each
-    server/src/http_receiver.rs: ATTEMPT: Duration = Duration::from_secs(10);
+    server/src/serve/http_receiver.rs: ATTEMPT: Duration = Duration::from_secs(10);
 matching.md
   A body of more than 64 KiB
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   all bodies together hold at most 64 MiB
-    server/src/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+    server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
 matching.md
   A file may have 128 MiB
     policy/src/model/client/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;
 envoy.md
   those beyond 10,000 are counted together
-    server/src/metrics/rules.rs: MAX_CALLER_SERIES: usize = 10_000;
+    server/src/observe/metrics/rules.rs: MAX_CALLER_SERIES: usize = 10_000;
 metrics.md
   2,048 events wait at most, 512 go in a message, 1 s after
-    server/src/otlp.rs: MAX_QUEUED: usize = 2_048;
-    server/src/otlp.rs: MAX_BATCH: usize = 512;
-    server/src/otlp.rs: BATCH_WAIT: Duration = Duration::from_secs(1);
+    server/src/observe/otlp.rs: MAX_QUEUED: usize = 2_048;
+    server/src/observe/otlp.rs: MAX_BATCH: usize = 512;
+    server/src/observe/otlp.rs: BATCH_WAIT: Duration = Duration::from_secs(1);
   says, up to 30 s
-    server/src/otlp/delivery.rs: LONGEST_WAIT: Duration = Duration::from_secs(30);
+    server/src/observe/otlp/delivery.rs: LONGEST_WAIT: Duration = Duration::from_secs(30);
   A value longer than 4 KiB
-    server/src/otlp/events.rs: MAX_VALUE_BYTES: usize = 4 << 10;
+    server/src/observe/otlp/events.rs: MAX_VALUE_BYTES: usize = 4 << 10;
 plans.md
   there may be 100 such patterns for each limit, and 100,000 overrides
     policy/src/config/fields/mod.rs: MAX_PATTERNS: usize = 100;
@@ -304,9 +304,9 @@ middleware.md
     keeper/src/tower/gate/counted.rs: MAX_WAITING: usize = 1_000;
 runbook.md
   More than ten calls in 15 minutes
-    server/src/metrics/monitoring/alerts.rs: "increase({ADMIN_WRONG_TOKENS}[15m]) > 10"
+    server/src/observe/metrics/monitoring/alerts.rs: "increase({ADMIN_WRONG_TOKENS}[15m]) > 10"
   is older than 45 days
-    server/src/metrics/monitoring/alerts.rs: 45 * 86400"
+    server/src/observe/metrics/monitoring/alerts.rs: 45 * 86400"
 matching.md
   with 60 s for clocks that differ
     policy/src/model/client/tokens.rs: LEEWAY: u64 = 60;

@@ -19,7 +19,7 @@ use crate::config::{
     DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
     DEFAULT_PROXY,
 };
-use crate::event::Sink;
+use crate::observe::event::Sink;
 use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
 
 /// A value for each open door.

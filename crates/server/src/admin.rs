@@ -33,14 +33,14 @@ use serde_json::{Value, json};
 use self::dashboard::StateStream;
 use self::keys::decoded;
 use crate::Trigger;
-use crate::changes;
 use crate::context::ServiceContext;
 use crate::doors::body::MAX_CHECK_BYTES;
 use crate::doors::problem::{Problem, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right};
-use crate::listener::{Caller, Handle, Reply};
-use crate::reload::Reloaded;
+use crate::observe::changes;
+use crate::serve::listener::{Caller, Handle, Reply};
+use crate::source::reload::Reloaded;
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]

@@ -3,9 +3,19 @@
 mod alerts;
 pub(crate) mod bans;
 mod certificates;
+pub(crate) mod expired_reservations;
+pub(crate) mod exports;
 pub(crate) mod history;
+pub(crate) mod machine_load;
+pub(crate) mod memory;
+pub(crate) mod missing_keys;
+pub(crate) mod old_databases;
+pub(crate) mod tasks;
+#[cfg(feature = "proxy")]
+pub(crate) mod upstream_signals;
 #[cfg(feature = "proxy")]
 mod upstreams;
+pub(crate) mod wall_clock;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +23,10 @@ use std::time::Duration;
 use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::tasks::keep;
 use crate::context::ServiceContext;
 use crate::state::saving;
-use crate::tasks::keep;
-use crate::{admin, expired_reservations, machine_load, memory, missing_keys, store, wall_clock};
+use crate::{admin, store};
 
 /// Interval between two steps of removing idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -46,13 +56,22 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
         });
     }
     #[cfg(feature = "proxy")]
-    start(shared, "upstream signals", crate::upstream_signals::watch);
+    start(
+        shared,
+        "upstream signals",
+        crate::background::upstream_signals::watch,
+    );
     #[cfg(feature = "proxy")]
     start(shared, "health", upstreams::check_all);
     #[cfg(feature = "proxy")]
-    every(shared, "upstreams", crate::upstreams::TICK, |shared| {
-        shared.metrics.process.upstreams.read();
-    });
+    every(
+        shared,
+        "upstreams",
+        crate::observe::upstreams::TICK,
+        |shared| {
+            shared.metrics.process.upstreams.read();
+        },
+    );
 }
 
 /// Starts a task of the service; it is begun again if it panics.

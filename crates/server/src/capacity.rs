@@ -14,8 +14,8 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::Settings;
 
 use crate::Door;
-use crate::listener::Spans;
-use crate::pulse::{MaxTicks, TICK};
+use crate::serve::listener::Spans;
+use crate::serve::pulse::{MaxTicks, TICK};
 
 /// Default maximum number of connections of the doors http, proxy and grpc together.
 const DEFAULT_CONNECTIONS: u32 = 10_000;

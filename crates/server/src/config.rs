@@ -12,8 +12,8 @@ use ratekeeper_policy::{
     AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
 };
 
-use crate::door_address::{DoorAddress, UNIX};
-use crate::event::Sink;
+use crate::observe::event::Sink;
+use crate::serve::door_address::{DoorAddress, UNIX};
 use crate::{Event, EventExport, LogWriter, StoreChoice};
 
 /// Default address of the check API.

@@ -15,26 +15,26 @@ use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
 use crate::admin::{Snapshot, Streams};
-use crate::alerts::Alerts;
-use crate::body_budget::BodyBudget;
-use crate::changes::Changes;
 use crate::config::ExplainLimit;
-use crate::country_hours::CountryHours;
-use crate::denial_log::{DenialLog, LoggedRequest};
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::reload::Reload;
-use crate::envoy_files;
-use crate::event::Sink;
-use crate::history::History;
-use crate::last_seen::LastSeen;
-use crate::metrics::{DecisionPath, Metrics, Protocol};
+use crate::observe::alerts::Alerts;
+use crate::observe::changes::Changes;
+use crate::observe::country_hours::CountryHours;
+use crate::observe::denial_log::{DenialLog, LoggedRequest};
+use crate::observe::event::Sink;
+use crate::observe::history::History;
+use crate::observe::metrics::{DecisionPath, Metrics, Protocol};
+use crate::observe::standing_bans::StandingBans;
+use crate::observe::top_keys::KeyReveal;
+use crate::observe::watching::Watchers;
 use crate::regular_file::FileReader;
-use crate::standing_bans::StandingBans;
+use crate::serve::body_budget::BodyBudget;
+use crate::source::envoy_files;
+use crate::source::last_seen::LastSeen;
 use crate::state::StateFolder;
-use crate::top_keys::KeyReveal;
-use crate::watching::Watchers;
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext<C> {

@@ -48,92 +48,41 @@
 //! # Ok::<(), ratekeeper_server::StartError>(())
 //! ```
 
-mod accept_queue;
 mod addresses;
 mod admin;
-mod alerts;
 mod background;
-mod body_budget;
 mod capacity;
-mod changes;
-mod client_stream;
 mod config;
-mod connections;
 mod context;
 mod counter;
-mod country_hours;
-mod denial_log;
-mod door_address;
 mod doors;
-mod envoy_files;
-mod event;
-mod expired_reservations;
-mod exports;
-#[cfg(feature = "grpc")]
-mod grpc;
-mod history;
-mod http_receiver;
-#[cfg(feature = "proxy")]
-mod interim;
-mod last_seen;
-mod listener;
-mod log_writer;
-mod machine_load;
-mod memory;
-mod metrics;
-mod missing_keys;
 mod notices;
-mod old_databases;
+mod observe;
 mod opening;
-mod otlp;
-mod override_change;
-mod policy_file;
-mod policy_text;
-mod pulse;
-mod recorder;
-mod redis_config;
 mod regular_file;
-mod reload;
-mod replace_file;
 mod restart;
+mod serve;
 mod service;
 mod signals;
-mod standing_bans;
+mod source;
 mod state;
-mod stop_signals;
 mod store;
-mod store_choice;
-mod store_secrets;
-mod store_servers;
-mod tasks;
-mod tls;
-mod top_keys;
-mod upgrade;
-#[cfg(feature = "proxy")]
-mod upstream_signals;
-#[cfg(feature = "proxy")]
-mod upstreams;
-mod wall_clock;
-mod watch;
-mod watched;
-mod watching;
-mod workers;
 
 pub use admin::ADMIN_ROUTES;
-pub use alerts::{AlertChange, AlertEnd, AlertNotice};
 pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
-pub use door_address::DoorAddress;
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
 pub use doors::routes::Route;
 pub use doors::{HTTP_ROUTES, Right};
-pub use envoy_files::{EnvoyFile, read_envoy_files};
-pub use event::{Event, OverrideAct, Trigger};
-pub use log_writer::LogWriter;
 pub use notices::explain_notice;
-pub use otlp::EventExport;
-pub use policy_file::writable_by_all;
-pub use redis_config::redis_config;
-pub use service::Service;
-pub use store_choice::{StoreAddress, StoreChoice, StoreSettings};
+pub use observe::alerts::{AlertChange, AlertEnd, AlertNotice};
+pub use observe::event::{Event, OverrideAct, Trigger};
+pub use observe::otlp::EventExport;
 #[doc(hidden)]
-pub use watching::{WatchedKeys, Watchers};
+pub use observe::watching::{WatchedKeys, Watchers};
+pub use serve::door_address::DoorAddress;
+pub use serve::log_writer::LogWriter;
+pub use service::Service;
+pub use source::envoy_files::{EnvoyFile, read_envoy_files};
+pub use source::policy_file::writable_by_all;
+pub use store::choice::{StoreAddress, StoreChoice, StoreSettings};
+pub use store::redis_config::redis_config;

@@ -21,9 +21,9 @@ mod tests {
     fn each_notice_of_the_source_is_explained() {
         let sources = [
             include_str!("doors/auth.rs"),
-            include_str!("policy_file.rs"),
+            include_str!("source/policy_file.rs"),
             include_str!("store.rs"),
-            include_str!("missing_keys.rs"),
+            include_str!("background/missing_keys.rs"),
         ];
         for (source, code) in sources.iter().zip(1..) {
             let code = format!("RK-W10{code}");

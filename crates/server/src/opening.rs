@@ -8,14 +8,14 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::Door;
-use crate::accept_queue::AcceptSocket;
 use crate::addresses::{DoorListener, OpenedBy};
-use crate::connections::Connections;
+use crate::background::tasks::keep;
 use crate::context::ServiceContext;
-use crate::listener::{ServeConnection, Spans, accept};
-use crate::stop_signals::StopSignals;
-use crate::tasks::keep;
-use crate::workers::Workers;
+use crate::serve::accept_queue::AcceptSocket;
+use crate::serve::connections::Connections;
+use crate::serve::listener::{ServeConnection, Spans, accept};
+use crate::serve::stop_signals::StopSignals;
+use crate::serve::workers::Workers;
 
 /// Where connections are served.
 pub(crate) enum ServePlace {

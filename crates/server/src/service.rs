@@ -19,6 +19,8 @@ use tokio::sync::mpsc;
 
 use crate::addresses::{DoorListener, Doors};
 use crate::admin::Streams;
+use crate::background::exports::Exports;
+use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::ServiceContext;
@@ -28,16 +30,15 @@ use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 #[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyListener;
 use crate::doors::{Access, Token};
-use crate::envoy_files::ConfigSource;
-use crate::exports::Exports;
-use crate::memory::{self, StoreBudget};
+use crate::serve::tls::ListenerTls;
+use crate::serve::workers::Workers;
 use crate::signals::Signals;
+use crate::source::envoy_files::ConfigSource;
+use crate::source::reload;
+use crate::source::watch::Watcher;
 use crate::state::{SavedClock, StateFolder};
-use crate::store_secrets::StoreSecrets;
-use crate::tls::ListenerTls;
-use crate::watch::Watcher;
-use crate::workers::Workers;
-use crate::{Config, Door, DoorAddress, Event, StartError, StoreSettings, reload, state, store};
+use crate::store::secrets::StoreSecrets;
+use crate::{Config, Door, DoorAddress, Event, StartError, StoreSettings, state, store};
 use run::ServiceRun;
 
 /// A running service. Dropping it stops it.

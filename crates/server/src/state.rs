@@ -29,7 +29,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::StartError;
-use crate::metrics::StateLevels;
+use crate::observe::metrics::StateLevels;
 use file::SavedFile;
 
 /// The file of the counters.

@@ -7,6 +7,11 @@
 //!                  tend: probe, debit, report, ten times a second
 //! ```
 
+pub(crate) mod choice;
+pub(crate) mod redis_config;
+pub(crate) mod secrets;
+pub(crate) mod servers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +23,10 @@ use ratekeeper_store::{
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
-use crate::metrics::ahead;
-use crate::redis_config::redis_config;
-use crate::store_secrets::StoreSecrets;
-use crate::store_servers::ServerLog;
+use crate::observe::metrics::ahead;
+use crate::store::redis_config::redis_config;
+use crate::store::secrets::StoreSecrets;
+use crate::store::servers::ServerLog;
 use crate::{Event, StartError, StoreSettings};
 
 /// How often a shared store is looked after.

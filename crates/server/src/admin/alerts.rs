@@ -5,10 +5,10 @@ use ratekeeper::Clock;
 use serde_json::{Value, json};
 
 use super::reply;
-use crate::alerts::AlertNotice;
-use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
-use crate::listener::Reply;
+use crate::observe::alerts::AlertNotice;
+use crate::observe::alerts::message::rfc3339;
+use crate::serve::listener::Reply;
 
 /// Maximum number of alerts listed.
 const MAX_LISTED: usize = 1_000;

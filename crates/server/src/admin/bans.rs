@@ -13,11 +13,11 @@ use super::keys::{
     DEFAULT_TOP, find, key_in_words, numbers, parameters, shared_key, top, unknown, whole_key_of,
 };
 use super::reply;
-use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
-use crate::listener::Reply;
+use crate::observe::changes::ChangeKind;
+use crate::serve::listener::Reply;
 
 /// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20&reveal=policy`.
 struct BanQuery {

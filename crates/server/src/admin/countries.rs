@@ -5,10 +5,10 @@ use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{Field, KeyPart, Policy, Rule, WallTime};
 use serde_json::{Value, json};
 
-use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
-use crate::country_hours::{CountryDay, HOURS};
-use crate::history::MAX_LIMITS;
+use crate::observe::alerts::message::rfc3339;
+use crate::observe::country_hours::{CountryDay, HOURS};
+use crate::observe::history::MAX_LIMITS;
 
 /// Maximum number of countries that are listed.
 const MAX_COUNTRIES: usize = 20;

@@ -34,7 +34,7 @@ use super::{reply, text};
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::problem::{Problem, WRONG_QUERY};
-use crate::listener::Reply;
+use crate::serve::listener::Reply;
 
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,
 /// and shows the page in no frame.

@@ -18,8 +18,8 @@ use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::problem::{Problem, WRONG_VALUE, shown};
 use crate::doors::request::read;
-use crate::listener::Reply;
-use crate::metrics::GrantResult;
+use crate::observe::metrics::GrantResult;
+use crate::serve::listener::Reply;
 
 /// Maximum number of bytes of an id.
 const MAX_ID_BYTES: usize = 200;

@@ -10,13 +10,13 @@ use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
 use super::{bans, reply};
-use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::problem::{
     NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, WRONG_QUERY, near_spelling, shown,
 };
-use crate::listener::Reply;
+use crate::observe::changes::ChangeKind;
+use crate::serve::listener::Reply;
 
 /// Default number of keys listed.
 pub(super) const DEFAULT_TOP: usize = 20;

@@ -13,7 +13,7 @@ use super::keys::{find, parameters, unknown};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::problem::{Problem, UNKNOWN_PATH, WRONG_QUERY};
-use crate::listener::Reply;
+use crate::serve::listener::Reply;
 
 /// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
 /// result is in the order of the ids.

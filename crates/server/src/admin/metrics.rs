@@ -13,12 +13,12 @@ use ratekeeper_store::Loans;
 
 use super::limits::{usage_of, with_variants};
 use super::{text, top};
-use crate::alerts::webhook::WebhookQueue;
 use crate::context::ServiceContext;
-use crate::listener::Reply;
-use crate::metrics::{
+use crate::observe::alerts::webhook::WebhookQueue;
+use crate::observe::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricsSnapshot, SharedStore,
 };
+use crate::serve::listener::Reply;
 use crate::state::StateFolder;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
-use crate::changes;
 use crate::context::ServiceContext;
 use crate::doors::problem::{
     NO_OVERRIDES_FILE, NOT_EDITED, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY,
     shown,
 };
-use crate::listener::Reply;
-use crate::override_change::{NotChanged, OverrideChange};
+use crate::observe::changes;
+use crate::serve::listener::Reply;
+use crate::source::override_change::{NotChanged, OverrideChange};
 
 /// Maximum length of a value of an override in bytes; keys have at most 512.
 const MAX_VALUE_BYTES: usize = 1024;

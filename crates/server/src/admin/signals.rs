@@ -12,7 +12,7 @@ use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::problem::{NO_SUCH_SIGNAL, Problem, WRONG_VALUE, near_spelling, shown};
 use crate::doors::request::read;
-use crate::listener::Reply;
+use crate::serve::listener::Reply;
 
 /// Maximum time that a level lasts: an hour, in milliseconds.
 const MAX_MILLIS: u64 = 3_600_000;

@@ -11,12 +11,12 @@ use super::countries;
 use super::dashboard::store;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
-use crate::alerts::message::rfc3339;
-use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
-use crate::listener::Reply;
-use crate::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
+use crate::observe::alerts::message::rfc3339;
+use crate::observe::changes::ChangeKind;
+use crate::observe::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
+use crate::serve::listener::Reply;
 
 /// Maximum number of warnings in the notes.
 const MAX_CHANGES: usize = 5;

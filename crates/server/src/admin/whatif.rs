@@ -19,8 +19,8 @@ use super::keys::{find, parameters, unknown};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
-use crate::listener::Reply;
-use crate::recorder::{Recorded, RecordedRequest};
+use crate::observe::recorder::{Recorded, RecordedRequest};
+use crate::serve::listener::Reply;
 
 /// Maximum number of numbers of a call.
 const MAX_NUMBERS: usize = 4;

@@ -6,7 +6,7 @@ use ratekeeper::Clock;
 use ratekeeper_core::Key;
 
 use crate::context::ServiceContext;
-use crate::standing_bans::MAX_BANS;
+use crate::observe::standing_bans::MAX_BANS;
 
 /// How often ends are looked for.
 pub(super) const LOOK: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
+use crate::background::old_databases::DailyNotice;
 use crate::context::ServiceContext;
-use crate::old_databases::DailyNotice;
-use crate::tls::ListenerTls;
+use crate::serve::tls::ListenerTls;
 
 /// How often the certificate files are checked.
 const LOOK: Duration = Duration::from_secs(5);

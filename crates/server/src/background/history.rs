@@ -7,7 +7,7 @@ use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
-use crate::history::MAX_LIMITS;
+use crate::observe::history::MAX_LIMITS;
 
 /// How often the counters are read.
 const TICK: Duration = Duration::from_secs(1);

@@ -32,8 +32,8 @@ use super::routes::RouteCall;
 use super::{Reply, empty, put_fields, put_shadow};
 use crate::Event;
 use crate::context::ServiceContext;
-use crate::denial_log::LoggedRequest;
-use crate::metrics::Protocol;
+use crate::observe::denial_log::LoggedRequest;
+use crate::observe::metrics::Protocol;
 
 /// Where the question is asked; Envoy puts the original path behind it.
 const PREFIX: &str = "/v1/auth";

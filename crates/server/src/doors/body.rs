@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
 use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
-use crate::body_budget::{BodyBudget, MAX_HELD_BYTES};
+use crate::serve::body_budget::{BodyBudget, MAX_HELD_BYTES};
 
 /// Maximum number of bytes of one check.
 pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;

@@ -18,10 +18,10 @@ use super::problem::{
 };
 use super::request::Check;
 use super::{Reply, answer, facts, hold, json, put_fields, request};
-use crate::changes::ChangeKind;
 use crate::context::ServiceContext;
-use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult};
+use crate::observe::changes::ChangeKind;
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::listener::Caller;
 
 /// Maximum number of limits of a reset that are named to the dashboard.
 const MAX_NOTED: usize = 4;

@@ -35,9 +35,9 @@ pub(crate) use queue::{DEFAULT_MAX_HELD, HeldAnswers, HoldEnd, HoldQueue};
 use queue::{HeldRequest, PromisedMoment};
 
 use crate::context::ServiceContext;
-use crate::denial_log::LoggedRequest;
-use crate::listener::Caller;
-use crate::metrics::Protocol;
+use crate::observe::denial_log::LoggedRequest;
+use crate::observe::metrics::Protocol;
+use crate::serve::listener::Caller;
 
 /// A place in a line; dropping it leaves the line.
 #[derive(Debug)]

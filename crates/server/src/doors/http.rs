@@ -17,8 +17,8 @@ use super::problem::Problem;
 use super::report;
 use super::routes::{self, RouteCall, routes};
 use crate::context::ServiceContext;
-use crate::listener::{Caller, Handle};
-use crate::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::listener::{Caller, Handle};
 
 /// The check API and forward-auth.
 #[derive(Debug)]

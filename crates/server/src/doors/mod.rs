@@ -31,7 +31,7 @@ pub(crate) use self::access::{Access, Token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub use self::http::HTTP_ROUTES;
 pub(crate) use self::http::HttpDoor;
-use crate::listener::Reply;
+use crate::serve::listener::Reply;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

@@ -13,7 +13,7 @@ use super::check::{CheckCall, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
 use super::{Reply, answer, json, put_fields, request};
 use crate::context::ServiceContext;
-use crate::metrics::Protocol;
+use crate::observe::metrics::Protocol;
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
 pub(super) async fn acquire<C: Clock>(

@@ -52,11 +52,11 @@ use super::problem::{
 use super::{put_fields, put_shadow};
 use crate::admin::readiness;
 use crate::context::ServiceContext;
-use crate::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult};
-use crate::pulse::InFlight;
-use crate::upstreams::watch;
+use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::observe::upstreams::watch;
+use crate::serve::listener::Caller;
+use crate::serve::pulse::InFlight;
 use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.

@@ -13,7 +13,7 @@ use super::problem::{NOT_OPEN, Problem, UNKNOWN_LIMIT, WRONG_VALUE, near_spellin
 use super::request::{self, ReportBody};
 use super::{Reply, json};
 use crate::context::ServiceContext;
-use crate::metrics::ReportResult;
+use crate::observe::metrics::ReportResult;
 
 /// `POST /v1/report`
 pub(super) async fn report<C: Clock>(

@@ -19,7 +19,7 @@ use super::values::{
     BodyText, BoundedList, Costs, JsonObject, Pairs, address, attributes, cost, costs, decision,
     entry_key, headers, null_as_default, permit, status,
 };
-use crate::denial_log::{LoggedRequest, REQUEST_ID};
+use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 
 /// Maximum number of checks in a batch.
 const MAX_CHECKS: usize = 1000;

@@ -19,7 +19,7 @@ use super::body;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use super::write_log::WriteCall;
 use crate::context::ServiceContext;
-use crate::listener::Caller;
+use crate::serve::listener::Caller;
 
 /// A row of the table of a listener, without its handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

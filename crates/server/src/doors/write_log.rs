@@ -13,8 +13,8 @@ use http::{Method, Request, Response};
 
 use super::Reply;
 use super::problem::{Problem, shown};
-use crate::changes;
-use crate::listener::Caller;
+use crate::observe::changes;
+use crate::serve::listener::Caller;
 
 /// A call that was let in.
 #[derive(Debug)]

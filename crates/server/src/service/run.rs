@@ -12,15 +12,16 @@ use tokio::time::{sleep, timeout};
 use super::Open;
 use crate::admin::AdminDoor;
 use crate::background::start_tasks;
-use crate::connections::{Connections, all_ended};
 use crate::doors::HttpDoor;
-use crate::listener::Http;
 use crate::opening::{Opening, ServePlace};
+use crate::serve::connections::{Connections, all_ended};
+use crate::serve::listener::Http;
+use crate::serve::stop_signals::StopSignals;
+use crate::serve::workers::Workers;
 use crate::signals::{Signals, wait_for_the_end};
-use crate::stop_signals::StopSignals;
-use crate::watch::Watcher;
-use crate::workers::Workers;
-use crate::{Door, Event, state, store, store_secrets};
+use crate::source::watch::Watcher;
+use crate::store::secrets;
+use crate::{Door, Event, state, store};
 
 /// The state that the main thread needs.
 pub(super) struct ServiceRun<C: Clock + 'static> {
@@ -73,7 +74,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         start_tasks(&shared);
         let exports = self.open.exports.start(&shared, &instance);
-        let secrets = store_secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
+        let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.set_ready(true);
 

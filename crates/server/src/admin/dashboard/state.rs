@@ -8,10 +8,10 @@ use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
 use crate::admin::{countries, top};
-use crate::alerts::message::rfc3339;
 use crate::context::ServiceContext;
-use crate::history::{Cell, MAX_LIMITS};
-use crate::metrics::DurationsSnapshot;
+use crate::observe::alerts::message::rfc3339;
+use crate::observe::history::{Cell, MAX_LIMITS};
+use crate::observe::metrics::DurationsSnapshot;
 
 /// Maximum number of limits in the state: those with a history that refuse most.
 const MAX_SHOWN: usize = 100;

@@ -8,7 +8,7 @@
 //!
 //! * A reader that is slow loses states: one waits for it, and one is in the buffer of its
 //!   connection. A reader that takes no byte is closed as any other connection
-//!   ([`crate::pulse`]).
+//!   ([`crate::serve::pulse`]).
 //! * There are at most [`MAX_STREAMS`], and never more than half of the connections of the admin
 //!   listener, so that other calls find room beside them.
 //! * They end when the service stops, before requests in flight are awaited.
@@ -35,9 +35,9 @@ use crate::admin::keys::{parameters, unknown};
 use crate::admin::{bans, top};
 use crate::context::ServiceContext;
 use crate::doors::problem::Problem;
-use crate::history::Cell;
-use crate::listener::Caller;
-use crate::pulse::{HeldBack, InFlight};
+use crate::observe::history::Cell;
+use crate::serve::listener::Caller;
+use crate::serve::pulse::{HeldBack, InFlight};
 
 /// Time between two states.
 const SECOND: Duration = Duration::from_secs(1);

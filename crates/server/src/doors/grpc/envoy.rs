@@ -30,10 +30,10 @@ use smallvec::SmallVec;
 
 use super::refusal::{store_down, unread, wrong};
 use crate::context::ServiceContext;
-use crate::denial_log::LoggedRequest;
 use crate::doors::permits::new_nonce;
-use crate::grpc::GrpcStatus;
-use crate::metrics::Protocol;
+use crate::observe::denial_log::LoggedRequest;
+use crate::observe::metrics::Protocol;
+use crate::serve::grpc::GrpcStatus;
 
 /// `ShouldRateLimit`; the caller counts failures.
 pub(super) async fn should_rate_limit<C: Clock>(

@@ -11,7 +11,7 @@ use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthLis
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::grpc::{Code, GrpcCall, GrpcStatus};
+use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
 
 /// The whole server, the name that Envoy's reference service has, and the service's own.
 const SERVICES: [&str; 3] = [

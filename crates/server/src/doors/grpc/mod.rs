@@ -7,7 +7,7 @@
 //! ```
 //!
 //! With `[envoy.tls]` the same over TLS, and certificates are read again when they change.
-//! HTTP/2 and the frames of gRPC are in `crate::grpc`.
+//! HTTP/2 and the frames of gRPC are in `crate::serve::grpc`.
 
 pub(super) mod envoy;
 mod health;
@@ -22,14 +22,16 @@ use ratekeeper_policy::Policy;
 use ratekeeper_wire::MAX_REQUEST_BYTES;
 
 use self::health::HealthService;
-use crate::body_budget::BodyBudget;
 use crate::context::ServiceContext;
-use crate::grpc::{self, Code, GrpcCall, GrpcStatus};
-use crate::listener::Visit;
-use crate::metrics::{Protocol, RequestResult};
-use crate::tls::ListenerTls;
-use crate::watched::Watched;
-use crate::{Config, Door, StartError, listener};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::body_budget::BodyBudget;
+use crate::serve::grpc;
+use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
+use crate::serve::listener;
+use crate::serve::listener::Visit;
+use crate::serve::tls::ListenerTls;
+use crate::serve::watched::Watched;
+use crate::{Config, Door, StartError};
 
 /// The services of the grpc door.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use ratekeeper_wire::reflection::{
     ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 
-use crate::grpc::{Code, GrpcCall, GrpcStatus};
+use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
 
 static OFFERED: LazyLock<Arc<Offered>> = LazyLock::new(|| Arc::new(Offered::read(DESCRIPTORS)));
 

@@ -3,7 +3,7 @@
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::WireRefusal;
 
-use crate::grpc::{Code, GrpcStatus};
+use crate::serve::grpc::{Code, GrpcStatus};
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
 pub(super) fn store_down(error: &StoreError) -> GrpcStatus {

@@ -14,9 +14,9 @@ use hyper::body::{Body, Frame, SizeHint};
 use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{DownloadBody, DownloadError};
 
-use crate::body_budget::HeldBytes;
-use crate::metrics::Process;
-use crate::pulse::{HeldBack, InFlight};
+use crate::observe::metrics::Process;
+use crate::serve::body_budget::HeldBytes;
+use crate::serve::pulse::{HeldBack, InFlight};
 
 /// The body of a response: our own, or the upstream's.
 #[derive(Debug)]

@@ -13,11 +13,11 @@ use ratekeeper::tower::InspectedBody;
 use tokio::time::timeout;
 
 use super::ProxyDoor;
-use crate::body_budget::HeldBytes;
 use crate::doors::body::{READ_TIMEOUT, broken, too_busy};
 use crate::doors::problem::{Problem, TOO_SLOW};
-use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::body_budget::HeldBytes;
+use crate::serve::listener::Caller;
 
 impl<C: Timer + 'static> ProxyDoor<C> {
     /// Returns the body of a request. If a limit counts by it, its beginning is read, and the whole
@@ -84,8 +84,8 @@ mod tests {
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::body_budget::BodyBudget;
     use crate::doors::problem::TOO_BUSY;
+    use crate::serve::body_budget::BodyBudget;
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_comes_slowly_is_given_up() {
@@ -105,7 +105,7 @@ mod tests {
     async fn a_body_is_read_within_the_budget_of_all() {
         let budget = Arc::new(BodyBudget::default());
         let mut others = budget.hold();
-        assert!(others.resize(crate::body_budget::MAX_HELD_BYTES - 3));
+        assert!(others.resize(crate::serve::body_budget::MAX_HELD_BYTES - 3));
         for (text, expected) in [("abc", None), ("abcd", Some(TOO_BUSY))] {
             let mut held = budget.hold();
             let mut body = InspectedBody::new(Full::new(Bytes::from(text)));

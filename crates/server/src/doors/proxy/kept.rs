@@ -22,9 +22,9 @@ use ratekeeper_gateway::{Client, ForwardError, Forwarded, Gateway, InterimReceiv
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::listener::Caller;
-use crate::metrics::Process;
-use crate::pulse::Pulse;
+use crate::observe::metrics::Process;
+use crate::serve::listener::Caller;
+use crate::serve::pulse::Pulse;
 
 type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + Send>>;
 

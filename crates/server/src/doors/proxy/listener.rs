@@ -24,8 +24,8 @@ use crate::addresses::own_upstream;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::ServiceContext;
-use crate::listener::{Caller, Handle};
-use crate::tls::ListenerTls;
+use crate::serve::listener::{Caller, Handle};
+use crate::serve::tls::ListenerTls;
 use crate::{Config, Door, DoorAddress, StartError};
 
 /// The listener that forwards.

@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 use super::body::ProxyBody;
 use super::{ProxyDoor, refusal};
 use crate::doors::problem::{Problem, TOO_MANY_PREFLIGHTS};
-use crate::listener::Caller;
-use crate::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::listener::Caller;
 
 /// Preflights of an address, unless the policy states another number.
 const PER_ADDRESS: Quota = Quota::per_minute(600);

@@ -24,8 +24,8 @@ use ratekeeper_resilience::Bounds;
 use rustls::pki_types::ServerName;
 
 use crate::StartError;
-use crate::tls::trusting;
-use crate::upstreams::NamedUpstream;
+use crate::observe::upstreams::NamedUpstream;
+use crate::serve::tls::trusting;
 
 /// Returns the receiver of failed attempts of a route, by its name and number of addresses.
 type Watch<'w> = &'w dyn Fn(&str, usize) -> Arc<dyn FailureWatch>;

@@ -20,7 +20,7 @@ use super::answer::code;
 use super::fields;
 use crate::context::ServiceContext;
 use crate::doors::grpc::refusal::{store_down, wrong};
-use crate::grpc;
+use crate::serve::grpc;
 
 /// Maximum depth of values in a rule's metadata; deeper values are left out.
 const MAX_DEPTH: usize = 32;

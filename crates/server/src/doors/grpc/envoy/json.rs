@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use super::decide;
 use crate::context::ServiceContext;
 use crate::doors::json;
-use crate::listener::Reply;
-use crate::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::{Protocol, RequestResult};
+use crate::serve::listener::Reply;
 
 /// Decides the call in the body.
 pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> Response<Reply> {

@@ -1,0 +1,131 @@
+//! Exports: messages to other servers. Their tasks end after the listeners.
+//!
+//! ```text
+//!   stop: listeners closed --> last messages, at most 5 s --> the admin listener closes
+//! ```
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_policy::Settings;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::tasks::keep;
+use crate::admin::read_metrics;
+use crate::context::ServiceContext;
+use crate::observe::alerts::Alerts;
+use crate::observe::alerts::webhook;
+use crate::observe::alerts::webhook::{Delivery, Webhook};
+use crate::observe::metrics::Process;
+use crate::observe::otlp::Otlp;
+use crate::{Config, StartError};
+
+/// Maximum time for which a service that stops sends messages that wait.
+const LAST_MESSAGES: Duration = Duration::from_secs(5);
+
+/// Receivers that the policy names.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    /// Messages to the webhook of `[alerts]`.
+    pub(crate) webhook: Option<Delivery>,
+    pub(crate) otlp: Option<Otlp>,
+}
+
+/// Tasks that send messages.
+#[derive(Debug)]
+pub(crate) struct RunningExports {
+    close: watch::Sender<bool>,
+    tasks: Vec<(&'static str, JoinHandle<()>)>,
+}
+
+impl Exports {
+    /// Reads the receivers of a policy in the folder `home`, and creates the alerts that go to one.
+    ///
+    /// # Errors
+    /// [`StartError::Alerts`] or [`StartError::Otlp`] if a secret or certificate is missing.
+    pub(crate) fn new(
+        config: &Config,
+        settings: &Settings,
+        home: &Path,
+    ) -> Result<(Alerts, Self), StartError> {
+        let webhook = settings.alerts.webhook.as_ref();
+        let webhook = webhook.map(|webhook| Webhook::new(webhook, home));
+        let (alerts, webhook) = Alerts::new(&settings.alerts, webhook.transpose()?)?;
+        let otlp = settings.otlp.as_ref();
+        let otlp = otlp.map(|otlp| Otlp::new(otlp, config, home)).transpose()?;
+        if let Some(events) = &config.events {
+            events.close(); // nothing but an exporter takes them
+        }
+        Ok((alerts, Self { webhook, otlp }))
+    }
+
+    /// Shows the counts of messages in the metrics.
+    pub(crate) fn show_counts(&self, process: &Process) {
+        if let Some(otlp) = &self.otlp {
+            let _ = process.otlp.set(otlp.counts()); // it is new
+        }
+    }
+
+    /// Starts a task for each receiver; `instance` names this process on its machine.
+    pub(crate) fn start<C: Clock + 'static>(
+        self,
+        shared: &Arc<ServiceContext<C>>,
+        instance: &str,
+    ) -> RunningExports {
+        let (close, closes) = watch::channel(false);
+        let mut tasks = Vec::new();
+        if let Some(delivery) = self.webhook {
+            let (kept, delivery) = (Arc::clone(shared), Arc::new(delivery));
+            let closes = closes.clone();
+            let deliver = move || {
+                let context = Arc::clone(&kept);
+                let now = move || context.unix_seconds();
+                webhook::deliver(now, Arc::clone(&delivery), closes.clone())
+            };
+            tasks.push(("webhook", keep(shared, "webhook", deliver)));
+        }
+        if let Some(otlp) = self.otlp {
+            let sends_metrics = otlp.sends_metrics();
+            let exporter = Arc::new(otlp.start(shared.unix_nanos(), instance));
+            if sends_metrics {
+                let (kept, exporter) = (Arc::clone(shared), Arc::clone(&exporter));
+                let closes = closes.clone();
+                let send = move || {
+                    let context = Arc::clone(&kept);
+                    let read = move || (read_metrics(&context).list(), context.unix_nanos());
+                    Arc::clone(&exporter).send_metrics(read, closes.clone())
+                };
+                tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));
+            }
+            let send = move || Arc::clone(&exporter).send_events(closes.clone());
+            tasks.push(("otlp events", keep(shared, "otlp events", send)));
+        }
+        RunningExports { close, tasks }
+    }
+}
+
+impl RunningExports {
+    /// Sends the messages that wait, until all are sent, 5 s have passed or `again` ends.
+    pub(crate) async fn end(self, again: impl Future<Output = ()>) {
+        self.close.send_replace(true);
+        let mut unsent: Vec<_> = self.tasks.iter().map(|(name, _)| *name).collect();
+        let all = async {
+            for (_, task) in self.tasks {
+                let _ = task.await; // an error: it panicked, which is logged
+                unsent.remove(0);
+            }
+        };
+        tokio::select! {
+            _ = timeout(LAST_MESSAGES, all) => {}
+            () = again => {}
+        }
+        for task in unsent {
+            tracing::warn!(event = "export.stopped", task, "messages were not sent");
+        }
+    }
+}

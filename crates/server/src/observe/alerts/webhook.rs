@@ -1,0 +1,227 @@
+//! Webhook: sends the start and the end of each alert to one receiver, signed.
+//!
+//! ```text
+//!   notice --send--> queue of 1,000 --> one message at a time: up to 6 attempts, 10 s each
+//!              |                                   2xx: delivered
+//!              +-- full: dropped, counted          else: a wait that doubles, and again
+//! ```
+//!
+//! Messages keep their order, because one is delivered or given up before the next is sent; at
+//! worst that takes 91 s. A message may arrive twice, if its answer was lost: its `webhook-id` is
+//! the same then.
+//!
+//! No body of an answer is read.
+//!
+//! Source: "Standard Webhooks" (2023), for the headers and the signature.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use ratekeeper::read_secret;
+use ratekeeper_core::Time;
+use ratekeeper_policy::WebhookSettings;
+use ratekeeper_resilience::{Backoff, Jitter, SplitMix};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::sleep;
+
+use super::AlertNotice;
+use super::message::{Message, signature, signing_key};
+use crate::StartError;
+use crate::counter::Counter;
+use crate::serve::http_receiver::{HttpReceiver, ReceiverError};
+
+/// Maximum number of messages that wait; as many alerts as one limit can start at once.
+const MAX_QUEUED: usize = super::MAX_WATCHED;
+/// Six attempts, up to 1, 2, 4, 8 and 16 s apart: a receiver that restarts misses nothing.
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_secs(1),
+    cap: Duration::from_secs(16),
+    attempts_max: 6,
+    jitter: Jitter::Full,
+};
+
+/// Results of messages, as in the metric.
+pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
+
+/// Number of messages by result: delivered, failed after all attempts, or dropped because the
+/// queue was full.
+#[derive(Debug, Default)]
+pub(crate) struct WebhookCounts(pub(crate) [Counter; RESULTS.len()]);
+
+/// Where messages are sent, and how they are signed.
+pub(crate) struct Webhook {
+    receiver: HttpReceiver,
+    secret: Vec<u8>,
+    key: aws_lc_rs::hmac::Key,
+}
+
+/// Omits the secret.
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook")
+            .field("receiver", &self.receiver)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// Reads the secret and the certificates that the settings name; `home` is the folder of the
+    /// policy.
+    ///
+    /// # Errors
+    /// [`StartError::Alerts`] if one of them is missing or invalid.
+    pub(crate) fn new(settings: &WebhookSettings, home: &Path) -> Result<Self, StartError> {
+        let secret = read_secret("webhook.secret", &settings.secret.at_home(home));
+        let secret = secret.map_err(|why| StartError::Alerts(why.to_string()))?;
+        let secret = super::message::secret_bytes(&secret).ok_or_else(|| {
+            StartError::Alerts(
+                "`webhook.secret` must be 24 to 64 bytes in base64, after `whsec_`; make one with: \
+                 echo whsec_$(openssl rand -base64 32)"
+                    .into(),
+            )
+        })?;
+        let ca = settings.ca.as_deref().map(|ca| home.join(ca));
+        let receiver = HttpReceiver::new(&settings.url, ca.as_deref());
+        let receiver = receiver.map_err(|why| {
+            StartError::Alerts(match why {
+                ReceiverError::Url(why) => format!("`webhook.url`: {why}"),
+                ReceiverError::Ca(why) => format!("`webhook.ca`: {why}"),
+            })
+        })?;
+        let key = signing_key(&secret);
+        Ok(Self {
+            receiver,
+            secret,
+            key,
+        })
+    }
+
+    pub(super) fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+
+    /// Sends the message once, signed at `seconds` since 1970.
+    async fn attempt(&self, message: &Message, seconds: u64) -> Result<(), String> {
+        let request = self
+            .request(message, seconds)
+            .map_err(|why| why.to_string())?;
+        let status = self.receiver.send(request, 0).await?.status();
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(format!("answered {status}"))
+        }
+    }
+
+    fn request(&self, message: &Message, seconds: u64) -> http::Result<Request<Full<Bytes>>> {
+        self.receiver
+            .post("")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("webhook-id", &*message.id)
+            .header("webhook-timestamp", seconds)
+            .header("webhook-signature", signature(&self.key, message, seconds))
+            .body(Full::new(message.body.clone()))
+    }
+}
+
+/// The end of the queue that takes messages.
+#[derive(Debug)]
+pub(crate) struct WebhookQueue {
+    queue: mpsc::Sender<Message>,
+    counts: Arc<WebhookCounts>,
+}
+
+/// The end of the queue that delivers them.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    webhook: Webhook,
+    queue: Mutex<mpsc::Receiver<Message>>,
+    counts: Arc<WebhookCounts>,
+}
+
+/// Creates the queue before a webhook.
+pub(crate) fn queue(webhook: Webhook) -> (WebhookQueue, Delivery) {
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED);
+    let counts = Arc::<WebhookCounts>::default();
+    let taking = WebhookQueue {
+        queue: sender,
+        counts: Arc::clone(&counts),
+    };
+    let delivery = Delivery {
+        webhook,
+        queue: Mutex::new(receiver),
+        counts,
+    };
+    (taking, delivery)
+}
+
+impl WebhookQueue {
+    /// Queues the message of a notice; drops and counts it if the queue is full.
+    pub(crate) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
+        let message = Message::new(notice, unix_millis, now);
+        if self.queue.try_send(message).is_err() {
+            self.counts.0[2].add(1);
+        }
+    }
+
+    /// Returns the number of messages by result: see [`RESULTS`].
+    pub(crate) fn counts(&self) -> [u64; RESULTS.len()] {
+        self.counts.0.each_ref().map(Counter::count)
+    }
+}
+
+/// Delivers messages until `closing` is true and none waits.
+pub(crate) async fn deliver(
+    unix_seconds: impl Fn() -> u64,
+    delivery: Arc<Delivery>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let mut queue = delivery.queue.lock().await;
+    loop {
+        let message = tokio::select! {
+            message = queue.recv() => message,
+            // An error: the service has ended. Its value holds a lock, so it is dropped here.
+            () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                queue.close(); // messages that wait are still received
+                continue;
+            }
+        };
+        let Some(message) = message else { return };
+        let delivered = delivery.deliver(&unix_seconds, &message).await;
+        delivery.counts.0[usize::from(!delivered)].add(1);
+    }
+}
+
+impl Delivery {
+    /// Makes attempts until one succeeds; returns false if none did.
+    async fn deliver(&self, unix_seconds: impl Fn() -> u64, message: &Message) -> bool {
+        let mut attempts = BACKOFF.attempts();
+        let mut random = SplitMix::seeded();
+        loop {
+            let Err(why) = self.webhook.attempt(message, unix_seconds()).await else {
+                return true;
+            };
+            let Some(wait) = attempts.next_wait(&mut random) else {
+                tracing::error!(
+                    event = "webhook.failed",
+                    id = &*message.id,
+                    attempts = attempts.made(),
+                    "{why}"
+                );
+                return false;
+            };
+            tracing::warn!(
+                event = "webhook.retried",
+                id = &*message.id,
+                attempts = attempts.made(),
+                "{why}"
+            );
+            sleep(wait.into()).await;
+        }
+    }
+}

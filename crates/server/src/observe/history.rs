@@ -1,0 +1,296 @@
+//! History: how many requests each limit allowed and refused, in the last minute and the last day.
+//!
+//! ```text
+//!   counters --each second--> 60 seconds --each minute--> 1,440 minutes
+//! ```
+//!
+//! Nothing is added to the path of a request: the counters of the metrics are read once a second.
+//! A limit takes [`LIMIT_BYTES`] and at most [`MAX_LIMITS`] limits, the first of the policy, have
+//! a history, so that a policy of 100,000 limits takes no more than one of 256.
+
+mod saved;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use ratekeeper_core::LimitId;
+
+use super::metrics::Tally;
+
+/// Maximum number of limits with a history: 4.4 MiB in all.
+pub(crate) const MAX_LIMITS: usize = 256;
+/// Number of seconds kept.
+const SECONDS: usize = 60;
+/// Number of minutes kept: a day.
+const MINUTES: usize = 24 * 60;
+/// Memory of the history of one limit.
+const LIMIT_BYTES: usize = (SECONDS + MINUTES) * size_of::<Cell>() + SECONDS;
+const _: () = assert!(LIMIT_BYTES == 18_060, "stated in docs/guide/dashboard.md");
+/// Maximum memory, with the history of the service itself.
+pub(crate) const MAX_BYTES: usize = (MAX_LIMITS + 1) * LIMIT_BYTES;
+
+/// Requests of one second or minute: allowed, refused, and the third count of [`Tally`].
+pub(crate) type Cell = [u32; 3];
+
+/// The history of the limits and of the service.
+#[derive(Debug, Default)]
+pub(crate) struct History(Mutex<Recorded>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    /// Seconds since the start, at the last reading; `None` before the first.
+    second: Option<u64>,
+    total: Track,
+    limits: BTreeMap<LimitId, Track>,
+}
+
+/// The history of one limit.
+#[derive(Debug)]
+struct Track {
+    last: Tally,
+    seconds: VecDeque<Cell>,
+    /// Highest share of the limit that a key had spent, in percent, by second.
+    highest: VecDeque<u8>,
+    minutes: VecDeque<Cell>,
+    /// Requests of the current minute.
+    minute: Cell,
+}
+
+impl Default for Track {
+    fn default() -> Self {
+        Self {
+            last: Tally::default(),
+            seconds: VecDeque::with_capacity(SECONDS),
+            highest: VecDeque::with_capacity(SECONDS),
+            minutes: VecDeque::with_capacity(MINUTES),
+            minute: Cell::default(),
+        }
+    }
+}
+
+impl History {
+    /// Notes the counts at a second; limits that are not among them are forgotten.
+    pub(crate) fn note(&self, second: u64, total: Tally, limits: BTreeMap<LimitId, Tally>) {
+        let mut recorded = self.0.lock();
+        let last = recorded.second.replace(second);
+        let passed = Passed::between(last.unwrap_or(second), second);
+        recorded.total.advance(passed, total);
+        recorded.limits.retain(|id, _| limits.contains_key(id));
+        for (id, tally) in limits {
+            // Requests from before its first reading are left out, because their second is unknown.
+            let begin = || Track {
+                last: tally,
+                ..Track::default()
+            };
+            let track = recorded.limits.entry(id).or_insert_with(begin);
+            track.advance(passed, tally);
+        }
+    }
+
+    /// Returns the last seconds of all requests, the newest last.
+    pub(crate) fn total_seconds(&self) -> Vec<Cell> {
+        self.0.lock().total.seconds.iter().copied().collect()
+    }
+
+    /// Returns the last seconds of a limit, the newest last; `None` if it has no history.
+    pub(crate) fn seconds(&self, limit: LimitId) -> Option<Vec<Cell>> {
+        let recorded = self.0.lock();
+        let track = recorded.limits.get(&limit)?;
+        Some(track.seconds.iter().copied().collect())
+    }
+
+    /// Returns the highest share of a limit that a key had spent in the last minute, in percent;
+    /// `None` if it has no history.
+    pub(crate) fn highest(&self, limit: LimitId) -> Option<u8> {
+        let recorded = self.0.lock();
+        let track = recorded.limits.get(&limit)?;
+        Some(track.highest.iter().copied().max().unwrap_or_default())
+    }
+
+    /// Returns the minutes of the last day of a limit, the newest last, the current one included;
+    /// `None` if it has no history.
+    pub(crate) fn minutes(&self, limit: LimitId) -> Option<Vec<Cell>> {
+        let recorded = self.0.lock();
+        let track = recorded.limits.get(&limit)?;
+        let current = std::iter::once(track.minute);
+        Some(track.minutes.iter().copied().chain(current).collect())
+    }
+}
+
+/// The time between two readings.
+#[derive(Clone, Copy)]
+struct Passed {
+    seconds: u64,
+    minutes: u64,
+}
+
+impl Passed {
+    fn between(last: u64, now: u64) -> Self {
+        Self {
+            seconds: now.saturating_sub(last),
+            minutes: (now / 60).saturating_sub(last / 60),
+        }
+    }
+}
+
+impl Track {
+    /// Adds the requests since the last reading to the present second and minute. A late reading
+    /// leaves empty cells for the seconds that it missed.
+    fn advance(&mut self, passed: Passed, tally: Tally) {
+        let since =
+            |now: u64, last: u64| u32::try_from(now.saturating_sub(last)).unwrap_or(u32::MAX);
+        let cell = [
+            since(tally.allowed, self.last.allowed),
+            since(tally.denied, self.last.denied),
+            since(tally.other, self.last.other),
+        ];
+        self.last = tally;
+        for _ in 0..passed.seconds.min(SECONDS as u64) {
+            push(&mut self.seconds, SECONDS, Cell::default());
+            push(&mut self.highest, SECONDS, 0);
+        }
+        if let (Some(second), Some(highest)) = (self.seconds.back_mut(), self.highest.back_mut()) {
+            add(second, cell);
+            *highest = tally.highest.max(*highest);
+        }
+        for _ in 0..passed.minutes.min(MINUTES as u64) {
+            push(&mut self.minutes, MINUTES, std::mem::take(&mut self.minute));
+        }
+        add(&mut self.minute, cell);
+    }
+}
+
+fn push<T>(cells: &mut VecDeque<T>, most: usize, cell: T) {
+    if cells.len() == most {
+        cells.pop_front();
+    }
+    cells.push_back(cell);
+}
+
+fn add(to: &mut Cell, cell: Cell) {
+    for (to, count) in to.iter_mut().zip(cell) {
+        *to = to.saturating_add(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::{Gcra, Limit, LimitKeys, LimitScope, Outage};
+
+    const API: LimitId = LimitId::new(0);
+
+    fn tally(allowed: u64, denied: u64) -> Tally {
+        Tally {
+            allowed,
+            denied,
+            other: 0,
+            highest: 0,
+        }
+    }
+
+    fn note(history: &History, second: u64, counts: Tally) {
+        history.note(second, counts, BTreeMap::from([(API, counts)]));
+    }
+
+    #[test]
+    fn seconds_become_minutes() {
+        let history = History::default();
+        for second in 0..=121 {
+            note(&history, second, tally(second * 2, second));
+        }
+        let seconds = history.seconds(API).unwrap();
+        assert_eq!(seconds, [[2, 1, 0]; 60]);
+        let minutes = history.minutes(API).unwrap();
+        assert_eq!(minutes, [[118, 59, 0], [120, 60, 0], [4, 2, 0]]);
+    }
+
+    #[test]
+    fn the_highest_share_is_that_of_the_last_minute() {
+        let history = History::default();
+        assert_eq!(history.highest(API), None);
+        for (second, highest, expected) in [
+            (0, 90, 0), // from before the first reading
+            (1, 40, 40),
+            (1, 10, 40),
+            (2, 70, 70),
+            (61, 0, 70),
+            (62, 5, 5),
+        ] {
+            let counts = Tally {
+                highest,
+                ..tally(0, 0)
+            };
+            note(&history, second, counts);
+            assert_eq!(history.highest(API), Some(expected), "at {second}");
+        }
+    }
+
+    #[test]
+    fn a_late_reading_leaves_empty_seconds_and_loses_no_request() {
+        let history = History::default();
+        note(&history, 0, tally(0, 0));
+        note(&history, 1, tally(5, 0));
+        note(&history, 1, tally(6, 0));
+        note(&history, 4, tally(9, 0));
+        let expected = [[6, 0, 0], [0; 3], [0; 3], [3, 0, 0]];
+        assert_eq!(history.seconds(API).unwrap(), expected);
+        note(&history, 1_000_000, tally(10, 0));
+        assert_eq!(history.seconds(API).unwrap().len(), SECONDS);
+        assert_eq!(history.minutes(API).unwrap().len(), MINUTES + 1);
+    }
+
+    #[test]
+    fn a_restart_leaves_empty_minutes() {
+        let limit = Limit {
+            name: "api".into(),
+            id: API,
+            version: 1,
+            outage: Outage::Local,
+            scope: LimitScope::Cluster,
+            keys: LimitKeys::All,
+            algorithm: Gcra::token_bucket("1/1s".parse().unwrap()).unwrap().into(),
+        };
+        let before = History::default();
+        note(&before, 0, tally(0, 0));
+        note(&before, 70, tally(5, 1));
+        note(&before, 130, tally(6, 2));
+        let saved = before.saved(600, [&limit].into_iter());
+        let after = History::default();
+        after.restore(saved.clone(), 725, [&limit].into_iter());
+        note(&after, 0, tally(3, 0));
+        let expected = [[0; 3], [5, 1, 0], [1, 1, 0], [0; 3], [3, 0, 0]];
+        assert_eq!(after.minutes(API).unwrap(), expected);
+        after.restore(saved, u64::MAX, [&limit].into_iter());
+        let minutes = after.minutes(API).unwrap();
+        assert_eq!(minutes.len(), MINUTES);
+        assert!(minutes.iter().all(|minute| *minute == [0; 3]));
+    }
+
+    #[test]
+    fn a_limit_that_left_the_policy_is_forgotten() {
+        let history = History::default();
+        note(&history, 0, tally(0, 0));
+        history.note(1, tally(1, 0), BTreeMap::new());
+        assert_eq!(history.seconds(API), None);
+        note(&history, 2, tally(7, 0));
+        note(&history, 3, tally(8, 0));
+        let cells = history.seconds(API).unwrap();
+        assert_eq!(cells.iter().map(|cell| cell[0]).sum::<u32>(), 1);
+    }
+
+    #[test]
+    fn the_cells_of_a_limit_keep_their_bound() {
+        let mut track = Track::default();
+        let passed = Passed {
+            seconds: 60,
+            minutes: 1,
+        };
+        for _ in 0..2 * MINUTES {
+            track.advance(passed, tally(0, 0));
+        }
+        let cells = track.seconds.capacity() + track.minutes.capacity();
+        let bytes = cells * size_of::<Cell>() + track.highest.capacity();
+        assert_eq!(bytes, LIMIT_BYTES);
+    }
+}

@@ -1,0 +1,161 @@
+//! Process: metrics of the service beside its decisions: doors, tasks, the log.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use ratekeeper_core::Time;
+
+use super::family::MetricList;
+use super::{ReportResult, table};
+use crate::counter::{Counter, LogGate};
+use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
+#[cfg(feature = "proxy")]
+use crate::observe::upstreams::WatchedUpstreams;
+use crate::serve::body_budget::BodyBudget;
+use crate::serve::connections::ConnectionCounts;
+use crate::serve::tls::ListenerTls;
+use crate::{Door, LogWriter};
+
+const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
+
+/// Counts of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// The writer of the log, if it drops lines rather than wait.
+    pub(crate) log: OnceLock<LogWriter>,
+    /// Counts of the doors http, proxy and grpc together.
+    pub(crate) callers: Arc<ConnectionCounts>,
+    pub(crate) admin: Arc<ConnectionCounts>,
+    /// Of requests, and of responses.
+    pub(crate) bodies: OnceLock<[Arc<BodyBudget>; 2]>,
+    /// Counts by door.
+    accept_failures: [Counter; DOORS.len()],
+    accept_log: LogGate,
+    wrong_tokens: Counter,
+    wrong_token_log: LogGate,
+    /// Listeners with certificates.
+    pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
+    /// Requests that an application went on with after their clients had left.
+    pub(crate) abandoned: Counter,
+    /// Reports of results, by [`ReportResult`].
+    pub(super) reports: [Counter; ReportResult::ALL.len()],
+    #[cfg(feature = "proxy")]
+    pub(crate) upstreams: WatchedUpstreams,
+    task_failures: Counter,
+    wall_clock_jumps: Counter,
+    pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
+}
+
+impl Process {
+    /// Counts a connection that could not be accepted; at most one line a second reports it.
+    pub(crate) fn accept_failed(&self, door: Door, error: &io::Error, now: Time) {
+        self.accept_failures[index(door)].add(1);
+        if let Some(suppressed) = self.accept_log.opens(now) {
+            tracing::warn!(event = "accept.failed", listener = %door, %error, suppressed);
+        }
+    }
+
+    /// Counts a call with a wrong admin token; at most one line a second reports it.
+    pub(crate) fn wrong_token(&self, caller: SocketAddr, now: Time) {
+        self.wrong_tokens.add(1);
+        if let Some(suppressed) = self.wrong_token_log.opens(now) {
+            tracing::warn!(event = "admin.wrong_token", %caller, suppressed);
+        }
+    }
+
+    /// Returns the last minute of each upstream, and the faults in it.
+    pub(crate) fn upstreams(&self) -> (Vec<serde_json::Value>, Vec<String>) {
+        #[cfg(feature = "proxy")]
+        return (self.upstreams.describe(), self.upstreams.faults());
+        #[cfg(not(feature = "proxy"))]
+        (Vec::new(), Vec::new())
+    }
+
+    /// Counts a panic of a task that must go on.
+    pub(crate) fn task_failed(&self) {
+        self.task_failures.add(1);
+    }
+
+    /// Counts a jump of the wall clock.
+    pub(crate) fn wall_clock_jumped(&self) {
+        self.wall_clock_jumps.add(1);
+    }
+
+    pub(super) fn encode(&self, out: &mut MetricList) {
+        let sides = [("callers", &self.callers), ("admin", &self.admin)];
+        let mut series = table::CONNECTIONS.open(out);
+        for (side, counts) in sides {
+            series.level(&[side], counts.open.count());
+        }
+        let mut series = table::CONNECTIONS_CLOSED.open(out);
+        for (side, counts) in sides {
+            series.count(&[side, "idle"], counts.closed.count());
+            series.count(&[side, "new"], counts.refused.count());
+        }
+        let bodies = self.bodies.get().into_iter().flatten();
+        let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
+        table::HELD_BODY_BYTES.write(out, body_bytes as u64);
+        let mut series = table::ACCEPT_FAILURES.open(out);
+        for (door, count) in DOORS.iter().zip(&self.accept_failures) {
+            series.count(&[door], count.count());
+        }
+        table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
+        table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
+        #[cfg(feature = "proxy")]
+        self.upstreams.encode(out);
+        self.encode_tls(out);
+        table::TASK_FAILURES.write(out, self.task_failures.count());
+        table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());
+        let dropped = self.log.get().map_or(0, LogWriter::dropped);
+        table::LOG_LINES_DROPPED.write(out, dropped);
+        self.encode_exports(out);
+    }
+
+    fn encode_exports(&self, out: &mut MetricList) {
+        if let Some(otlp) = self.otlp.get() {
+            let mut series = table::OTLP_EXPORTS.open(out);
+            for (signal, counts) in otlp.by_signal() {
+                for (result, count) in EXPORT_RESULTS.iter().zip(counts) {
+                    series.count(&[signal, result], count);
+                }
+            }
+            table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
+        }
+    }
+}
+
+impl Process {
+    fn encode_tls(&self, out: &mut MetricList) {
+        let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
+            return;
+        };
+        let mut series = table::CERTIFICATE_EXPIRY.open(out);
+        for tls in listeners {
+            for (place, expiry) in (1..).zip(tls.expiries()) {
+                if let Some(expiry) = expiry {
+                    series.level(&[DOORS[index(tls.door)], &place.to_string()], expiry);
+                }
+            }
+        }
+        let mut series = table::CERTIFICATE_RELOADS.open(out);
+        for tls in listeners {
+            for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
+                series.count(&[DOORS[index(tls.door)], result], count.count());
+            }
+        }
+        let mut series = table::TLS_HANDSHAKE_FAILURES.open(out);
+        for tls in listeners {
+            series.count(&[DOORS[index(tls.door)]], tls.failed_handshakes.count());
+        }
+    }
+}
+
+const fn index(door: Door) -> usize {
+    match door {
+        Door::Http => 0,
+        Door::Grpc => 1,
+        Door::Admin => 2,
+        Door::Proxy => 3,
+    }
+}

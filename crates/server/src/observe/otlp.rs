@@ -1,0 +1,223 @@
+//! OTLP: sends metrics and events to a receiver of the OpenTelemetry protocol, over HTTP.
+//!
+//! ```text
+//!   metrics, each `interval`:   the table as it is --> POST ENDPOINT/v1/metrics
+//!   events:   queue of 2,048 --> up to 512 a message, 1 s after the first --> POST ENDPOINT/v1/logs
+//!               |                       |
+//!               +-- full: dropped       +-- 429, 502, 503, 504, no answer: up to 5 attempts
+//! ```
+//!
+//! * Messages are protobuf, compressed by gzip: some receivers take no JSON.
+//! * No decision waits: the metrics are read as a scrape reads them, and an event that finds the
+//!   queue full is dropped and counted.
+//! * Metrics are cumulative since the start, so a message that is given up loses nothing that the
+//!   next one does not have.
+//! * A service that stops sends both once more, within the last 5 s.
+//!
+//! Source: OpenTelemetry Protocol Specification 1.10 (2026), OTLP/HTTP.
+
+mod delivery;
+mod events;
+mod message;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use prost::Message as _;
+use ratekeeper::read_secret;
+use ratekeeper_policy::OtlpSettings;
+use ratekeeper_wire::otlp::logs::LogRecord;
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use self::delivery::{Delivery, Signal};
+pub use self::events::EventExport;
+use self::message::Source;
+use super::metrics::MetricValues;
+use crate::counter::Counter;
+use crate::serve::http_receiver::{HttpReceiver, ReceiverError};
+use crate::{Config, StartError};
+
+/// Maximum number of events that wait.
+const MAX_QUEUED: usize = 2_048;
+/// Maximum number of events in a message.
+const MAX_BATCH: usize = 512;
+/// Time from an event to its message, for others to join it.
+const BATCH_WAIT: Duration = Duration::from_secs(1);
+
+/// Results of messages, as in the metric.
+pub(crate) const EXPORT_RESULTS: [&str; 2] = ["delivered", "failed"];
+
+/// What became of messages and events.
+#[derive(Debug, Default)]
+pub(crate) struct OtlpCounts {
+    /// Messages by signal and result.
+    pub(crate) exports: [[Counter; EXPORT_RESULTS.len()]; Signal::ALL.len()],
+    /// Events that found the queue full, or whose message was given up or refused in part.
+    pub(crate) dropped_events: Arc<Counter>,
+}
+
+impl OtlpCounts {
+    /// Returns the names of signals, with their counts by [`EXPORT_RESULTS`].
+    pub(crate) fn by_signal(&self) -> impl Iterator<Item = (&'static str, [u64; 2])> {
+        let counts = |each: &[Counter; 2]| each.each_ref().map(Counter::count);
+        let all = Signal::ALL.iter().zip(&self.exports);
+        all.map(move |(signal, each)| (signal.name(), counts(each)))
+    }
+}
+
+/// The exporter, before its tasks run.
+#[derive(Debug)]
+pub(crate) struct Otlp {
+    settings: OtlpSettings,
+    delivery: Delivery,
+    events: Option<mpsc::Receiver<LogRecord>>,
+}
+
+/// A running exporter.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    source: Source,
+    delivery: Delivery,
+    events: Mutex<mpsc::Receiver<LogRecord>>,
+    interval: Duration,
+}
+
+impl Otlp {
+    /// Reads the secrets and certificates that the settings name; `home` is the folder of the
+    /// policy.
+    ///
+    /// # Errors
+    /// [`StartError::Otlp`] if one of them is missing or invalid.
+    pub(crate) fn new(
+        settings: &OtlpSettings,
+        config: &Config,
+        home: &Path,
+    ) -> Result<Self, StartError> {
+        let settings = settings.clone().at_home(home);
+        let mut headers = Vec::new();
+        for (name, secret) in &settings.headers {
+            let field = format!("headers.{name}");
+            let value = read_secret(&field, secret);
+            let value = value.map_err(|why| StartError::Otlp(why.to_string()))?;
+            let wrong = |_| StartError::Otlp(format!("`{field}` cannot be the value of a header"));
+            let mut value = HeaderValue::from_str(&value).map_err(wrong)?;
+            value.set_sensitive(true);
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let name = name.map_err(|why| StartError::Otlp(format!("`{field}`: {why}")))?;
+            headers.push((name, value));
+        }
+        let receiver = HttpReceiver::new(&settings.endpoint, settings.ca.as_deref());
+        let receiver = receiver.map_err(|why| {
+            StartError::Otlp(match why {
+                ReceiverError::Url(why) => format!("`endpoint`: {why}"),
+                ReceiverError::Ca(why) => format!("`ca`: {why}"),
+            })
+        })?;
+        let mut counts = OtlpCounts::default();
+        let export = config.events.as_ref().filter(|_| settings.events);
+        if let Some(export) = export {
+            counts.dropped_events = export.dropped();
+        }
+        Ok(Self {
+            events: export.and_then(EventExport::take),
+            delivery: Delivery::new(receiver, headers, Arc::new(counts)),
+            settings,
+        })
+    }
+
+    pub(crate) fn counts(&self) -> Arc<OtlpCounts> {
+        Arc::clone(&self.delivery.counts)
+    }
+
+    /// Returns the exporter of a process that `instance` names and which starts now.
+    pub(crate) fn start(self, unix_nanos: u64, instance: &str) -> Exporter {
+        let (_, closed) = mpsc::channel(1);
+        Exporter {
+            source: Source::new(&self.settings.service_name, instance, unix_nanos),
+            delivery: self.delivery,
+            events: Mutex::new(self.events.unwrap_or(closed)),
+            interval: self.settings.interval.into(),
+        }
+    }
+
+    /// Returns true if metrics are sent.
+    pub(crate) fn sends_metrics(&self) -> bool {
+        self.settings.metrics
+    }
+}
+
+impl Exporter {
+    /// Sends the metrics that `read` returns, with the nanoseconds since 1970, until `closing` is
+    /// true, and once more then.
+    pub(crate) async fn send_metrics(
+        self: Arc<Self>,
+        read: impl Fn() -> (Vec<MetricValues>, u64) + Clone + Send + 'static,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let mut tick = interval(self.interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tick.tick().await; // the first comes at once
+        loop {
+            let is_last = tokio::select! {
+                _ = tick.tick() => false,
+                () = closed(&mut closing) => true,
+            };
+            let (exporter, read) = (Arc::clone(&self), read.clone());
+            let write = move || {
+                let (metrics, unix_nanos) = read();
+                let message = exporter.source.metrics(&metrics, unix_nanos);
+                delivery::compressed(&message.encode_to_vec())
+            };
+            // On a thread of its own, as a scrape. An error: it panicked, which is logged.
+            if let Ok(body) = tokio::task::spawn_blocking(write).await {
+                self.delivery.send(Signal::Metrics, body).await;
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Sends events until `closing` is true and none waits.
+    pub(crate) async fn send_events(self: Arc<Self>, mut closing: watch::Receiver<bool>) {
+        let mut queue = self.events.lock().await;
+        loop {
+            let first = tokio::select! {
+                first = queue.recv() => first,
+                () = closed(&mut closing), if !queue.is_closed() => {
+                    queue.close(); // events that wait are still received
+                    continue;
+                }
+            };
+            let Some(first) = first else { return };
+            let mut records = vec![first];
+            if queue.len() + 1 < MAX_BATCH {
+                tokio::select! {
+                    () = sleep(BATCH_WAIT) => {}
+                    () = closed(&mut closing) => {}
+                }
+            }
+            while records.len() < MAX_BATCH
+                && let Ok(record) = queue.try_recv()
+            {
+                records.push(record);
+            }
+            let events = records.len() as u64;
+            let message = self.source.events(records).encode_to_vec();
+            let sent = self
+                .delivery
+                .send(Signal::Events, delivery::compressed(&message));
+            let lost = sent.await.map_or(events, |refused| refused.min(events));
+            self.delivery.counts.dropped_events.add(lost);
+        }
+    }
+}
+
+/// Returns once `closing` is true, or the service has ended.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // Its value holds a lock, so it is dropped here.
+    drop(closing.wait_for(|closing| *closing).await);
+}

@@ -1,0 +1,200 @@
+//! Top keys: the busiest and the most refused keys of each limit, in bounded memory.
+//!
+//! ```text
+//!   decision --note--> keys of its limit (two windows) --GET /v1/top--> ratekeeper top
+//! ```
+//!
+//! * Each process counts its own decisions, whatever the store.
+//! * Counts are kept for each limit in [`limit::PARTS`] parts of [`sketch::COUNTERS`] counters.
+//!   A decision takes the lock of its part for some searches of 128 bytes, and waits for no I/O.
+//!   It allocates when a key gets a counter, and nothing for a key that has one.
+//! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones, of
+//!   all limits together. It is allocated as keys come, and freed as windows end. A request that
+//!   finds no room is counted as `uncounted` of its limit. The two budgets are separate, so that
+//!   allowed requests take no room from refused ones.
+//! * A request that is refused because a part of its key is missing has no key, and is not noted.
+
+mod budget;
+mod distinct;
+mod limit;
+mod reveal;
+mod sketch;
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use ratekeeper::{Answer, Outcome};
+use ratekeeper_core::{LimitId, Time, Verdict};
+use ratekeeper_policy::Policy;
+
+use self::budget::ByteBudget;
+pub(crate) use self::distinct::ERROR_PERCENT;
+use self::limit::{LimitKeys, Note};
+pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
+pub(crate) use self::reveal::KeyReveal;
+pub(crate) use self::sketch::Estimate;
+use self::sketch::HashedKey;
+use super::denial_log::{LimitLog, LoggedDenial};
+use crate::counter::Counter;
+
+/// Memory for the counts of all requests.
+const REQUEST_BYTES: usize = 9 << 19;
+/// Memory for the counts of refused requests.
+const DENIED_BYTES: usize = 15 << 19;
+
+/// The counted keys of all limits.
+#[derive(Debug)]
+pub(crate) struct TopKeys {
+    /// By [`LimitId`].
+    limits: ArcSwap<Vec<Arc<LimitPlace>>>,
+    budgets: Budgets,
+}
+
+/// The place of a limit: its keys are counted from its first request.
+#[derive(Debug, Default)]
+struct LimitPlace {
+    keys: OnceLock<Box<LimitKeys>>,
+    uncounted: Counter,
+    log: LimitLog,
+}
+
+#[derive(Debug)]
+struct Budgets {
+    requests: Arc<ByteBudget>,
+    denied: Arc<ByteBudget>,
+}
+
+impl Default for TopKeys {
+    fn default() -> Self {
+        Self::with_bytes(REQUEST_BYTES, DENIED_BYTES)
+    }
+}
+
+impl TopKeys {
+    /// Maximum memory of all counts.
+    pub(crate) const MAX_BYTES: usize = REQUEST_BYTES + DENIED_BYTES;
+
+    fn with_bytes(requests: usize, denied: usize) -> Self {
+        Self {
+            limits: ArcSwap::default(),
+            budgets: Budgets {
+                requests: Arc::new(ByteBudget::new(requests)),
+                denied: Arc::new(ByteBudget::new(denied)),
+            },
+        }
+    }
+
+    /// Makes places for the limits of `policy`. A limit with the key that it had keeps its counts.
+    pub(crate) fn install(&self, policy: &Policy) {
+        let old = self.limits.load();
+        let mut places: Vec<Arc<LimitPlace>> = Vec::new();
+        for rule in &policy.rules {
+            let index = rule.limit.id.index();
+            if places.len() <= index {
+                places.resize_with(index + 1, Arc::default);
+            }
+            let is_of = |place: &&Arc<LimitPlace>| {
+                let keys = place.keys.get();
+                keys.is_some_and(|keys| keys.is_of(rule))
+            };
+            if let Some(kept) = old.get(index).filter(is_of) {
+                places[index] = Arc::clone(kept);
+            }
+        }
+        self.limits.store(Arc::new(places));
+    }
+
+    /// Notes a decision of an answer; `hash` is that of its key. `log` receives a denial, also of
+    /// a limit that another let pass.
+    pub(crate) fn note(
+        &self,
+        (answer, outcome): (&Answer, &Outcome<'_>),
+        hash: u64,
+        log: impl Fn(LoggedDenial<'_>, &LimitLog),
+    ) {
+        let limits = self.limits.load();
+        let Some(place) = limits.get(outcome.rule.limit.id.index()) else {
+            return;
+        };
+        let denies = outcome.refuses() || outcome.shadow_denies();
+        let key = HashedKey {
+            hash,
+            bytes: outcome.key.as_bytes(),
+        };
+        let count = self.count(place, (outcome, key), (denies, answer.decided_at()));
+        if denies || outcome.covered_by.is_some() && answer.allowed() {
+            log(LoggedDenial { outcome, count }, &place.log);
+        }
+    }
+
+    /// Counts a decision; returns the number of denials of its key in this minute, if it is one
+    /// and they are counted.
+    fn count(
+        &self,
+        place: &LimitPlace,
+        (outcome, key): (&Outcome<'_>, HashedKey<'_>),
+        (denies, at): (bool, Time),
+    ) -> Option<u64> {
+        let verdict = outcome.decision.verdict;
+        if outcome.key_missing && verdict == Verdict::DenyForever {
+            return None; // it has no key
+        }
+        let until = || verdict.retry_after().map_or(Time::MAX, |wait| at + wait);
+        let note = Note {
+            key,
+            at,
+            denied_until: denies.then(until),
+        };
+        let keys = place.keys.get().or_else(|| {
+            let budgets = &self.budgets;
+            let budget = if denies {
+                &budgets.denied
+            } else {
+                &budgets.requests
+            };
+            let new = LimitKeys::new(outcome.rule, at, budget)?;
+            Some(place.keys.get_or_init(|| new))
+        });
+        let noted = keys.map(|keys| keys.note(note, &self.budgets));
+        if !noted.is_some_and(|noted| noted.is_counted) {
+            place.uncounted.add(1);
+        }
+        noted?.denials
+    }
+
+    /// Returns the keys of a limit with the highest counts; `None` if no request of it was counted.
+    pub(crate) fn top(
+        &self,
+        limit: LimitId,
+        (by, window): (TopOrder, TopWindow),
+        (count, now): (usize, Time),
+    ) -> Option<TopKeysFound> {
+        let limits = self.limits.load();
+        let keys = limits.get(limit.index())?.keys.get()?;
+        Some(keys.top(by, window, (count, now)))
+    }
+
+    /// Returns the number of requests of a limit that found no room in memory.
+    pub(crate) fn uncounted(&self, limit: LimitId) -> u64 {
+        let limits = self.limits.load();
+        let place = limits.get(limit.index());
+        place.map_or(0, |place| place.uncounted.count())
+    }
+
+    /// Returns the number of bytes of all counts.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::MAX_BYTES - self.budgets.requests.left() - self.budgets.denied.left()
+    }
+
+    /// Drops the periods that have ended, of limits that decide no more.
+    pub(crate) fn sweep(&self, now: Time) {
+        for place in self.limits.load_full().iter() {
+            if let Some(keys) = place.keys.get() {
+                keys.sweep(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! Serve: bytes of connections, without policy: listeners, their connections, TLS, frames, workers,
+//! and the writer of the log.
+
+pub(crate) mod accept_queue;
+pub(crate) mod body_budget;
+pub(crate) mod client_stream;
+pub(crate) mod connections;
+pub(crate) mod door_address;
+#[cfg(feature = "grpc")]
+pub(crate) mod grpc;
+pub(crate) mod http_receiver;
+#[cfg(feature = "proxy")]
+pub(crate) mod interim;
+pub(crate) mod listener;
+pub(crate) mod log_writer;
+pub(crate) mod pulse;
+pub(crate) mod stop_signals;
+pub(crate) mod tls;
+pub(crate) mod upgrade;
+pub(crate) mod watched;
+pub(crate) mod workers;

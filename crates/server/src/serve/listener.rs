@@ -1,0 +1,399 @@
+//! Listener: takes connections at a door and keeps each within its bounds.
+//!
+//! ```text
+//!   accept --(a seat?)--> worker --> asleep --bytes--> hyper <--> handle(peer, request)
+//!      ^                               ^  |              |
+//!      +-- no room: wait, the          +--|-- quiet -----+
+//!          kernel queues                  +-- silent too long: close
+//! ```
+//!
+//! A connection that is kept open without a request is *asleep*: only its socket is kept,
+//! without the buffers that reading a request takes. It wakes with its next byte.
+//!
+//! Stopping breaks no request. A connection that is kept open may be shut only when no
+//! request is on its way, which only its client knows. So the door stays open a moment
+//! longer, and every answer on the way out says `Connection: close`:
+//!
+//! ```text
+//!   stop ---- linger: accept and answer, each answer the last ----> close idle connections
+//! ```
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpStream as StdStream};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::accept_queue::{AcceptSocket, refuse_handshakes, take_queued};
+use super::client_stream::ClientStream;
+use super::connections::{Connections, Seat};
+use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
+use super::stop_signals::StopSignals;
+use super::tls::ListenerTls;
+use super::upgrade::Upgrade;
+use super::watched::{Asleep, Wakes, Watched};
+use crate::addresses::OpenedBy;
+
+/// Maximum number of bytes of a request's head, and of hyper's buffer for a connection.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Maximum number of header fields of a request.
+pub(crate) const MAX_HEADERS: usize = 100;
+/// Maximum number of requests in flight on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 100;
+/// How long to wait when the system has no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the connections of a door.
+pub(crate) trait ServeConnection: Send + Sync + 'static {
+    /// Serves the connection until it ends, falls silent, has to make room, or the door closes.
+    fn serve(self: Arc<Self>, visit: Visit) -> impl Future<Output = ()> + Send;
+}
+
+/// One connection at a door.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) spans: Spans,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// The times that a door waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    /// How long connections stay open.
+    pub(crate) ticks: MaxTicks,
+    /// How long the door stays open after the stop.
+    pub(crate) linger: Duration,
+}
+
+/// A door of HTTP requests.
+#[derive(Debug)]
+pub(crate) struct Http<H>(pub(crate) H);
+
+impl<H: Handle> ServeConnection for Http<H> {
+    async fn serve(self: Arc<Self>, visit: Visit) {
+        serve(self, visit).await;
+    }
+}
+
+/// The body of an answer of our own: complete from the start.
+pub(crate) type Reply = Full<Bytes>;
+
+/// The client of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) pulse: &'a Arc<Pulse>,
+    /// For an answer that switches to another protocol.
+    #[cfg(feature = "proxy")]
+    pub(crate) upgrade: &'a Upgrade,
+}
+
+/// Answers the requests of a door.
+pub(crate) trait Handle: Send + Sync + 'static {
+    type Body: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static;
+
+    /// Returns TLS of the listener, if it has certificates.
+    fn tls(&self) -> Option<&ListenerTls> {
+        None
+    }
+
+    fn handle(
+        &self,
+        caller: Caller<'_>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
+/// the next connection; `failed` is called for each that the system does not hand over.
+pub(crate) async fn accept<'a, D: ServeConnection>(
+    (listener, opened_by): (&AcceptSocket, OpenedBy),
+    door: Arc<D>,
+    (connections, spans): (Arc<Connections>, Spans),
+    place: impl Fn() -> &'a tokio::runtime::Handle,
+    failed: impl Fn(&io::Error),
+    StopSignals { stop, mut leave }: StopSignals,
+) {
+    let start = |stream: StdStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
+        let Some(seat) = connections.seat(peer.ip(), open) else {
+            return; // dropped, and so closed
+        };
+        let (door, stop) = (Arc::clone(&door), stop.clone());
+        place().spawn(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                let _ = stream.set_nodelay(true); // a refusal costs speed only
+                let visit = Visit {
+                    stream,
+                    peer,
+                    pulse: Arc::clone(&seat.pulse),
+                    spans,
+                    stop,
+                };
+                door.serve(visit).await;
+            }
+            drop::<Seat>(seat);
+        });
+    };
+    let mut stopped = stop.clone();
+    let mut closing = pin!(async {
+        let _ = stopped.wait_for(|stop| *stop).await; // an error: the sender is gone
+        match opened_by {
+            OpenedBy::Us => sleep(spans.linger).await,
+            OpenedBy::Parent => drop(leave.wait_for(|leave| *leave).await), // likewise
+        }
+    });
+    loop {
+        let next = async {
+            let open = connections.room().await;
+            (open, listener.accept().await)
+        };
+        let (open, accepted) = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            next = next => next,
+        };
+        let Ok(open) = open else {
+            return; // the semaphore is closed: nothing may be accepted any more
+        };
+        match accepted {
+            Ok((stream, peer)) => start(stream, peer, open),
+            Err(error) => {
+                failed(&error);
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    if opened_by == OpenedBy::Parent {
+        return; // the next process accepts the queued connections
+    }
+    refuse_handshakes(listener);
+    while let Some(open) = connections.room_now()
+        && let Some((stream, peer)) = take_queued(listener)
+    {
+        start(stream, peer, open);
+    }
+}
+
+/// State shared by the requests of one connection: one count of references for each connection,
+/// so that no request touches a line of memory that another worker writes.
+struct Connection<H> {
+    door: Arc<Http<H>>,
+    peer: SocketAddr,
+    pulse: Arc<Pulse>,
+    /// True once the service stops: the next answer is the last.
+    last: AtomicBool,
+    upgrade: Upgrade,
+}
+
+/// One request in flight; dropping it ends it, also when its client went away.
+struct RequestGuard<H>(Arc<Connection<H>>);
+
+impl<H> Drop for RequestGuard<H> {
+    fn drop(&mut self) {
+        self.0.pulse.end();
+    }
+}
+
+/// Serves one connection until it closes, falls silent, or the service stops.
+async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
+    let Visit {
+        stream,
+        peer,
+        pulse,
+        spans,
+        mut stop,
+    } = visit;
+    let stream = match door.0.tls() {
+        None => ClientStream::from(stream),
+        Some(tls) => match tls.accept(stream, &pulse).await {
+            Some(stream) => stream.into(),
+            None => return,
+        },
+    };
+    let shared = Arc::new(Connection {
+        door,
+        peer,
+        pulse: Arc::clone(&pulse),
+        last: AtomicBool::new(false),
+        upgrade: Upgrade::default(),
+    });
+    let service = || {
+        let shared = Arc::clone(&shared);
+        service_fn(move |request| answer(Arc::clone(&shared), request))
+    };
+    let mut state = State::Asleep(Asleep::new(Watched::new(stream, Arc::clone(&pulse))));
+    let mut closing = pin!(async {
+        let _ = stop.wait_for(|stop| *stop).await; // an error: the sender is gone
+        shared.last.store(true, Ordering::Relaxed);
+        if !pulse.is_h2() {
+            sleep(spans.linger).await;
+        }
+    });
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.reset();
+    let mut ticks = TickNotes::default();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            // Before the connection, so that an answer after the stop says that it is the last.
+            () = &mut closing, if !stopping => {
+                stopping = true;
+                match &mut state {
+                    State::Asleep(_) => return,
+                    State::One(connection) => Pin::new(&mut **connection).graceful_shutdown(),
+                    State::Two(connection) => connection.as_mut().graceful_shutdown(),
+                }
+            }
+            () = pulse.closed() => return,
+            next = std::future::poll_fn(|context| state.poll(context)) => match next {
+                NextEvent::End => return state.switch(&shared.upgrade, &pulse).await,
+                NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
+                NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
+            },
+            _ = tick.tick() => {
+                let quiet = pulse.is_quiet(&ticks);
+                if pulse.expired(&mut ticks, spans.ticks) {
+                    return;
+                }
+                if quiet && !stopping {
+                    state = state.asleep(service);
+                }
+            }
+        }
+    }
+}
+
+async fn answer<H: Handle>(
+    connection: Arc<Connection<H>>,
+    request: Request<Incoming>,
+) -> Result<Response<H::Body>, Infallible> {
+    connection.pulse.begin();
+    let flight = RequestGuard(connection);
+    let RequestGuard(shared) = &flight;
+    // HTTP/2 has a frame for it, and no such field.
+    let one_by_one = request.version() < Version::HTTP_2;
+    let caller = Caller {
+        address: shared.peer,
+        pulse: &shared.pulse,
+        #[cfg(feature = "proxy")]
+        upgrade: &shared.upgrade,
+    };
+    let mut response = shared.door.0.handle(caller, request).await;
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if one_by_one && !switches && shared.last.load(Ordering::Relaxed) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
+/// The state of a connection.
+enum State<S: HttpService<Incoming>> {
+    /// No request has begun.
+    Asleep(Asleep),
+    One(Box<http1::Connection<TokioIo<Watched>, S>>),
+    Two(Pin<Box<http2::Connection<TokioIo<Watched>, S, TokioExecutor>>>),
+}
+
+/// The next event of a connection.
+enum NextEvent {
+    Wakes(Wakes),
+    End,
+}
+
+impl<S, F, B> State<S>
+where
+    S: HttpService<Incoming, ResBody = B, Error = Infallible, Future = F> + Unpin,
+    F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static,
+{
+    fn one(stream: Watched, service: S) -> Self {
+        let mut builder = http1::Builder::new();
+        builder
+            .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
+            .max_buf_size(MAX_HEAD_BYTES)
+            // A client that has closed its sending side is answered all the same; and hyper need
+            // not get a buffer ready to look for that in the middle of each request.
+            .half_close(true)
+            // Answers are small: one copy costs less than a vectored write. And the rest of an
+            // interim response is sent by `Watched::poll_write` only.
+            .writev(false)
+            .max_headers(MAX_HEADERS);
+        Self::One(Box::new(
+            builder.serve_connection(TokioIo::new(stream), service),
+        ))
+    }
+
+    fn two(stream: Watched, service: S) -> Self {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
+        Self::Two(Box::pin(
+            builder.serve_connection(TokioIo::new(stream), service),
+        ))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<NextEvent> {
+        match self {
+            Self::Asleep(asleep) => asleep
+                .poll(context)
+                .map(|woken| woken.map_or(NextEvent::End, NextEvent::Wakes)),
+            // Errors are the client's: it left, or sent bytes that are not HTTP and got the reason.
+            Self::One(connection) => Pin::new(&mut **connection)
+                .poll(context)
+                .map(|_| NextEvent::End),
+            Self::Two(connection) => connection.as_mut().poll(context).map(|_| NextEvent::End),
+        }
+    }
+
+    /// Serves the protocol that the last answer has switched to, if it has.
+    async fn switch(self, upgrade: &Upgrade, pulse: &Pulse) {
+        if let (Self::One(connection), Some(protocol)) = (self, upgrade.take()) {
+            let parts = connection.into_parts();
+            let mut stream = parts.io.into_inner();
+            stream.put_back(parts.read_buf);
+            tokio::select! {
+                () = pulse.closed() => {}
+                () = protocol(stream.into_tunnel()) => {}
+            }
+        }
+    }
+
+    /// Returns the same state without its buffers; HTTP/2 and partly received heads are kept.
+    fn asleep(self, service: impl Fn() -> S) -> Self {
+        let Self::One(connection) = self else {
+            return self;
+        };
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner();
+        if parts.read_buf.is_empty() {
+            return Self::Asleep(Asleep::new(stream));
+        }
+        stream.put_back(parts.read_buf);
+        Self::one(stream, service())
+    }
+}

@@ -1,0 +1,390 @@
+//! Reload: a new policy text becomes the policy in force, or changes nothing.
+//!
+//! ```text
+//!   signal, request, file --> read --> same text as last time? --> nothing
+//!                                  --> errors? --> old policy stays, findings reported
+//!                                  --> installed at once, for the next request of every key
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+#[cfg(feature = "proxy")]
+use std::sync::Weak;
+
+use ratekeeper::Clock;
+use ratekeeper_core::Origin;
+use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
+use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
+
+use super::envoy_files::compile;
+use super::last_seen::{LastSeen, SeenFile};
+use super::policy_file::writable_by_all;
+use super::policy_text::PolicyText;
+use crate::context::ServiceContext;
+use crate::observe::metrics::ConfigSource;
+use crate::restart::waits_for_restart;
+use crate::{Config, Event, StartError, Trigger};
+
+/// The policy a service starts with.
+#[derive(Debug)]
+pub(crate) struct FirstPolicy {
+    pub(crate) policy: Policy,
+    /// Lints, rendered.
+    pub(crate) notices: Vec<String>,
+}
+
+/// The result of a reload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reloaded {
+    /// The text is the one in force.
+    Unchanged { version: u32 },
+    /// A new policy is in force.
+    Applied { from: u32, to: u32 },
+}
+
+/// Why a reload changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rejected {
+    /// Text for people.
+    pub(crate) report: String,
+    /// Findings for programs; empty if the file could not be read.
+    pub(crate) findings: Vec<Diagnostic>,
+    /// The version that stays.
+    pub(crate) version: u32,
+}
+
+/// Reads the policy of a service that starts.
+pub(crate) fn load_first(
+    config: &Config,
+    clock: &impl Clock,
+) -> Result<(FirstPolicy, LastSeen), StartError> {
+    let Some(path) = config.policy.as_deref() else {
+        return without_policy(config);
+    };
+    let text = PolicyText::read(path, None).map_err(|reason| StartError::Unreadable {
+        path: path.to_owned(),
+        reason,
+    })?;
+    let context = Context {
+        origin: clock.origin(),
+    };
+    let loaded = config::parse_file(&text.text, &text.files, context, clock.now());
+    let mut loaded = loaded.map_err(|findings| StartError::Policy {
+        report: render(path, &text.text, &findings),
+        findings,
+    })?;
+    if config.shadow {
+        loaded.policy.rules.shadow();
+    }
+    let notices = brief(path, &text.text, &loaded.warnings).into_iter();
+    let notices = notices.chain(writable_by_all(path));
+    let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
+    let notices = notices.chain(on_loan(&loaded.policy)).collect();
+    let text = Arc::new(text);
+    let seen = SeenFile {
+        last: Some(Arc::clone(&text)),
+        in_force: text,
+        started_with: loaded.policy.settings.clone(),
+        shadow: config.shadow,
+    };
+    let first = FirstPolicy {
+        policy: loaded.policy,
+        notices,
+    };
+    Ok((first, LastSeen::new(seen)))
+}
+
+/// Returns the start of a service with the limits of Envoy's configuration only.
+fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError> {
+    if config.envoy_config.is_none() {
+        return Err(StartError::NoPolicy);
+    }
+    let first = FirstPolicy {
+        policy: Policy::default(),
+        notices: Vec::new(),
+    };
+    let seen = SeenFile {
+        last: None,
+        in_force: Arc::default(),
+        started_with: Settings::default(),
+        shadow: config.shadow,
+    };
+    Ok((first, LastSeen::new(seen)))
+}
+
+/// Returns one notice that names the limits which a check does not charge: those of concurrency,
+/// since a check has no end at which a permit could come back.
+fn on_loan(policy: &Policy) -> Option<String> {
+    let enforced = |rule: &&Rule| rule.mode != RuleMode::Off;
+    let lends = |rule: &&Rule| rule.limit.algorithm.concurrency().is_some();
+    let rules = policy.rules.iter().filter(enforced).filter(lends);
+    let names: Vec<_> = rules.map(|rule| format!("`{}`", rule.limit.name)).collect();
+    let names = match names.as_slice() {
+        [] => return None,
+        [one] => format!("limit {one}"),
+        [one, two] => format!("limits {one} and {two}"),
+        [one, rest @ ..] => format!("limit {one} and {} more", rest.len()),
+    };
+    Some(format!(
+        "{names}: permits are taken by POST /v1/acquire, the proxy listener and Envoy; /v1/check \
+         and /v1/auth only check whether one is free"
+    ))
+}
+
+impl<C: Clock> ServiceContext<C> {
+    /// Reads the policy file and the configuration of Envoy's rate limit service again, and puts
+    /// those in force that are new and good.
+    pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
+        let reloaded = match &self.path {
+            Some(path) => self.reload_policy(path, trigger),
+            None => Ok(Reloaded::Unchanged {
+                version: self.keeper.policy().version,
+            }),
+        }?;
+        match self.reload_envoy(trigger) {
+            Ok(()) => Ok(reloaded),
+            Err(report) => Err(Rejected {
+                report,
+                findings: Vec::new(),
+                version: self.keeper.policy().version,
+            }),
+        }
+    }
+
+    /// Reads the policy file again and puts it in force if it is good.
+    ///
+    /// A text seen before is not judged again, unless a signal or a request asks for it.
+    fn reload_policy(&self, path: &Path, trigger: Trigger) -> Result<Reloaded, Rejected> {
+        // Held to the end: two reloads never overtake each other.
+        let mut seen = self.last_seen.lock();
+        let version = self.keeper.policy().version;
+        let text = match self.read_policy(path, &seen) {
+            Ok(text) => Arc::new(text),
+            Err(reason) => {
+                let again = seen.last.take().is_none();
+                if again && trigger == Trigger::File {
+                    return Ok(Reloaded::Unchanged { version });
+                }
+                let path = path.display();
+                let report = format!("cannot read the policy `{path}`: {reason}");
+                return Err(self.reject(trigger, version, report, Vec::new()));
+            }
+        };
+        let again = seen.last.as_ref() == Some(&text);
+        seen.last = Some(Arc::clone(&text));
+        if text == seen.in_force {
+            self.metrics.reload_needless(ConfigSource::Policy);
+            return Ok(Reloaded::Unchanged { version });
+        }
+        if again && trigger == Trigger::File {
+            return Ok(Reloaded::Unchanged { version });
+        }
+        let loaded = match self.judge(path, &text) {
+            Ok(loaded) => loaded,
+            Err((report, findings)) => {
+                return Err(self.reject(trigger, version, report, findings));
+            }
+        };
+        #[cfg(feature = "proxy")]
+        if let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) {
+            match proxy.prepare(&loaded.policy.settings) {
+                Ok(put_in_force) => put_in_force(),
+                Err(why) => {
+                    return Err(self.reject(trigger, version, why.to_string(), Vec::new()));
+                }
+            }
+        }
+        Ok(self.put_in_force(trigger, (text, loaded), &mut seen))
+    }
+
+    /// Reads the policy file and the files that it names.
+    pub(crate) fn read_policy(&self, path: &Path, seen: &SeenFile) -> Result<PolicyText, String> {
+        let before = seen.last.as_ref().unwrap_or(&seen.in_force);
+        let (path, before) = (path.to_owned(), Arc::clone(before));
+        self.reader
+            .read(move || PolicyText::read(&path, Some(&before)))
+    }
+
+    /// Puts a text in force that was judged to be good.
+    pub(crate) fn put_in_force(
+        &self,
+        trigger: Trigger,
+        (text, mut loaded): (Arc<PolicyText>, FirstPolicy),
+        seen: &mut SeenFile,
+    ) -> Reloaded {
+        if seen.shadow {
+            loaded.policy.rules.shadow();
+        }
+        seen.in_force = text;
+        let version = self.keeper.policy().version;
+        self.install(trigger, version, loaded, seen)
+    }
+
+    /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
+    /// already used is charged to the windows that are current now, as at any reload.
+    pub(crate) fn follow_wall_clock(&self, origin: Origin) {
+        let mut seen = self.last_seen.lock();
+        self.keeper.set_origin(origin);
+        self.envoy_files.seen().last = None;
+        let _ = self.reload_envoy(Trigger::Clock); // the event has the result
+        if let Some(path) = &self.path {
+            let version = self.keeper.policy().version;
+            match self.judge(path, &seen.in_force) {
+                Ok(mut loaded) => {
+                    if seen.shadow {
+                        loaded.policy.rules.shadow();
+                    }
+                    loaded.notices.clear(); // known since it was read
+                    self.install(Trigger::Clock, version, loaded, &seen);
+                }
+                // It was good before, but a zone may not reach so far.
+                Err((report, findings)) => {
+                    self.reject(Trigger::Clock, version, report, findings);
+                    seen.last = None;
+                }
+            }
+        }
+    }
+
+    fn reject(
+        &self,
+        trigger: Trigger,
+        version: u32,
+        report: String,
+        findings: Vec<Diagnostic>,
+    ) -> Rejected {
+        self.metrics.reload_rejected(ConfigSource::Policy);
+        self.sink.emit(&Event::ReloadRejected {
+            trigger,
+            version,
+            report: report.clone(),
+        });
+        Rejected {
+            report,
+            findings,
+            version,
+        }
+    }
+
+    pub(crate) fn judge(
+        &self,
+        path: &Path,
+        text: &PolicyText,
+    ) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
+        let context = Context {
+            origin: self.origin(),
+        };
+        let now = self.keeper.clock().now();
+        let loaded = config::parse_file(&text.text, &text.files, context, now)
+            .map_err(|findings| (render(path, &text.text, &findings), findings))?;
+        let notices = brief(path, &text.text, &loaded.warnings).into_iter();
+        let notices = notices.chain(writable_by_all(path));
+        let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
+        Ok(FirstPolicy {
+            notices: notices.chain(on_loan(&loaded.policy)).collect(),
+            policy: loaded.policy,
+        })
+    }
+
+    fn install(
+        &self,
+        trigger: Trigger,
+        from: u32,
+        loaded: FirstPolicy,
+        seen: &SeenFile,
+    ) -> Reloaded {
+        let settings = loaded.policy.settings.clone();
+        let to = self.keeper.install(loaded.policy);
+        let policy = self.keeper.policy();
+        self.metrics.install(&policy, self.unix_seconds());
+        self.alerts.install(&policy, |notice| self.report(notice));
+        self.watchers.install(&policy);
+        self.countries.install(&policy);
+        self.bans.install(&policy);
+        self.metrics.reload_applied(ConfigSource::Policy);
+        let sha = Arc::clone(&policy.sha);
+        self.sink.emit(&Event::Reloaded {
+            trigger,
+            from,
+            to,
+            sha,
+        });
+        for notice in loaded.notices {
+            self.sink.emit(&Event::Notice(notice));
+        }
+        for what in waits_for_restart(&seen.started_with, &settings) {
+            let text = format!("{what} changed: restart the service to apply it");
+            self.sink.emit(&Event::Notice(text));
+        }
+        Reloaded::Applied { from, to }
+    }
+
+    /// Reads the configuration of the rate limit service again, and puts it in force if it
+    /// is new and good.
+    ///
+    /// # Errors
+    /// The errors; the old configuration stays in force.
+    fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
+        let policy = self.keeper.policy();
+        let Some(path) = self.envoy_files.path(&policy.settings) else {
+            return Ok(());
+        };
+        // Held to the end: two reloads never overtake each other.
+        let mut seen = self.envoy_files.seen();
+        let files = match self.envoy_files.read(path) {
+            Ok(files) => files,
+            Err(reason) => {
+                let again = seen.logged.replace(reason.clone()) == Some(reason.clone());
+                if again && trigger == Trigger::File {
+                    return Ok(());
+                }
+                return Err(self.reject_envoy(trigger, reason));
+            }
+        };
+        seen.logged = None;
+        let asked = (files, self.envoy_files.settings(&policy.settings));
+        let again = seen.last.as_ref() == Some(&asked);
+        if again && (seen.applied || trigger == Trigger::File) {
+            return Ok(());
+        }
+        let compiled = compile(&asked.0, asked.1, self.origin());
+        seen.last = Some(asked);
+        seen.applied = compiled.is_ok();
+        match compiled {
+            Ok((config, notices)) => {
+                let domains = config.domain_count();
+                let rules = config.rule_count();
+                self.install_envoy(config);
+                self.metrics.reload_applied(ConfigSource::Envoy);
+                self.sink.emit(&Event::EnvoyReloaded {
+                    trigger,
+                    domains,
+                    rules,
+                });
+                for notice in notices {
+                    self.sink.emit(&Event::Notice(notice));
+                }
+                Ok(())
+            }
+            Err(report) => Err(self.reject_envoy(trigger, report)),
+        }
+    }
+
+    fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
+        self.metrics.reload_rejected(ConfigSource::Envoy);
+        self.sink.emit(&Event::EnvoyRejected {
+            trigger,
+            report: report.clone(),
+        });
+        report
+    }
+}
+
+fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
+    config::render(&path.to_string_lossy(), text, findings, Colour::Never)
+}
+
+/// Returns warnings, one text for each code, because many of one kind say no more than one.
+fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
+    config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
+}
