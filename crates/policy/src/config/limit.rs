@@ -134,12 +134,7 @@ pub(super) fn limit<'a>(
         correction(written, &here, estimate, quantity, out)
     });
 
-    let outage = outage_of(
-        written,
-        &shared.defaults,
-        (&here, correction.is_some()),
-        out,
-    );
+    let outage = outage_of(written, &shared.defaults, &here, correction.is_some(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
     let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
@@ -217,7 +212,8 @@ fn without_address(chosen: Option<MissingKey>, on_descriptors: bool) -> MissingK
 fn outage_of(
     written: Table<'_>,
     defaults: &Defaults,
-    (here, is_corrected): (&str, bool),
+    here: &str,
+    is_corrected: bool,
     out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);

@@ -153,7 +153,7 @@ fn load(
     let root = converted.as_ref().unwrap_or(document.get_ref());
     document::check::policy(root, &mut out);
     let root = Table::root(root, &POLICY);
-    let policy = policy((text, files), root, (context, unix_nanos), &mut out);
+    let policy = policy(text, files, root, context, unix_nanos, &mut out);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
             policy,
@@ -165,14 +165,16 @@ fn load(
 
 /// Reads a checked document; `None` if the text has an error.
 fn policy(
-    (text, files): (&str, &PolicyFiles),
+    text: &str,
+    files: &PolicyFiles,
     root: Table<'_>,
-    (context, unix_nanos): (Context, Option<u64>),
+    context: Context,
+    unix_nanos: Option<u64>,
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
     let zone = settings::time_zone::zone(root, out);
     let client_ip = settings::client_ip(root, out);
-    let geo = settings::geo::geo(root, (files, &client_ip), unix_nanos, out);
+    let geo = settings::geo::geo(root, files, &client_ip, unix_nanos, out);
     let settings = settings::process(root, files, out);
     let mut responses = limit::refusal::responses(root, out);
     let defaults = limit::defaults(root, &mut responses, out);
@@ -226,7 +228,7 @@ fn policy(
     );
     overrides.install(&mut drafts);
     let visitors = Visitors::read(root, &client_ip, &settings, out);
-    lints::visitors::unreceived(&drafts, plans.as_ref(), (root, &settings), out);
+    lints::visitors::unreceived(&drafts, plans.as_ref(), root, &settings, out);
     lints::impossible(&drafts, &settings, out);
     limit::alert::impossible(&drafts, out);
     if out.has_errors() {

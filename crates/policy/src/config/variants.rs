@@ -86,7 +86,7 @@ impl<'a> VariantReader<'a> {
         }
         let quantity = self.quantity(draft, set, at, out)?;
         if let Some(priority) = draft.rule.priority.as_deref()
-            && !leaves_room(draft, (&quantity.algorithm, priority), at, out)
+            && !leaves_room(draft, &quantity.algorithm, priority, at, out)
         {
             return None;
         }
@@ -105,7 +105,7 @@ impl<'a> VariantReader<'a> {
             return None;
         }
         draft.rule.variants.numbers.extend(variants);
-        add_variant(draft, (set.name, set.text), self, out);
+        add_variant(draft, set.name, set.text, self, out);
         let allowance = Allowance::Variant(index);
         self.known.insert(known, allowance);
         Some(allowance)
@@ -236,7 +236,8 @@ pub(super) fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant
 pub(super) fn extra_quantity(
     draft: &Draft<'_>,
     base: &str,
-    (share, at): (ExtraShare, &Range<usize>),
+    share: ExtraShare,
+    at: &Range<usize>,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -258,7 +259,8 @@ pub(super) fn extra_quantity(
 /// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
 fn add_variant(
     draft: &mut Draft<'_>,
-    (name, text): (&str, &str),
+    name: &str,
+    text: &str,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) {
@@ -269,10 +271,10 @@ fn add_variant(
         return; // a key with numbers of its own has no more than these
     }
     let (share, at) = (extra.share, extra.at.clone());
-    let Some(quantity) = extra_quantity(draft, text, (share, &at), reader, out) else {
+    let Some(quantity) = extra_quantity(draft, text, share, &at, reader, out) else {
         return;
     };
-    if !stays_countable(&extra.rule, &quantity.algorithm, (text, at), out) {
+    if !stays_countable(&extra.rule, &quantity.algorithm, text, at, out) {
         return;
     }
     if let Some(extra) = draft.extra.as_deref_mut() {
@@ -288,7 +290,8 @@ fn add_variant(
 fn stays_countable(
     extra: &Rule,
     algorithm: &AnyAlgorithm,
-    (numbers, at): (&str, Range<usize>),
+    numbers: &str,
+    at: Range<usize>,
     out: &mut Findings<'_>,
 ) -> bool {
     if !matches!(extra.role, Role::Seen) || counts_values(algorithm) {

@@ -222,7 +222,7 @@ impl Loader {
     ) {
         let mut seen = SeenDescriptors::new();
         for table in of.tables("descriptors", TablePlace::Descriptor, out) {
-            self.descriptor(&table, way, (level, &mut seen), out);
+            self.descriptor(&table, way, level, &mut seen, out);
         }
     }
 
@@ -230,7 +230,8 @@ impl Loader {
         &mut self,
         table: &CheckedTable<'n>,
         way: &DescriptorPath,
-        (level, seen): (&mut DescriptorLevel, &mut SeenDescriptors<'n>),
+        level: &mut DescriptorLevel,
+        seen: &mut SeenDescriptors<'n>,
         out: &mut Findings<'_>,
     ) {
         let key = table.text("key", out);
@@ -250,7 +251,7 @@ impl Loader {
             value.as_ref().map_or("", |value| value.value),
         );
         let wanted = Wanted::new(value_text);
-        let way = way.down(table, (key_text, wanted), out);
+        let way = way.down(table, key_text, wanted, out);
         let mut node = TreeNode {
             rule: self.rule(table, &way, out),
             below: DescriptorLevel::default(),
@@ -313,7 +314,8 @@ impl DescriptorPath {
     fn down(
         &self,
         table: &CheckedTable<'_>,
-        (key, wanted): (&str, Wanted<'_>),
+        key: &str,
+        wanted: Wanted<'_>,
         out: &mut Findings<'_>,
     ) -> Self {
         let written = match wanted {

@@ -62,7 +62,7 @@ fn fields(
                     out,
                 );
             }
-            None => helps.push(unknown((name, node), table, place, out)),
+            None => helps.push(unknown(name, node, table, place, out)),
         }
     }
     if !out.is_whole() {
@@ -146,11 +146,11 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             }
         }
         (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
-            list(node, (*most, |value| value.is_str()), here, out);
+            list(node, *most, |value| value.is_str(), here, out);
         }
         (Shape::Numbers { most }, DeValue::Array(_)) => {
             let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
-            list(node, (*most, accepts), here, out);
+            list(node, *most, accepts, here, out);
         }
         (Shape::Values { of, most }, DeValue::Array(values)) => {
             empty_list(node, values.len(), here, out);
@@ -170,7 +170,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             fields(written, node.span(), table, &inside(here), out);
         }
         (Shape::Tables { of, most, heading }, DeValue::Array(_)) => {
-            tables(node, (of, *most, heading), here, out);
+            tables(node, of, *most, heading, here, out);
         }
         (Shape::NamedTables { of, most }, DeValue::Table(names)) => {
             named_tables(node, names, of, *most, here, out);
@@ -213,7 +213,8 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
 /// Checks a list of at most `most` values that are accepted.
 fn list(
     node: &SpannedValue<'_>,
-    (most, accepts): (usize, fn(&DeValue<'_>) -> bool),
+    most: usize,
+    accepts: fn(&DeValue<'_>) -> bool,
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
@@ -252,13 +253,14 @@ fn empty_list(node: &SpannedValue<'_>, number: usize, here: Here<'_>, out: &mut 
         "limits" => Some("write limits = [\"*\"], or the names of some limits"),
         _ => None,
     };
-    empty(node, ("list", "value"), help, here, out);
+    empty(node, "list", "value", help, here, out);
 }
 
 /// Reports a list or a table that holds nothing.
 fn empty(
     node: &SpannedValue<'_>,
-    (kind, content): (&str, &str),
+    kind: &str,
+    content: &str,
     help: Option<&str>,
     here: Here<'_>,
     out: &mut Findings<'_>,
@@ -287,7 +289,7 @@ fn named(
 ) {
     too_many(node, names.len(), most, here, out);
     if names.is_empty() {
-        empty(node, ("table", "name"), None, here, out);
+        empty(node, "table", "name", None, here, out);
     }
     // The example of the table has one name: { pro = "600/1m" }.
     let example = here.example.trim_end_matches(" }").split_once(" = ");
@@ -306,7 +308,9 @@ fn named(
 /// Checks `[[limit]]`: messages name each table by its name, or else by its number.
 fn tables(
     node: &SpannedValue<'_>,
-    (of, most, heading): (&'static TableSpec, usize, &str),
+    of: &'static TableSpec,
+    most: usize,
+    heading: &str,
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {

@@ -61,7 +61,8 @@ pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mu
 
 /// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
 pub(super) fn unknown(
-    (name, node): (&Spanned<DeString<'_>>, &SpannedValue<'_>),
+    name: &Spanned<DeString<'_>>,
+    node: &SpannedValue<'_>,
     table: &'static TableSpec,
     place: &str,
     out: &mut Findings<'_>,

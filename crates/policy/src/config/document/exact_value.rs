@@ -15,7 +15,8 @@ use crate::{Facts, KeyBytes, KeyPart, PathCase};
 pub(in crate::config) fn exact_value(
     part: &KeyPart,
     text: &At<&str>,
-    (ipv6_prefix, case): (u8, PathCase),
+    ipv6_prefix: u8,
+    case: PathCase,
     out: &mut Findings<'_>,
 ) -> Option<Box<[u8]>> {
     let mut bytes = KeyBytes::default();

@@ -47,7 +47,7 @@ pub(in crate::config) fn distinct(
             continue;
         }
         let once = At::new(ExtraShare::Permits(1), written.at);
-        if let Some(mut extra) = extra(draft, ("seen", Role::Seen, once), reader, out) {
+        if let Some(mut extra) = extra(draft, "seen", Role::Seen, once, reader, out) {
             draft.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.key.push(part);

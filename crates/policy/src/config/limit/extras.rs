@@ -39,7 +39,7 @@ pub(in crate::config) fn extras(
         let Some(written) = table.table(word).filter(|_| !is_excluded(table, word)) else {
             continue;
         };
-        if !takes_extra(draft, (word, &written.at()), out) {
+        if !takes_extra(draft, word, &written.at(), out) {
             continue;
         }
         let read = match word {
@@ -47,18 +47,14 @@ pub(in crate::config) fn extras(
             _ => elastic(draft, written, &mut signals, out),
         };
         if let Some((role, share)) = read {
-            draft.extra = extra(draft, (word, role, share), reader, out).map(Box::new);
+            draft.extra = extra(draft, word, role, share, reader, out).map(Box::new);
         }
     }
     signals.found
 }
 
 /// Reports a limit that cannot have an extra.
-fn takes_extra(
-    draft: &Draft<'_>,
-    (word, at): (&str, &Range<usize>),
-    out: &mut Findings<'_>,
-) -> bool {
+fn takes_extra(draft: &Draft<'_>, word: &str, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
     let table = draft.table;
     let (label, help) = if !table.has("limit") {
         (
@@ -141,13 +137,15 @@ fn elastic(
 /// Compiles the extra of a limit.
 pub(super) fn extra(
     draft: &Draft<'_>,
-    (suffix, role, share): (&str, Role, At<ExtraShare>),
+    suffix: &str,
+    role: Role,
+    share: At<ExtraShare>,
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Extra> {
     let base = draft.table.text("limit")?;
     let At { value: share, at } = share;
-    let quantity = extra_quantity(draft, base.value, (share, &at), reader, out)?;
+    let quantity = extra_quantity(draft, base.value, share, &at, reader, out)?;
     Some(Extra {
         rule: beside(&draft.rule, suffix, role, quantity),
         share,

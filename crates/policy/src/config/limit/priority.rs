@@ -72,7 +72,7 @@ pub(in crate::config) fn priorities(
             matcher: wanted.matcher,
         };
         let algorithm = &draft.rule.limit.algorithm;
-        if leaves_room(draft, (algorithm, &priority), &last.at, out) {
+        if leaves_room(draft, algorithm, &priority, &last.at, out) {
             draft.rule.priority = Some(Box::new(priority));
         }
     }
@@ -101,7 +101,8 @@ fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
 /// `algorithm`; reports it if not.
 pub(in crate::config) fn leaves_room(
     draft: &Draft<'_>,
-    (algorithm, priority): (&AnyAlgorithm, &Priority),
+    algorithm: &AnyAlgorithm,
+    priority: &Priority,
     at: &Range<usize>,
     out: &mut Findings<'_>,
 ) -> bool {

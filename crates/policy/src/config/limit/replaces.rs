@@ -34,7 +34,7 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
             };
             let is_repeated = listed.iter().any(|named| named.draft == draft);
             match refused(by, &drafts[draft], is_repeated) {
-                Some((label, help)) => refuse(by, text.value, (text.at, label), help, out),
+                Some((label, help)) => refuse(by, text.value, text.at, label, help, out),
                 None => listed.push(Named { draft, at: text.at }),
             }
         }
@@ -44,7 +44,7 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
         let replaced = drafts[named.draft].rule.limit.name.to_string();
         let label = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
-        refuse(&drafts[by], &replaced, (named.at.clone(), label), help, out);
+        refuse(&drafts[by], &replaced, named.at.clone(), label, help, out);
     }
     for (by, named) in edges.iter().enumerate() {
         let indices = named.iter().filter_map(|it| u32::try_from(it.draft).ok());
@@ -60,7 +60,8 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
 fn refuse(
     by: &Draft<'_>,
     name: &str,
-    (at, label): (Range<usize>, &str),
+    at: Range<usize>,
+    label: &str,
     help: &str,
     out: &mut Findings<'_>,
 ) {

@@ -68,7 +68,7 @@ impl Visitors {
         for (index, exemption) in exemptions.iter().enumerate() {
             if let Some(field) = self.chosen(&exemption.value.matcher) {
                 let what = format!("exempt {}", index + 1);
-                warn((&what, &field.to_string()), exemption.at.clone(), out);
+                warn(&what, &field.to_string(), exemption.at.clone(), out);
             }
         }
         let part = plans.and_then(|plans| match &plans.from {
@@ -79,7 +79,7 @@ impl Visitors {
         if let (Some(part), Some(table)) = (part, root.table("plan"))
             && self.sends_part(&part)
         {
-            warn(("[plan]", &part.to_string()), table.place("from"), out);
+            warn("[plan]", &part.to_string(), table.place("from"), out);
         }
         for draft in drafts {
             let name = &draft.rule.limit.name;
@@ -87,7 +87,7 @@ impl Visitors {
             if let Some(field) = priority.and_then(|it| self.chosen(&it.matcher)) {
                 let what = format!("the priority of limit `{name}`");
                 let at = draft.table.place("priority");
-                warn((&what, &field.to_string()), at, out);
+                warn(&what, &field.to_string(), at, out);
             }
             let mut parts = draft.rule.key.iter();
             let new_each_time = parts.find(|part| {
@@ -96,7 +96,7 @@ impl Visitors {
             });
             if let Some(part) = new_each_time {
                 let what = format!("the key of limit `{name}`");
-                warn((&what, &part.to_string()), draft.places.key.clone(), out);
+                warn(&what, &part.to_string(), draft.places.key.clone(), out);
             }
         }
     }
@@ -133,7 +133,7 @@ impl Visitors {
     }
 }
 
-fn warn((what, value): (&str, &str), at: Range<usize>, out: &mut Findings<'_>) {
+fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
     let message = format!("{what} is decided by `{value}`, which any visitor can send");
     let header = value.strip_prefix("header").map(|name| &name[1..]);
     let help = match header {
@@ -151,7 +151,8 @@ fn warn((what, value): (&str, &str), at: Range<usize>, out: &mut Findings<'_>) {
 pub(in crate::config) fn unreceived(
     drafts: &[Draft<'_>],
     plans: Option<&Plans>,
-    (root, settings): (Table<'_>, &Settings),
+    root: Table<'_>,
+    settings: &Settings,
     out: &mut Findings<'_>,
 ) {
     let listen = &settings.listen;

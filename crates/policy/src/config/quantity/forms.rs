@@ -164,7 +164,7 @@ fn limit(
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
-            log(quota, (gap, duration_at), text, ones, out)?
+            log(quota, gap, duration_at, text, ones, out)?
                 .map(|log| log.with_denials(denials).into())
         }
         AlgorithmSpec::Hybrid => {

@@ -16,7 +16,8 @@ const BYTES: u64 = 8;
 /// is true if no request costs more than one by the policy.
 pub(super) fn log(
     quota: Quota,
-    (gap, gap_at): (Nanos, Range<usize>),
+    gap: Nanos,
+    gap_at: Range<usize>,
     text: &At<&str>,
     ones: bool,
     out: &mut Findings<'_>,

@@ -69,7 +69,7 @@ impl Warming {
                 .help(format!("write limit = \"{}\"", dated.rolling()));
             return None;
         }
-        let quota = quota(text, ("`warmup`", &self.at), around, out)?;
+        let quota = quota(text, "`warmup`", &self.at, around, out)?;
         let factor = self.cold_factor.value;
         self.makes_a_difference(quota, out)?;
         let limiter = WarmUp::with_cold_factor(
@@ -115,7 +115,7 @@ pub(super) fn smooth_bursty(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let quota = quota(text, ("\"smooth-bursty\"", at), around, out)?;
+    let quota = quota(text, "\"smooth-bursty\"", at, around, out)?;
     let (saves, interval) = (
         save_up
             .as_ref()
@@ -141,7 +141,8 @@ pub(super) fn smooth_bursty(
 /// it is to count denials.
 fn quota(
     text: &At<&str>,
-    (what, at): (&str, &Range<usize>),
+    what: &str,
+    at: &Range<usize>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quota> {

@@ -93,7 +93,7 @@ impl Conversions {
             };
             without_cost(table, out);
             let values = QUANTITIES.iter().filter_map(|(field, kind)| {
-                let text = converted(table, (field, *kind), &unit, out)?;
+                let text = converted(table, field, *kind, &unit, out)?;
                 let (field, kind) = (*field, *kind);
                 Some(Converted { field, text, kind })
             });
@@ -149,7 +149,8 @@ impl Converted {
 /// Returns a value in the smallest unit; `None` if it is not written, no decimal, or refused.
 fn converted(
     table: Table<'_>,
-    ((field, inner), kind): (&(&str, Option<&str>), ValueKind),
+    (field, inner): &(&str, Option<&str>),
+    kind: ValueKind,
     unit: &Unit,
     out: &mut Findings<'_>,
 ) -> Option<String> {

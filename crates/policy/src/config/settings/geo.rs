@@ -17,7 +17,8 @@ use crate::{ClientIp, Country, Geo};
 /// Reads `[geo]`, and reports limits and exemptions that need a source it does not have.
 pub(in crate::config) fn geo(
     root: Table<'_>,
-    (files, client_ip): (&PolicyFiles, &ClientIp),
+    files: &PolicyFiles,
+    client_ip: &ClientIp,
     unix_nanos: Option<u64>,
     out: &mut Findings<'_>,
 ) -> Option<Geo> {

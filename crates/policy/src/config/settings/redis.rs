@@ -219,13 +219,14 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
             help,
         );
     }
-    host_and_port(address, (scheme, kind), refuse, out)
+    host_and_port(address, scheme, kind, refuse, out)
 }
 
 /// Returns the URL of a host with its port, which may be left out; `refuse` reports anything else.
 fn host_and_port(
     address: &str,
-    (scheme, kind): (&str, UrlKind),
+    scheme: &str,
+    kind: UrlKind,
     refuse: impl Fn(&mut Findings<'_>, &str, &str, &str) -> Option<String>,
     out: &mut Findings<'_>,
 ) -> Option<String> {

@@ -327,7 +327,7 @@ impl OverrideReader {
         if pieces.len() == 1 || has_no_patterns {
             let text = pieces.join("*");
             let plain = At::new(&*text, value.at.clone());
-            let exact = exact_value(part, &plain, (self.ipv6_prefix, case), out)?;
+            let exact = exact_value(part, &plain, self.ipv6_prefix, case, out)?;
             return Some(PartPattern::Exact(exact));
         }
         let has_no_case = match part {

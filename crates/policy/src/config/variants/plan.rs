@@ -226,7 +226,7 @@ fn from_keys<'a>(
     for (key, plan) in keys.iter().take(MAX_PLAN_KEYS) {
         let at = plan.span();
         let key = At::new(&**key.get_ref(), key.span());
-        let value = exact_value(&part, &key, (ipv6_prefix, PathCase::default()), out);
+        let value = exact_value(&part, &key, ipv6_prefix, PathCase::default(), out);
         if let (Some(value), Some(plan)) = (value, plan.get_ref().as_str()) {
             plans.push((value, At::new(plan, at)));
         }

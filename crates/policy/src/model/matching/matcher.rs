@@ -67,7 +67,7 @@ impl Matcher {
         let request = RequestFacts::new(facts);
         let mut fields = self.fields.iter();
         let failed = fields.find(|(field, patterns)| {
-            !self.field_holds((field, patterns), &request, MatchEffect::Limits)
+            !self.field_holds(field, patterns, &request, MatchEffect::Limits)
         });
         failed.map(|(field, _)| field)
     }
@@ -84,12 +84,13 @@ impl Matcher {
 
     fn all_hold(&self, request: &RequestFacts<'_>, effect: MatchEffect) -> bool {
         let mut fields = self.fields.iter();
-        fields.all(|(field, patterns)| self.field_holds((field, patterns), request, effect))
+        fields.all(|(field, patterns)| self.field_holds(field, patterns, request, effect))
     }
 
     fn field_holds(
         &self,
-        (field, patterns): (&Field, &Patterns),
+        field: &Field,
+        patterns: &Patterns,
         request: &RequestFacts<'_>,
         effect: MatchEffect,
     ) -> bool {

@@ -18,7 +18,8 @@ impl Policy {
     /// not charged for that reason.
     pub(super) fn add_condition<'p>(
         &'p self,
-        (rule, entry): (&'p Rule, &Entry),
+        rule: &'p Rule,
+        entry: &Entry,
         number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,

@@ -115,7 +115,7 @@ impl Policy {
             variant,
             mode: if is_diverted { Mode::Shadow } else { mode },
         };
-        match self.add_condition((rule, &entry), number, keys, out) {
+        match self.add_condition(rule, &entry, number, keys, out) {
             KeySubject::Skip => {
                 out.set_aside.truncate(set_aside_before); // does not apply
                 return GO_ON;

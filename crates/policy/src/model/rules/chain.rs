@@ -29,7 +29,7 @@ impl Policy {
         let Some(head) = out.entries.len().checked_sub(1) else {
             return;
         };
-        self.add_alternatives(rule, (number, head), keys, out);
+        self.add_alternatives(rule, number, head, keys, out);
         // A key with other numbers has no candidate.
         if let (Some(candidate), Some(live)) = (rule.candidate, out.entries.get(head))
             && live.variant.is_none()
@@ -47,7 +47,8 @@ impl Policy {
     fn add_alternatives<'p>(
         &'p self,
         rule: &'p Rule,
-        (number, head): (KeyNumber, usize),
+        number: KeyNumber,
+        head: usize,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) {
@@ -60,7 +61,7 @@ impl Policy {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, other, &out.entries[head]),
                 Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                    let Ok(entry) = self.allowance_entry((index, other), (rule, number), keys, out)
+                    let Ok(entry) = self.allowance_entry(index, other, (rule, number), keys, out)
                     else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);
@@ -77,7 +78,8 @@ impl Policy {
     /// request or its key.
     fn allowance_entry<'p>(
         &'p self,
-        (index, rule): (u32, &'p Rule),
+        index: u32,
+        rule: &'p Rule,
         (head, number): (&Rule, KeyNumber),
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
