@@ -60,7 +60,7 @@ pub(crate) fn answers(
     request.with_facts(|facts| {
         let facts = &located(policy, facts);
         policy.with_claims(facts, wall, |facts| {
-            answers_to(policy, request, (facts, wall), at)
+            answers_to(policy, request, facts, wall, at)
         })
     })
 }
@@ -69,7 +69,8 @@ pub(crate) fn answers(
 fn answers_to(
     policy: &Policy,
     request: &CliRequest,
-    (facts, wall): (&Facts<'_>, WallTime),
+    facts: &Facts<'_>,
+    wall: WallTime,
     at: Option<&Zoned>,
 ) -> Vec<LimitAnswer> {
     let mut charges = Charges::default();
@@ -77,7 +78,7 @@ fn answers_to(
     let answer = |(index, rule): (u32, &Rule)| {
         let mut shown = charges.entries.iter().filter(|entry| entry.is_shown());
         if let Some(entry) = shown.find(|entry| entry.rule == index) {
-            return applies(policy, rule, (&charges, entry), (facts, wall), at);
+            return applies(policy, rule, &charges, entry, (facts, wall), at);
         }
         if charges.missing().any(|rule| rule == index) {
             let part = keys_in_words(rule);
@@ -140,7 +141,8 @@ fn unasked(
 fn applies(
     policy: &Policy,
     rule: &Rule,
-    (charges, entry): (&Charges, &Entry),
+    charges: &Charges,
+    entry: &Entry,
     (facts, wall): (&Facts<'_>, WallTime),
     at: Option<&Zoned>,
 ) -> LimitAnswer {
@@ -211,7 +213,7 @@ fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) 
         return format!("it is for {}; this one has {found}", limits::requests(rule));
     }
     if let Some(field) = rule.matcher.mismatch(facts) {
-        return mismatch(&rule.matcher, field, (request, facts));
+        return mismatch(&rule.matcher, field, request, facts);
     }
     let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(facts);
     if let Some(exemption) = rule.exemptions.iter().find(exempt) {
@@ -224,11 +226,7 @@ fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) 
 }
 
 /// `path is /login, not /signup`
-fn mismatch(
-    matcher: &Matcher,
-    field: &Field,
-    (request, facts): (&CliRequest, &Facts<'_>),
-) -> String {
+fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest, facts: &Facts<'_>) -> String {
     let patterns = matcher.fields.iter().find(|(found, _)| found == field);
     let wanted = patterns.map(|(_, patterns)| limits::values(patterns));
     let wanted = wanted.unwrap_or_default();

@@ -168,25 +168,21 @@ impl<C: Clock> ServiceContext<C> {
     }
 
     /// Counts a decided request.
-    pub(crate) fn record(
-        &self,
-        (protocol, request): (Protocol, LoggedRequest<'_>),
-        answer: &Answer,
-    ) {
+    pub(crate) fn record(&self, protocol: Protocol, request: LoggedRequest<'_>, answer: &Answer) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
-        let made = (protocol, self.decision_path());
-        self.metrics.record(made, answer, took, |outcome| {
-            let wait = outcome.decision.verdict.retry_after();
-            let end = answer.decided_at() + wait.unwrap_or_default();
-            self.bans.begin(outcome.rule.limit.id, outcome.key, end);
-        });
+        let path = self.decision_path();
+        self.metrics
+            .record(protocol, path, answer, took, |outcome| {
+                let wait = outcome.decision.verdict.retry_after();
+                let end = answer.decided_at() + wait.unwrap_or_default();
+                self.bans.begin(outcome.rule.limit.id, outcome.key, end);
+            });
         self.alerts.note(answer);
         self.countries.note(answer);
         self.watchers.note_and_log(answer, |denial, limit| {
             let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
-            let asked = (answer, request);
-            self.denial_log.log(asked, (denial, limit), reveal);
+            self.denial_log.log(answer, request, denial, limit, reveal);
         });
     }
 

@@ -286,8 +286,10 @@ async fn set<C: Clock>(
         tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
     }
     let text = format!("key {parts} of limit {limit} {did}");
-    let at = (now, shared.unix_millis(now));
-    shared.changes.note(at, ChangeKind::Change, &text);
+    let unix_millis = shared.unix_millis(now);
+    shared
+        .changes
+        .note(now, unix_millis, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

@@ -150,8 +150,10 @@ pub(super) async fn reset<C: Clock>(
     let limit = &*rule.limit.name;
     tracing::warn!(event = "key.reset", limit, key = reveal.text(rule, key));
     let text = format!("reset: {limit} ({})", shown.escape_debug());
-    let at = (now, shared.unix_millis(now));
-    shared.changes.note(at, ChangeKind::Change, &text);
+    let unix_millis = shared.unix_millis(now);
+    shared
+        .changes
+        .note(now, unix_millis, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

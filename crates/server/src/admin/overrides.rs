@@ -35,11 +35,7 @@ struct OverrideQuery {
 
 impl OverrideQuery {
     /// Reads the parameters, of which a call knows those in `known`, and needs the first `needed`.
-    fn read(
-        query: &str,
-        (known, needed): (&[&str], usize),
-        policy: &Policy,
-    ) -> Result<Self, Problem> {
+    fn read(query: &str, known: &[&str], needed: usize, policy: &Policy) -> Result<Self, Problem> {
         let mut line = OverrideLine::default();
         let mut values = Vec::new();
         let mut count = DEFAULT_TOP;
@@ -124,7 +120,8 @@ pub(super) async fn list<C: Clock + 'static>(
 ) -> Result<Response<Reply>, Problem> {
     let query = OverrideQuery::read(
         query,
-        (&["limit", "key", "value", "top"], 0),
+        &["limit", "key", "value", "top"],
+        0,
         &shared.keeper.policy(),
     )?;
     let context = Arc::clone(shared);
@@ -169,7 +166,7 @@ pub(super) async fn set<C: Clock + 'static>(
 ) -> Result<Response<Reply>, Problem> {
     let known = ["limit", "key", "set", "value", "until", "reason"];
     let policy = shared.keeper.policy();
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 3), &policy)?;
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, &known, 3, &policy)?;
     change(shared, OverrideChange::Set(line)).await
 }
 
@@ -180,7 +177,7 @@ pub(super) async fn remove<C: Clock + 'static>(
 ) -> Result<Response<Reply>, Problem> {
     let known = ["limit", "key", "value"];
     let policy = shared.keeper.policy();
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, (&known, 2), &policy)?;
+    let OverrideQuery { line, .. } = OverrideQuery::read(query, &known, 2, &policy)?;
     change(shared, OverrideChange::Remove(line)).await
 }
 

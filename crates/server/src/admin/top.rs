@@ -96,8 +96,8 @@ pub(super) fn most_denied<C: Clock>(
     limit: LimitId,
     now: Time,
 ) -> Option<TopKeysFound> {
-    let order = (TopOrder::Denied, TopWindow::Minute);
-    shared.watchers.top_keys.top(limit, order, (1, now))
+    let top_keys = &shared.watchers.top_keys;
+    top_keys.top(limit, TopOrder::Denied, TopWindow::Minute, 1, now)
 }
 
 /// Returns the keys of a limit that were refused most in this minute and the one before it.
@@ -121,8 +121,8 @@ pub(super) fn refused_in_the_hour<C: Clock>(
     limit: LimitId,
     now: Time,
 ) -> [u64; 2] {
-    let order = (TopOrder::Denied, TopWindow::Hour);
-    let found = shared.watchers.top_keys.top(limit, order, (0, now));
+    let top_keys = &shared.watchers.top_keys;
+    let found = top_keys.top(limit, TopOrder::Denied, TopWindow::Hour, 0, now);
     found.map_or([0; 2], |found| [found.distinct_denied, found.first_denied])
 }
 
@@ -134,7 +134,7 @@ fn keys<C: Clock>(
 ) -> Value {
     let now = shared.keeper.clock().now();
     let reveal = shared.key_reveal(how);
-    let found = found(shared, rule, query, (query.count, now));
+    let found = found(shared, rule, query, query.count, now);
     let keys = found.keys.iter().map(|key| {
         let free_in_ms = |at| match at {
             Time::MAX => Value::Null,
@@ -165,7 +165,7 @@ fn keys<C: Clock>(
 fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuery) -> Value {
     let now = shared.keeper.clock().now();
     let each = policy.rules.iter();
-    let each = each.map(|rule| (rule, found(shared, rule, query, (1, now))));
+    let each = each.map(|rule| (rule, found(shared, rule, query, 1, now)));
     let mut each: Vec<_> = each.collect();
     each.sort_by_key(|(_, found)| {
         std::cmp::Reverse(match query.by {
@@ -230,10 +230,11 @@ fn found<C: Clock>(
     shared: &ServiceContext<C>,
     rule: &Rule,
     query: &TopQuery,
-    (count, now): (usize, Time),
+    count: usize,
+    now: Time,
 ) -> TopKeysFound {
     let top_keys = &shared.watchers.top_keys;
-    let found = top_keys.top(rule.limit.id, (query.by, query.window), (count, now));
+    let found = top_keys.top(rule.limit.id, query.by, query.window, count, now);
     found.unwrap_or_else(|| TopKeysFound::none(now))
 }
 

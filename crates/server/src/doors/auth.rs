@@ -111,12 +111,11 @@ pub(super) async fn auth<C: Clock + 'static>(
         path: &original.path,
         headers: &headers,
     };
-    let asked = (Protocol::Http, request);
     if options.unheld {
-        shared.record(asked, &answer);
+        shared.record(Protocol::Http, request, &answer);
         return Ok(respond(&answer, options));
     }
-    hold::hold_back(shared, (caller, asked), &mut answer).await;
+    hold::hold_back(shared, caller, Protocol::Http, request, &mut answer).await;
     Ok(respond(&answer, options))
 }
 

@@ -102,8 +102,8 @@ pub(super) async fn check<C: Clock + 'static>(
     let answer = if options.held {
         let mut answer = ask(shared, &check, CheckCall::Check).await?;
         let id = check.request_id();
-        let asked = (Protocol::Http, check.logged(id.as_ref()));
-        hold::hold_back(shared, (caller, asked), &mut answer).await;
+        let request = check.logged(id.as_ref());
+        hold::hold_back(shared, caller, Protocol::Http, request, &mut answer).await;
         answer
     } else {
         decide(shared, &check).await?
@@ -196,9 +196,10 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
         return;
     }
     let at = answer.decided_at();
-    let at = (at, shared.unix_millis(at));
     let text = format!("reset: {}", each.join(", "));
-    shared.changes.note(at, ChangeKind::Change, &text);
+    shared
+        .changes
+        .note(at, shared.unix_millis(at), ChangeKind::Change, &text);
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.
@@ -241,8 +242,7 @@ async fn decide<C: Clock>(
 ) -> Result<Answer, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
-    let asked = (Protocol::Http, check.logged(id.as_ref()));
-    shared.record(asked, &answer);
+    shared.record(Protocol::Http, check.logged(id.as_ref()), &answer);
     Ok(answer)
 }
 

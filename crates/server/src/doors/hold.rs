@@ -117,22 +117,24 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
 /// `answer` is the one of that moment.
 pub(super) async fn hold_back<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
-    (caller, asked): (Caller<'_>, (Protocol, LoggedRequest<'_>)),
+    caller: Caller<'_>,
+    protocol: Protocol,
+    request: LoggedRequest<'_>,
     answer: &mut Answer,
 ) {
     if !answer.allowed() || answer.delay() == Nanos::ZERO {
-        shared.record(asked, answer);
+        shared.record(protocol, request, answer);
         return;
     }
     // Boxed apart from the connection, because most requests need no wait.
     Box::pin(async {
         match join(shared, answer.clone()).await {
             Joined::No(refused) => {
-                shared.record(asked, &refused);
+                shared.record(protocol, request, &refused);
                 *answer = refused;
             }
             Joined::Yes(place) => {
-                shared.record(asked, &place.answer);
+                shared.record(protocol, request, &place.answer);
                 *answer = place.wait(caller).await;
             }
         }

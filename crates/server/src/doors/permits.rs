@@ -24,8 +24,7 @@ pub(super) async fn acquire<C: Clock>(
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     let id = check.request_id();
-    let asked = (Protocol::Http, check.logged(id.as_ref()));
-    shared.record(asked, &answer);
+    shared.record(Protocol::Http, check.logged(id.as_ref()), &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(response.headers_mut(), &answer);
     Ok(response)

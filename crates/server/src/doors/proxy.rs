@@ -277,8 +277,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             path: parts.uri.path(),
             headers: &headers,
         };
-        let asked = (Protocol::Proxy, request);
-        hold::hold_back(&self.shared, (caller, asked), &mut answer).await;
+        hold::hold_back(&self.shared, caller, Protocol::Proxy, request, &mut answer).await;
         if answer.allowed() {
             return Ok((answer, guard));
         }

@@ -108,14 +108,14 @@ impl Changes {
             if let Some(kind) = ChangeKind::of(event) {
                 let now = keeper.clock().now();
                 let unix = keeper.wall_origin().unix_nanos(now);
-                changes.note((now, unix / 1_000_000), kind, &event.to_string());
+                changes.note(now, unix / 1_000_000, kind, &event.to_string());
             }
             (sink.0)(event);
         }))
     }
 
     /// Keeps a change, with its time by the clock and by the wall clock.
-    pub(crate) fn note(&self, (at, unix_millis): (Time, u64), kind: ChangeKind, text: &str) {
+    pub(crate) fn note(&self, at: Time, unix_millis: u64, kind: ChangeKind, text: &str) {
         let mut changes = self.0.lock();
         if changes.len() == MAX_CHANGES {
             changes.pop_front();
@@ -143,11 +143,7 @@ mod tests {
     fn the_last_changes_are_kept_and_long_texts_are_cut() {
         let changes = Changes::default();
         for at in 0..250 {
-            changes.note(
-                (Time::ZERO, at),
-                ChangeKind::Change,
-                &"\u{e9}".repeat(1_000),
-            );
+            changes.note(Time::ZERO, at, ChangeKind::Change, &"\u{e9}".repeat(1_000));
         }
         let kept = changes.latest();
         assert_eq!(kept.len(), MAX_CHANGES);

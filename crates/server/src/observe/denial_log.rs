@@ -100,8 +100,10 @@ impl DenialLog {
     /// Writes a line about a denial, or counts it.
     pub(crate) fn log(
         &self,
-        (answer, request): (&Answer, LoggedRequest<'_>),
-        (denial, limit): (LoggedDenial<'_>, &LimitLog),
+        answer: &Answer,
+        request: LoggedRequest<'_>,
+        denial: LoggedDenial<'_>,
+        limit: &LimitLog,
         reveal: KeyReveal<'_>,
     ) {
         let LoggedDenial { outcome, count } = denial;

@@ -212,9 +212,11 @@ impl Metrics {
     /// gives hits back is not traffic: it never counts as one without a limit.
     pub(crate) fn record_call(
         &self,
-        (call, answer): (&envoy::EnvoyCall<'_>, &envoy::EnvoyAnswer<'_>),
+        call: &envoy::EnvoyCall<'_>,
+        answer: &envoy::EnvoyAnswer<'_>,
         config: &Arc<envoy::EnvoyConfig>,
-        (path, took): (DecisionPath, Nanos),
+        path: DecisionPath,
+        took: Nanos,
     ) {
         let result = match answer.overall {
             envoy::EnvoyCode::Ok => RequestResult::Allowed,
@@ -235,7 +237,8 @@ impl Metrics {
     /// Counts a decided request; `banned` receives each decision with which a ban began.
     pub(crate) fn record(
         &self,
-        (protocol, path): (Protocol, DecisionPath),
+        protocol: Protocol,
+        path: DecisionPath,
         answer: &Answer,
         took: Nanos,
         banned: impl Fn(&Outcome<'_>),

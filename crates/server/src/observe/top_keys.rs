@@ -108,7 +108,8 @@ impl TopKeys {
     /// a limit that another let pass.
     pub(crate) fn note(
         &self,
-        (answer, outcome): (&Answer, &Outcome<'_>),
+        answer: &Answer,
+        outcome: &Outcome<'_>,
         hash: u64,
         log: impl Fn(LoggedDenial<'_>, &LimitLog),
     ) {
@@ -121,7 +122,7 @@ impl TopKeys {
             hash,
             bytes: outcome.key.as_bytes(),
         };
-        let count = self.count(place, (outcome, key), (denies, answer.decided_at()));
+        let count = self.count(place, outcome, key, denies, answer.decided_at());
         if denies || outcome.covered_by.is_some() && answer.allowed() {
             log(LoggedDenial { outcome, count }, &place.log);
         }
@@ -132,8 +133,10 @@ impl TopKeys {
     fn count(
         &self,
         place: &LimitPlace,
-        (outcome, key): (&Outcome<'_>, HashedKey<'_>),
-        (denies, at): (bool, Time),
+        outcome: &Outcome<'_>,
+        key: HashedKey<'_>,
+        denies: bool,
+        at: Time,
     ) -> Option<u64> {
         let verdict = outcome.decision.verdict;
         if outcome.key_missing && verdict == Verdict::DenyForever {
@@ -166,12 +169,14 @@ impl TopKeys {
     pub(crate) fn top(
         &self,
         limit: LimitId,
-        (by, window): (TopOrder, TopWindow),
-        (count, now): (usize, Time),
+        by: TopOrder,
+        window: TopWindow,
+        count: usize,
+        now: Time,
     ) -> Option<TopKeysFound> {
         let limits = self.limits.load();
         let keys = limits.get(limit.index())?.keys.get()?;
-        Some(keys.top(by, window, (count, now)))
+        Some(keys.top(by, window, count, now))
     }
 
     /// Returns the number of requests of a limit that found no room in memory.

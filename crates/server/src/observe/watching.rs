@@ -74,16 +74,16 @@ impl Watchers {
             let hash = self.hasher.hash_one(outcome.key.as_bytes());
             // No other limit refuses, so that the number of this one decides.
             if refusing == usize::from(outcome.refuses()) {
-                self.recorder.note(&outcome, (hash, at));
+                self.recorder.note(&outcome, hash, at);
             }
-            self.top_keys.note((answer, &outcome), hash, &log);
+            self.top_keys.note(answer, &outcome, hash, &log);
         }
     }
 
     /// Returns the `count` busiest keys of a limit, in the last hour.
     pub fn busiest(&self, limit: LimitId, count: usize, now: Time) -> WatchedKeys {
-        let order = (TopOrder::Requests, TopWindow::Hour);
-        let found = self.top_keys.top(limit, order, (count, now));
+        let (by, window) = (TopOrder::Requests, TopWindow::Hour);
+        let found = self.top_keys.top(limit, by, window, count, now);
         let found = found.unwrap_or_else(|| TopKeysFound::none(now));
         let each = found.keys.into_iter();
         WatchedKeys {

@@ -23,10 +23,10 @@ impl Screen {
         lines.extend(upstreams.map(|line| Line::raw(plain(line))));
         let notes = self.board.notes.iter().take(MAX_NOTES);
         lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
-        self.limit_lines(&mut lines, (width, height));
+        self.limit_lines(&mut lines, width, height);
         lines.push(Line::raw(""));
         let rows = height.saturating_sub(lines.len() + 3);
-        self.key_lines(&mut lines, (width, rows));
+        self.key_lines(&mut lines, width, rows);
         lines.resize(height.saturating_sub(2), Line::raw(""));
         lines.push(Line::raw(self.message.clone()));
         let dim = Style::new().add_modifier(Modifier::DIM);
@@ -35,7 +35,7 @@ impl Screen {
     }
 
     /// Adds the limits, a third of the screen at most.
-    fn limit_lines(&self, lines: &mut Vec<Line<'static>>, (width, height): (usize, usize)) {
+    fn limit_lines(&self, lines: &mut Vec<Line<'static>>, width: usize, height: usize) {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let limits = self.board.limits.len().clamp(1, (height / 3).max(1));
         let keys = if width >= WIDE { "   KEYS REFUSED" } else { "" };
@@ -57,7 +57,7 @@ impl Screen {
     }
 
     /// Adds the keys of the selected limit.
-    fn key_lines(&self, lines: &mut Vec<Line<'static>>, (width, rows): (usize, usize)) {
+    fn key_lines(&self, lines: &mut Vec<Line<'static>>, width: usize, rows: usize) {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let limit = self.board.limit.as_deref().unwrap_or_default();
         let row = self.board.limits.iter().find(|row| row.name == limit);

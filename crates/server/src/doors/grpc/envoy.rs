@@ -73,7 +73,7 @@ async fn decide<C: Clock>(
     let answers = shared.keeper.call_for_report(&asked, new_nonce).await;
     let answers = answers.map_err(|error| store_down(&error))?;
     // A call has descriptors, and no request line.
-    shared.record((Protocol::Rls, LoggedRequest::default()), answers.whole());
+    shared.record(Protocol::Rls, LoggedRequest::default(), answers.whole());
     Ok(answer::response(&answers))
 }
 

@@ -101,7 +101,7 @@ fn metric(values: &MetricValues, span: Span) -> Metric {
     let family = values.family;
     let cumulative = AggregationTemporality::Cumulative.into();
     let numbers = |span| {
-        let point = |sample| number(sample, (family.labels, span));
+        let point = |sample| number(sample, family.labels, span);
         values.samples.iter().filter_map(point).collect()
     };
     let data = match family.kind {
@@ -118,7 +118,7 @@ fn metric(values: &MetricValues, span: Span) -> Metric {
             data_points: values
                 .samples
                 .iter()
-                .filter_map(|sample| durations(sample, (family.labels, span)))
+                .filter_map(|sample| durations(sample, family.labels, span))
                 .collect(),
             aggregation_temporality: cumulative,
         }),
@@ -138,7 +138,7 @@ fn metric(values: &MetricValues, span: Span) -> Metric {
     }
 }
 
-fn number(sample: &Sample, (labels, span): (&[&str], Span)) -> Option<NumberDataPoint> {
+fn number(sample: &Sample, labels: &[&str], span: Span) -> Option<NumberDataPoint> {
     let value = match &sample.value {
         SampleValue::Count(value) | SampleValue::Level(value) => {
             number_data_point::Value::AsInt(i64::try_from(*value).unwrap_or(i64::MAX))
@@ -154,7 +154,7 @@ fn number(sample: &Sample, (labels, span): (&[&str], Span)) -> Option<NumberData
     })
 }
 
-fn durations(sample: &Sample, (labels, span): (&[&str], Span)) -> Option<HistogramDataPoint> {
+fn durations(sample: &Sample, labels: &[&str], span: Span) -> Option<HistogramDataPoint> {
     let SampleValue::Durations(DurationsSnapshot {
         buckets,
         sum_seconds,

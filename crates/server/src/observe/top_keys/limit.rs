@@ -220,7 +220,8 @@ impl LimitKeys {
         &self,
         by: TopOrder,
         window: TopWindow,
-        (count, now): (usize, Time),
+        count: usize,
+        now: Time,
     ) -> TopKeysFound {
         let started = window.period(now).saturating_sub(1) * window.width().as_nanos();
         let mut found = TopKeysFound::none(Time::from_nanos(started).max(self.since));
@@ -339,7 +340,7 @@ impl Period {
         };
         let denied = made(&mut self.denied, || DeniedKeys::new(&budgets.denied));
         let run = || previous.denied.as_ref()?.span(note.key);
-        noted.denials = denied.and_then(|denied| denied.add(note.key, (note.at, until), run));
+        noted.denials = denied.and_then(|denied| denied.add(note.key, note.at, until, run));
         noted.is_counted &= noted.denials.is_some();
         noted
     }
@@ -370,7 +371,8 @@ impl DeniedKeys {
     fn add(
         &mut self,
         key: HashedKey<'_>,
-        (at, free_at): (Time, Time),
+        at: Time,
+        free_at: Time,
         run: impl FnOnce() -> Option<DeniedSpan>,
     ) -> Option<u64> {
         self.more.distinct.add(key.hash);

@@ -60,7 +60,7 @@ impl Bench {
     fn note(&self, answer: &Answer) {
         for outcome in answer.outcomes() {
             let hash = HASHER.hash_one(outcome.key.as_bytes());
-            self.top_keys.note((answer, &outcome), hash, |_, _| ());
+            self.top_keys.note(answer, &outcome, hash, |_, _| ());
         }
     }
 
@@ -68,7 +68,7 @@ impl Bench {
         let policy = self.keeper.policy();
         let id = policy.rules.iter().next().unwrap().limit.id;
         let now = self.keeper.clock().now();
-        let found = self.top_keys.top(id, (by, window), (20, now));
+        let found = self.top_keys.top(id, by, window, 20, now);
         found.unwrap_or_else(|| TopKeysFound::none(now))
     }
 
@@ -307,7 +307,7 @@ fn a_zipf_load_of_a_million_keys_is_within_the_printed_bounds() {
         };
         assert!(keys.note(note, &top_keys.budgets).is_counted);
     }
-    let found = keys.top(TopOrder::Denied, TopWindow::Hour, (20, Time::ZERO));
+    let found = keys.top(TopOrder::Denied, TopWindow::Hour, 20, Time::ZERO);
     assert_eq!(found.denied, 100_000);
     let distinct = exact.len() as u64;
     assert!(found.distinct_denied.abs_diff(distinct) <= distinct * 13 / 100);

@@ -45,8 +45,9 @@ pub(super) async fn decide<C: Clock>(
         error => wrong(error.to_string()),
     })?;
     let took = clock.now().since(before);
-    let timed = (shared.decision_path(), took);
-    shared.metrics.record_call((&call, &answer), config, timed);
+    let path = shared.decision_path();
+    let metrics = &shared.metrics;
+    metrics.record_call(&call, &answer, config, path, took);
     Ok(response(shared, config, &answer, request))
 }
 
