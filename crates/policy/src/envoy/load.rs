@@ -17,7 +17,7 @@ use super::grant::{grant, replaces};
 use super::metadata::metadata;
 use super::read::{CheckedTable, SpannedText, TablePlace};
 use super::rule::{LevelName, SeriesName};
-use super::tree::{DescriptorLevel, TreeNode, Wanted};
+use super::tree::{DescriptorLevel, TreeNode, WantedValue};
 use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
 use crate::config::{Diagnostic, Findings, codes, sha, shown};
@@ -250,7 +250,7 @@ impl Loader {
             key.as_ref().map_or("", |key| key.value),
             value.as_ref().map_or("", |value| value.value),
         );
-        let wanted = Wanted::new(value_text);
+        let wanted = WantedValue::new(value_text);
         let way = way.down(table, key_text, wanted, out);
         let mut node = TreeNode {
             rule: self.rule(table, &way, out),
@@ -315,16 +315,16 @@ impl DescriptorPath {
         &self,
         table: &CheckedTable<'_>,
         key: &str,
-        wanted: Wanted<'_>,
+        wanted: WantedValue<'_>,
         out: &mut Findings<'_>,
     ) -> Self {
         let written = match wanted {
-            Wanted::Any => key.to_owned(),
-            Wanted::Exact(value) | Wanted::Like(value) => format!("{key}_{value}"),
+            WantedValue::Any => key.to_owned(),
+            WantedValue::Exact(value) | WantedValue::Like(value) => format!("{key}_{value}"),
         };
         let shared = match (table.flag("share_threshold", out), wanted) {
             (false, _) => None,
-            (true, Wanted::Like(pattern)) => Some(pattern.into()),
+            (true, WantedValue::Like(pattern)) => Some(pattern.into()),
             (true, _) => {
                 let at = table.place_of("share_threshold");
                 let message = "`share_threshold` without a wildcard shares nothing";
@@ -334,7 +334,7 @@ impl DescriptorPath {
             }
         };
         let by_value = table.flag("value_to_metric", out);
-        let varies = !matches!(wanted, Wanted::Exact(_)) && shared.is_none();
+        let varies = !matches!(wanted, WantedValue::Exact(_)) && shared.is_none();
         let mut down = self.clone();
         down.path.push('.');
         down.path.push_str(&written);

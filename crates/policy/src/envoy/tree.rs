@@ -54,13 +54,13 @@ pub(super) struct TreeNode {
 
 /// The value that a descriptor asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted<'a> {
+pub(super) enum WantedValue<'a> {
     Any,
     Exact(&'a str),
     Like(&'a str),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WantedValue<'a> {
     /// Reads a value; an empty one is `Any`.
     pub(super) fn new(value: &'a str) -> Self {
         match value {
@@ -96,12 +96,12 @@ impl DescriptorLevel {
     }
 
     /// Returns the descriptor of `key` and `wanted`, if there is one.
-    pub(super) fn node(&self, key: &str, wanted: Wanted<'_>) -> Option<&TreeNode> {
+    pub(super) fn node(&self, key: &str, wanted: WantedValue<'_>) -> Option<&TreeNode> {
         let values = self.keys.get(key)?;
         match wanted {
-            Wanted::Any => values.any.as_deref(),
-            Wanted::Exact(value) => values.exact.get(value),
-            Wanted::Like(pattern) => {
+            WantedValue::Any => values.any.as_deref(),
+            WantedValue::Exact(value) => values.exact.get(value),
+            WantedValue::Like(pattern) => {
                 let mut wildcards = values.wildcards.iter();
                 let same = wildcards.find(|wildcard| *wildcard.pattern == *pattern);
                 same.map(|wildcard| &wildcard.node)
@@ -110,14 +110,14 @@ impl DescriptorLevel {
     }
 
     /// Adds a descriptor that is not here yet.
-    pub(super) fn add(&mut self, key: &str, wanted: Wanted<'_>, node: TreeNode) {
+    pub(super) fn add(&mut self, key: &str, wanted: WantedValue<'_>, node: TreeNode) {
         let values = self.keys.entry(key.into()).or_default();
         match wanted {
-            Wanted::Any => values.any = Some(Box::new(node)),
-            Wanted::Exact(value) => {
+            WantedValue::Any => values.any = Some(Box::new(node)),
+            WantedValue::Exact(value) => {
                 values.exact.insert(value.into(), node);
             }
-            Wanted::Like(pattern) => values.wildcards.push(Wildcard {
+            WantedValue::Like(pattern) => values.wildcards.push(Wildcard {
                 pattern: pattern.into(),
                 glob: Glob::new(pattern.as_bytes()),
                 node,

@@ -22,7 +22,7 @@ const MAX_EXEMPTIONS: usize = 100;
 pub(super) struct Area {
     /// `location /login`.
     pub(super) called: String,
-    pub(super) shape: Shape,
+    pub(super) shape: AreaShape,
     /// If two areas share requests, the one with the higher rank serves them.
     pub(super) rank: usize,
     /// Indexes of its limits.
@@ -31,7 +31,7 @@ pub(super) struct Area {
 
 /// The requests of an area. An empty list stands for any value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Shape {
+pub(super) struct AreaShape {
     pub(super) hosts: Vec<String>,
     pub(super) paths: Vec<PathRange>,
     /// Compared with those of other areas, but not written: a policy does not tell them apart.
@@ -87,7 +87,7 @@ impl PathRange {
     }
 }
 
-impl Shape {
+impl AreaShape {
     pub(super) fn matches(&self) -> Matches {
         let paths: Vec<_> = self.paths.iter().map(PathRange::pattern).collect();
         let own = [("host", self.hosts.clone()), ("path", paths)];
@@ -188,7 +188,7 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
             }
             let shape = &areas[other].shape;
             let shapes = || members.iter().map(|member| &areas[*member].shape);
-            let arrives_elsewhere = |own: &Shape| {
+            let arrives_elsewhere = |own: &AreaShape| {
                 own.looks_as(shape) && !own.ports.iter().all(|port| shape.ports.contains(port))
             };
             let is_hidden =
@@ -214,12 +214,12 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
 }
 
 fn write_exemptions(areas: &[Area], exempt: Vec<Vec<String>>, writer: &mut Writer) {
-    let mut merged: Vec<(Vec<String>, Shape, String)> = Vec::new();
+    let mut merged: Vec<(Vec<String>, AreaShape, String)> = Vec::new();
     for (area, names) in areas.iter().zip(exempt) {
         if names.is_empty() {
             continue;
         }
-        let same = |(known, shape, _): &&mut (Vec<String>, Shape, String)| {
+        let same = |(known, shape, _): &&mut (Vec<String>, AreaShape, String)| {
             *known == names && differ_by_paths(shape, &area.shape)
         };
         match merged.iter_mut().find(same) {
@@ -242,19 +242,19 @@ fn write_exemptions(areas: &[Area], exempt: Vec<Vec<String>>, writer: &mut Write
     }
 }
 
-fn differ_by_paths(a: &Shape, b: &Shape) -> bool {
+fn differ_by_paths(a: &AreaShape, b: &AreaShape) -> bool {
     a.hosts == b.hosts && !a.paths.is_empty() && !b.paths.is_empty()
 }
 
 /// Returns as few shapes as possible for the same requests.
-fn united(shapes: Vec<Shape>) -> Vec<Shape> {
+fn united(shapes: Vec<AreaShape>) -> Vec<AreaShape> {
     let by_paths = merged(shapes, |a, b| a.hosts == b.hosts, |shape| &mut shape.paths);
     let by_hosts = merged(
         by_paths,
         |a, b| a.paths == b.paths,
         |shape| &mut shape.hosts,
     );
-    let mut kept: Vec<Shape> = Vec::new();
+    let mut kept: Vec<AreaShape> = Vec::new();
     for shape in by_hosts {
         if kept.iter().any(|known| shape.is_within(known)) {
             continue;
@@ -267,11 +267,11 @@ fn united(shapes: Vec<Shape>) -> Vec<Shape> {
 
 /// Joins shapes that are the same but for one field.
 fn merged<T: Clone + PartialEq>(
-    shapes: Vec<Shape>,
-    same: impl Fn(&Shape, &Shape) -> bool,
-    field: impl Fn(&mut Shape) -> &mut Vec<T>,
-) -> Vec<Shape> {
-    let mut kept: Vec<Shape> = Vec::new();
+    shapes: Vec<AreaShape>,
+    same: impl Fn(&AreaShape, &AreaShape) -> bool,
+    field: impl Fn(&mut AreaShape) -> &mut Vec<T>,
+) -> Vec<AreaShape> {
+    let mut kept: Vec<AreaShape> = Vec::new();
     for mut shape in shapes {
         let Some(known) = kept.iter_mut().find(|known| same(known, &shape)) else {
             kept.push(shape);

@@ -24,9 +24,9 @@ use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::Directive;
 use place::{InForce, servers};
-use proxy::Upstreams;
+use proxy::UpstreamBlocks;
 use variable::Variables;
-use zone::{Use, Zone};
+use zone::{SharedZone, Use};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from nginx`. Lines that begin with UNSUPPORTED name features
@@ -146,9 +146,9 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
 
 #[derive(Default)]
 struct Zones {
-    known: HashMap<String, Zone>,
+    known: HashMap<String, SharedZone>,
     variables: Variables,
-    upstreams: Upstreams,
+    upstreams: UpstreamBlocks,
 }
 
 impl Zones {
@@ -158,7 +158,7 @@ impl Zones {
             let name = directive.name.as_str();
             let at = |why: &str| format!("line {}: {name}: {why}", directive.line);
             match name {
-                "limit_req_zone" | "limit_conn_zone" => match Zone::read(directive) {
+                "limit_req_zone" | "limit_conn_zone" => match SharedZone::read(directive) {
                     Ok(zone) => {
                         for word in directive.others(&["zone", "rate", "sync"]).iter().skip(1) {
                             writer.unsupported(&at(&if word.starts_with('$') {

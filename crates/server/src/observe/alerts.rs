@@ -36,7 +36,7 @@ use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
 
 pub(crate) use self::identity::Identity;
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
-use self::watch::{Finding, LimitWatch};
+use self::watch::{AlertFinding, LimitWatch};
 use self::webhook::{Delivery, Webhook, WebhookQueue};
 use crate::StartError;
 use crate::counter::Counter;
@@ -186,7 +186,7 @@ impl Alerts {
         }
     }
 
-    fn notice(&self, watch: &LimitWatch, found: Finding, change: AlertChange) -> AlertNotice {
+    fn notice(&self, watch: &LimitWatch, found: AlertFinding, change: AlertChange) -> AlertNotice {
         AlertNotice {
             change,
             id: found.id,
@@ -204,7 +204,7 @@ impl Alerts {
         let watches = self.watches.load_full();
         let of = |watch: &Arc<LimitWatch>| {
             let active = watch.active().into_iter();
-            let notice = |found: Finding| AlertNotice {
+            let notice = |found: AlertFinding| AlertNotice {
                 key: Some(found.key.clone()),
                 ..self.notice(watch, found, AlertChange::Started)
             };

@@ -34,7 +34,7 @@ mod tally;
 mod upstreams;
 
 pub(crate) use durations::DecisionPath;
-pub(crate) use family::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
+pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
 pub(crate) use format::{Coding, Format};
 pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};

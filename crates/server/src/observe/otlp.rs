@@ -32,7 +32,7 @@ use ratekeeper_wire::otlp::logs::LogRecord;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use self::delivery::{Delivery, Signal};
+use self::delivery::{Delivery, OtlpSignal};
 pub use self::events::EventExport;
 use self::message::Source;
 use super::metrics::MetricValues;
@@ -54,7 +54,7 @@ pub(crate) const EXPORT_RESULTS: [&str; 2] = ["delivered", "failed"];
 #[derive(Debug, Default)]
 pub(crate) struct OtlpCounts {
     /// Messages by signal and result.
-    pub(crate) exports: [[Counter; EXPORT_RESULTS.len()]; Signal::ALL.len()],
+    pub(crate) exports: [[Counter; EXPORT_RESULTS.len()]; OtlpSignal::ALL.len()],
     /// Events that found the queue full, or whose message was given up or refused in part.
     pub(crate) dropped_events: Arc<Counter>,
 }
@@ -63,7 +63,7 @@ impl OtlpCounts {
     /// Returns the names of signals, with their counts by [`EXPORT_RESULTS`].
     pub(crate) fn by_signal(&self) -> impl Iterator<Item = (&'static str, [u64; 2])> {
         let counts = |each: &[Counter; 2]| each.each_ref().map(Counter::count);
-        let all = Signal::ALL.iter().zip(&self.exports);
+        let all = OtlpSignal::ALL.iter().zip(&self.exports);
         all.map(move |(signal, each)| (signal.name(), counts(each)))
     }
 }
@@ -173,7 +173,7 @@ impl Exporter {
             };
             // On a thread of its own, as a scrape. An error: it panicked, which is logged.
             if let Ok(body) = tokio::task::spawn_blocking(write).await {
-                self.delivery.send(Signal::Metrics, body).await;
+                self.delivery.send(OtlpSignal::Metrics, body).await;
             }
             if is_last {
                 return;
@@ -209,7 +209,7 @@ impl Exporter {
             let message = self.source.events(records).encode_to_vec();
             let sent = self
                 .delivery
-                .send(Signal::Events, delivery::compressed(&message));
+                .send(OtlpSignal::Events, delivery::compressed(&message));
             let lost = sent.await.map_or(events, |refused| refused.min(events));
             self.delivery.counts.dropped_events.add(lost);
         }

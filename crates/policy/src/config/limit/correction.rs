@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
 
-use super::cost::Estimate;
+use super::cost::CostEstimate;
 use crate::Correction;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
@@ -21,7 +21,7 @@ const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
 pub(super) fn correction(
     table: Table<'_>,
     place: &str,
-    estimate: Option<&Estimate>,
+    estimate: Option<&CostEstimate>,
     quantity: &Quantity,
     out: &mut Findings<'_>,
 ) -> Option<Correction> {
@@ -53,7 +53,8 @@ pub(super) fn correction(
             .help("leave one of them out");
     }
     can_be_corrected(first, at, place, quantity, out);
-    if let Some(Estimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
+    if let Some(CostEstimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some())
+    {
         let message = format!("`reserve` of {place} cannot be combined with `ban`");
         let label = "a cost that is owed while the key is banned would be lost";
         out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)

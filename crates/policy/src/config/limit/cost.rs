@@ -19,11 +19,11 @@ pub(super) struct CostSpec {
     /// The range is empty if it is not written.
     pub(in crate::config) cost: At<Cost>,
     /// Set if it is an estimate.
-    pub(super) estimate: Option<Estimate>,
+    pub(super) estimate: Option<CostEstimate>,
 }
 
 /// An estimate, and the source of the actual cost.
-pub(super) struct Estimate {
+pub(super) struct CostEstimate {
     /// Place of the table.
     pub(in crate::config) at: Range<usize>,
     /// `settle`: place of the actual cost in the response.
@@ -46,7 +46,7 @@ pub(super) fn cost(
         let settle = table.text("settle");
         let settle = settle.and_then(|text| source(&text, out));
         let at = node.span();
-        let estimate = Some(Estimate { at, settle });
+        let estimate = Some(CostEstimate { at, settle });
         return Some(CostSpec { cost, estimate });
     }
     let cost = amount(node, "cost", place, out)?;

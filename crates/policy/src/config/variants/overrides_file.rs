@@ -191,7 +191,7 @@ fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'
 
 /// Returns the index of each column in the file; `None` if they are reported as wrong.
 pub(super) fn columns(
-    head: &Record<'_>,
+    head: &OverrideRecord<'_>,
     out: &mut Findings<'_>,
 ) -> Option<[Option<usize>; COLUMNS.len()]> {
     let mut found = [None; COLUMNS.len()];
@@ -240,16 +240,16 @@ pub(super) struct Records<'t> {
 }
 
 /// One record.
-pub(super) struct Record<'t> {
+pub(super) struct OverrideRecord<'t> {
     pub(super) cells: Vec<At<Cow<'t, str>>>,
     pub(in crate::config) line: usize,
     pub(super) fault: Option<At<&'static str>>,
 }
 
 impl<'t> Iterator for Records<'t> {
-    type Item = Record<'t>;
+    type Item = OverrideRecord<'t>;
 
-    fn next(&mut self) -> Option<Record<'t>> {
+    fn next(&mut self) -> Option<OverrideRecord<'t>> {
         loop {
             let rest = &self.text[self.at..];
             let empty = rest.len() - rest.trim_start_matches(['\n', '\r']).len();
@@ -276,8 +276,8 @@ impl<'t> Records<'t> {
         Self { text, at, line: 1 }
     }
 
-    fn record(&mut self) -> Record<'t> {
-        let mut record = Record {
+    fn record(&mut self) -> OverrideRecord<'t> {
+        let mut record = OverrideRecord {
             cells: Vec::with_capacity(COLUMNS.len()),
             line: self.line,
             fault: None,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::directive::Directive;
 use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
 use super::zone::Use;
-use crate::import::areas::{PathRange, Shape};
+use crate::import::areas::{AreaShape, PathRange};
 use crate::import::limits::Writer;
 
 /// Status of a refusal without `limit_req_status`.
@@ -19,9 +19,9 @@ const DEFAULT_STATUS: u16 = 503;
 const PATH_RANK: usize = 2;
 
 /// A server or a location.
-pub(super) struct Place {
+pub(super) struct NginxPlace {
     pub(super) called: String,
-    pub(super) shape: Shape,
+    pub(super) shape: AreaShape,
     pub(super) rank: usize,
     pub(super) in_force: InForce,
     /// Line and target of its `proxy_pass`.
@@ -101,7 +101,7 @@ impl InForce {
 }
 
 /// Returns the places of all servers.
-pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Place> {
+pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<NginxPlace> {
     let mut found = Vec::new();
     let http = directives.iter().find(|directive| directive.name == "http");
     // A file of `conf.d` has servers outside of `http`; the output of `nginx -T` has them too.
@@ -259,7 +259,7 @@ struct Walk<'w> {
     first: usize,
     /// Locations that have the limits around them, and cannot be told from others.
     untranslated: Vec<(usize, String, InForce)>,
-    places: &'w mut Vec<Place>,
+    places: &'w mut Vec<NginxPlace>,
     writer: &'w mut Writer,
 }
 
@@ -289,12 +289,12 @@ impl Walk<'_> {
         } else {
             vec![path]
         };
-        let shape = Shape {
+        let shape = AreaShape {
             hosts: self.hosts.clone(),
             paths,
             ports: self.ports.clone(),
         };
-        let place = Place {
+        let place = NginxPlace {
             called,
             rank: self.base + rank,
             in_force: in_force.clone(),
@@ -302,7 +302,7 @@ impl Walk<'_> {
             pass: pass(block),
         };
         // `location /` serves all requests of its server.
-        let same = |known: &&mut Place| known.shape == place.shape;
+        let same = |known: &&mut NginxPlace| known.shape == place.shape;
         match self.places[self.first..].iter_mut().find(same) {
             Some(known) => *known = place,
             None => self.places.push(place),

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use super::directive::Directive;
-use super::place::Place;
+use super::place::NginxPlace;
 use crate::UpstreamUrl;
 use crate::import::areas::PathRange;
 use crate::import::limits::{Writer, list, match_table, quoted, slug};
@@ -27,7 +27,7 @@ const OF_CONNECTIONS: [&str; 5] = [
 
 /// Each `upstream` of a file.
 #[derive(Default)]
-pub(super) struct Upstreams(HashMap<String, Upstream>);
+pub(super) struct UpstreamBlocks(HashMap<String, Upstream>);
 
 #[derive(Default)]
 struct Upstream {
@@ -36,7 +36,7 @@ struct Upstream {
     skipped: Vec<(usize, String)>,
 }
 
-impl Upstreams {
+impl UpstreamBlocks {
     /// Reads `upstream NAME { server ADDRESS; }`.
     pub(super) fn read(&mut self, directive: &Directive) {
         let name = directive.words.first().cloned().unwrap_or_default();
@@ -93,8 +93,8 @@ impl Upstreams {
 }
 
 /// Writes the upstreams of all places; nothing if no place has a `proxy_pass`.
-pub(super) fn write(places: &[Place], upstreams: &Upstreams, writer: &mut Writer) {
-    let mut passed: Vec<(&Place, Vec<String>)> = Vec::new();
+pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &mut Writer) {
+    let mut passed: Vec<(&NginxPlace, Vec<String>)> = Vec::new();
     for place in places {
         let Some((line, target)) = &place.pass else {
             continue;

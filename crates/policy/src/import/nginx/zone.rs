@@ -21,14 +21,14 @@ const MAX_BURST: u32 = u32::MAX - 1;
 
 /// `limit_req_zone` or `limit_conn_zone`.
 #[derive(Clone, Debug)]
-pub(super) struct Zone {
+pub(super) struct SharedZone {
     pub(super) name: String,
     pub(super) key: String,
     /// Thousandths of requests a second; `None` for connections.
     pub(super) rate: Option<u64>,
 }
 
-impl Zone {
+impl SharedZone {
     /// Reads `limit_req_zone KEY zone=NAME:SIZE rate=N`, `limit_conn_zone KEY zone=NAME:SIZE`.
     pub(super) fn read(directive: &Directive) -> Result<Self, String> {
         let variables = directive
@@ -115,7 +115,7 @@ impl Use {
     }
 
     /// Returns the lines of a limit.
-    pub(super) fn lines(&self, zone: &Zone) -> Vec<String> {
+    pub(super) fn lines(&self, zone: &SharedZone) -> Vec<String> {
         match *self {
             Self::Requests { burst, delay, .. } => {
                 let rate = zone.rate.unwrap_or(THOUSAND);
@@ -144,14 +144,14 @@ impl Use {
 
 /// A key: its parts, and whether requests without them are counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Key {
+pub(super) struct ZoneKey {
     pub(super) parts: Vec<String>,
     pub(super) missing: Option<&'static str>,
 }
 
 /// Returns the parts of a key such as `$binary_remote_addr$uri`.
-pub(super) fn key(text: &str) -> Result<Key, String> {
-    let mut key = Key::default();
+pub(super) fn key(text: &str) -> Result<ZoneKey, String> {
+    let mut key = ZoneKey::default();
     let mut may_be_empty = true;
     for (index, piece) in text.split('$').enumerate() {
         if index == 0 {
@@ -269,7 +269,7 @@ mod tests {
             gaps in vec(prop_oneof![Just(0_i64), 0_i64..20, 0_i64..3_000], 1..200),
         ) {
             let delay = delay.min(burst);
-            let zone = Zone {
+            let zone = SharedZone {
                 name: "a".to_owned(),
                 key: String::new(),
                 rate: Some(u64::try_from(rate * 1_000).unwrap()),

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use ratekeeper_core::Key;
 
 use crate::model::keys::key_part::PartValue;
-use crate::model::keys::stated::Place;
+use crate::model::keys::stated::StatedPlace;
 use crate::model::keys::variants::KeyAsk;
 use crate::{KeyBytes, KeyPart};
 
@@ -64,7 +64,7 @@ impl Plans {
             }
             PlanSource::Header(name) => {
                 let (mut plan, mut is_one) = (None, true);
-                Place::Header(name).each(ask.request.facts, |value| {
+                StatedPlace::Header(name).each(ask.request.facts, |value| {
                     let stated = named(value.strict);
                     is_one &= plan.is_none_or(|plan| plan == stated);
                     plan = Some(stated);

@@ -39,7 +39,7 @@ const JSON_COOKIE: &[u8] = b"j:";
 
 /// A place where a request states values under a name.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'n> {
+pub(crate) enum StatedPlace<'n> {
     Query(&'n str),
     Cookie(&'n str),
     Header(&'n str),
@@ -72,7 +72,7 @@ impl<'v> Stated<'v> {
     }
 }
 
-impl Place<'_> {
+impl StatedPlace<'_> {
     /// Calls `take` with each value that the request states, and with an empty one if some
     /// application finds none.
     pub(crate) fn each(self, facts: &Facts<'_>, mut take: impl FnMut(Stated<'_>)) {
@@ -288,7 +288,7 @@ impl BodyField {
     /// Calls `take` with each value in the query, if it is a field of a form.
     pub(crate) fn each_in_query(&self, facts: &Facts<'_>, take: impl FnMut(Stated<'_>)) {
         if let Some(name) = self.form_name() {
-            Place::Query(name).each(facts, take);
+            StatedPlace::Query(name).each(facts, take);
         }
     }
 }
@@ -297,7 +297,7 @@ impl BodyField {
 mod tests {
     use super::*;
 
-    fn check(place: Place<'_>, facts: &Facts<'_>, expected: &[&str]) {
+    fn check(place: StatedPlace<'_>, facts: &Facts<'_>, expected: &[&str]) {
         let mut values = Vec::new();
         place.each(facts, |value| {
             values.push(String::from_utf8_lossy(value.normal).into_owned());
@@ -352,7 +352,7 @@ mod tests {
                 query,
                 ..Facts::default()
             };
-            check(Place::Query(name), &facts, expected);
+            check(StatedPlace::Query(name), &facts, expected);
         }
     }
 
@@ -361,12 +361,12 @@ mod tests {
         for (lines, place, expected) in [
             (
                 &[("cookie", &b"sid=a; sid = b ;SID=c;x=1; s%69d=d; sid"[..])][..],
-                Place::Cookie("sid"),
+                StatedPlace::Cookie("sid"),
                 &["a", "b", "c", "d", ""][..],
             ),
             (
                 &[("cookie", b"sid=\"a;sid=b\\\"\"; x")],
-                Place::Cookie("sid"),
+                StatedPlace::Cookie("sid"),
                 &["\"a", "a;sid=b\"", "b\"\""],
             ),
             (
@@ -374,7 +374,7 @@ mod tests {
                     "cookie",
                     b"sid=j:[\"a\",7.0,[true]]; sid=j%3A%22re%5Cu0061l%22",
                 )],
-                Place::Cookie("sid"),
+                StatedPlace::Cookie("sid"),
                 &[
                     "j:[\"a\",7.0,[true]]",
                     "a",
@@ -386,25 +386,25 @@ mod tests {
             ),
             (
                 &[("x_user", b"a"), ("X.User", b"a")],
-                Place::Header("x-user"),
+                StatedPlace::Header("x-user"),
                 &["a", "a", ""],
             ),
             (
                 &[("x-user", b"a"), ("X-User", b"a"), ("X_User", b"b")],
-                Place::Header("x-user"),
+                StatedPlace::Header("x-user"),
                 &["a", "a", "b", "a, a, b", "a,a,b", "a, a", "a,a"],
             ),
             (
                 &[("authorization", b"basic -_-_YTpi")],
-                Place::Header("authorization"),
+                StatedPlace::Header("authorization"),
                 &["Basic a:b", "Basic a:b"],
             ),
             (
                 &[("x-user", b"a"), ("X-User", b"b")],
-                Place::Header("x-user"),
+                StatedPlace::Header("x-user"),
                 &["a", "b", "a, b", "a,b"],
             ),
-            (&[("x-users", b"a")], Place::Header("x-user"), &[]),
+            (&[("x-users", b"a")], StatedPlace::Header("x-user"), &[]),
         ] {
             let facts = Facts {
                 headers: lines,

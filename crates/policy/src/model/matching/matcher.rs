@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::model::keys::stated::{Place, Stated};
+use crate::model::keys::stated::{Stated, StatedPlace};
 use crate::model::matching::path::Reading;
 use crate::model::matching::request::RequestFacts;
 use crate::{Facts, Field, PathCase, Pattern, Patterns};
@@ -179,9 +179,9 @@ impl Field {
             Self::Country => text_holds(request.country().code().as_bytes()),
             Self::Continent => text_holds(request.country().continent().as_bytes()),
             Self::Asn => text_holds(request.network()),
-            Self::Query(name) => any_stated(Place::Query(name), request, holds),
-            Self::Header(name) => any_stated(Place::Header(name), request, holds),
-            Self::Cookie(name) => any_stated(Place::Cookie(name), request, holds),
+            Self::Query(name) => any_stated(StatedPlace::Query(name), request, holds),
+            Self::Header(name) => any_stated(StatedPlace::Header(name), request, holds),
+            Self::Cookie(name) => any_stated(StatedPlace::Cookie(name), request, holds),
             Self::Attribute(name) => {
                 text_holds(request.attribute(name).unwrap_or_default().as_bytes())
             }
@@ -205,7 +205,7 @@ impl Field {
 /// Returns true if `holds` does for one of the values that the request states, or for a missing one
 /// if there are none.
 fn any_stated(
-    place: Place<'_>,
+    place: StatedPlace<'_>,
     request: &RequestFacts<'_>,
     mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
 ) -> bool {

@@ -61,7 +61,7 @@ struct WatchedKey {
 }
 
 /// A key with an alert.
-pub(super) struct Finding {
+pub(super) struct AlertFinding {
     pub(super) id: Arc<str>,
     pub(super) key: Vec<String>,
     pub(super) usage_percent: u8,
@@ -147,7 +147,7 @@ impl LimitWatch {
         &self,
         now: Time,
         name: impl Fn(&[u8], Time) -> Arc<str>,
-    ) -> Vec<(AlertChange, Finding)> {
+    ) -> Vec<(AlertChange, AlertFinding)> {
         let mut changes = Vec::new();
         if self.len.load(Ordering::Relaxed) == 0 {
             return changes;
@@ -173,7 +173,7 @@ impl LimitWatch {
     }
 
     /// Watches no more, and returns the active alerts.
-    pub(super) fn close(&self) -> Vec<Finding> {
+    pub(super) fn close(&self) -> Vec<AlertFinding> {
         let mut keys = self.keys.lock();
         keys.is_closed = true;
         let all = std::mem::take(&mut keys.by_key);
@@ -187,7 +187,7 @@ impl LimitWatch {
     }
 
     /// Returns the active alerts.
-    pub(super) fn active(&self) -> Vec<Finding> {
+    pub(super) fn active(&self) -> Vec<AlertFinding> {
         let keys = self.keys.lock();
         keys.by_key
             .values()
@@ -221,8 +221,8 @@ impl WatchedKey {
         self.usage_percent = usage_percent;
     }
 
-    fn finding(&self) -> Option<Finding> {
-        Some(Finding {
+    fn finding(&self) -> Option<AlertFinding> {
+        Some(AlertFinding {
             id: Arc::clone(self.id.as_ref()?),
             key: self.words.clone(),
             usage_percent: self.usage_percent,

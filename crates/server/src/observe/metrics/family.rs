@@ -32,12 +32,12 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct MetricValues {
     pub(crate) family: &'static Family,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<MetricSample>,
 }
 
 /// The value of one series.
 #[derive(Debug)]
-pub(crate) struct Sample {
+pub(crate) struct MetricSample {
     /// Values of the labels, in the order of the table.
     pub(crate) labels: SmallVec<[Box<str>; USUAL_LABELS]>,
     pub(crate) value: SampleValue,
@@ -105,7 +105,7 @@ impl Series<'_> {
         if let Some(metric) = self.0.last_mut() {
             debug_assert_eq!(metric.family.labels.len(), values.len());
             let labels = values.iter().map(|value| Box::from(*value)).collect();
-            metric.samples.push(Sample { labels, value });
+            metric.samples.push(MetricSample { labels, value });
         }
     }
 }

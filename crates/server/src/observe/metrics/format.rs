@@ -222,7 +222,7 @@ impl fmt::Display for Decimal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::metrics::family::{Family, Sample};
+    use crate::observe::metrics::family::{Family, MetricSample};
 
     #[test]
     fn a_metric_is_written_with_its_labels() {
@@ -246,7 +246,7 @@ mod tests {
         };
         let values = |family, label: Option<&str>, value| MetricValues {
             family,
-            samples: vec![Sample {
+            samples: vec![MetricSample {
                 labels: label.into_iter().map(Box::from).collect(),
                 value,
             }],

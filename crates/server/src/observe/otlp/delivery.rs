@@ -42,12 +42,12 @@ const MAX_LOGGED: usize = 200;
 
 /// A kind of message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Signal {
+pub(crate) enum OtlpSignal {
     Metrics,
     Events,
 }
 
-impl Signal {
+impl OtlpSignal {
     pub(crate) const ALL: [Self; 2] = [Self::Metrics, Self::Events];
 
     /// Returns the name in the metric and in the log.
@@ -120,13 +120,13 @@ impl Delivery {
 
     /// Makes attempts until one succeeds; returns the number of points or records that the receiver
     /// refused, or `None` if no attempt succeeded.
-    pub(super) async fn send(&self, signal: Signal, body: Bytes) -> Option<u64> {
+    pub(super) async fn send(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {
         let sent = self.attempts(signal, body).await;
         self.counts.exports[signal as usize][usize::from(sent.is_none())].add(1);
         sent
     }
 
-    async fn attempts(&self, signal: Signal, body: Bytes) -> Option<u64> {
+    async fn attempts(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {
         let mut attempts = BACKOFF.attempts();
         let mut random = SplitMix::seeded();
         let name = signal.name();
@@ -150,7 +150,7 @@ impl Delivery {
         }
     }
 
-    async fn attempt(&self, signal: Signal, body: Bytes) -> Result<u64, Failure> {
+    async fn attempt(&self, signal: OtlpSignal, body: Bytes) -> Result<u64, Failure> {
         let give_up = |why: String| Failure {
             why,
             then: Then::GiveUp,

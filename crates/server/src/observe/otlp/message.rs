@@ -21,7 +21,7 @@ use ratekeeper_wire::otlp::metrics::{
 use ratekeeper_wire::otlp::metrics_service::ExportMetricsServiceRequest;
 use ratekeeper_wire::otlp::resource::Resource;
 
-use crate::observe::metrics::{DurationsSnapshot, Kind, MetricValues, Sample, SampleValue};
+use crate::observe::metrics::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
 
 /// The process that messages are about.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ fn metric(values: &MetricValues, span: Span) -> Metric {
     }
 }
 
-fn number(sample: &Sample, labels: &[&str], span: Span) -> Option<NumberDataPoint> {
+fn number(sample: &MetricSample, labels: &[&str], span: Span) -> Option<NumberDataPoint> {
     let value = match &sample.value {
         SampleValue::Count(value) | SampleValue::Level(value) => {
             number_data_point::Value::AsInt(i64::try_from(*value).unwrap_or(i64::MAX))
@@ -154,7 +154,7 @@ fn number(sample: &Sample, labels: &[&str], span: Span) -> Option<NumberDataPoin
     })
 }
 
-fn durations(sample: &Sample, labels: &[&str], span: Span) -> Option<HistogramDataPoint> {
+fn durations(sample: &MetricSample, labels: &[&str], span: Span) -> Option<HistogramDataPoint> {
     let SampleValue::Durations(DurationsSnapshot {
         buckets,
         sum_seconds,
@@ -176,7 +176,7 @@ fn durations(sample: &Sample, labels: &[&str], span: Span) -> Option<HistogramDa
     })
 }
 
-fn attributes(names: &[&str], sample: &Sample) -> Vec<KeyValue> {
+fn attributes(names: &[&str], sample: &MetricSample) -> Vec<KeyValue> {
     let pairs = names.iter().zip(&sample.labels);
     pairs.map(|(name, value)| attribute(name, value)).collect()
 }

@@ -3,7 +3,7 @@
 use ratekeeper_core::Key;
 
 use super::{KeyPart, prefix};
-use crate::model::keys::stated::{self, Place, Stated};
+use crate::model::keys::stated::{self, Stated, StatedPlace};
 use crate::model::matching::body::BodyValue;
 use crate::model::matching::request::RequestFacts;
 use crate::{Facts, KeyBytes, PathCase, model::keys::value, model::matching::pattern};
@@ -128,20 +128,20 @@ impl KeyPart {
                         take(value);
                     }
                 };
-                Place::Header("x-api-key").each(facts, |value| take_found(value.normal));
+                StatedPlace::Header("x-api-key").each(facts, |value| take_found(value.normal));
                 stated::each_bearer(facts, take_found);
                 return Ok(());
             }
             Self::Cookie(name) => {
-                Place::Cookie(name).each(facts, take_normal);
+                StatedPlace::Cookie(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Header(name) => {
-                Place::Header(name).each(facts, take_normal);
+                StatedPlace::Header(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Query(name) => {
-                Place::Query(name).each(facts, take_normal);
+                StatedPlace::Query(name).each(facts, take_normal);
                 return Ok(());
             }
             Self::Path => request.path(around.path_case),
