@@ -14,7 +14,7 @@ use crate::{Exit, Failure, Output, words};
 /// List, add and lift the bans of a limit in a running service
 #[derive(Args)]
 #[command(after_help = HELP, arg_required_else_help = true)]
-pub(crate) struct Bans {
+pub(crate) struct BansArgs {
     #[command(subcommand)]
     act: BanAct,
 }
@@ -62,7 +62,7 @@ bans in Redis reads all keys there, some thousand at a time.
 
 Exit codes: 0 done; 1 no key is banned, or was; 2 usage, or no service.";
 
-impl Bans {
+impl BansArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self.act {
             BanAct::List { limit, top, call } => {

@@ -12,7 +12,7 @@ use crate::{Exit, Failure, Output, words};
 /// Ask a running service for one decision, and charge it
 #[derive(Args)]
 #[command(after_help = CHECK_HELP)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     question: CheckQuestion,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Check {
 /// Ask a running service for one decision, without a charge
 #[derive(Args)]
 #[command(after_help = PEEK_HELP)]
-pub(crate) struct Peek {
+pub(crate) struct PeekArgs {
     #[command(flatten)]
     question: CheckQuestion,
 }
@@ -61,13 +61,13 @@ Examples:
 
 Exit codes: 0 it would be allowed; 1 it would be denied; 2 usage, or no service.";
 
-impl Check {
+impl CheckArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         self.question.ask("/v1/check?status=200", output)
     }
 }
 
-impl Peek {
+impl PeekArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         self.question.ask("/v1/peek?status=200", output)
     }

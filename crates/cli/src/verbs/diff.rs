@@ -25,7 +25,7 @@ use crate::{Exit, Failure, Output, words};
 /// Compare two policies: their limits, and the requests of a log that they decide differently
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// The policy that is in use
     old: PathBuf,
     /// The policy to compare with it
@@ -66,7 +66,7 @@ struct Decisions {
     keys: HashMap<String, (u64, u64)>,
 }
 
-impl Diff {
+impl DiffArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let read =
             |path: &Path, output: &mut Output| PolicySource::read(path)?.policy(ORIGIN, output);

@@ -18,7 +18,7 @@ use crate::{Exit, Failure, Output, words};
 /// Check the shared store: reach, version, scripts, clock, eviction, persistence, latency
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// The policy whose [store.redis] is checked [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ because every user of the machine can read a command line.
 Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, a policy that
 cannot be read.";
 
-impl Doctor {
+impl DoctorArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let chosen = self.store.choice()?;
         let (settings, mut findings) = self.settings(chosen.as_ref(), output)?;

@@ -25,7 +25,7 @@ use crate::{Exit, Failure, Output, words};
 /// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArgs {
     /// The policy file [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ Examples:
 
 Exit codes: 0 explained; 2 usage, or an error in the policy.";
 
-impl Explain {
+impl ExplainArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let path = source::path_or_default(self.policy.clone())?;
         let request = self.request.read()?;

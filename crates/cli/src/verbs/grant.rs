@@ -10,7 +10,7 @@ use crate::{Exit, Failure, Output, words};
 /// Add credits to the balance of a key in a running service
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Grant {
+pub(crate) struct GrantArgs {
     /// Number of credits; with a unit, a decimal number
     #[arg(value_name = "AMOUNT")]
     credits: String,
@@ -40,7 +40,7 @@ answer is lost, repeat the call with the same id.
 
 Exit codes: 0 granted; 1 granted before, with this id; 2 usage, or no service.";
 
-impl Grant {
+impl GrantArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let mut key = Map::new();
         for part in &self.key {

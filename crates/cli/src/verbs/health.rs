@@ -8,7 +8,7 @@ use crate::{Exit, Failure, Output};
 /// Ask a running service whether it is ready, as probes of containers do
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Health {
+pub(crate) struct HealthArgs {
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -22,7 +22,7 @@ This asks for /readyz of the admin listener, which needs no token.
 
 Exit codes: 0 ready; 1 not ready, or stopping; 2 usage, or no service.";
 
-impl Health {
+impl HealthArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let ready = Client::of_admin(&self.admin)?.is_ready()?;
         output.line(if ready { "ready" } else { "not ready" })?;

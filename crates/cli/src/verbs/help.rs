@@ -12,7 +12,7 @@ use crate::{Cli, Exit, Failure, Output, words};
 /// policy
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Help {
+pub(crate) struct HelpArgs {
     /// A code from a message, a command, a term, a field, or `terms` for the list of terms
     topic: Vec<String>,
 }
@@ -27,7 +27,7 @@ Examples:
 
 Exit codes: 0 explained; 2 no such code, command, term or field.";
 
-impl Help {
+impl HelpArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         if self.topic.is_empty() {
             return page(&["ratekeeper", "--help"], output);

@@ -14,7 +14,7 @@ use crate::{Exit, Failure, Output, words};
 /// Write a policy from the limits of nginx, and list its unsupported features
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// The other limiter: `nginx`
     #[arg(long, value_name = "LIMITER", value_parser = limiter)]
     from: Limiter,
@@ -59,7 +59,7 @@ fn limiter(name: &str) -> Result<Limiter, String> {
     }
 }
 
-impl Import {
+impl ImportArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         if self.file.is_dir() {
             return Err(Failure::new(format!(

@@ -16,7 +16,7 @@ use crate::{Exit, Failure, Output};
 /// Write a commented starter policy, and print the configuration of a proxy for ratekeeper
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// File to write
     #[arg(value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
@@ -111,7 +111,7 @@ impl Proxy {
     }
 }
 
-impl Init {
+impl InitArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let service = address(&self.service)?;
         let upstream = address(self.upstream.as_deref().unwrap_or(APPLICATION))?;

@@ -10,7 +10,7 @@ use crate::{Exit, Failure, Output, words};
 /// List, set and remove overrides in a running service: other numbers for single keys
 #[derive(Args)]
 #[command(after_help = HELP, arg_required_else_help = true)]
-pub(crate) struct Overrides {
+pub(crate) struct OverridesArgs {
     #[command(subcommand)]
     act: OverrideAct,
 }
@@ -75,7 +75,7 @@ Exit codes: 0 done; 1 no such override; 2 usage, refused, or no service.";
 
 const PATH: &str = "/v1/overrides";
 
-impl Overrides {
+impl OverridesArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self.act {
             OverrideAct::List { limit, top, call } => {

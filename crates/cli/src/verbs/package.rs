@@ -10,12 +10,12 @@ use crate::{Cli, Exit, Failure, Output};
 
 /// Write the completions of shells and the man pages to a directory
 #[derive(Args)]
-pub(crate) struct Package {
+pub(crate) struct PackageArgs {
     /// The directory, which must exist
     directory: PathBuf,
 }
 
-impl Package {
+impl PackageArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let directory = &self.directory;
         let failed = |error: std::io::Error| {

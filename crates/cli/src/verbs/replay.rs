@@ -23,7 +23,7 @@ use crate::{Exit, Failure, Output};
 /// Decide the requests of an access log by a policy: which clients would its limits have hit?
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct ReplayVerb {
+pub(crate) struct ReplayArgs {
     /// The policy file
     policy: PathBuf,
     /// Files of the log, also compressed by gzip or zstd; - is standard input
@@ -59,7 +59,7 @@ Examples:
 
 Exit codes: 0 replayed; 1 a condition of --fail-if is met; 2 usage, or an error.";
 
-impl ReplayVerb {
+impl ReplayArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let source = PolicySource::read(&self.policy)?;
         let policy = source.policy(ORIGIN, output)?;

@@ -8,7 +8,7 @@ use crate::{Exit, Failure, Output};
 /// Reset a key of a limit in a running service: its usage and its ban are forgotten
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Reset {
+pub(crate) struct ResetArgs {
     #[command(flatten)]
     subject: KeyArgs,
     #[command(flatten)]
@@ -26,7 +26,7 @@ the plain ones of the key, as the policy counts them.
 
 Exit codes: 0 done; 1 nothing was counted for the key; 2 usage, or no service.";
 
-impl Reset {
+impl ResetArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let path = format!("/v1/keys/{}", percent_encoded(&self.subject.limit));
         let query: Vec<_> = self.subject.values().collect();

@@ -28,7 +28,7 @@ use crate::{Exit, Failure, Output, words};
 /// Serve a policy: forwarding to an application, the check API, forward-auth for proxies, metrics
 #[derive(Args)]
 #[command(visible_alias = "serve", after_help = HELP)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The policy file [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
     /// Unchanged configuration of Envoy's rate limit service: a file, or a directory of *.yaml;
@@ -95,7 +95,7 @@ const DEFAULT_LOG: &str = "info,h2=error,notify=error";
 /// Maximum time for writing the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-impl Run {
+impl RunArgs {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
         let path = self.policy()?;
         raise_descriptors();

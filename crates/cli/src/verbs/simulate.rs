@@ -24,7 +24,7 @@ use crate::{Exit, Failure, Output, source, words};
 /// Play a workload against a limit, or against every algorithm, in virtual time
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Simulate {
+pub(crate) struct SimulateArgs {
     /// The policy file with the limit that --limit names [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
     /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
@@ -147,7 +147,7 @@ fn exponent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 0 to 10".into())
 }
 
-impl Simulate {
+impl SimulateArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
         let origin = match (&real, &self.events) {

@@ -12,7 +12,7 @@ use crate::{Exit, Failure, Output};
 /// Show the limits that refuse most and the keys that they refuse, in a running service
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// Limit whose keys are listed; by default the first one
     limit: Option<String>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ Keys of the screen: arrows select a limit, q ends.
 
 Exit codes: 0 done; 2 usage, or no service.";
 
-impl Top {
+impl TopArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let client = Client::of_admin(&self.server)?;
         let request = TopRequest {

@@ -28,7 +28,7 @@ use crate::{Exit, Failure, Output, limits, words};
 /// Send a pattern of checks against a limit, in virtual time, and draw the decisions
 #[derive(Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Try {
+pub(crate) struct TryArgs {
     /// The policy file [default: ./ratekeeper.toml]
     #[arg(conflicts_with = "server")]
     policy: Option<PathBuf>,
@@ -114,7 +114,7 @@ struct Tried {
     trial: Trial,
 }
 
-impl Try {
+impl TryArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let moments = self.moments();
         let (tried, time) = match &self.server {

@@ -27,7 +27,7 @@ use crate::{Exit, Failure, Output, limits, words};
     clippy::struct_excessive_bools,
     reason = "independent switches of a command line"
 )]
-pub(crate) struct Validate {
+pub(crate) struct ValidateArgs {
     /// Policy files; `-` reads standard input [default: ./ratekeeper.toml]
     #[arg(value_name = "POLICY")]
     policies: Vec<PathBuf>,
@@ -95,7 +95,7 @@ struct Sides {
 /// Maximum number of limits with their sides; `explain` shows those of all.
 const MAX_SIDES: usize = 20;
 
-impl Validate {
+impl ValidateArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         if self.schema {
             let schema = config::schema();
@@ -151,7 +151,7 @@ impl Validate {
     }
 }
 
-impl Validate {
+impl ValidateArgs {
     /// Checks the files of one configuration of Envoy's rate limit service together.
     fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>, Failure> {
         let files = read_envoy_files(path).map_err(Failure::new)?;
