@@ -58,7 +58,7 @@ use self::limit::draft::Draft;
 use self::lints::visitors::Visitors;
 use self::quantity::unit::Conversions;
 use self::variants::VariantReader;
-use self::variants::overrides::{OverridePlace, OverrideReader};
+use self::variants::overrides::{Limits, OverridePlace, OverrideReader};
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -213,19 +213,13 @@ fn policy(
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
-    overrides.tables(
-        (root, OverridePlace::Policy),
-        &mut lines,
-        (&mut variants, &mut drafts),
-        out,
-    );
-    variants::overrides_file::read(
-        root,
-        files,
-        &mut overrides,
-        (&mut variants, &mut drafts),
-        out,
-    );
+    let mut limits = Limits {
+        reader: &mut variants,
+        drafts: &mut drafts,
+    };
+    let stands = OverridePlace::Policy;
+    overrides.tables(root, stands, &mut lines, &mut limits, out);
+    variants::overrides_file::read(root, files, &mut overrides, &mut limits, out);
     overrides.install(&mut drafts);
     let visitors = Visitors::read(root, &client_ip, &settings, out);
     lints::visitors::unreceived(&drafts, plans.as_ref(), root, &settings, out);

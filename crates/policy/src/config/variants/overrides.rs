@@ -24,7 +24,10 @@ use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.
-pub(super) type Limits<'r, 'a> = (&'r mut VariantReader<'a>, &'r mut Vec<Draft<'a>>);
+pub(in crate::config) struct Limits<'r, 'a> {
+    pub(in crate::config) reader: &'r mut VariantReader<'a>,
+    pub(in crate::config) drafts: &'r mut [Draft<'a>],
+}
 
 /// Collects the overrides of all limits.
 pub(in crate::config) struct OverrideReader {
@@ -157,13 +160,14 @@ impl OverrideReader {
     /// Reads `[[override]]` of the policy or of the file.
     pub(in crate::config) fn tables(
         &mut self,
-        (root, stands): (Table<'_>, OverridePlace),
+        root: Table<'_>,
+        stands: OverridePlace,
         lines: &mut LineCounter<'_>,
-        (reader, drafts): Limits<'_, '_>,
+        limits: &mut Limits<'_, '_>,
         out: &mut Findings<'_>,
     ) {
         for text in written(root, stands, lines) {
-            self.add(&text, (&mut *reader, &mut *drafts), out);
+            self.add(&text, limits, out);
         }
         self.count_ended(out);
     }
@@ -207,20 +211,20 @@ impl OverrideReader {
     pub(in crate::config) fn add(
         &mut self,
         text: &OverrideText<'_>,
-        (reader, drafts): Limits<'_, '_>,
+        limits: &mut Limits<'_, '_>,
         out: &mut Findings<'_>,
     ) {
         let until = text.until.as_ref().map(|until| moment(until, out));
         let Some(index) = self.limit(&text.limit, out) else {
             return;
         };
-        let draft = &mut drafts[index];
+        let draft = &mut limits.drafts[index];
         let set = SetText {
             name: &text.set.value,
             text: &text.set.value,
             field: text.stands.field(),
         };
-        let allowance = reader.allowance(draft, set, &text.set.at, out);
+        let allowance = limits.reader.allowance(draft, set, &text.set.at, out);
         let key = self.key(draft, text, out);
         let (Some(allowance), Some(key), false) = (allowance, key, until == Some(None)) else {
             return;

@@ -39,7 +39,7 @@ pub(in crate::config) fn read(
     root: Table<'_>,
     files: &PolicyFiles,
     overrides: &mut OverrideReader,
-    limits: Limits<'_, '_>,
+    limits: &mut Limits<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let Some(path) = root.text("overrides") else {
@@ -83,7 +83,7 @@ pub(super) fn is_toml(name: &str) -> bool {
 fn tables(
     text: &str,
     overrides: &mut OverrideReader,
-    limits: Limits<'_, '_>,
+    limits: &mut Limits<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let document = syntax::parsed(text, out);
@@ -102,14 +102,14 @@ fn tables(
     check::overrides(root, out);
     let mut lines = LineCounter::new(text);
     let root = Table::root(root, &OVERRIDES);
-    overrides.tables((root, OverridePlace::FileTable), &mut lines, limits, out);
+    overrides.tables(root, OverridePlace::FileTable, &mut lines, limits, out);
 }
 
 /// Reads the lines.
 fn rows(
     text: &str,
     overrides: &mut OverrideReader,
-    (reader, drafts): Limits<'_, '_>,
+    limits: &mut Limits<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let mut records = Records::new(text);
@@ -120,7 +120,7 @@ fn rows(
         return;
     };
     let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
-    let parts: Vec<Vec<String>> = drafts.iter().map(names).collect();
+    let parts: Vec<Vec<String>> = limits.drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
         if count == MAX_OVERRIDES {
             let message = format!("more than {MAX_OVERRIDES} overrides");
@@ -170,7 +170,7 @@ fn rows(
             line: record.line,
             stands: OverridePlace::FileLine,
         };
-        overrides.add(&text, (&mut *reader, &mut *drafts), out);
+        overrides.add(&text, limits, out);
     }
     overrides.count_ended(out);
 }
