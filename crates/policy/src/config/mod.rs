@@ -233,7 +233,7 @@ fn policy(
     limit::active::lints(&drafts, context.origin, out);
     limit::replaces::lints(&drafts, out);
     if let Some(visitors) = visitors {
-        visitors.lints(root, (&drafts, &exemptions), plans.as_ref(), out);
+        visitors.lints(root, &drafts, &exemptions, plans.as_ref(), out);
     }
     Some(Policy {
         version: 0,

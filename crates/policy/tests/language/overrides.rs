@@ -66,7 +66,7 @@ fn a_file_of_a_spreadsheet_is_read_or_has_a_help() {
     assert_eq!(policy.rules[0].variants.overrides().len(), 1);
     assert_eq!(warnings, []);
     let csv = OverridesCsv::of("o.csv", marked).unwrap();
-    let rest = csv.remove(("api", "acme"));
+    let rest = csv.remove("api", "acme");
     assert_eq!(rest, ("\u{feff}limit,key,set\r\n".to_owned(), 1));
     for (csv, help) in [
         (

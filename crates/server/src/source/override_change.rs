@@ -87,7 +87,7 @@ impl OverrideChange {
                 }
             }
             Self::Remove(line) => {
-                let (text, removed) = csv.remove((&line.limit, &line.key));
+                let (text, removed) = csv.remove(&line.limit, &line.key);
                 Edited {
                     text,
                     line: None,

@@ -61,7 +61,8 @@ impl Visitors {
     pub(in crate::config) fn lints(
         &self,
         root: Table<'_>,
-        (drafts, exemptions): (&[Draft<'_>], &[At<Arc<Exemption>>]),
+        drafts: &[Draft<'_>],
+        exemptions: &[At<Arc<Exemption>>],
         plans: Option<&Plans>,
         out: &mut Findings<'_>,
     ) {

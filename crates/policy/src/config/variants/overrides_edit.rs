@@ -138,7 +138,7 @@ impl<'t> OverridesCsv<'t> {
     }
 
     /// Returns the text without the lines of that limit and key, and how many there were.
-    pub fn remove(&self, (limit, key): (&str, &str)) -> (String, usize) {
+    pub fn remove(&self, limit: &str, key: &str) -> (String, usize) {
         let found: Vec<_> = self.rows().filter(|row| row.is_for(limit, key)).collect();
         let mut text = self.0.to_owned();
         for row in found.iter().rev() {
@@ -279,7 +279,7 @@ mod tests {
             ("a,kk,1/1m,,\n", "a,kk,1/1m,,\n", 0),
         ] {
             let text = format!("{HEAD}{before}");
-            let removed = OverridesCsv(&text).remove(("a", "k"));
+            let removed = OverridesCsv(&text).remove("a", "k");
             assert_eq!(removed, (format!("{HEAD}{after}"), count), "{before}");
         }
     }
@@ -298,7 +298,7 @@ mod tests {
             let lines = override_lines("o.csv", &set);
             let found = lines.into_iter().find(|(at, _)| *at == number);
             prop_assert_eq!(found, Some((number, line)));
-            let removed = OverridesCsv(&set).remove((&cells[0], &cells[1]));
+            let removed = OverridesCsv(&set).remove(&cells[0], &cells[1]);
             prop_assert_eq!(removed, (text, 1));
         }
     }
