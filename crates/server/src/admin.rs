@@ -85,7 +85,7 @@ routes! {
     /// The routes of the admin listener. What the first row of a path needs, a wrong method needs.
     ADMIN_ROUTES, |call| -> AdminBody, |answer| answer.map(Either::Left);
     GET "/healthz" Probe => Ok(text(StatusCode::OK, "ok\n")),
-    GET "/readyz" Probe => Ok(readiness(call.shared.ready())),
+    GET "/readyz" Probe => Ok(readiness(call.shared.readiness.is_ready())),
     GET "/" Probe => Ok(dashboard::lead_there()),
     GET "/dashboard" Probe => Ok(dashboard::PAGE.response()),
     GET "/dashboard/style.css" Probe => Ok(dashboard::STYLE.response()),

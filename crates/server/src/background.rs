@@ -49,7 +49,15 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     start(shared, "dashboard", admin::publish);
     start(shared, "missing keys", missing_keys::watch);
     start(shared, "state", saving::save_regularly);
-    for listener in shared.metrics.process.tls.get().into_iter().flatten() {
+    for listener in shared
+        .observers
+        .metrics
+        .process
+        .tls
+        .get()
+        .into_iter()
+        .flatten()
+    {
         let listener = Arc::clone(listener);
         start(shared, "certificates", move |shared| {
             certificates::keep_fresh(shared, Arc::clone(&listener))
@@ -69,7 +77,7 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
         "upstreams",
         crate::observe::upstreams::TICK,
         |shared| {
-            shared.metrics.process.upstreams.read();
+            shared.observers.metrics.process.upstreams.read();
         },
     );
 }
@@ -110,6 +118,6 @@ fn sweep<C: Clock>(shared: &ServiceContext<C>) {
 /// Drops counts and records that are too old, and returns their memory.
 fn sweep_watchers<C: Clock>(shared: &ServiceContext<C>) {
     let now = shared.keeper.clock().now();
-    shared.watchers.top_keys.sweep(now);
-    shared.watchers.recorder.sweep(now);
+    shared.observers.watchers.top_keys.sweep(now);
+    shared.observers.watchers.recorder.sweep(now);
 }

@@ -59,6 +59,7 @@ mod doors;
 mod notices;
 mod observe;
 mod opening;
+mod readiness;
 mod regular_file;
 mod restart;
 mod serve;

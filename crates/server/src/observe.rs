@@ -15,3 +15,95 @@ pub(crate) mod top_keys;
 #[cfg(feature = "proxy")]
 pub(crate) mod upstreams;
 pub(crate) mod watching;
+
+use std::sync::Arc;
+
+use ratekeeper::Answer;
+use ratekeeper_core::Time;
+use ratekeeper_policy::{Policy, RevealKeys};
+
+use self::alerts::{AlertNotice, Alerts};
+use self::changes::Changes;
+use self::country_hours::CountryHours;
+use self::denial_log::{DenialLog, LoggedRequest};
+use self::history::History;
+use self::metrics::{DecisionPath, Metrics, Protocol};
+use self::standing_bans::StandingBans;
+use self::top_keys::KeyReveal;
+use self::watching::Watchers;
+
+/// All that sees decisions. A new observer is a field here, and its calls in the functions below.
+#[derive(Debug)]
+pub(crate) struct Observers {
+    pub(crate) metrics: Metrics,
+    pub(crate) alerts: Alerts,
+    pub(crate) watchers: Watchers,
+    pub(crate) bans: StandingBans,
+    pub(crate) history: History,
+    pub(crate) countries: CountryHours,
+    pub(crate) changes: Arc<Changes>,
+    denial_log: DenialLog,
+}
+
+impl Observers {
+    /// Creates the observers of the first policy.
+    pub(crate) fn new(policy: &Arc<Policy>, unix_seconds: u64, alerts: Alerts) -> Self {
+        let observers = Self {
+            metrics: Metrics::default(),
+            alerts,
+            watchers: Watchers::new(policy),
+            bans: StandingBans::default(),
+            history: History::default(),
+            countries: CountryHours::default(),
+            changes: Arc::default(),
+            denial_log: DenialLog::default(),
+        };
+        observers.install(policy, unix_seconds, drop); // no alert of another policy can end
+        observers
+    }
+
+    /// Follows a policy that is now in force; `ended` receives the alerts that end with the last one.
+    pub(crate) fn install(
+        &self,
+        policy: &Arc<Policy>,
+        unix_seconds: u64,
+        ended: impl Fn(AlertNotice),
+    ) {
+        self.metrics.install(policy, unix_seconds);
+        self.alerts.install(policy, ended);
+        self.watchers.install(policy);
+        self.countries.install(policy);
+        self.bans.install(policy);
+    }
+
+    /// Notes a decided request, answered at `now`.
+    pub(crate) fn note(
+        &self,
+        protocol: Protocol,
+        path: DecisionPath,
+        request: LoggedRequest<'_>,
+        answer: &Answer,
+        now: Time,
+    ) {
+        let decided_at = answer.decided_at();
+        let took = now.since(decided_at);
+        let metrics = &self.metrics;
+        metrics.record(protocol, path, answer, took, |outcome| {
+            let wait = outcome.decision.verdict.retry_after();
+            let end = decided_at + wait.unwrap_or_default();
+            self.bans.begin(outcome.rule.limit.id, outcome.key, end);
+        });
+        self.alerts.note(answer);
+        self.countries.note(answer);
+        self.watchers.note_and_log(answer, |denial, limit| {
+            let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
+            self.denial_log.log(answer, request, denial, limit, reveal);
+        });
+    }
+
+    /// Returns how keys are shown.
+    pub(crate) fn key_reveal(&self, how: RevealKeys) -> KeyReveal<'_> {
+        let identity = &self.alerts.identity;
+        KeyReveal { how, identity }
+    }
+}

@@ -72,7 +72,11 @@ impl<C: Clock + 'static> Opening<C> {
                     };
                     let failed = |error: &std::io::Error| {
                         let now = shared.keeper.clock().now();
-                        shared.metrics.process.accept_failed(door, error, now);
+                        shared
+                            .observers
+                            .metrics
+                            .process
+                            .accept_failed(door, error, now);
                     };
                     accept((&listener, opened_by), serve, bounds, next, failed, stop).await;
                 }

@@ -23,7 +23,7 @@ use crate::background::exports::Exports;
 use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
-use crate::context::ServiceContext;
+use crate::context::{ContextParts, ServiceContext};
 #[cfg(feature = "grpc")]
 use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
@@ -33,6 +33,7 @@ use crate::doors::{Access, Token};
 use crate::serve::tls::ListenerTls;
 use crate::serve::workers::Workers;
 use crate::signals::Signals;
+use crate::source::PolicySource;
 use crate::source::envoy_files::ConfigSource;
 use crate::source::reload;
 use crate::source::watch::Watcher;
@@ -131,23 +132,26 @@ impl Service {
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
 
-        let mut shared = ServiceContext::new(
-            Keeper::new(loaded.policy, store, clock),
-            (policy, envoy_files),
-            (last_seen, folder),
-            (access, hold, Streams::beside(capacity.admin)),
-            (alerts, config.sink.clone()),
-        );
-        shared.explain = config.explain;
-        let shared = Arc::new(shared);
+        let shared = Arc::new(ServiceContext::new(ContextParts {
+            keeper: Keeper::new(loaded.policy, store, clock),
+            source: PolicySource::new(policy, envoy_files, last_seen),
+            state: folder,
+            alerts,
+            streams: Streams::beside(capacity.admin),
+            explain: config.explain,
+            access,
+            hold,
+            sink: config.sink.clone(),
+        }));
         let _ = shared
+            .observers
             .metrics
             .process
             .bodies
             .set([&shared.bodies, &shared.responses].map(Arc::clone)); // it is new
-        exports.show_counts(&shared.metrics.process);
+        exports.show_counts(&shared.observers.metrics.process);
         if let Some(log) = &config.log {
-            let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
+            let _ = shared.observers.metrics.process.log.set(log.clone()); // set once: it is new
         }
         notices.extend(reason);
         notices.extend(capacity.notice());
@@ -194,7 +198,7 @@ impl Service {
         addresses.announce(&open.shared.sink);
         let tls = open.tls();
         let encrypted = tls.iter().map(|tls| tls.door).collect();
-        let _ = open.shared.metrics.process.tls.set(tls); // it is new
+        let _ = open.shared.observers.metrics.process.tls.set(tls); // it is new
         let watcher = config
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));

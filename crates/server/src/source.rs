@@ -8,3 +8,34 @@ pub(crate) mod policy_text;
 pub(crate) mod reload;
 pub(crate) mod replace_file;
 pub(crate) mod watch;
+
+use std::path::PathBuf;
+
+use self::envoy_files::ConfigSource;
+use self::last_seen::LastSeen;
+use crate::regular_file::FileReader;
+
+/// Where the policy comes from.
+#[derive(Debug)]
+pub(crate) struct PolicySource {
+    /// The policy file, if there is one.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) envoy_files: ConfigSource,
+    pub(crate) last_seen: LastSeen,
+    pub(crate) reader: FileReader,
+}
+
+impl PolicySource {
+    pub(crate) fn new(
+        path: Option<PathBuf>,
+        envoy_files: ConfigSource,
+        last_seen: LastSeen,
+    ) -> Self {
+        Self {
+            path,
+            envoy_files,
+            last_seen,
+            reader: FileReader::default(),
+        }
+    }
+}

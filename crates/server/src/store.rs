@@ -91,7 +91,7 @@ pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
         compare_once(&shared, store.main()).await;
         let now = shared.keeper.clock().now();
         let is_due = warned.is_none_or(|warned| now.since(warned) >= WARN_AGAIN);
-        let offset = shared.metrics.clock_offset.load();
+        let offset = shared.observers.metrics.clock_offset.load();
         if let Some(text) = offset.and_then(clock_warning).filter(|_| is_due) {
             shared.sink.emit(&Event::Notice(text));
             warned = Some(now);
@@ -129,7 +129,7 @@ async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) 
         }
     }
     if let Some(offset) = furthest {
-        shared.metrics.clock_offset.store(offset);
+        shared.observers.metrics.clock_offset.store(offset);
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
         None => {}
     }
     let stuck = !store.is_asked() && !has_fallback(shared);
-    shared.set_stuck(stuck);
+    shared.readiness.set_stuck(stuck);
 }
 
 /// Returns true if any limit does something else than refuse while the store fails; without

@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 1_000;
 
 /// `GET /v1/alerts`: the active alerts of this process, the oldest first, with their keys.
 pub(super) fn alerts<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
-    let active = shared.alerts.active();
+    let active = shared.observers.alerts.active();
     let about = |notice: &AlertNotice| -> Value {
         json!({
             "id": &*notice.id,

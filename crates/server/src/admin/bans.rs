@@ -278,16 +278,17 @@ async fn set<C: Clock>(
     let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
     let (limit, shown) = (&*rule.limit.name, reveal.text(rule, key));
     if span > Nanos::ZERO {
-        shared.bans.begin(rule.limit.id, key, now + span);
+        shared.observers.bans.begin(rule.limit.id, key, now + span);
         let for_ms = span.as_millis_ceil();
         tracing::warn!(event = "ban.set", limit, key = shown, for_ms);
     } else {
-        shared.bans.lift(rule.limit.id, key);
+        shared.observers.bans.lift(rule.limit.id, key);
         tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
     }
     let text = format!("key {parts} of limit {limit} {did}");
     let unix_millis = shared.unix_millis(now);
     shared
+        .observers
         .changes
         .note(now, unix_millis, ChangeKind::Change, &text);
     Ok(reply(&json!({

@@ -18,7 +18,7 @@ const HOUR_MILLIS: u64 = 3_600_000;
 /// which a limit with `active` applied to them; `null` if the policy knows no countries.
 pub(super) fn busiest<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let policy = shared.keeper.policy();
-    let found = shared.countries.busiest(MAX_COUNTRIES);
+    let found = shared.observers.countries.busiest(MAX_COUNTRIES);
     let Some((hour, days)) = found.filter(|_| policy.geo.is_some()) else {
         return Value::Null;
     };

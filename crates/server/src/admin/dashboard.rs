@@ -140,7 +140,7 @@ pub(super) fn day<C: Clock>(
         name.ok_or_else(|| Problem::new(WRONG_QUERY, "the limit is missing; add `?limit=NAME`"))?;
     let policy = shared.keeper.policy();
     let rule = find(&policy, &name)?;
-    let minutes = shared.history.minutes(rule.limit.id);
+    let minutes = shared.observers.history.minutes(rule.limit.id);
     Ok(reply(
         &json!({ "limit": &*rule.limit.name, "minutes": minutes }),
     ))

@@ -64,11 +64,11 @@ pub(super) async fn grant<C: Clock>(
     };
     let store = shared.keeper.store();
     let answers = store.grant(&[charge], GrantId::of(&body.id), now).await;
-    let answers = answers.inspect_err(|_| shared.metrics.grant(GrantResult::Error));
+    let answers = answers.inspect_err(|_| shared.observers.metrics.grant(GrantResult::Error));
     let answers = answers.map_err(|error| doors::store_down(&error))?;
     let answer = answers.first();
     let Some((granted, answer)) = answer.and_then(|one| Some((one.granted?, one))) else {
-        shared.metrics.grant(GrantResult::Error);
+        shared.observers.metrics.grant(GrantResult::Error);
         let why = "the store has no room for the balance".to_owned();
         return Err(doors::store_down(&StoreError::Unavailable(why)));
     };
@@ -76,7 +76,7 @@ pub(super) async fn grant<C: Clock>(
         Granted::Added(credits) => (credits, GrantResult::Added),
         Granted::Repeated => (Permits::ZERO, GrantResult::Repeated),
     };
-    shared.metrics.grant(result);
+    shared.observers.metrics.grant(result);
     let (limit, balance) = (&*rule.limit.name, answer.decision.remaining.get());
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let revealed = reveal.text(rule, key).unwrap_or_default();

@@ -143,7 +143,7 @@ pub(super) async fn reset<C: Clock>(
     let had = shared.keeper.store().reset(&charges, now).await;
     let had = had.map_err(|error| doors::store_down(&error))?;
     for rule in rules {
-        shared.bans.lift(rule.limit.id, key);
+        shared.observers.bans.lift(rule.limit.id, key);
     }
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let shown = reveal.key(rule, key).join(", ");
@@ -152,6 +152,7 @@ pub(super) async fn reset<C: Clock>(
     let text = format!("reset: {limit} ({})", shown.escape_debug());
     let unix_millis = shared.unix_millis(now);
     shared
+        .observers
         .changes
         .note(now, unix_millis, ChangeKind::Change, &text);
     Ok(reply(&json!({

@@ -61,7 +61,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         .iter()
         .map(|rule| (rule.limit.id, rule))
         .collect();
-    let alerts = shared.alerts.counts();
+    let alerts = shared.observers.alerts.counts();
     let alerts: HashMap<_, _> = alerts
         .into_iter()
         .map(|counts| (Arc::clone(&counts.limit), counts))
@@ -86,7 +86,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
                 })
             }),
             alerts: alerts.get(&rule.limit.name).cloned(),
-            bans: bans.then(|| shared.bans.count(id)),
+            bans: bans.then(|| shared.observers.bans.count(id)),
             is_active: rule.active.is_some().then(|| rule.is_active(wall)),
             queue_length: lengths.get(&id).copied(),
             reservations: reservations.counts(id, now),
@@ -102,16 +102,21 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
         health: store.health(),
         times: store.main().call_times_by_act().into(),
         servers: store.main().server_health(),
-        clock_offset_nanos: shared.metrics.clock_offset.load(),
+        clock_offset_nanos: shared.observers.metrics.clock_offset.load(),
     });
     let levels = Levels {
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,
         state: shared.state.as_deref().map(StateFolder::levels),
-        webhook: shared.alerts.webhook.as_ref().map(WebhookQueue::counts),
+        webhook: shared
+            .observers
+            .alerts
+            .webhook
+            .as_ref()
+            .map(WebhookQueue::counts),
     };
-    shared.metrics.read(levels, &sources)
+    shared.observers.metrics.read(levels, &sources)
 }
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.

@@ -96,7 +96,7 @@ pub(super) fn most_denied<C: Clock>(
     limit: LimitId,
     now: Time,
 ) -> Option<TopKeysFound> {
-    let top_keys = &shared.watchers.top_keys;
+    let top_keys = &shared.observers.watchers.top_keys;
     top_keys.top(limit, TopOrder::Denied, TopWindow::Minute, 1, now)
 }
 
@@ -121,7 +121,7 @@ pub(super) fn refused_in_the_hour<C: Clock>(
     limit: LimitId,
     now: Time,
 ) -> [u64; 2] {
-    let top_keys = &shared.watchers.top_keys;
+    let top_keys = &shared.observers.watchers.top_keys;
     let found = top_keys.top(limit, TopOrder::Denied, TopWindow::Hour, 0, now);
     found.map_or([0; 2], |found| [found.distinct_denied, found.first_denied])
 }
@@ -182,9 +182,9 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
             TopOrder::Requests => estimate(key.requests),
         }));
         let [allowed, denied, queued, covered, fail_open, fail_closed] =
-            shared.metrics.decisions(rule.limit.id);
-        about["near"] = json!(shared.metrics.near(rule.limit.id));
-        about["highest_percent"] = json!(shared.history.highest(rule.limit.id));
+            shared.observers.metrics.decisions(rule.limit.id);
+        about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
+        about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
             "fail_open": fail_open, "fail_closed": fail_closed,
@@ -197,7 +197,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
         "store": store(shared),
-        "upstreams": shared.metrics.process.upstreams().0,
+        "upstreams": shared.observers.metrics.process.upstreams().0,
         "limits": limits,
         "more": more,
         "countries": countries::busiest(shared),
@@ -212,11 +212,11 @@ fn notes<C: Clock>(shared: &ServiceContext<C>, now: Time) -> Vec<String> {
     if store.is_some_and(|store| store.health().state != BreakerState::Closed) {
         notes.push("the store does not answer: limits follow their `on_store_error`".to_owned());
     }
-    if shared.metrics.is_rejected() {
+    if shared.observers.metrics.is_rejected() {
         notes.push("the files of the policy are refused: the old policy stays in force".to_owned());
     }
-    notes.extend(shared.metrics.process.upstreams().1);
-    let changes = shared.changes.latest().into_iter();
+    notes.extend(shared.observers.metrics.process.upstreams().1);
+    let changes = shared.observers.changes.latest().into_iter();
     let changes = changes.filter(|it| it.kind != ChangeKind::Change);
     let changes = changes.filter(|it| now.since(it.at) <= NOTED);
     notes.extend(changes.take(MAX_CHANGES).map(|change| {
@@ -233,7 +233,7 @@ fn found<C: Clock>(
     count: usize,
     now: Time,
 ) -> TopKeysFound {
-    let top_keys = &shared.watchers.top_keys;
+    let top_keys = &shared.observers.watchers.top_keys;
     let found = top_keys.top(rule.limit.id, query.by, query.window, count, now);
     found.unwrap_or_else(|| TopKeysFound::none(now))
 }
@@ -253,7 +253,7 @@ fn about<C: Clock>(
         "denied": found.denied,
         "distinct_denied": found.distinct_denied,
         "distinct_error_percent": ERROR_PERCENT,
-        "uncounted": shared.watchers.top_keys.uncounted(rule.limit.id),
+        "uncounted": shared.observers.watchers.top_keys.uncounted(rule.limit.id),
     })
 }
 

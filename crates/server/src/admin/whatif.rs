@@ -79,7 +79,7 @@ pub(super) async fn answer<C: Clock + 'static>(
     let id = rule.limit.id;
     // Up to half a million decisions: not on the thread that accepts connections.
     let work = tokio::task::spawn_blocking(move || {
-        let recorded = context.watchers.recorder.recorded(id, now)?;
+        let recorded = context.observers.watchers.recorder.recorded(id, now)?;
         Some(decided_again(recorded, &algorithms, now))
     });
     let decided = work.await;

@@ -13,7 +13,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 impl<C: Clock> ServiceContext<C> {
     /// Shows a start or an end to the operator and to the webhook.
     pub(crate) fn report(&self, notice: AlertNotice) {
-        if let Some(webhook) = &self.alerts.webhook {
+        if let Some(webhook) = &self.observers.alerts.webhook {
             let now = self.keeper.clock().now();
             webhook.send(&notice, &|time| self.unix_millis(time), now);
         }
@@ -22,7 +22,7 @@ impl<C: Clock> ServiceContext<C> {
 
     /// Ends all alerts, because the service stops.
     pub(crate) fn end_alerts(&self) {
-        self.alerts.close(|notice| self.report(notice));
+        self.observers.alerts.close(|notice| self.report(notice));
     }
 }
 
@@ -31,6 +31,7 @@ pub(super) fn look<C: Clock>(shared: &ServiceContext<C>) {
     let (now, origin) = (shared.keeper.clock().now(), shared.origin());
     let wall = |time| origin.unix_nanos(time);
     shared
+        .observers
         .alerts
         .look(now, wall, |notice| shared.report(notice));
 }

@@ -20,14 +20,14 @@ pub(crate) fn list_restored<C: Clock>(shared: &ServiceContext<C>) {
         for ban in rule.limits().flat_map(|it| store.bans(it, MAX_BANS, now)) {
             let left = ban.decision.verdict.retry_after().unwrap_or_default();
             let key = Key::from_bytes(&ban.key);
-            shared.bans.begin(rule.limit.id, key, now + left);
+            shared.observers.bans.begin(rule.limit.id, key, now + left);
         }
     }
 }
 
 /// Reports the bans that have ended.
 pub(super) fn report_ends<C: Clock>(shared: &ServiceContext<C>) {
-    let ended = shared.bans.look(shared.keeper.clock().now());
+    let ended = shared.observers.bans.look(shared.keeper.clock().now());
     if ended.is_empty() {
         return;
     }

@@ -28,10 +28,14 @@ pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
     let policy = shared.keeper.policy();
     let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
         let id = rule.limit.id;
-        (id, shared.metrics.take_tally(id))
+        (id, shared.observers.metrics.take_tally(id))
     });
-    shared.countries.roll(shared.unix_seconds() / 3_600);
     shared
+        .observers
+        .countries
+        .roll(shared.unix_seconds() / 3_600);
+    shared
+        .observers
         .history
-        .note(second, shared.metrics.total(), limits.collect());
+        .note(second, shared.observers.metrics.total(), limits.collect());
 }

@@ -104,7 +104,7 @@ pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
             .filter(|rule| matches!(rule.role, Role::Limit))
             .map(|rule| {
                 let id = rule.limit.id;
-                (id, shared.metrics.key_counts(id))
+                (id, shared.observers.metrics.key_counts(id))
             });
         let found = counts.look(hour, each);
         if let Some(text) = notice(&policy, &found) {

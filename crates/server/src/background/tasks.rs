@@ -27,10 +27,10 @@ pub(crate) fn keep<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
             .is_err_and(|error| error.is_panic())
         {
             tracing::error!(event = "task.failed", task = name);
-            shared.metrics.process.task_failed();
-            shared.note_down();
+            shared.observers.metrics.process.task_failed();
+            shared.readiness.note_down();
             sleep(PAUSE).await;
-            shared.note_up();
+            shared.readiness.note_up();
         }
     })
 }

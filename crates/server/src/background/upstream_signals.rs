@@ -28,7 +28,7 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     loop {
         tick.tick().await;
         let keeper = &shared.keeper;
-        let upstreams = shared.metrics.process.upstreams.all();
+        let upstreams = shared.observers.metrics.process.upstreams.all();
         let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
         for signal in keeper.policy().signals() {
             let Some((route, measure)) = upstream_signal(signal.name()) else {

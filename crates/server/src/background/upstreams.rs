@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
 pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let upstreams = &shared.metrics.process.upstreams;
+    let upstreams = &shared.observers.metrics.process.upstreams;
     loop {
         let all = upstreams.all();
         let mut checks = JoinSet::new();

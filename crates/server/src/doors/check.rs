@@ -124,7 +124,7 @@ pub(super) async fn peek<C: Clock>(
     } else {
         RequestResult::Denied
     };
-    shared.metrics.request(Protocol::Http, result);
+    shared.observers.metrics.request(Protocol::Http, result);
     Ok(respond(&answer, status))
 }
 
@@ -185,7 +185,10 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
             reveal.text(outcome.rule, outcome.key),
         );
         tracing::warn!(event = "key.reset", limit, key);
-        shared.bans.lift(outcome.rule.limit.id, outcome.key);
+        shared
+            .observers
+            .bans
+            .lift(outcome.rule.limit.id, outcome.key);
     }
     let each = answer.outcomes().take(MAX_NOTED).map(|outcome| {
         let key = reveal.key(outcome.rule, outcome.key).join(", ");
@@ -198,6 +201,7 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
     let at = answer.decided_at();
     let text = format!("reset: {}", each.join(", "));
     shared
+        .observers
         .changes
         .note(at, shared.unix_millis(at), ChangeKind::Change, &text);
 }

@@ -31,7 +31,10 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
         let shared = &self.0;
         let answered = answer(shared, caller, request).await;
         answered.unwrap_or_else(|problem| {
-            shared.metrics.request(Protocol::Http, RequestResult::Error);
+            shared
+                .observers
+                .metrics
+                .request(Protocol::Http, RequestResult::Error);
             problem.response()
         })
     }
@@ -91,7 +94,7 @@ routes! {
         let body = call.body(ratekeeper_wire::MAX_REQUEST_BYTES).await?;
         Ok(super::grpc::envoy::json::serve(shared, body).await)
     },
-    ANY "/healthcheck" Probe => Ok(healthcheck(call.shared.ready())),
+    ANY "/healthcheck" Probe => Ok(healthcheck(call.shared.readiness.is_ready())),
     POST "/v1/reset" Write => check::reset(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
     POST "/v1/refund" Write => check::refund(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
 }

@@ -151,18 +151,18 @@ impl<C: Timer + 'static> ProxyDoor<C> {
 
     /// Shows its upstreams to operators.
     fn show(&self) {
-        let process = &self.shared.metrics.process;
+        let process = &self.shared.observers.metrics.process;
         process.upstreams.install(self.upstreams.named());
     }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         if request.uri().path() == READY_PATH {
-            return readiness(self.shared.ready()).map(ProxyBody::from);
+            return readiness(self.shared.readiness.is_ready()).map(ProxyBody::from);
         }
         let in_flight = InFlight::begin(caller.pulse);
         let (mut parts, body) = request.into_parts();
         if let Err(malformed) = examine(&mut parts) {
-            let metrics = &self.shared.metrics;
+            let metrics = &self.shared.observers.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Error);
             return closing(&malformed, parts.version);
         }
@@ -178,7 +178,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             if let Some(refusal) = self.refused_preflight(caller, &parts, &id).await {
                 return refusal;
             }
-            let metrics = &self.shared.metrics;
+            let metrics = &self.shared.observers.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Allowed);
             (None, None)
         } else {
@@ -204,20 +204,20 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             lease,
             guard,
         };
-        let process = &self.shared.metrics.process;
+        let process = &self.shared.observers.metrics.process;
         let (forwarded, guard) = forwarding.send(caller, process).await;
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
                 let unsettled = guard.report_response(report, fields);
-                self.shared.metrics.process.unsettled(unsettled);
+                self.shared.observers.metrics.process.unsettled(unsettled);
                 guard
             })
         };
         match forwarded {
             Ok(Forwarded::Response(response)) => {
                 let guard = reported(guard, (response.status(), response.headers()));
-                let process = Arc::clone(&self.shared.metrics.process);
+                let process = Arc::clone(&self.shared.observers.metrics.process);
                 let held = self.shared.responses.hold();
                 let mut response = response.map(|body| {
                     let guard = guard.map(|guard| (guard, held));
@@ -232,7 +232,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             Ok(Forwarded::Upgraded(response, tunnel)) => {
                 let mut guard = reported(guard, (response.status(), response.headers()));
                 if let Some(guard) = &mut guard {
-                    let process = &self.shared.metrics.process;
+                    let process = &self.shared.observers.metrics.process;
                     process.unsettled(guard.give_up_response()); // there is no body
                 }
                 set_tunnel(caller, tunnel, (guard, in_flight));

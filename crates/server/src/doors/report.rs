@@ -24,7 +24,7 @@ pub(super) async fn report<C: Clock>(
     let report = result(&read)?;
     knows_costs(&read.decision, &report, &shared.keeper.look_at_policy())?;
     let reported = shared.keeper.report(&read.decision, &report).await;
-    shared.metrics.report(match &reported {
+    shared.observers.metrics.report(match &reported {
         Ok(Reported::Corrected) => ReportResult::Corrected,
         Ok(Reported::Repeated) => ReportResult::Repeated,
         Ok(Reported::NotOpen) => ReportResult::NotOpen,

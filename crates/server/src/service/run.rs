@@ -46,7 +46,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
         let capacity = self.open.capacity;
-        let process = &shared.metrics.process;
+        let process = &shared.observers.metrics.process;
         let callers = Connections::new(capacity.callers, Arc::clone(&process.callers));
         let operators = Connections::new(capacity.admin, Arc::clone(&process.admin));
         let opening = |door, connections: &Arc<Connections>| Opening {
@@ -76,10 +76,10 @@ impl<C: Timer + 'static> ServiceRun<C> {
         let exports = self.open.exports.start(&shared, &instance);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
-        shared.set_ready(true);
+        shared.readiness.set_serving(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
-        shared.set_ready(false);
+        shared.readiness.set_serving(false);
         shared.streams.end();
         let grace = Nanos::from(capacity.grace);
         shared.hold.close(shared.keeper.clock().now() + grace);

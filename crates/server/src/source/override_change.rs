@@ -102,7 +102,7 @@ impl<C: Clock> ServiceContext<C> {
     /// Returns the texts in force and their policy; `None` if it names no file of overrides. Waits
     /// for a reload or a change that goes on.
     pub(crate) fn overrides_in_force(&self) -> Option<(Arc<PolicyText>, Arc<Policy>)> {
-        let seen = self.last_seen.lock();
+        let seen = self.source.last_seen.lock();
         let names_one = seen.in_force.files.overrides().is_some();
         names_one.then(|| (Arc::clone(&seen.in_force), self.keeper.policy()))
     }
@@ -117,9 +117,9 @@ impl<C: Clock> ServiceContext<C> {
         &self,
         change: &OverrideChange,
     ) -> Result<OverrideChanged, NotChanged> {
-        let path = self.path.as_deref().ok_or(NotChanged::NoFile)?;
+        let path = self.source.path.as_deref().ok_or(NotChanged::NoFile)?;
         // Held to the end: changes and reloads never overtake each other.
-        let mut seen = self.last_seen.lock();
+        let mut seen = self.source.last_seen.lock();
         for _ in 0..MAX_ATTEMPTS {
             let read = self.read_policy(path, &seen);
             let text = read.map_err(NotChanged::Failed)?;
@@ -198,7 +198,7 @@ impl<C: Clock> ServiceContext<C> {
     fn write(&self, path: &Path, contents: Contents) -> Result<Replaced, String> {
         let path = path.to_owned();
         let write = move || replace(&path, &contents).map_err(|error| error.to_string());
-        self.reader.read(write)
+        self.source.reader.read(write)
     }
 
     fn announce(&self, policy: &Policy, change: &OverrideChange, line: Option<usize>) {
@@ -208,7 +208,7 @@ impl<C: Clock> ServiceContext<C> {
             OverrideChange::Set(_) => OverrideAct::Set,
             OverrideChange::Remove(_) => OverrideAct::Removed,
         };
-        self.metrics.override_changed(act);
+        self.observers.metrics.override_changed(act);
         self.sink.emit(&Event::OverrideChanged {
             act,
             limit: subject.limit.as_str().into(),

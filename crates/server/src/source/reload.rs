@@ -135,7 +135,7 @@ impl<C: Clock> ServiceContext<C> {
     /// Reads the policy file and the configuration of Envoy's rate limit service again, and puts
     /// those in force that are new and good.
     pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
-        let reloaded = match &self.path {
+        let reloaded = match &self.source.path {
             Some(path) => self.reload_policy(path, trigger),
             None => Ok(Reloaded::Unchanged {
                 version: self.keeper.policy().version,
@@ -156,7 +156,7 @@ impl<C: Clock> ServiceContext<C> {
     /// A text seen before is not judged again, unless a signal or a request asks for it.
     fn reload_policy(&self, path: &Path, trigger: Trigger) -> Result<Reloaded, Rejected> {
         // Held to the end: two reloads never overtake each other.
-        let mut seen = self.last_seen.lock();
+        let mut seen = self.source.last_seen.lock();
         let version = self.keeper.policy().version;
         let text = match self.read_policy(path, &seen) {
             Ok(text) => Arc::new(text),
@@ -173,7 +173,7 @@ impl<C: Clock> ServiceContext<C> {
         let again = seen.last.as_ref() == Some(&text);
         seen.last = Some(Arc::clone(&text));
         if text == seen.in_force {
-            self.metrics.reload_needless(ConfigSource::Policy);
+            self.observers.metrics.reload_needless(ConfigSource::Policy);
             return Ok(Reloaded::Unchanged { version });
         }
         if again && trigger == Trigger::File {
@@ -201,7 +201,8 @@ impl<C: Clock> ServiceContext<C> {
     pub(crate) fn read_policy(&self, path: &Path, seen: &SeenFile) -> Result<PolicyText, String> {
         let before = seen.last.as_ref().unwrap_or(&seen.in_force);
         let (path, before) = (path.to_owned(), Arc::clone(before));
-        self.reader
+        self.source
+            .reader
             .read(move || PolicyText::read(&path, Some(&before)))
     }
 
@@ -223,11 +224,11 @@ impl<C: Clock> ServiceContext<C> {
     /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
     /// already used is charged to the windows that are current now, as at any reload.
     pub(crate) fn follow_wall_clock(&self, origin: Origin) {
-        let mut seen = self.last_seen.lock();
+        let mut seen = self.source.last_seen.lock();
         self.keeper.set_origin(origin);
-        self.envoy_files.seen().last = None;
+        self.source.envoy_files.seen().last = None;
         let _ = self.reload_envoy(Trigger::Clock); // the event has the result
-        if let Some(path) = &self.path {
+        if let Some(path) = &self.source.path {
             let version = self.keeper.policy().version;
             match self.judge(path, &seen.in_force) {
                 Ok(mut loaded) => {
@@ -253,7 +254,7 @@ impl<C: Clock> ServiceContext<C> {
         report: String,
         findings: Vec<Diagnostic>,
     ) -> Rejected {
-        self.metrics.reload_rejected(ConfigSource::Policy);
+        self.observers.metrics.reload_rejected(ConfigSource::Policy);
         self.sink.emit(&Event::ReloadRejected {
             trigger,
             version,
@@ -296,12 +297,9 @@ impl<C: Clock> ServiceContext<C> {
         let settings = loaded.policy.settings.clone();
         let to = self.keeper.install(loaded.policy);
         let policy = self.keeper.policy();
-        self.metrics.install(&policy, self.unix_seconds());
-        self.alerts.install(&policy, |notice| self.report(notice));
-        self.watchers.install(&policy);
-        self.countries.install(&policy);
-        self.bans.install(&policy);
-        self.metrics.reload_applied(ConfigSource::Policy);
+        let ended = |notice| self.report(notice);
+        self.observers.install(&policy, self.unix_seconds(), ended);
+        self.observers.metrics.reload_applied(ConfigSource::Policy);
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {
             trigger,
@@ -326,12 +324,12 @@ impl<C: Clock> ServiceContext<C> {
     /// The errors; the old configuration stays in force.
     fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
         let policy = self.keeper.policy();
-        let Some(path) = self.envoy_files.path(&policy.settings) else {
+        let Some(path) = self.source.envoy_files.path(&policy.settings) else {
             return Ok(());
         };
         // Held to the end: two reloads never overtake each other.
-        let mut seen = self.envoy_files.seen();
-        let files = match self.envoy_files.read(path) {
+        let mut seen = self.source.envoy_files.seen();
+        let files = match self.source.envoy_files.read(path) {
             Ok(files) => files,
             Err(reason) => {
                 let again = seen.logged.replace(reason.clone()) == Some(reason.clone());
@@ -342,7 +340,7 @@ impl<C: Clock> ServiceContext<C> {
             }
         };
         seen.logged = None;
-        let asked = (files, self.envoy_files.settings(&policy.settings));
+        let asked = (files, self.source.envoy_files.settings(&policy.settings));
         let again = seen.last.as_ref() == Some(&asked);
         if again && (seen.applied || trigger == Trigger::File) {
             return Ok(());
@@ -355,7 +353,7 @@ impl<C: Clock> ServiceContext<C> {
                 let domains = config.domain_count();
                 let rules = config.rule_count();
                 self.install_envoy(config);
-                self.metrics.reload_applied(ConfigSource::Envoy);
+                self.observers.metrics.reload_applied(ConfigSource::Envoy);
                 self.sink.emit(&Event::EnvoyReloaded {
                     trigger,
                     domains,
@@ -371,7 +369,7 @@ impl<C: Clock> ServiceContext<C> {
     }
 
     fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
-        self.metrics.reload_rejected(ConfigSource::Envoy);
+        self.observers.metrics.reload_rejected(ConfigSource::Envoy);
         self.sink.emit(&Event::EnvoyRejected {
             trigger,
             report: report.clone(),

@@ -98,18 +98,18 @@ fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
     let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
     if reloaded.is_err() {
         tracing::error!(event = "task.failed", task = "watch");
-        shared.metrics.process.task_failed();
+        shared.observers.metrics.process.task_failed();
     }
 }
 
 /// Returns the policy file, the files that it names, and the files of Envoy's rate limit service.
 fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = shared.path.iter().cloned().collect();
-    if let (Some(path), Some(seen)) = (&shared.path, &shared.last_seen.lock().last) {
+    let mut paths: Vec<_> = shared.source.path.iter().cloned().collect();
+    if let (Some(path), Some(seen)) = (&shared.source.path, &shared.source.last_seen.lock().last) {
         paths.extend(seen.paths(path));
     }
     let policy = shared.keeper.policy();
-    if let Some(path) = shared.envoy_files.path(&policy.settings) {
+    if let Some(path) = shared.source.envoy_files.path(&policy.settings) {
         if path.is_dir() {
             // If a directory cannot be read, only the way to it is watched.
             paths.extend(files_of(&path).unwrap_or_default());

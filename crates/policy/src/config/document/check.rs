@@ -146,7 +146,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
             }
         }
         (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
-            list(node, *most, |value| value.is_str(), here, out);
+            list(node, *most, is_text, here, out);
         }
         (Shape::Numbers { most }, DeValue::Array(_)) => {
             let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
@@ -208,6 +208,10 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
             | (Shape::Table(_) | Shape::Map { .. }, DeValue::Table(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
+}
+
+fn is_text(value: &DeValue<'_>) -> bool {
+    value.is_str()
 }
 
 /// Checks a list of at most `most` values that are accepted.

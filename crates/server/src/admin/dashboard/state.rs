@@ -23,7 +23,7 @@ const TREND_STEP: usize = 5;
 pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let now = shared.keeper.clock().now();
     let policy = shared.keeper.policy();
-    let changes = shared.changes.latest();
+    let changes = shared.observers.changes.latest();
     let changes = changes.iter().map(|change| {
         json!({
             "at": rfc3339(change.unix_millis),
@@ -34,17 +34,17 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     });
     let changes: Vec<Value> = changes.collect();
     let limits = limits(shared, &policy);
-    let alerts = shared.alerts.counts();
+    let alerts = shared.observers.alerts.counts();
     json!({
         "at": rfc3339(shared.unix_millis(now)),
-        "ready": shared.ready(),
+        "ready": shared.readiness.is_ready(),
         "version": policy.version,
         "sha": &*policy.sha,
-        "applied_at": rfc3339(shared.metrics.applied_at_seconds() * 1_000),
+        "applied_at": rfc3339(shared.observers.metrics.applied_at_seconds() * 1_000),
         "reveal_keys": policy.settings.reveal_keys.word(),
-        "seconds": shared.history.total_seconds(),
+        "seconds": shared.observers.history.total_seconds(),
         "store": store(shared),
-        "upstreams": shared.metrics.process.upstreams().0,
+        "upstreams": shared.observers.metrics.process.upstreams().0,
         "held": shared.hold.standing().now,
         "streams": shared.streams.count(),
         "times": times(shared),
@@ -52,7 +52,7 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "signals": signals(shared, &policy),
         "elastic": elastic(shared, &policy),
         "countries": countries::busiest(shared),
-        "reports": shared.metrics.reports().collect::<BTreeMap<_, _>>(),
+        "reports": shared.observers.metrics.reports().collect::<BTreeMap<_, _>>(),
         "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
         "limits": limits,
@@ -65,7 +65,13 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
     let rules = policy.rules.iter().take(MAX_LIMITS);
     let mut all: Vec<(usize, &Rule, Vec<Cell>)> = rules
         .enumerate()
-        .filter_map(|(index, rule)| Some((index, rule, shared.history.seconds(rule.limit.id)?)))
+        .filter_map(|(index, rule)| {
+            Some((
+                index,
+                rule,
+                shared.observers.history.seconds(rule.limit.id)?,
+            ))
+        })
         .collect();
     all.sort_by_key(|(_, _, seconds)| {
         let refused = seconds.iter().map(|[_, denied, shadow]| denied + shadow);
@@ -94,14 +100,14 @@ fn add_counts<C: Clock>(
     let found = top::most_denied(shared, rule.limit.id, now);
     let busiest = found.as_ref().and_then(|found| found.keys.first());
     about["trend"] = json!(trend(seconds));
-    about["near"] = json!(shared.metrics.near(rule.limit.id));
-    about["highest_percent"] = json!(shared.history.highest(rule.limit.id));
+    about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
+    about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
     about["denied"] = json!(found.as_ref().map_or(0, |found| found.denied));
     about["distinct_denied"] = json!(found.as_ref().map_or(0, |found| found.distinct_denied));
     about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
     let [keys, first] = top::refused_in_the_hour(shared, rule.limit.id, now);
     about["hour"] = json!({ "keys": keys, "first": first });
-    let (shed, plans) = shared.metrics.denials(rule.limit.id);
+    let (shed, plans) = shared.observers.metrics.denials(rule.limit.id);
     about["plans"] = plans
         .iter()
         .map(|(name, denied)| json!([&**name, denied]))
@@ -123,8 +129,8 @@ fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let store = shared.keeper.store().shared();
     let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
     json!({
-        "decision": shared.metrics.decision_times().buckets,
-        "queue": shared.metrics.queue_waits().buckets,
+        "decision": shared.observers.metrics.decision_times().buckets,
+        "queue": shared.observers.metrics.queue_waits().buckets,
         "store": store,
     })
 }
@@ -154,7 +160,7 @@ fn elastic<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> 
         let most = own + rule.quota.get();
         let open = gate.is_open(wall);
         let factor = if open { percent_of(most, own) } else { 100 };
-        let [allowed, ..] = shared.metrics.decisions(rule.limit.id);
+        let [allowed, ..] = shared.observers.metrics.decisions(rule.limit.id);
         Some(json!({
             "limit": &*owner.limit.name,
             "signal": gate.signal().name(),
@@ -208,7 +214,7 @@ pub(in crate::admin) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let servers = remote.main().server_health();
     let down = servers.iter().filter(|server| server.trouble.is_some());
     let down: Vec<&str> = down.map(|server| &*server.address).take(MAX_DOWN).collect();
-    let offset = shared.metrics.clock_offset.load();
+    let offset = shared.observers.metrics.clock_offset.load();
     json!({
         "kind": "redis",
         "state": state,

@@ -144,7 +144,7 @@ fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
 
 /// Returns the numbers of one limit: the most refused keys, the last day, and the banned keys.
 fn details<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> Value {
-    let minutes = shared.history.minutes(rule.limit.id);
+    let minutes = shared.observers.history.minutes(rule.limit.id);
     json!({
         "name": &*rule.limit.name,
         "top": top::most_refused(shared, rule, MAX_KEYS),

@@ -71,7 +71,11 @@ impl<C: Clock + 'static> listener::ServeConnection for GrpcDoor<C> {
             pulse, spans, stop, ..
         } = visit;
         let server = Arc::new(ConnectionContext {
-            health: HealthService::new(self.shared.readiness(), stop.clone(), spans.linger),
+            health: HealthService::new(
+                self.shared.readiness.subscribe(),
+                stop.clone(),
+                spans.linger,
+            ),
             shared: Arc::clone(&self.shared),
         });
         let stream = Watched::new(visit.stream, Arc::clone(&pulse));
@@ -110,7 +114,10 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
             _ => return self.serve_tools(call).await,
         };
         if code != Code::Ok {
-            shared.metrics.request(Protocol::Rls, RequestResult::Error);
+            shared
+                .observers
+                .metrics
+                .request(Protocol::Rls, RequestResult::Error);
         }
     }
 }

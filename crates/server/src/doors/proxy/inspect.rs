@@ -35,7 +35,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let mut held = self.shared.bodies.hold();
         let max = self.max_inspected_body;
         if let Err(problem) = read(&mut body, max, &mut held).await {
-            let metrics = &self.shared.metrics;
+            let metrics = &self.shared.observers.metrics;
             metrics.request(Protocol::Proxy, RequestResult::Error);
             return Err(Box::new(problem));
         }

@@ -82,7 +82,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             let problem = Problem::new(TOO_MANY_PREFLIGHTS, detail);
             self.problem(problem, parts.headers.get(header::ORIGIN), id.clone())
         };
-        let metrics = &self.shared.metrics;
+        let metrics = &self.shared.observers.metrics;
         metrics.request(Protocol::Proxy, RequestResult::Denied);
         Some(refusal)
     }

@@ -46,7 +46,7 @@ pub(super) async fn decide<C: Clock>(
     })?;
     let took = clock.now().since(before);
     let path = shared.decision_path();
-    let metrics = &shared.metrics;
+    let metrics = &shared.observers.metrics;
     metrics.record_call(&call, &answer, config, path, took);
     Ok(response(shared, config, &answer, request))
 }
