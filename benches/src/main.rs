@@ -17,7 +17,8 @@
 //! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
 //! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
 //! what the service keeps about its decisions: see [`watch`]; with `-- overrides [--quick]`, limits
-//! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`].
+//! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`];
+//! with `-- replay [--quick] [--log SAMPLE]..`, lines of an access log: see [`replay`].
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -41,10 +42,13 @@ mod matching;
 mod measure;
 mod overrides;
 mod redis;
+mod replay;
 mod report;
 mod server;
 mod spent;
 mod watch;
+
+use std::path::PathBuf;
 
 use mimalloc::MiMalloc;
 
@@ -112,6 +116,12 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "full") {
         full::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "replay") {
+        let names = args.windows(2).filter(|pair| pair[0] == "--log");
+        let samples: Vec<PathBuf> = names.map(|pair| PathBuf::from(&pair[1])).collect();
+        replay::run(effort, &samples);
         return;
     }
     let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);

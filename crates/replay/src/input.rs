@@ -181,6 +181,7 @@ impl LogFile {
     /// Reads a block behind the rest.
     fn fill(&mut self) -> Result<(), LogError> {
         let before = self.rest.len();
+        self.rest.reserve(BLOCK);
         let mut block = (&mut self.reader).take(BLOCK as u64);
         let read = block.read_to_end(&mut self.rest);
         read.map_err(|why| LogError::file(&self.path, &why))?;
@@ -201,13 +202,16 @@ impl LogFile {
         } else {
             memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1)
         };
-        let text = String::from_utf8_lossy(&self.rest[..end]).into_owned();
-        self.rest.drain(..end);
+        let rest = self.rest.split_off(end);
+        let text = String::from_utf8(std::mem::replace(&mut self.rest, rest));
+        let text = text.unwrap_or_else(|why| String::from_utf8_lossy(why.as_bytes()).into_owned());
         if self.rest.len() > MAX_LINE {
             self.rest.truncate(MAX_LINE + 1); // enough to see that it is too long
             self.skips = true;
         }
         let mut batch = Batch {
+            // Most lines have more bytes than this, so that the rows seldom move.
+            rows: Vec::with_capacity(text.len() / 90),
             text,
             file: self.index,
             ..Batch::default()

@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write as _};
 
 use foldhash::fast::RandomState;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -129,9 +129,12 @@ impl JsonFields {
 
     /// Reads a line.
     pub(crate) fn read(&self, line: &str, row: &mut RowWriter<'_>) -> Result<(), SkipReason> {
+        /// Bytes that most paths take.
+        const PATH: usize = 64;
         let mut walk = Walk {
             fields: self,
-            path: String::new(),
+            path: String::with_capacity(PATH),
+            number: String::new(),
             row,
             error: None,
         };
@@ -152,30 +155,37 @@ struct Walk<'a, 'r> {
     fields: &'a JsonFields,
     /// Path of the value that is read.
     path: String,
+    /// The last number in digits, kept for its memory.
+    number: String,
     row: &'a mut RowWriter<'r>,
     error: Option<SkipReason>,
 }
 
 impl Walk<'_, '_> {
     fn value(&mut self, value: &str) {
-        let path = self.path.as_str();
-        let header = || {
-            let name = path
-                .strip_prefix("http_")
-                .or(path.strip_prefix("request.headers."))?;
-            Some(header(&name.replace('_', "-")))
+        let (fields, path) = (self.fields, self.path.as_str());
+        let read = if let Some(column) = fields.columns.get(path) {
+            self.row.put(column, value)
+        } else {
+            let prefixes = ["http_", "request.headers."];
+            let name = prefixes.iter().find_map(|it| path.strip_prefix(it));
+            name.map_or(Ok(()), |name| {
+                self.row.put(&header(&name.replace('_', "-")), value)
+            })
         };
-        let Some(column) = self.fields.columns.get(path).cloned().or_else(header) else {
-            return;
-        };
-        if let Err(reason) = self.row.put(&column, value) {
+        if let Err(reason) = read {
             self.error.get_or_insert(reason);
         }
     }
 
     fn number(&mut self, value: impl Display) {
         if self.fields.columns.contains_key(self.path.as_str()) {
-            self.value(&value.to_string());
+            let mut text = std::mem::take(&mut self.number);
+            text.clear();
+            // Writing to memory cannot fail.
+            let _ = write!(text, "{value}");
+            self.value(&text);
+            self.number = text;
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   batches --> lines that wait, sorted by time --> those that no later line can precede
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
@@ -121,8 +121,7 @@ pub struct Log {
     batches: Receiver<Message>,
     pub(crate) summary: LogSummary,
     /// Sorted by time; the first `ready` of them can be given out.
-    waiting: Vec<Record>,
-    given: usize,
+    waiting: VecDeque<Record>,
     ready: usize,
     waiting_bytes: usize,
     /// Batches of which a line may wait.
@@ -142,8 +141,7 @@ impl Log {
         Ok(Self {
             batches: input::read(paths, options)?,
             summary: LogSummary::default(),
-            waiting: Vec::new(),
-            given: 0,
+            waiting: VecDeque::new(),
             ready: 0,
             waiting_bytes: options.waiting_bytes,
             held: Vec::new(),
@@ -170,8 +168,6 @@ impl Log {
 
     /// Takes the next batch among the waiting lines.
     fn take(&mut self, batch: Batch) -> Result<(), LogError> {
-        self.waiting.drain(..self.given);
-        self.given = 0;
         let safe_until = batch.safe_until;
         let batch = Arc::new(batch);
         let added = (0..).zip(&batch.rows).map(|(index, row)| Record {
@@ -180,11 +176,16 @@ impl Log {
             row: index,
             batch: Arc::clone(&batch),
         });
-        self.waiting.extend(added);
+        let first = batch.rows.iter().map(|row| (row.at, batch.file)).min();
+        let place = |record: &Record| (record.at, record.file);
+        let before = |record: &Record| first.is_none_or(|first| place(record) <= first);
+        let mut later = self.waiting.split_off(self.waiting.partition_point(before));
+        later.extend(added);
         self.held.push(Arc::downgrade(&batch));
         drop(batch);
         // Stable, so that lines of one time in one file keep their order.
-        self.waiting.sort_by_key(|record| (record.at, record.file));
+        later.make_contiguous().sort_by_key(place);
+        self.waiting.append(&mut later);
         self.ready = self
             .waiting
             .partition_point(|record| record.at < safe_until);
@@ -202,7 +203,7 @@ impl Iterator for Log {
     type Item = Result<Record, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.given == self.ready {
+        while self.ready == 0 {
             if self.is_over {
                 return None;
             }
@@ -220,12 +221,12 @@ impl Iterator for Log {
             };
             if let Err(error) = taken {
                 self.is_over = true;
-                self.ready = self.given;
+                self.ready = 0;
                 return Some(Err(error));
             }
         }
-        let mut record = self.waiting[self.given].clone();
-        self.given += 1;
+        let mut record = self.waiting.pop_front()?;
+        self.ready -= 1;
         self.late += u64::from(record.at < self.last);
         record.at = record.at.max(self.last);
         self.last = record.at;

@@ -143,6 +143,21 @@ impl<'a> RowWriter<'a> {
         Span::of(start..start + value.len())
     }
 
+    /// Returns the span of a name, which a line before this one has most often written already.
+    fn name(&mut self, name: &str) -> Span {
+        /// Fields of a line, of which a longer one writes its names again.
+        const FIELDS: usize = 16;
+        let written = |field: &NamedValue| {
+            let Span { start, end } = field.name;
+            let start = (start as usize).checked_sub(self.text.len())?;
+            let known = self.values.get(start..end as usize - self.text.len())?;
+            (known == name).then_some(field.name)
+        };
+        let mut latest = self.fields.iter().rev().take(FIELDS);
+        let known = latest.find_map(written);
+        known.unwrap_or_else(|| self.span(name))
+    }
+
     /// Sets the value of a column. The first of two values stays.
     pub(crate) fn put(&mut self, column: &Column, value: &str) -> Result<(), SkipReason> {
         if matches!(value, "" | "-") {
@@ -169,7 +184,7 @@ impl<'a> RowWriter<'a> {
                 self.put(&Column::Client, &value[..end])?;
             }
             Column::Named(kind, name) => {
-                let (name, value) = (self.span(name), self.span(value));
+                let (name, value) = (self.name(name), self.span(value));
                 self.fields.push(NamedValue {
                     kind: *kind,
                     name,
@@ -197,10 +212,15 @@ impl<'a> RowWriter<'a> {
     /// Reads `GET /path HTTP/1.1`. Other text, such as bytes of TLS, is a request without method
     /// and path.
     fn put_request(&mut self, request: &str) {
-        let Some((method, rest)) = request.split_once(' ') else {
+        let Some(end) = memchr::memchr(b' ', request.as_bytes()) else {
             return;
         };
-        let target = rest.rfind(" HTTP/").map_or(rest, |end| &rest[..end]);
+        let (method, rest) = (&request[..end], &request[end + 1..]);
+        let last = memchr::memrchr(b' ', rest.as_bytes()).unwrap_or(rest.len());
+        let target = match &rest[last..] {
+            version if version.starts_with(" HTTP/") => &rest[..last],
+            _ => rest,
+        };
         self.row.method = self.span(method);
         self.row.target = self.span(target);
     }
@@ -318,7 +338,9 @@ impl Record {
     /// Returns the path and the query, without `?`.
     pub fn path_and_query(&self) -> (&str, &str) {
         let target = self.target().1;
-        let (path, in_target) = target.split_once('?').unwrap_or((target, ""));
+        let end = memchr::memchr(b'?', target.as_bytes());
+        let (path, in_target) =
+            end.map_or((target, ""), |end| (&target[..end], &target[end + 1..]));
         let query = self.text(self.parts().query).trim_start_matches('?');
         (path, if query.is_empty() { in_target } else { query })
     }

@@ -114,7 +114,7 @@ impl Ord for End {
     }
 }
 
-type Headers<'a> = SmallVec<[(&'a str, &'a [u8]); 8]>;
+type Headers<'a> = SmallVec<[(&'a str, &'a [u8]); 4]>;
 
 fn headers(record: &Record) -> Headers<'_> {
     let named = record.named(FieldKind::Header);

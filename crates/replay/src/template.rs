@@ -94,7 +94,9 @@ impl Template {
         while let Some(piece) = pieces.next() {
             let column = match piece {
                 Piece::Text(expected) => {
-                    rest = rest.strip_prefix(expected.as_str()).ok_or(WRONG)?;
+                    rest = begins(rest.as_bytes(), expected.as_bytes())
+                        .then(|| &rest[expected.len()..])
+                        .ok_or(WRONG)?;
                     continue;
                 }
                 Piece::Column(column) => column,
@@ -102,10 +104,10 @@ impl Template {
             let length = match pieces.peek() {
                 // Apache writes the brackets of %t itself.
                 _ if *column == Column::Time && rest.starts_with('[') => {
-                    rest.find(']').ok_or(WRONG)? + 1
+                    memchr::memchr(b']', rest.as_bytes()).ok_or(WRONG)? + 1
                 }
                 Some(Piece::Text(next)) => end_of_column(rest, next).ok_or(WRONG)?,
-                _ if self.is_open => rest.find(' ').unwrap_or(rest.len()),
+                _ if self.is_open => memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len()),
                 _ => rest.len(),
             };
             let value;
@@ -136,7 +138,9 @@ impl Column {
     fn takes(&self, value: &str) -> bool {
         let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
         match self {
-            Self::Client | Self::ClientPort => !value.is_empty() && !value.contains(' '),
+            Self::Client | Self::ClientPort => {
+                !value.is_empty() && memchr::memchr(b' ', value.as_bytes()).is_none()
+            }
             Self::Status => value == "-" || (1..=3).contains(&value.len()) && is_number(),
             Self::Duration(_) => {
                 value.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c))
@@ -160,7 +164,7 @@ fn end_of_column(text: &str, next: &str) -> Option<usize> {
             memchr::memchr(first, rest)?
         };
         at += found;
-        if bytes[at..].starts_with(next) {
+        if begins(&bytes[at..], next) {
             return Some(at);
         }
         at += if first == b'"' && bytes[at] == b'\\' {
@@ -169,6 +173,11 @@ fn end_of_column(text: &str, next: &str) -> Option<usize> {
             1
         };
     }
+}
+
+/// Compares byte by byte: the texts between columns are shorter than a call takes.
+fn begins(bytes: &[u8], start: &[u8]) -> bool {
+    bytes.len() >= start.len() && bytes.iter().zip(start).all(|(byte, other)| byte == other)
 }
 
 /// Splits off the characters of a name.

@@ -104,17 +104,25 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope, now);
-        let decisions = {
-            let list = list(&charges, &policy);
-            if refused_at_once(&charges) {
-                self.refused_unasked(&list, Lend::Nothing, now).await?
-            } else if list.iter().any(lends) {
-                self.store.acquire(&list, Lend::Nothing, now).await?
-            } else {
-                self.store.decide(&list, now).await?
-            }
-        };
+        let decisions = self.decide(&policy, &charges, now).await?;
         Ok(Answer::new(policy, charges, decisions, now))
+    }
+
+    #[inline]
+    async fn decide(
+        &self,
+        policy: &Policy,
+        charges: &Charges,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        let list = list(charges, policy);
+        if refused_at_once(charges) {
+            self.refused_unasked(&list, Lend::Nothing, now).await
+        } else if list.iter().any(lends) {
+            self.store.acquire(&list, Lend::Nothing, now).await
+        } else {
+            self.store.decide(&list, now).await
+        }
     }
 
     /// Returns the answer that [`check`](Self::check) would return; charges nothing, and shows the
@@ -232,8 +240,12 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     /// [`check`](Self::check) on the memory store, which always answers, and at once. For the
     /// other calls there is [`at_once`].
     pub fn check_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
-        let answer = at_once(self.check(facts, scope));
-        answer.unwrap_or_else(|_| unreachable!("the memory store always answers"))
+        // Awaited here, so that no future carries the charges and the answer.
+        let now = self.clock.now();
+        let (policy, charges) = self.charges(facts, scope, now);
+        let decisions = at_once(self.decide(&policy, &charges, now))
+            .unwrap_or_else(|_| unreachable!("the memory store always answers"));
+        Answer::new(policy, charges, decisions, now)
     }
 }
 
