@@ -6,6 +6,7 @@ mod decisions;
 mod formats;
 mod odd;
 mod order;
+mod reference;
 
 use std::path::PathBuf;
 
