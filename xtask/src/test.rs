@@ -22,10 +22,11 @@ const CASES: &str = "RATEKEEPER_TESTS";
 /// The test that is left out without `--all`.
 const SOAK: &str = "soak::soak";
 /// Program, and the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 15] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
+    ("apache2", "apache2-bin"), // writes a log for `replay`
     ("curl", "curl"),
     ("wrk", "wrk"),
     ("redis-server", "redis-server"),

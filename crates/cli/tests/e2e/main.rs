@@ -4,6 +4,7 @@
 //! A proxy that is not installed skips its tests with a printed line, unless `CI=true`, which makes
 //! them fail.
 
+mod access_logs;
 mod alerts;
 mod bans;
 mod browser;

@@ -173,8 +173,8 @@ impl Drop for Process {
             self.show();
         }
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Only nginx has children, and takes them with it when it is asked.
-            if self.name == "nginx" {
+            // These have children, and take them with them when they are asked.
+            if ["nginx", "apache2"].contains(&self.name) {
                 self.signal("TERM");
                 let _ = self.end(); // or else it is killed
             }
