@@ -5,7 +5,6 @@
 
 mod alerts;
 mod bans;
-mod countries;
 mod dashboard;
 mod grants;
 mod keys;
@@ -87,6 +86,7 @@ routes! {
     GET "/healthz" Probe => Ok(text(StatusCode::OK, "ok\n")),
     GET "/readyz" Probe => Ok(readiness(call.shared.readiness.is_ready())),
     GET "/" Probe => Ok(dashboard::lead_there()),
+    GET "/favicon.ico" Probe => Ok(doors::empty(StatusCode::NO_CONTENT)),
     GET "/dashboard" Probe => Ok(dashboard::PAGE.response()),
     GET "/dashboard/style.css" Probe => Ok(dashboard::STYLE.response()),
     GET "/dashboard/script.js" Probe => Ok(dashboard::SCRIPT.response()),

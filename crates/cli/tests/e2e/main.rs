@@ -15,6 +15,7 @@ mod chains;
 mod counting;
 mod credits;
 mod dashboard;
+mod dashboard_charts;
 mod described;
 mod doctor;
 mod envoy;

@@ -140,7 +140,8 @@ pub(super) fn day<C: Clock>(
         name.ok_or_else(|| Problem::new(WRONG_QUERY, "the limit is missing; add `?limit=NAME`"))?;
     let policy = shared.keeper.policy();
     let rule = find(&policy, &name)?;
-    let minutes = shared.observers.history.minutes(rule.limit.id);
+    let recent = shared.observers.history.recent(rule.limit.id);
+    let minutes = recent.map(|recent| recent.minutes);
     Ok(reply(
         &json!({ "limit": &*rule.limit.name, "minutes": minutes }),
     ))

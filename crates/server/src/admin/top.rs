@@ -7,7 +7,6 @@ use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
-use super::countries;
 use super::dashboard::store;
 use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
 use super::reply;
@@ -15,9 +14,13 @@ use crate::context::ServiceContext;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::observe::alerts::message::rfc3339;
 use crate::observe::changes::ChangeKind;
+use crate::observe::country_hours::{CountryDay, HOURS};
 use crate::observe::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
 use crate::serve::listener::Reply;
 
+/// Maximum number of countries that are listed.
+const MAX_COUNTRIES: usize = 20;
+const HOUR_MILLIS: u64 = 3_600_000;
 /// Maximum number of warnings in the notes.
 const MAX_CHANGES: usize = 5;
 /// Time for which a warning is in the notes.
@@ -114,16 +117,17 @@ pub(super) fn most_refused<C: Clock>(
     keys(shared, rule, &query, how)
 }
 
-/// Returns the number of keys that a limit refused in this hour and the one before it, and of those
-/// that it did not refuse in the one before.
-pub(super) fn refused_in_the_hour<C: Clock>(
+/// Returns the number of keys that asked a limit in this hour and the one before it, of those that
+/// it refused, and of those that it did not refuse in the one before.
+pub(super) fn keys_of_the_hour<C: Clock>(
     shared: &ServiceContext<C>,
     limit: LimitId,
     now: Time,
-) -> [u64; 2] {
+) -> Value {
     let top_keys = &shared.observers.watchers.top_keys;
     let found = top_keys.top(limit, TopOrder::Denied, TopWindow::Hour, 0, now);
-    found.map_or([0; 2], |found| [found.distinct_denied, found.first_denied])
+    let found = found.unwrap_or_else(|| TopKeysFound::none(now));
+    json!({ "asked": found.distinct, "keys": found.distinct_denied, "first": found.first_denied })
 }
 
 fn keys<C: Clock>(
@@ -200,8 +204,23 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
         "upstreams": shared.observers.metrics.process.upstreams().0,
         "limits": limits,
         "more": more,
-        "countries": countries::busiest(shared),
+        "countries": countries(shared, policy),
         "notes": notes(shared, now),
+    })
+}
+
+/// Returns the countries with the most requests of 24 hours, and each hour of them; `null` if the
+/// policy knows no countries.
+pub(super) fn countries<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
+    let found = shared.observers.countries.busiest(MAX_COUNTRIES);
+    let Some((hour, days)) = found.filter(|_| policy.geo.is_some()) else {
+        return Value::Null;
+    };
+    let first = (hour + 1).saturating_sub(HOURS as u64);
+    let country = |day: &CountryDay| json!({ "country": day.country, "hours": day.hours });
+    json!({
+        "since": rfc3339(first * HOUR_MILLIS),
+        "countries": days.iter().map(country).collect::<Vec<_>>(),
     })
 }
 

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use ratekeeper_core::LimitId;
+use serde_json::{Value, json};
 
 use super::metrics::Tally;
 
@@ -87,16 +88,14 @@ impl History {
         }
     }
 
-    /// Returns the last seconds of all requests, the newest last.
-    pub(crate) fn total_seconds(&self) -> Vec<Cell> {
-        self.0.lock().total.seconds.iter().copied().collect()
+    /// Returns the last cells of all requests.
+    pub(crate) fn total(&self) -> Recent {
+        self.0.lock().total.recent()
     }
 
-    /// Returns the last seconds of a limit, the newest last; `None` if it has no history.
-    pub(crate) fn seconds(&self, limit: LimitId) -> Option<Vec<Cell>> {
-        let recorded = self.0.lock();
-        let track = recorded.limits.get(&limit)?;
-        Some(track.seconds.iter().copied().collect())
+    /// Returns the last cells of a limit; `None` if it has no history.
+    pub(crate) fn recent(&self, limit: LimitId) -> Option<Recent> {
+        self.0.lock().limits.get(&limit).map(Track::recent)
     }
 
     /// Returns the highest share of a limit that a key had spent in the last minute, in percent;
@@ -106,14 +105,36 @@ impl History {
         let track = recorded.limits.get(&limit)?;
         Some(track.highest.iter().copied().max().unwrap_or_default())
     }
+}
 
-    /// Returns the minutes of the last day of a limit, the newest last, the current one included;
-    /// `None` if it has no history.
-    pub(crate) fn minutes(&self, limit: LimitId) -> Option<Vec<Cell>> {
-        let recorded = self.0.lock();
-        let track = recorded.limits.get(&limit)?;
-        let current = std::iter::once(track.minute);
-        Some(track.minutes.iter().copied().chain(current).collect())
+/// The last cells of a limit, or of all requests, the newest last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Recent {
+    /// The last minute by second.
+    pub(crate) seconds: Vec<Cell>,
+    /// The last day by minute, the current one included.
+    pub(crate) minutes: Vec<Cell>,
+}
+
+impl Recent {
+    /// Returns the last minute, hour and day, each in `most` spans at most, so that little data
+    /// has short spans: the number of cells of a span, and their sums.
+    pub(crate) fn ranges(&self, most: usize) -> Value {
+        let spans = |cells: &[Cell], last: usize| {
+            let cells = &cells[cells.len().saturating_sub(last)..];
+            let step = cells.len().div_ceil(most).max(1);
+            let sum = |span: &[Cell], index: usize| -> u64 {
+                span.iter().map(|cell| u64::from(cell[index])).sum()
+            };
+            let spans = cells.rchunks(step).rev();
+            let spans = spans.map(|span| std::array::from_fn(|index| sum(span, index)));
+            json!({ "step": step, "spans": spans.collect::<Vec<[u64; 3]>>() })
+        };
+        json!({
+            "1m": spans(&self.seconds, SECONDS),
+            "1h": spans(&self.minutes, 60),
+            "24h": spans(&self.minutes, MINUTES),
+        })
     }
 }
 
@@ -134,6 +155,14 @@ impl Passed {
 }
 
 impl Track {
+    fn recent(&self) -> Recent {
+        let current = std::iter::once(self.minute);
+        Recent {
+            seconds: self.seconds.iter().copied().collect(),
+            minutes: self.minutes.iter().copied().chain(current).collect(),
+        }
+    }
+
     /// Adds the requests since the last reading to the present second and minute. A late reading
     /// leaves empty cells for the seconds that it missed.
     fn advance(&mut self, passed: Passed, tally: Tally) {
@@ -199,10 +228,26 @@ mod tests {
         for second in 0..=121 {
             note(&history, second, tally(second * 2, second));
         }
-        let seconds = history.seconds(API).unwrap();
+        let seconds = history.recent(API).unwrap().seconds;
         assert_eq!(seconds, [[2, 1, 0]; 60]);
-        let minutes = history.minutes(API).unwrap();
+        let minutes = history.recent(API).unwrap().minutes;
         assert_eq!(minutes, [[118, 59, 0], [120, 60, 0], [4, 2, 0]]);
+    }
+
+    #[test]
+    fn spans_grow_with_the_data_and_the_newest_is_whole() {
+        let recent = |cells: usize| Recent {
+            seconds: vec![[1, 0, 2]; cells.min(SECONDS)],
+            minutes: vec![[1, 0, 2]; cells],
+        };
+        let ranges = recent(7).ranges(4);
+        let twos = [[1, 0, 2], [2, 0, 4], [2, 0, 4], [2, 0, 4]];
+        assert_eq!(ranges["1m"], json!({ "step": 2, "spans": twos }));
+        assert_eq!(recent(0).ranges(4)["1h"], json!({ "step": 1, "spans": [] }));
+        let ranges = recent(MINUTES + 1).ranges(144);
+        let tens = vec![[10, 0, 20]; 144];
+        assert_eq!(ranges["24h"], json!({ "step": 10, "spans": tens }));
+        assert_eq!(ranges["1h"]["spans"].as_array().unwrap().len(), 60);
     }
 
     #[test]
@@ -234,10 +279,10 @@ mod tests {
         note(&history, 1, tally(6, 0));
         note(&history, 4, tally(9, 0));
         let expected = [[6, 0, 0], [0; 3], [0; 3], [3, 0, 0]];
-        assert_eq!(history.seconds(API).unwrap(), expected);
+        assert_eq!(history.recent(API).unwrap().seconds, expected);
         note(&history, 1_000_000, tally(10, 0));
-        assert_eq!(history.seconds(API).unwrap().len(), SECONDS);
-        assert_eq!(history.minutes(API).unwrap().len(), MINUTES + 1);
+        assert_eq!(history.recent(API).unwrap().seconds.len(), SECONDS);
+        assert_eq!(history.recent(API).unwrap().minutes.len(), MINUTES + 1);
     }
 
     #[test]
@@ -260,9 +305,9 @@ mod tests {
         after.restore(saved.clone(), 725, [&limit].into_iter());
         note(&after, 0, tally(3, 0));
         let expected = [[0; 3], [5, 1, 0], [1, 1, 0], [0; 3], [3, 0, 0]];
-        assert_eq!(after.minutes(API).unwrap(), expected);
+        assert_eq!(after.recent(API).unwrap().minutes, expected);
         after.restore(saved, u64::MAX, [&limit].into_iter());
-        let minutes = after.minutes(API).unwrap();
+        let minutes = after.recent(API).unwrap().minutes;
         assert_eq!(minutes.len(), MINUTES);
         assert!(minutes.iter().all(|minute| *minute == [0; 3]));
     }
@@ -272,10 +317,10 @@ mod tests {
         let history = History::default();
         note(&history, 0, tally(0, 0));
         history.note(1, tally(1, 0), BTreeMap::new());
-        assert_eq!(history.seconds(API), None);
+        assert_eq!(history.recent(API), None);
         note(&history, 2, tally(7, 0));
         note(&history, 3, tally(8, 0));
-        let cells = history.seconds(API).unwrap();
+        let cells = history.recent(API).unwrap().seconds;
         assert_eq!(cells.iter().map(|cell| cell[0]).sum::<u32>(), 1);
     }
 

@@ -20,6 +20,14 @@ fn await_state(fixture: &Fixture, page: &mut Client, wanted: impl Fn(&Value) -> 
     panic!("not among the states: {last:#}");
 }
 
+/// Returns a limit of a state.
+fn limit<'s>(state: &'s Value, name: &str) -> &'s Value {
+    let mut limits = state["limits"].as_array().into_iter().flatten();
+    limits
+        .find(|limit| limit["name"] == name)
+        .unwrap_or(&Value::Null)
+}
+
 fn check(fixture: &Fixture, attributes: &Value, times: usize) {
     let body = json!({ "attributes": attributes }).to_string();
     let mut http = fixture.http();
@@ -55,11 +63,11 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     let fixture = Fixture::new(PLANS);
     let mut page = stream(&fixture, "", "");
     let quiet = await_state(&fixture, &mut page, |state| {
-        state["seconds"]
+        state["counts"]["1m"]["spans"]
             .as_array()
             .is_some_and(|all| !all.is_empty())
     });
-    let api = &quiet["limits"][0];
+    let api = limit(&quiet, "api");
     assert_eq!(api["highest_percent"], 0);
     assert_eq!(
         api["plans"],
@@ -71,9 +79,9 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     check(&fixture, &json!({ "tenant": "b" }), 3);
     check(&fixture, &json!({ "visitor": "v" }), 7);
     let state = await_state(&fixture, &mut page, |state| {
-        state["limits"][0]["highest_percent"] == 75
+        limit(state, "api")["highest_percent"] == 75
     });
-    assert_eq!(state["limits"][1]["highest_percent"], 70);
+    assert_eq!(limit(&state, "pages")["highest_percent"], 70);
     let top = fixture.admin().get("/v1/top").json();
     let busiest = &top["limits"][0]; // of two that refuse none
     assert_eq!(
@@ -87,9 +95,9 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     check(&fixture, &json!({ "visitor": "v" }), 3);
     check(&fixture, &json!({ "visitor": "v", "plan": "pro" }), 4);
     let state = await_state(&fixture, &mut page, |state| {
-        state["limits"][0]["highest_percent"] == 100
+        limit(state, "api")["highest_percent"] == 100
     });
-    let [api, pages] = [&state["limits"][0], &state["limits"][1]];
+    let [api, pages] = ["api", "pages"].map(|name| limit(&state, name));
     assert_eq!(
         api["plans"],
         json!([["pro", 0], ["team", 2], ["(other)", 7]])
@@ -100,7 +108,7 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     );
     assert_eq!(
         api["hour"],
-        json!({ "keys": 3, "first": 3 }),
+        json!({ "asked": 4, "keys": 3, "first": 3 }),
         "two of the limit, and one for all that are blocked"
     );
 }
@@ -111,15 +119,17 @@ fn a_key_is_refused_for_the_first_time_once() {
     let mut page = stream(&fixture, "", "");
     check(&fixture, &json!({ "tenant": "a" }), 5);
     check(&fixture, &json!({ "tenant": "b" }), 5);
-    let is = |keys: u64, first: u64| {
-        move |state: &Value| state["limits"][0]["hour"] == json!({ "keys": keys, "first": first })
+    let is = |asked: u64, keys: u64, first: u64| {
+        let hour = json!({ "asked": asked, "keys": keys, "first": first });
+        move |state: &Value| state["limits"][0]["hour"] == hour
     };
-    await_state(&fixture, &mut page, is(2, 2));
+    await_state(&fixture, &mut page, is(2, 2, 2));
     fixture.clock.advance(Nanos::from_secs(3_600));
-    await_state(&fixture, &mut page, is(2, 0));
+    await_state(&fixture, &mut page, is(2, 2, 0));
     check(&fixture, &json!({ "tenant": "a" }), 5);
     check(&fixture, &json!({ "tenant": "c" }), 5);
-    await_state(&fixture, &mut page, is(3, 1));
+    check(&fixture, &json!({ "tenant": "d" }), 1);
+    await_state(&fixture, &mut page, is(4, 3, 1));
 }
 
 const COUNTRIES: &str = r#"
@@ -147,7 +157,7 @@ limit  = "100/1h"
 "#;
 
 #[test]
-fn countries_are_counted_by_hour_with_the_hours_of_their_limits() {
+fn countries_are_counted_by_hour() {
     let fixture = Fixture::new(COUNTRIES); // it is 01:00 in Oslo
     let mut http = fixture.http();
     let mut ask = |country: &str, times: usize| {
@@ -158,43 +168,24 @@ fn countries_are_counted_by_hour_with_the_hours_of_their_limits() {
     ask("NO", 5);
     ask("DE", 4);
     let mut page = stream(&fixture, "", "");
-    let row = |state: &Value, country: &str| {
-        let rows = state["countries"]["countries"].as_array().cloned();
+    let hours = |state: &Value, country: &str| {
+        let rows = state["countries"]["countries"].as_array();
         let mut rows = rows.into_iter().flatten();
-        rows.find(|row| row["country"] == country)
-            .unwrap_or_default()
+        let row = rows.find(|row| row["country"] == country);
+        row.map_or(Value::Null, |row| row["hours"].clone())
     };
     let state = await_state(&fixture, &mut page, |state| {
-        row(state, "NO")["hours"][23] == json!([5, 3])
-            && row(state, "DE")["hours"][23] == json!([4, 0])
+        hours(state, "NO")[23] == json!([5, 3]) && hours(state, "DE")[23] == json!([4, 0])
     });
-    let scheduled = |country: &str| row(&state, country)["scheduled"].clone();
-    // The last 24 hours begin at 02:00 of the day before in Oslo.
-    let mut night = [false; 24];
-    night[..4].fill(true);
-    night[23] = true;
-    assert_eq!(scheduled("NO"), json!(night));
-    assert_eq!(
-        scheduled("DE"),
-        json!(vec![false; 24]),
-        "no limit with hours is for it"
-    );
-    assert_eq!(
-        state["countries"]["scheduled"],
-        json!([{ "limit": "night", "active": "01:00-06:00 in Europe/Oslo" }])
-    );
     assert_eq!(state["countries"]["since"], "2025-12-31T01:00:00Z");
-    assert_eq!(
-        fixture.admin().get("/v1/top").json()["countries"],
-        state["countries"]
-    );
-
+    let top = fixture.admin().get("/v1/top").json();
+    assert_eq!(top["countries"], state["countries"]);
     fixture.clock.advance(Nanos::from_secs(3_600));
     ask("NO", 1);
     let state = await_state(&fixture, &mut page, |state| {
-        row(state, "NO")["hours"][23] == json!([1, 0])
+        hours(state, "NO")[23] == json!([1, 0])
     });
-    assert_eq!(row(&state, "NO")["hours"][22], json!([5, 3]));
+    assert_eq!(hours(&state, "NO")[22], json!([5, 3]));
 
     let without = Fixture::new(PLANS);
     assert_eq!(

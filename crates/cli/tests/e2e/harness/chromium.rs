@@ -25,6 +25,7 @@ pub(crate) struct Chromium {
     from: Receiver<Value>,
     session: String,
     calls: u64,
+    errors: Vec<Value>,
 }
 
 /// The size of a window and its colours.
@@ -48,7 +49,12 @@ impl Chromium {
                 .args(["-c", "exec 3<\"$1\" 4>\"$2\"; shift 2; exec \"$@\"", "sh"])
                 .args([&to, &from])
                 .arg(program)
-                .args(["--headless", "--no-sandbox", "--disable-gpu"])
+                .args([
+                    "--headless",
+                    "--no-sandbox",
+                    "--disable-gpu",
+                    "--hide-scrollbars",
+                ])
                 .args(["--no-first-run", "--disable-background-networking"])
                 .args(["--disable-component-update", "--disable-sync"])
                 .args(["--disable-dev-shm-usage", "--remote-debugging-pipe"])
@@ -65,12 +71,17 @@ impl Chromium {
             from: messages(from),
             session: String::new(),
             calls: 0,
+            errors: Vec::new(),
         };
-        let target = browser.call("Target.createTarget", &json!({ "url": url }));
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", &target);
         let session = attached["sessionId"].as_str().expect("a session");
         session.clone_into(&mut browser.session);
+        for domain in ["Log.enable", "Runtime.enable"] {
+            browser.call(domain, &json!({}));
+        }
+        browser.call("Page.navigate", &json!({ "url": url }));
         Some(browser)
     }
 
@@ -96,6 +107,10 @@ impl Chromium {
             if message["id"] == self.calls {
                 return message;
             }
+            let told = ["Log.entryAdded", "Runtime.exceptionThrown"];
+            if told.iter().any(|method| message["method"] == *method) {
+                self.errors.push(message);
+            }
         }
     }
 
@@ -108,6 +123,12 @@ impl Chromium {
         let thrown = &answer["exceptionDetails"];
         assert!(thrown.is_null(), "{script}: {thrown}");
         answer["result"]["value"].clone()
+    }
+
+    /// Returns the entries of the browser's console so far.
+    pub(crate) fn errors(&mut self) -> Vec<Value> {
+        self.run("0"); // all events before its answer are read
+        std::mem::take(&mut self.errors)
     }
 
     /// Waits until a script of the page returns true.
@@ -129,6 +150,8 @@ impl Chromium {
             "Tab" => (9, ""),
             "Enter" => (13, "\r"),
             "Escape" => (27, ""),
+            "ArrowLeft" => (37, ""),
+            "ArrowRight" => (39, ""),
             other => panic!("{other} is not a key of this keyboard"),
         };
         for kind in ["keyDown", "keyUp"] {

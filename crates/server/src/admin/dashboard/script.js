@@ -21,10 +21,16 @@ const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 const text = (id, value) => { if (at(id).textContent !== value) at(id).textContent = value; };
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
+const percent = (part, whole) => `${number(whole ? (part * 100) / whole : 0)} %`;
 const sum = (cells, index) => cells.reduce((all, cell) => all + cell[index], 0);
+/** Returns the sums of the chosen range: allowed, refused, and requests that a limit in shadow would refuse. */
+const sums = ({ counts }) => [0, 1, 2].map((index) => sum(counts[view.range].spans, index));
+/** Returns the limits, those first that refuse most; refusals in shadow come after all others. */
+const sorted = (limits) => limits.map((limit) => [limit, sums(limit)])
+  .sort(([, one], [, other]) => other[1] - one[1] || other[2] - one[2]).map(([limit]) => limit);
 
-/** The limit whose keys are shown, the key that was looked up, the last state, and look-ups so far. */
-const view = { limit: null, found: null, state: null, lookUps: 0 };
+/** What is shown: the range of the charts, a limit and its details, if somebody chose it, and the key that was looked up. */
+const view = { range: "1m", limit: null, details: null, chosen: false, found: null, state: null, lookUps: 0 };
 
 /** An answer that is not a success, with the reason that the service gives. */
 class Refused extends Error {
@@ -120,12 +126,24 @@ function lost(error) {
 
 function show({ state, limit }) {
   view.state = state;
+  view.details = limit;
   at("panels").hidden = false;
+  remember(state);
   if (limit && limit.name !== view.limit) choose(limit.name);
   showState(state);
   if (limit) showLimit(limit);
   else at("detail").hidden = true;
   connection("live", "live");
+  if (limit?.counts) follow(state.limits);
+}
+
+/** Opens the limit that refuses most in place of one that refuses nothing, unless somebody works with that. */
+function follow(limits) {
+  const [most] = sorted(limits);
+  const quiet = ({ counts }) => !sums({ counts })[1] && !sums({ counts })[2];
+  if (view.chosen || at("detail").matches(":focus-within") || !quiet(view.details) || quiet(most)) return;
+  choose(most.name);
+  listen();
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -150,6 +168,13 @@ function askForToken() {
     at("token").focus();
   }
 }
+
+at("range").addEventListener("change", ({ target }) => {
+  view.range = target.value;
+  if (!view.state) return;
+  showState(view.state);
+  if (view.details) showLimit(view.details);
+});
 
 // Panels -------------------------------------------------------------------------------------
 
@@ -215,42 +240,46 @@ function serviceRows({ store, held, memory, reports, signals, elastic, limits })
 }
 
 function showState(state) {
-  remember(state);
-  const age = Date.parse(state.at) - Date.parse(state.applied_at);
-  text("policy", `policy version ${state.version}, ${span(age)} old${state.ready ? "" : ", NOT READY"}`);
+  const { store, changes } = state;
+  const ago = (change) => span(Date.parse(state.at) - Date.parse(change));
+  const refusal = changes.find(({ kind, text }) => kind === "error" && text.includes("refused"));
+  text("policy", (state.rejected ? `policy refused ${refusal ? `${ago(refusal.at)} ago` : ""}, version ${state.version} still serves`
+    : `policy version ${state.version}, ${ago(state.applied_at)} old`) + (state.ready ? "" : ", NOT READY"));
+  at("policy").className = state.rejected ? "error" : "";
   at("policy").title = state.sha;
-  const recent = state.seconds.slice(-10);
+  const recent = state.counts["1m"].spans.slice(-10);
   const [allowed, denied, errors] = [0, 1, 2].map((index) => sum(recent, index) / Math.max(1, recent.length));
-  const all = allowed + denied;
-  text("rate", `${number(all)}/s`);
-  text("rate-note", `average of 10 s${errors ? `, ${number(errors)} errors/s` : ""}`);
-  text("share", `${number(all ? (denied * 100) / all : 0)} %`);
-  text("share-note", `${number(denied)}/s${state.held ? `, ${state.held} held back` : ""}`);
+  text("rate", `${number(allowed + denied)}/s`);
+  text("rate-note", `${number(rate(({ decisions }) => decisions))} decisions of limits/s${errors ? `, ${number(errors)} errors/s` : ""}`);
+  text("share", percent(denied, allowed + denied));
+  text("share-note", `${number(denied)} requests/s${state.held ? `, ${state.held} held back` : ""}`);
   text("time", within(99, "decision"));
   text("time-note", `half within ${within(50, "decision")}; last minute`);
-  rows(at("service"), serviceRows(state), (row, [name, words]) => {
+  facts(at("service"), serviceRows(state));
+  text("store", `${store.kind} ${store.state}`);
+  text("store-note", store.kind === "redis"
+    ? `${number(store.failed)} calls failed, ${number(store.fallback)} decided without it` : "in this process");
+  showUpstreams(state.upstreams);
+  text("alerts", number(state.alerts));
+  text("alerts-note", state.alerts ? "keys close to a limit" : "");
+  chart("requests", state, ["allowed", "refused", "errors"], ["allowed", "denied", "failed"]);
+  showLimits(state.limits);
+  rows(at("changes"), changes, (row, change) => {
+    cell(row, 0, clock(change.at, SECOND));
+    cell(row, 1, change.kind, change.kind === "error" ? "error" : " ");
+    cell(row, 2, change.text);
+    cell(row, 3, change.by ?? "");
+  });
+  text("changes-note", changes.length ? "" : "None since the start.");
+}
+
+/** Writes pairs of a name and words. */
+function facts(table, list) {
+  rows(table, list, (row, [name, words]) => {
     if (!row.cells.length) row.append(document.createElement("th"));
     cell(row, 0, name);
     cell(row, 1, words);
   });
-  text("store", `${state.store.kind} ${state.store.state}`);
-  text("store-note", state.store.kind === "redis"
-    ? `${number(state.store.failed)} calls failed, ${number(state.store.fallback)} decided without it` : "in this process");
-  showUpstreams(state.upstreams);
-  text("alerts", number(state.alerts));
-  text("alerts-note", state.alerts ? "keys close to a limit" : "");
-  chart(at("minute"), state.seconds, 60, "requests of the last minute", marks(state, 60 * SECOND));
-  showLimits(state.limits);
-  text("more", state.more ? `${number(state.more)} more limits refuse less, or have no history.` : "");
-  rows(at("changes"), state.changes, (row, change) => {
-    cell(row, 0, new Date(change.at).toLocaleTimeString());
-    cell(row, 1, change.kind);
-    cell(row, 2, change.text);
-    cell(row, 3, change.by ?? "");
-  });
-  showHurt(state.limits);
-  showCountries(state.countries);
-  text("changes-note", state.changes.length ? "" : "None since the start.");
 }
 
 /** Shows the tile and the panel of upstreams, the panel first while one fails. */
@@ -263,9 +292,8 @@ function showUpstreams(all) {
   text("upstream", `${addresses.filter(({ up }) => up).length} of ${addresses.length} up`);
   at("upstream").className = faults.length ? "error" : "";
   text("upstream-note", `${number(total("failed"))} of ${number(total("requests"))} requests failed, ${number(total("in_flight"))} in flight`);
-  const first = at("panels").firstElementChild === panel;
-  if (faults.length && !first) at("panels").prepend(panel);
-  if (!faults.length && first) at("service-panel").before(panel);
+  const place = at(faults.length ? "panels" : "more");
+  if (panel.parentElement !== place) place.prepend(panel);
   at("upstream-faults").replaceChildren(...faults.map((fault) => {
     const item = document.createElement("li");
     item.textContent = fault;
@@ -284,9 +312,6 @@ function showUpstreams(all) {
     cell(row, 5, within(one.most_within_ms), "number");
     cell(row, 6, number(one.in_flight), "number");
     cell(row, 7, addresses.join("; "));
-    [, "requests, last minute", "failed", , "half within", "99 % within", "in flight"].forEach((label, index) => {
-      if (label) row.cells[index].dataset.label = label;
-    });
   });
 }
 
@@ -299,142 +324,69 @@ function showLimits(limits) {
   for (const [name, row] of limitRows) {
     if (!names.has(name)) { row.remove(); limitRows.delete(name); }
   }
-  limits.forEach((limit, index) => {
-    let row = limitRows.get(limit.name);
-    if (!row) {
-      row = limitRow(limit.name);
-      limitRows.set(limit.name, row);
-    }
-    if (body.rows[index] !== row) body.insertBefore(row, body.rows[index] ?? null);
+  const stay = body.matches(":hover") || body.querySelector(":focus-visible"); // no row moves away from a hand
+  sorted(limits).forEach((limit, index) => {
+    const row = limitRows.get(limit.name) ?? limitRow(limit.name);
+    if (!row.parentElement || (!stay && body.rows[index] !== row)) body.insertBefore(row, body.rows[index] ?? null);
     fillLimit(row, limit);
   });
+  const { more } = view.state;
+  text("limits-note", `Clients: different keys of this ${view.range === "1m" ? "minute" : "hour"} and the one before it, estimated.`
+    + `${more ? ` ${number(more)} more limits refuse less, or have no history.` : ""}`);
 }
 
 function limitRow(name) {
-  const row = document.createElement("tr");
-  const labels = [, "mode", "allowed/s", "refused/s", "near/s", "highest key", , "keys refused"];
-  for (let index = 0; index < 8; index += 1) {
-    const place = row.insertCell();
-    if (labels[index]) place.dataset.label = labels[index];
-    if (index >= 2 && index <= 5) place.className = "number";
-  }
-  const button = document.createElement("button");
-  button.className = "link";
+  const row = at("limit-row").content.firstElementChild.cloneNode(true);
+  limitRows.set(name, row);
+  const button = row.querySelector("button");
   button.textContent = name;
   button.addEventListener("click", () => {
+    view.chosen = true;
     choose(name);
-    at("detail").scrollIntoView({ block: "start" });
+    const { top } = at("detail").getBoundingClientRect();
+    if (top < 0 || top > innerHeight / 2) at("detail").scrollIntoView();
     listen();
   });
-  row.cells[0].append(button);
-  row.cells[6].append(picture("trend", "0 0 120 24"));
   return row;
 }
 
-/** Returns an empty picture. */
-function picture(kind, box) {
-  const svg = document.createElementNS(SVG, "svg");
-  for (const [key, value] of [["class", kind], ["role", "img"], ["viewBox", box], ["preserveAspectRatio", "none"]]) {
-    svg.setAttribute(key, value);
-  }
-  return svg;
-}
-
 function fillLimit(row, limit) {
-  const recent = limit.trend.slice(-2);
-  const seconds = Math.max(1, recent.length * 5);
-  const [allowed, denied, shadow] = [0, 1, 2].map((index) => sum(recent, index) / seconds);
-  row.cells[0].firstChild.setAttribute("aria-pressed", String(limit.name === view.limit));
-  row.cells[0].firstChild.title = limit.limit;
-  cell(row, 1, limit.mode + (limit.in_use === undefined ? "" : `, ${number(limit.in_use)} in use`));
-  cell(row, 2, number(allowed));
-  cell(row, 3, limit.mode === "shadow" ? `${number(shadow)} (would)` : number(denied + shadow));
-  cell(row, 4, number(rate(limit.name, ({ near }) => near)));
-  cell(row, 5, limit.highest_percent === null ? "-" : `${number(limit.highest_percent)} %`);
-  const refused = limit.trend.map(([, one, other]) => [0, one + other]);
-  chart(row.cells[6].firstChild, refused, 12, "refusals of the last minute");
-  cell(row, 7, cause(limit));
+  const [button, about, reading] = row.cells[0].children;
+  button.setAttribute("aria-pressed", limit.name === view.limit);
+  about.textContent = limit.limit + (limit.mode === "enforce" ? "" : `, ${limit.mode}`);
+  reading.textContent = cause(limit);
+  const [allowed, denied, shadow] = sums(limit);
+  const refused = denied + shadow;
+  cell(row, 1, number(allowed + refused));
+  cell(row, 2, denied && shadow ? `${number(denied)}, ${number(shadow)} would be` : `${number(refused)}${shadow ? " would be" : ""}`);
+  cell(row, 3, percent(refused, allowed + refused));
+  const [touched, clients] = view.range === "1m" ? [limit.distinct_denied, limit.distinct] : [limit.hour.keys, limit.hour.asked];
+  cell(row, 4, clients ? `${number(touched)} of ${number(clients)}, ${percent(touched, clients)}` : "-");
+  const spans = limit.counts[view.range].spans.map(([, ...refused]) => [0, ...refused]);
+  const svg = row.cells[5].firstChild;
+  draw(svg, bars(spans, { x: 0, y: 1, width: 96, height: 23 }, highest(spans)));
+  svg.setAttribute("aria-label", `${number(refused)} refusals over time`);
 }
 
-/** Returns how much a count of a limit has grown in the last minute. */
-function grown(name, count) {
-  const known = past.map((state) => state.limits.find((limit) => limit.name === name)).filter(Boolean);
+/** Returns how much a count has grown in the last minute; it may be unknown in some states. */
+function grown(count) {
+  const known = past.filter((state) => count(state) !== undefined);
   return known.length < 2 ? 0 : Math.max(0, count(known[known.length - 1]) - count(known[0]));
 }
 
 /** Returns the same a second. */
-function rate(name, count) {
-  const first = past.find((state) => state.limits.some((limit) => limit.name === name));
-  return grown(name, count) * SECOND / (Date.parse(view.state.at) - Date.parse(first?.at) || SECOND);
+function rate(count) {
+  const first = past.find((state) => count(state) !== undefined);
+  return grown(count) * SECOND / (Date.parse(view.state.at) - Date.parse(first?.at) || SECOND);
 }
 
 /** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
 function cause({ denied, distinct_denied: distinct, busiest }) {
-  if (!denied) return "none";
+  if (!denied) return "";
   const abuser = busiest >= ABUSE ? ": an abuser" : "";
   if (distinct <= 1) return `one key${abuser}`;
   if (busiest * 2 > denied) return `${number(distinct)}, mostly one key${abuser}`;
   return `${number(distinct)} keys: the number may be too low`;
-}
-
-// Who is hurt, and countries -----------------------------------------------------------------
-
-/** Shows the limits that refuse keys, a plan, or requests without priority. */
-function showHurt(limits) {
-  const all = limits.map((limit) => {
-    const plans = limit.plans.map(([plan], index) => [plan, grown(limit.name, (one) => one.plans[index]?.[1] ?? 0)]);
-    const shed = limit.shed === undefined ? null : grown(limit.name, (one) => one.shed ?? 0);
-    return { ...limit, plans: plans.filter(([, denied]) => denied), shed };
-  });
-  const hurt = all.filter(({ hour, plans, shed }) => hour.keys || plans.length || shed);
-  const byPlan = limits.some((limit) => limit.plans.length);
-  const byPriority = limits.some((limit) => limit.shed !== undefined);
-  const labels = [, "keys refused this hour", "for the first time", "by plan, last minute:", "shed by priority:"];
-  rows(at("hurt"), hurt, (row, { name, hour, plans, shed }) => {
-    cell(row, 0, name);
-    cell(row, 1, number(hour.keys), "number");
-    cell(row, 2, number(hour.first), "number");
-    cell(row, 3, plans.map(([plan, denied]) => `${plan} ${number(denied)}`).join("; "));
-    cell(row, 4, shed ? `${number(shed)} in the last minute` : "");
-    labels.forEach((label, index) => { row.cells[index].dataset.label = label; });
-    row.cells[3].hidden = !byPlan;
-    row.cells[4].hidden = !byPriority;
-  });
-  const heads = at("hurt").tHead.rows[0].cells;
-  heads[3].hidden = !byPlan;
-  heads[4].hidden = !byPriority;
-  text("hurt-note", hurt.length ? "Different keys of this hour and the one before it, estimated; for the first time: not refused in the hour before."
-    : "No key was refused in this hour and the one before it.");
-}
-
-function showCountries(found) {
-  at("countries-panel").hidden = !found;
-  if (!found) return;
-  const { since, countries, scheduled } = found;
-  const most = Math.max(1, ...countries.flatMap(({ hours }) => hours.map(([all]) => all)));
-  rows(at("countries"), countries, (row, { country, hours, scheduled: active }) => {
-    cell(row, 0, country);
-    const place = row.cells[1] ?? row.insertCell();
-    if (!place.firstChild) place.append(picture("heat-row", "0 0 240 28"));
-    const busiest = hours.reduce((best, [all], hour) => (all > hours[best][0] ? hour : best), 0);
-    const clock = (hour) => new Date(Date.parse(since) + hour * 3600 * SECOND).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    const bars = [];
-    hours.forEach(([all, refused], hour) => {
-      const x = hour * 10;
-      if (all) bars.push({ x, y: 4, width: 9.5, height: 24, class: "heat", "fill-opacity": 0.15 + 0.85 * all / most });
-      if (refused) bars.push({ x, y: 28 - 24 * refused / all, width: 9.5, height: 24 * refused / all, class: "denied" });
-      if (active[hour]) bars.push({ x, y: 0, width: 10, height: 3, class: "window" });
-    });
-    draw(place.firstChild, bars);
-    const windows = active.filter(Boolean).length;
-    place.firstChild.setAttribute("aria-label", `${country}: ${number(sum(hours, 0))} requests, ${number(sum(hours, 1))} refused, `
-      + `most at ${clock(busiest)}${windows ? `; a scheduled limit applied in ${windows} hours` : ""}`);
-    cell(row, 2, number(sum(hours, 0)), "number");
-    cell(row, 3, number(sum(hours, 1)), "number");
-  });
-  const windows = scheduled.map(({ limit, active }) => `${limit} ${active}`).join("; ");
-  text("countries-note", `${countries.length ? "The last hour is at the right." : "No request yet whose limits depend on its country."}`
-    + `${windows ? ` Scheduled: ${windows}.` : ""}`);
 }
 
 // One limit ----------------------------------------------------------------------------------
@@ -452,24 +404,22 @@ function choose(name) {
   text("whatif-result", "");
   at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.ban;
   at("parts").replaceChildren(...limit.key.map((part) => {
-    const label = document.createElement("label");
-    const input = document.createElement("input");
-    input.required = true;
-    input.autocomplete = "off";
-    input.spellcheck = false;
-    label.append(part, input);
+    const label = at("part").content.firstElementChild.cloneNode(true);
+    label.prepend(part);
     return label;
   }));
-  showLimits(view.state.limits);
+  at("decisions").picked = null;
 }
 
 /** Returns what is known of a limit, little of one that is not among those listed. */
 const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], ban: null };
 
-function showLimit({ name, top, day, day_minutes: minutes, bans }) {
-  showKeys(top);
-  showDay(day, minutes);
+function showLimit(details) {
+  const { name, top, bans } = details;
   const limit = about(name);
+  showKeys(top);
+  chart("decisions", details, ["allowed", "refused", "would be refused"]);
+  facts(at("facts"), limit.hour ? factsOf(limit) : []);
   if (bans) {
     rows(at("bans"), bans.bans, (row, ban) => {
       keyCell(row, ban.key, bans.reveal_keys === "raw");
@@ -477,6 +427,26 @@ function showLimit({ name, top, day, day_minutes: minutes, bans }) {
     });
   }
   text("bans-note", bans || !limit.ban ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
+}
+
+/** Returns what else is known of a limit: whom it touches, and when it applies. */
+function factsOf({ name, mode, in_use: used, highest_percent: highest, hour, key, match, active, ...limit }) {
+  const of = (count) => ({ limits }) => limits.filter((one) => one.name === name).map(count)[0];
+  const list = [["Mode", mode + (used === undefined ? "" : `, ${number(used)} in use`)],
+    ["Near", `${number(rate(of(({ near }) => near)))} requests/s; the highest key has spent ${number(highest)} %`],
+    ["Keys refused", `${number(hour.keys)} in this hour and the one before it, ${number(hour.first)} for the first time`]];
+  const plans = limit.plans.map(([plan], index) => [plan, grown(of((one) => one.plans[index]?.[1]))]).filter(([, denied]) => denied);
+  if (limit.plans.length) list.push(["By plan, last minute", plans.map(([plan, denied]) => `${plan} ${number(denied)}`).join(", ") || "none"]);
+  if (limit.shed !== undefined) list.push(["Refused for priority", `${number(grown(of(({ shed }) => shed)))} in the last minute`]);
+  if (view.state.countries && (key.includes("country") || match.some(({ field }) => field === "country"))) {
+    const { since, countries } = view.state.countries;
+    list.push(["Countries, 24 h", countries.map(({ country, hours }) => {
+      const most = hours.reduce((best, [all], hour) => (all > hours[best][0] ? hour : best), 0);
+      return `${country} ${number(sum(hours, 0))}, ${percent(sum(hours, 1), sum(hours, 0))} refused, most at ${clock(Date.parse(since) + most * 3600 * SECOND)}`;
+    }).join("; ")]);
+  }
+  if (active) list.push(["Applies", active.times]);
+  return list;
 }
 
 function bansNote(bans) {
@@ -525,17 +495,6 @@ function fillParts(parts) {
 /** Returns the value of a part, which is written as NAME=VALUE. */
 const value = (part) => part.slice(part.indexOf("=") + 1);
 
-function showDay(spans, minutes) {
-  if (!spans) {
-    at("day").replaceChildren();
-    text("day-note", "This limit has no history: the first 256 limits of the policy have one.");
-    return;
-  }
-  chart(at("day"), spans, 145, "requests of the last 24 hours", marks(view.state, 145 * 600 * SECOND));
-  text("day-note", `${number(sum(spans, 0))} allowed and ${number(sum(spans, 1))} refused in the last `
-    + `${span(minutes * 60 * SECOND)}; one bar is 10 minutes.`);
-}
-
 // One key ------------------------------------------------------------------------------------
 
 const values = () => [...at("parts").querySelectorAll("input")].map((input) => input.value);
@@ -545,6 +504,7 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
   view.lookUps += 1;
   const mine = view.lookUps;
   at("acts").hidden = at("override").hidden = true;
+  at("override").reset();
   const words = await balance(limit, parts);
   const override = await overrideOf(limit, parts);
   if (mine !== view.lookUps || view.limit !== limit) return;
@@ -555,22 +515,17 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
   at("override-remove").hidden = !override?.words;
 }
 
-/** Returns the pairs that name one key to the calls of overrides: no value of it is a pattern. */
-const overridePairs = (limit, parts) => [["limit", limit], ...parts.map((part) => ["value", part])];
-
 /** Returns the override of a key in words, empty if it has none; null where keys have no overrides. */
 async function overrideOf(limit, parts) {
   if (!parts.length) return null;
   try {
-    const { overrides } = await call(`v1/overrides?${query(overridePairs(limit, parts))}`);
+    const { overrides } = await call(overridePath(limit, parts));
     const found = overrides.find((one) => one.in_force);
     return { words: found ? ` Override: ${found.set}${found.until ? `, until ${found.until}` : ""}.` : "" };
   } catch {
     return null; // the policy names no file
   }
 }
-
-const keyPath = (limit, parts) => `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
 
 /** Returns the balance of a key in words, or why it is not known. */
 async function balance(limit, parts) {
@@ -605,46 +560,25 @@ function confirmed(question, parts) {
   });
 }
 
-async function act(question, work) {
+/** Asks the operator, calls the service about the key that was looked up, and shows what came of it. */
+async function act(question, method, path, said) {
   const { limit, parts } = view.found;
   if (!await confirmed(`${question} under ${limit}?`, parts)) return;
   try {
-    const said = await work(limit, parts);
+    await call(path(limit, parts), { method });
     if (view.limit === limit) await lookUp(`${said} `, limit, parts);
   } catch (error) {
     if (view.limit === limit) text("found", `${parts.join(", ")}: ${error.message}`);
   }
 }
 
-async function reset(limit, parts) {
-  await call(keyPath(limit, parts), { method: "DELETE" });
-  return "The key is reset.";
-}
+const keyPath = (limit, parts) => `v1/keys/${encodeURIComponent(limit)}?${query(parts.map((part) => ["key", part]))}`;
+const banPath = (limit, parts, ...more) => `v1/bans?${query([["limit", limit], ...parts.map((part) => ["key", part]), ...more])}`;
+/** No value of the key is a pattern. */
+const overridePath = (limit, parts, ...more) => `v1/overrides?${query([["limit", limit], ...parts.map((part) => ["value", part]), ...more])}`;
 
-const banQuery = (limit, parts) => [["limit", limit], ...parts.map((part) => ["key", part])];
-
-async function ban(limit, parts) {
-  await call(`v1/bans?${query([...banQuery(limit, parts), ["for", "1h"]])}`, { method: "POST" });
-  return "The key is banned.";
-}
-
-async function lift(limit, parts) {
-  await call(`v1/bans?${query(banQuery(limit, parts))}`, { method: "DELETE" });
-  return "The ban is lifted.";
-}
-
-async function setOverride(limit, parts) {
-  const fields = ["set", "until", "reason"].map((name) => [name, at(`override-${name}`).value.trim()]);
-  const stated = fields.filter(([, value]) => value);
-  await call(`v1/overrides?${query([...overridePairs(limit, parts), ...stated])}`, { method: "PUT" });
-  for (const [name] of fields) at(`override-${name}`).value = "";
-  return "The override is set.";
-}
-
-async function removeOverride(limit, parts) {
-  await call(`v1/overrides?${query(overridePairs(limit, parts))}`, { method: "DELETE" });
-  return "The override is removed.";
-}
+/** Returns the fields of an override that are filled in. */
+const stated = () => ["set", "until", "reason"].map((name) => [name, at(`override-${name}`).value.trim()]).filter(([, value]) => value);
 
 // What if ------------------------------------------------------------------------------------
 
@@ -669,8 +603,13 @@ async function whatIf() {
 /** Writes one row for each item, in rows that stay. */
 function rows(table, items, fill) {
   const body = table.tBodies[0];
+  const labels = [...table.querySelectorAll("th[scope]")].map((head) => head.textContent);
   while (body.rows.length > items.length) body.deleteRow(-1);
-  items.forEach((item, index) => fill(body.rows[index] ?? body.insertRow(), item));
+  items.forEach((item, index) => {
+    const row = body.rows[index] ?? body.insertRow();
+    fill(row, item);
+    labels.forEach((label, index) => { row.cells[index].dataset.label = label; });
+  });
 }
 
 function cell(row, index, words, kind = "") {
@@ -679,37 +618,104 @@ function cell(row, index, words, kind = "") {
   if (place.textContent !== words || place.firstElementChild) place.textContent = words;
 }
 
-/** Returns where the changes of a time up to now lie in it, from 0 to 1. */
-function marks({ at: now, changes }, length) {
-  const places = changes.map((change) => 1 - (Date.parse(now) - Date.parse(change.at)) / length);
-  return places.filter((place) => place >= 0 && place <= 1);
-}
+const rect = (kind, x, y, width, height) => ({ tag: "rect", class: kind, x, y, width, height });
+const words = (kind, x, y, text) => ({ tag: "text", class: kind, x, y, text });
+const highest = (spans) => Math.max(1, ...spans.map((counts) => counts.reduce((all, one) => all + one)));
 
-/** Draws bars of allowed and refused requests, the newest at the right, and lines at changes; the label has the sums. */
-function chart(svg, cells, places, what, changes = []) {
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  const highest = Math.max(1, ...cells.map(([allowed, denied]) => allowed + denied));
-  const step = width / places;
-  const bars = [];
-  cells.slice(-places).forEach(([allowed, denied], index, shown) => {
-    const x = (places - shown.length + index) * step;
-    const [low, high] = [(allowed * height) / highest, (denied * height) / highest];
-    bars.push({ x, y: height - low, width: step * 0.8, height: low, class: "allowed" });
-    bars.push({ x, y: height - low - high, width: step * 0.8, height: high, class: "denied" });
+/** Returns the bars of spans in a box, the newest at the right; fewer than PLACES do not fill it. */
+function bars(spans, box, most, kinds = ["allowed", "denied", "shadow"]) {
+  const step = box.width / Math.max(spans.length, PLACES);
+  return spans.flatMap((counts, index) => {
+    const x = box.x + box.width - (spans.length - index - 0.1) * step;
+    let y = box.y + box.height;
+    const each = counts.map((count, kind) => rect(kinds[kind], x, y -= count * box.height / most, step * 0.8, count * box.height / most));
+    return each.filter(({ height }) => height);
   });
-  for (const place of changes) bars.push({ x: Math.min(width - 1, place * width), y: 0, width: 1, height, class: "mark" });
-  draw(svg, bars.filter((bar) => bar.height > 0));
-  const noted = changes.length ? `, ${changes.length} changes` : "";
-  svg.setAttribute("aria-label", `${what}: ${number(sum(cells, 0))} allowed, ${number(sum(cells, 1))} refused${noted}`);
 }
 
-/** Draws bars in those that are there. */
-function draw(svg, bars) {
-  while (svg.childElementCount > bars.length) svg.lastElementChild.remove();
-  bars.forEach((fields, index) => {
-    const bar = svg.children[index] ?? svg.appendChild(document.createElementNS(SVG, "rect"));
-    bar.removeAttribute("fill-opacity");
-    for (const [name, value] of Object.entries(fields)) bar.setAttribute(name, String(value));
+/** Minimum number of bars for which an axis has room. */
+const PLACES = 12;
+/** Times between two marks of an axis, in seconds. */
+const INTERVALS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 7200, 14400, 28800];
+const clock = (time, length) => new Date(time).toLocaleTimeString("en-GB", { timeStyle: length < 60 * SECOND ? "medium" : "short" });
+
+/** Returns lines and numbers up to `most`, and times from `start` to `now`. */
+function axes(box, most, start, now) {
+  const lines = [0, most / 2, most].flatMap((mark) => {
+    const y = box.y + box.height * (1 - mark / most);
+    return [rect("line", box.x, y, box.width, 1), words("high", box.x - 6, y + 4, number(mark))];
+  });
+  const interval = INTERVALS.find((seconds) => (now - start) / seconds / SECOND <= box.width / 80) * SECOND;
+  const zone = new Date(now).getTimezoneOffset() * 60 * SECOND;
+  for (let time = Math.ceil((start - zone) / interval) * interval + zone; time <= now; time += interval) {
+    const x = box.x + (time - start) * box.width / (now - start);
+    lines.push(words("time", Math.min(x, box.x + box.width - 20), box.y + box.height + 16, clock(time, interval)));
+  }
+  return lines;
+}
+
+/** Draws the chosen range with its changes, and writes the numbers of the bar that is picked, or the sums. */
+function chart(id, { counts }, names, kinds) {
+  const svg = at(id);
+  const { spans, step } = counts?.[view.range] ?? { spans: [], step: 1 };
+  const length = step * (view.range === "1m" ? SECOND : 60 * SECOND);
+  const now = Date.parse(view.state.at);
+  const begin = now - spans.length * length;
+  const start = Math.min(begin, now - PLACES * length);
+  const box = { x: 44, y: 20, width: Math.max(1, svg.clientWidth - 52), height: svg.clientHeight - 40 };
+  const x = (time) => box.x + (time - start) * box.width / (now - start);
+  const bar = Math.floor((svg.picked - begin) / length);
+  const [from, to] = [begin + bar * length, begin + (bar + 1) * length];
+  const changes = view.state.changes.map(({ at: time, text }) => ({ time: Date.parse(time), text })).filter(({ time }) => time > start);
+  const round = 10 ** Math.max(0, Math.floor(Math.log10(highest(spans) / 2)));
+  const most = 2 * Math.ceil(highest(spans) / 2 / round) * round;
+  svg.setAttribute("viewBox", `0 0 ${svg.clientWidth} ${svg.clientHeight}`);
+  draw(svg, [words("unit", 0, 10, `${id} in ${span(length)}`), ...axes(box, most, start, now),
+    ...(spans[bar] ? [rect("picked", x(from), box.y, x(to) - x(from), box.height)] : []), ...bars(spans, box, most, kinds),
+    ...changes.map(({ time }) => rect("mark", x(time), box.y, 1, box.height))]);
+  const values = spans[bar] ?? [0, 1, 2].map((index) => sum(spans, index));
+  const list = names.map((name, index) => `${number(values[index])} ${name}`).slice(0, values[2] ? 3 : 2);
+  const then = changes.filter(({ time }) => spans[bar] && time >= from && time < to).map(({ text }) => `; ${text.split("\n")[0]}`);
+  const value = `${spans[bar] ? clock(from, length) : `last ${span(spans.length * length)}`}: ${list.join(", ")}${then.join("")}`;
+  text(`${id}-value`, value);
+  const last = Math.max(0, spans.length - 1);
+  for (const [name, field] of Object.entries({ label: id, valuemax: last, valuenow: spans[bar] ? bar : last, valuetext: value })) {
+    svg.setAttribute(`aria-${name}`, field);
+  }
+  const timeAt = (place) => start + (place - box.x) * (now - start) / box.width;
+  Object.assign(svg, { begin, now, length, timeAt, redraw: () => chart(id, { counts }, names, kinds) });
+}
+
+/** Picks the bar of a time in a chart; null for none. */
+function pick(svg, time) {
+  svg.picked = time;
+  svg.redraw?.();
+}
+
+for (const svg of document.querySelectorAll(".chart")) {
+  svg.addEventListener("pointermove", ({ offsetX }) => pick(svg, svg.timeAt(offsetX)));
+  for (const end of ["pointerleave", "blur"]) svg.addEventListener(end, () => pick(svg, null));
+  svg.addEventListener("keydown", (event) => {
+    const { begin, now, length } = svg;
+    const from = svg.picked ?? now + length / 2;
+    const to = { ArrowLeft: from - length, ArrowRight: from + length, Home: begin, End: now, Escape: null }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    pick(svg, to && Math.min(now - length / 2, Math.max(begin + length / 2, to)));
+  });
+}
+
+/** Draws shapes in those that are there. */
+function draw(svg, shapes) {
+  while (svg.childElementCount > shapes.length) svg.lastElementChild.remove();
+  shapes.forEach(({ tag, text, ...fields }, index) => {
+    let shape = svg.children[index];
+    if (shape?.tagName !== tag) {
+      shape?.remove();
+      shape = svg.insertBefore(document.createElementNS(SVG, tag), svg.children[index] ?? null);
+    }
+    if (text !== undefined) shape.textContent = text;
+    for (const [name, value] of Object.entries(fields)) shape.setAttribute(name, value);
   });
 }
 
@@ -722,22 +728,21 @@ function span(millis) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
-at("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
+const onSubmit = (id, work) => at(id).addEventListener("submit", (event) => { event.preventDefault(); work(); });
+const onClick = (id, ...what) => at(id).addEventListener("click", () => act(...what));
+onSubmit("token-form", () => {
   sessionStorage.setItem(TOKEN, at("token").value);
   at("token").value = "";
   text("token-error", "");
   at("token-form").hidden = true;
   listen();
 });
-at("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(); });
-at("whatif").addEventListener("submit", (event) => { event.preventDefault(); whatIf(); });
-at("override").addEventListener("submit", (event) => {
-  event.preventDefault();
-  act(`Set the override ${at("override-set").value.trim()} for this one key`, setOverride);
-});
-at("override-remove").addEventListener("click", () => act("Remove the override of the key", removeOverride));
-at("reset").addEventListener("click", () => act("Reset the key", reset));
-at("ban").addEventListener("click", () => act("Ban the key for 1 h", ban));
-at("lift").addEventListener("click", () => act("Lift the ban of the key", lift));
+onSubmit("lookup", () => lookUp());
+onSubmit("whatif", whatIf);
+onSubmit("override", () => act(`Set the override ${at("override-set").value.trim()} for this one key`, "PUT",
+  (...key) => overridePath(...key, ...stated()), "The override is set."));
+onClick("override-remove", "Remove the override of the key", "DELETE", overridePath, "The override is removed.");
+onClick("reset", "Reset the key", "DELETE", keyPath, "The key is reset.");
+onClick("ban", "Ban the key for 1 h", "POST", (...key) => banPath(...key, ["for", "1h"]), "The key is banned.");
+onClick("lift", "Lift the ban of the key", "DELETE", banPath, "The ban is lifted.");
 listen();

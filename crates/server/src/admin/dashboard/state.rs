@@ -7,18 +7,20 @@ use ratekeeper_policy::{Policy, Role, Rule, WallTime};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
-use crate::admin::{countries, top};
+use crate::admin::top;
 use crate::context::ServiceContext;
 use crate::observe::alerts::message::rfc3339;
-use crate::observe::history::{Cell, MAX_LIMITS};
+use crate::observe::history::{Cell, MAX_LIMITS, Recent};
 use crate::observe::metrics::DurationsSnapshot;
 
 /// Maximum number of limits in the state: those with a history that refuse most.
 const MAX_SHOWN: usize = 100;
 /// Maximum number of servers of a store that are named.
 const MAX_DOWN: usize = 8;
-/// Seconds of one cell of the trend of a limit.
-const TREND_STEP: usize = 5;
+/// Maximum number of spans of a chart.
+pub(super) const CHART_SPANS: usize = 144;
+/// Maximum number of spans of the trend of a limit.
+const TREND_SPANS: usize = 12;
 
 pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let now = shared.keeper.clock().now();
@@ -34,6 +36,8 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     });
     let changes: Vec<Value> = changes.collect();
     let limits = limits(shared, &policy);
+    let rules = policy.rules.iter();
+    let decisions = rules.flat_map(|rule| shared.observers.metrics.decisions(rule.limit.id));
     let alerts = shared.observers.alerts.counts();
     json!({
         "at": rfc3339(shared.unix_millis(now)),
@@ -42,7 +46,9 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "sha": &*policy.sha,
         "applied_at": rfc3339(shared.observers.metrics.applied_at_seconds() * 1_000),
         "reveal_keys": policy.settings.reveal_keys.word(),
-        "seconds": shared.observers.history.total_seconds(),
+        "rejected": shared.observers.metrics.is_rejected(),
+        "counts": shared.observers.history.total().ranges(CHART_SPANS),
+        "decisions": decisions.sum::<u64>(),
         "store": store(shared),
         "upstreams": shared.observers.metrics.process.upstreams().0,
         "held": shared.hold.standing().now,
@@ -51,7 +57,7 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "memory": memory(shared),
         "signals": signals(shared, &policy),
         "elastic": elastic(shared, &policy),
-        "countries": countries::busiest(shared),
+        "countries": top::countries(shared, &policy),
         "reports": shared.observers.metrics.reports().collect::<BTreeMap<_, _>>(),
         "alerts": alerts.iter().map(|counts| counts.active).sum::<u64>(),
         "more": policy.rules.len() - limits.len(),
@@ -60,53 +66,64 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     })
 }
 
-/// Returns the limits with most refusals in the last minute, in the order of the policy.
-fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
-    let rules = policy.rules.iter().take(MAX_LIMITS);
-    let mut all: Vec<(usize, &Rule, Vec<Cell>)> = rules
-        .enumerate()
-        .filter_map(|(index, rule)| {
-            Some((
-                index,
-                rule,
-                shared.observers.history.seconds(rule.limit.id)?,
-            ))
+/// A limit with a history.
+pub(super) struct Busy<'p> {
+    index: usize,
+    pub(super) rule: &'p Rule,
+    recent: Recent,
+}
+
+/// Returns the limits with a history: first those with most refusals in the last minute, among
+/// equals those with most in the last day. Refusals in shadow mode come after all others.
+pub(super) fn by_refusals<'p, C: Clock>(
+    shared: &ServiceContext<C>,
+    policy: &'p Policy,
+) -> Vec<Busy<'p>> {
+    let rules = policy.rules.iter().take(MAX_LIMITS).enumerate();
+    let limits = rules.filter_map(|(index, rule)| {
+        let recent = shared.observers.history.recent(rule.limit.id)?;
+        Some(Busy {
+            index,
+            rule,
+            recent,
         })
-        .collect();
-    all.sort_by_key(|(_, _, seconds)| {
-        let refused = seconds.iter().map(|[_, denied, shadow]| denied + shadow);
-        std::cmp::Reverse(refused.map(u64::from).sum::<u64>())
     });
-    all.truncate(MAX_SHOWN);
-    all.sort_by_key(|(index, ..)| *index);
+    let mut limits: Vec<_> = limits.collect();
+    let refused = |recent: &Recent, index: usize| {
+        let sum = |cells: &[Cell]| cells.iter().map(|cell| u64::from(cell[index])).sum::<u64>();
+        (sum(&recent.seconds), sum(&recent.minutes))
+    };
+    limits.sort_by_cached_key(|Busy { recent, .. }| {
+        std::cmp::Reverse((refused(recent, 1), refused(recent, 2)))
+    });
+    limits
+}
+
+/// Returns the limits that refuse most, with their numbers.
+fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
     let descriptions = policy.rules.descriptions();
-    let each = all.iter();
-    each.map(|(index, rule, seconds)| {
-        let mut limit = descriptions[*index].clone();
-        add_counts(&mut limit, shared, rule, seconds);
+    let limits = by_refusals(shared, policy).into_iter().take(MAX_SHOWN);
+    let limits = limits.map(|busy| {
+        let mut limit = descriptions[busy.index].clone();
+        limit["counts"] = busy.recent.ranges(TREND_SPANS);
+        add_counts(&mut limit, shared, busy.rule);
         limit
-    })
-    .collect()
+    });
+    limits.collect()
 }
 
 /// Adds the counts of a limit to its description.
-fn add_counts<C: Clock>(
-    about: &mut Value,
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    seconds: &[Cell],
-) {
+fn add_counts<C: Clock>(about: &mut Value, shared: &ServiceContext<C>, rule: &Rule) {
     let now = shared.keeper.clock().now();
     let found = top::most_denied(shared, rule.limit.id, now);
     let busiest = found.as_ref().and_then(|found| found.keys.first());
-    about["trend"] = json!(trend(seconds));
     about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
     about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
     about["denied"] = json!(found.as_ref().map_or(0, |found| found.denied));
+    about["distinct"] = json!(found.as_ref().map_or(0, |found| found.distinct));
     about["distinct_denied"] = json!(found.as_ref().map_or(0, |found| found.distinct_denied));
     about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
-    let [keys, first] = top::refused_in_the_hour(shared, rule.limit.id, now);
-    about["hour"] = json!({ "keys": keys, "first": first });
+    about["hour"] = top::keys_of_the_hour(shared, rule.limit.id, now);
     let (shed, plans) = shared.observers.metrics.denials(rule.limit.id);
     about["plans"] = plans
         .iter()
@@ -188,17 +205,6 @@ fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
     })
 }
 
-/// Returns the sums of spans of five seconds, the newest last.
-fn trend(seconds: &[Cell]) -> Vec<[u64; 3]> {
-    let spans = seconds.rchunks(TREND_STEP).map(|span| {
-        let sum = |index: usize| span.iter().map(|cell| u64::from(cell[index])).sum();
-        std::array::from_fn(sum)
-    });
-    let mut spans: Vec<[u64; 3]> = spans.collect();
-    spans.reverse();
-    spans
-}
-
 /// Returns the kind and the state of the store.
 pub(in crate::admin) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
     let any = shared.keeper.store();
@@ -224,16 +230,4 @@ pub(in crate::admin) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "failed": health.failed,
         "fallback": health.fallback.local + health.fallback.allow + health.fallback.deny,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trend_has_whole_spans_at_its_end() {
-        let seconds = [[1, 0, 2]; 7];
-        assert_eq!(trend(&seconds), [[2, 0, 4], [5, 0, 10]]);
-        assert_eq!(trend(&[]), Vec::<[u64; 3]>::new());
-    }
 }

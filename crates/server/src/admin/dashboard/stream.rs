@@ -25,17 +25,17 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use hyper::body::{Body, Frame};
 use ratekeeper::Clock;
-use ratekeeper_policy::Rule;
+use ratekeeper_policy::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::last_state;
+use super::state::{CHART_SPANS, by_refusals};
 use crate::admin::keys::{parameters, unknown};
 use crate::admin::{bans, top};
 use crate::context::ServiceContext;
 use crate::doors::problem::Problem;
-use crate::observe::history::Cell;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::{HeldBack, InFlight};
 
@@ -43,8 +43,6 @@ use crate::serve::pulse::{HeldBack, InFlight};
 const SECOND: Duration = Duration::from_secs(1);
 /// Maximum number of keys of a limit, and of its bans.
 const MAX_KEYS: usize = 20;
-/// Minutes of one cell of the day of a limit.
-const DAY_STEP: usize = 10;
 
 /// The body of a stream.
 #[derive(Debug)]
@@ -75,8 +73,9 @@ impl Body for StateStream {
     }
 }
 
-/// `GET /v1/dashboard/stream?limit=NAME`: the state each second, with the keys and the day of one
-/// limit; of the first one, if none has that name.
+/// `GET /v1/dashboard/stream?limit=NAME`: the state each second, with the keys and the charts of one
+/// limit. Without a name it is the limit that refuses most now, and if none has that name, the one
+/// that refuses most in each second.
 pub(in crate::admin) async fn open<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
@@ -89,10 +88,18 @@ pub(in crate::admin) async fn open<C: Clock + 'static>(
             other => return Err(unknown(other, "`limit`")),
         }
     }
-    let (context, shown) = (Arc::clone(shared), limit.clone());
+    let context = Arc::clone(shared);
+    let first = move || {
+        let policy = context.keeper.policy();
+        let most = || most_refusing(&context, &policy).map(|rule| Arc::clone(&rule.limit.name));
+        let limit = limit.or_else(most);
+        let first = event(&context, limit.as_deref());
+        (limit, first)
+    };
     // On a thread of its own, so that no decision waits while the state is made.
-    let first = tokio::task::spawn_blocking(move || event(&context, shown.as_deref())).await;
-    let states = shared.streams.add(limit, first.unwrap_or_default())?;
+    let first = tokio::task::spawn_blocking(first).await;
+    let (limit, first) = first.unwrap_or_default();
+    let states = shared.streams.add(limit, first)?;
     let mut response = Response::new(StateStream {
         states,
         in_flight: InFlight::begin(caller.pulse),
@@ -134,7 +141,7 @@ fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
     let policy = shared.keeper.policy();
     let named = |rule: &&Rule| Some(&*rule.limit.name) == limit;
     let rule = policy.rules.iter().find(named);
-    let rule = rule.or_else(|| policy.rules.first());
+    let rule = rule.or_else(|| most_refusing(shared, &policy));
     let details = rule.map_or(Value::Null, |rule| details(shared, rule));
     let mut event = b"data: {\"state\":".to_vec();
     event.extend_from_slice(&last_state(shared)); // on one line, as all JSON of this process
@@ -142,27 +149,22 @@ fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
     event.into()
 }
 
-/// Returns the numbers of one limit: the most refused keys, the last day, and the banned keys.
+/// Returns the limit that refuses most.
+fn most_refusing<'p, C: Clock>(shared: &ServiceContext<C>, policy: &'p Policy) -> Option<&'p Rule> {
+    let first = by_refusals(shared, policy).into_iter().next();
+    let first = first.map(|limit| limit.rule);
+    first.or_else(|| policy.rules.first()) // before the first reading of the counters
+}
+
+/// Returns the numbers of one limit: the most refused keys, its charts, and the banned keys.
 fn details<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> Value {
-    let minutes = shared.observers.history.minutes(rule.limit.id);
+    let recent = shared.observers.history.recent(rule.limit.id);
     json!({
         "name": &*rule.limit.name,
         "top": top::most_refused(shared, rule, MAX_KEYS),
-        "day": minutes.as_deref().map(day),
-        "day_minutes": minutes.as_ref().map(Vec::len),
+        "counts": recent.map(|recent| recent.ranges(CHART_SPANS)),
         "bans": bans::of_memory(shared, rule, MAX_KEYS),
     })
-}
-
-/// Returns the sums of spans of ten minutes, the newest last: allowed and refused.
-fn day(minutes: &[Cell]) -> Vec<[u64; 2]> {
-    let spans = minutes.rchunks(DAY_STEP).map(|span| {
-        let sum = |index: usize| -> u64 { span.iter().map(|cell| u64::from(cell[index])).sum() };
-        [sum(0), sum(1) + sum(2)]
-    });
-    let mut spans: Vec<_> = spans.collect();
-    spans.reverse();
-    spans
 }
 
 #[cfg(test)]
@@ -220,11 +222,5 @@ mod tests {
         assert_eq!(reader.blocking_recv(), None);
         let refused = streams.add(None, state()).unwrap_err();
         assert!(refused.detail.contains("stopping"), "{refused}");
-    }
-
-    #[test]
-    fn a_day_is_in_spans_of_ten_minutes() {
-        let minutes = [[1, 2, 3]; 25];
-        assert_eq!(day(&minutes), [[5, 25], [10, 50], [10, 50]]);
     }
 }

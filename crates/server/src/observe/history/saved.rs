@@ -16,7 +16,8 @@ impl History {
         unix_second: u64,
         limits: impl Iterator<Item = &'l Limit>,
     ) -> SavedHistory {
-        let minutes = |limit: &Limit| Some((limit.name.to_string(), self.minutes(limit.id)?));
+        let minutes =
+            |limit: &Limit| Some((limit.name.to_string(), self.recent(limit.id)?.minutes));
         (unix_second, limits.filter_map(minutes).collect())
     }
 

@@ -115,14 +115,8 @@ struct Period {
 #[derive(Debug)]
 struct DeniedKeys {
     sketch: Box<KeySketch>,
-    more: Box<DeniedMore>,
-}
-
-#[derive(Debug)]
-struct DeniedMore {
     /// By counter of the sketch.
-    spans: [DeniedSpan; COUNTERS],
-    distinct: DistinctKeys,
+    spans: Box<[DeniedSpan; COUNTERS]>,
 }
 
 /// When the key of a counter was refused.
@@ -142,6 +136,8 @@ pub(crate) struct TopKeysFound {
     pub(crate) since: Time,
     pub(crate) requests: u64,
     pub(crate) denied: u64,
+    /// Estimate of the number of different keys.
+    pub(crate) distinct: u64,
     /// Estimate of the number of different keys refused.
     pub(crate) distinct_denied: u64,
     /// Estimate of the number of those that were not refused in the previous period.
@@ -170,6 +166,7 @@ impl TopKeysFound {
             since,
             requests: 0,
             denied: 0,
+            distinct: 0,
             distinct_denied: 0,
             first_denied: 0,
             unlisted_at_most: 0,
@@ -225,20 +222,31 @@ impl LimitKeys {
     ) -> TopKeysFound {
         let started = window.period(now).saturating_sub(1) * window.width().as_nanos();
         let mut found = TopKeysFound::none(Time::from_nanos(started).max(self.since));
-        let mut distinct = [DistinctKeys::new(); PARTS];
-        let mut before = distinct;
+        // Of all requests, of the denials, and of the denials in the previous period.
+        let mut distinct = [[DistinctKeys::new(); PARTS]; 3];
         for (index, part) in self.parts.iter().enumerate() {
             let mut part = part.lock();
             part.roll(now);
             let window = &part.0[window as usize];
-            if let Some(denied) = &window.previous.denied {
-                before[index].merge(&denied.more.distinct);
+            let Window {
+                current, previous, ..
+            } = window;
+            for (merged, period, order) in [
+                (0, current, TopOrder::Requests),
+                (0, previous, TopOrder::Requests),
+                (1, current, TopOrder::Denied),
+                (1, previous, TopOrder::Denied),
+                (2, previous, TopOrder::Denied),
+            ] {
+                if let Some(sketch) = period.sketch(order) {
+                    distinct[merged][index].merge(sketch.distinct());
+                }
             }
-            window.read(by, &mut found, &mut distinct[index]);
+            window.read(by, &mut found);
         }
-        found.distinct_denied = DistinctKeys::estimate(&distinct);
-        let before = DistinctKeys::estimate(&before);
-        found.first_denied = found.distinct_denied.saturating_sub(before);
+        let [all, denied, before] = distinct.map(|parts| DistinctKeys::estimate(&parts));
+        (found.distinct, found.distinct_denied) = (all, denied);
+        found.first_denied = denied.saturating_sub(before);
         let keys = &mut found.keys;
         let rank = |key: &TopKey| match by {
             TopOrder::Denied => (key.denied.count, key.requests.count),
@@ -278,15 +286,13 @@ impl Window {
         self.current.note(note, &self.previous, budgets)
     }
 
-    fn read(&self, by: TopOrder, found: &mut TopKeysFound, distinct: &mut DistinctKeys) {
+    fn read(&self, by: TopOrder, found: &mut TopKeysFound) {
         let periods = [&self.previous, &self.current];
         let mut floor = 0;
         for period in periods {
-            found.requests += period.requests.as_ref().map_or(0, |keys| keys.total());
-            if let Some(denied) = &period.denied {
-                found.denied += denied.sketch.total();
-                distinct.merge(&denied.more.distinct);
-            }
+            let total = |order| period.sketch(order).map_or(0, KeySketch::total);
+            found.requests += total(TopOrder::Requests);
+            found.denied += total(TopOrder::Denied);
             floor += period.sketch(by).map_or(0, KeySketch::floor);
         }
         found.unlisted_at_most = found.unlisted_at_most.max(floor);
@@ -357,12 +363,10 @@ fn made<T>(place: &mut Option<T>, make: impl FnOnce() -> Option<T>) -> Option<&m
 impl DeniedKeys {
     fn new(budget: &Arc<ByteBudget>) -> Option<Self> {
         let mut sketch = KeySketch::new(budget)?;
-        sketch.reserve(size_of::<DeniedMore>()).then(|| Self {
+        let spans = [DeniedSpan::default(); COUNTERS];
+        sketch.reserve(size_of_val(&spans)).then(|| Self {
             sketch,
-            more: Box::new(DeniedMore {
-                spans: [DeniedSpan::default(); COUNTERS],
-                distinct: DistinctKeys::new(),
-            }),
+            spans: Box::new(spans),
         })
     }
 
@@ -375,9 +379,8 @@ impl DeniedKeys {
         free_at: Time,
         run: impl FnOnce() -> Option<DeniedSpan>,
     ) -> Option<u64> {
-        self.more.distinct.add(key.hash);
         let counted = self.sketch.add(key)?;
-        let span = self.more.spans.get_mut(counted.index)?;
+        let span = self.spans.get_mut(counted.index)?;
         if counted.sure == 1 {
             span.first = run().map_or(at, |run| run.first);
         }
@@ -387,6 +390,6 @@ impl DeniedKeys {
 
     fn span(&self, key: HashedKey<'_>) -> Option<DeniedSpan> {
         let index = self.sketch.find(key)?;
-        self.more.spans.get(index).copied()
+        self.spans.get(index).copied()
     }
 }

@@ -23,6 +23,7 @@
 use std::sync::Arc;
 
 use super::budget::{BudgetShare, ByteBudget};
+use super::distinct::DistinctKeys;
 
 /// Number of counters of a sketch.
 pub(super) const COUNTERS: usize = 32;
@@ -74,6 +75,7 @@ pub(super) struct KeySketch {
     floor: u64,
     /// No counter before this one has the count `floor`.
     hand: usize,
+    distinct: DistinctKeys,
     share: BudgetShare,
 }
 
@@ -102,6 +104,7 @@ impl KeySketch {
             total: 0,
             floor: 0,
             hand: 0,
+            distinct: DistinctKeys::new(),
             share: BudgetShare::take(budget, size_of::<Self>())?,
         }))
     }
@@ -113,6 +116,7 @@ impl KeySketch {
 
     /// Counts a key once. Returns `None`, and counts nothing, if the budget has no room for it.
     pub(super) fn add(&mut self, key: HashedKey<'_>) -> Option<CountedKey> {
+        self.distinct.add(key.hash);
         let index = match self.find(key) {
             Some(index) => index,
             None => self.place(key)?,
@@ -209,6 +213,11 @@ impl KeySketch {
     /// Returns the number of keys noted, each as often as it was.
     pub(super) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Returns the different keys, of which one without room is one too.
+    pub(super) fn distinct(&self) -> &DistinctKeys {
+        &self.distinct
     }
 
     /// Returns the count of a key.
