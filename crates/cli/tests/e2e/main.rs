@@ -16,6 +16,7 @@ mod counting;
 mod credits;
 mod dashboard;
 mod dashboard_charts;
+mod dashboard_pictures;
 mod described;
 mod doctor;
 mod envoy;
