@@ -256,6 +256,24 @@ fn admitted(rule: &Rule) -> String {
     }
 }
 
+/// Returns the cost of a request, if the policy states it: `10 for path /export; 1 for others`.
+pub(crate) fn cost(rule: &Rule) -> Option<String> {
+    let shown = |permits: Permits| amount(rule, permits.get());
+    Some(match &rule.cost {
+        Cost::Request => return None,
+        Cost::Fixed(permits) => shown(*permits),
+        Cost::Attribute(name) | Cost::Decimal(name, _) => format!("attr:{name}"),
+        Cost::Body(field, _) => field.to_string(),
+        Cost::Priced(prices) => {
+            let each = prices.higher.iter().map(|price| {
+                let requests = fields(&price.matcher).join(", ");
+                format!("{} for {requests}; ", shown(price.is))
+            });
+            each.collect::<String>() + &format!("{} for others", shown(prices.usual))
+        }
+    })
+}
+
 /// Returns the part of a limit that is kept: `the last 20 of 100 are for path /health`.
 pub(crate) fn priority(rule: &Rule) -> Option<String> {
     let priority = rule.priority.as_deref()?;

@@ -1,7 +1,7 @@
 //! Trial: one limit, one key, a list of moments; the outcomes, drawn.
 
 use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Cost, Rule};
+use ratekeeper_policy::Rule;
 use ratekeeper_store::{Look, MemoryConfig, MemoryStore};
 
 use crate::output::{BAD, GOOD, WARN, paint};
@@ -45,10 +45,7 @@ impl Trial {
         let charge = Charge {
             limit: &rule.limit,
             key: Key::from_bytes(&key),
-            cost: match rule.cost {
-                Cost::Fixed(fixed) => fixed,
-                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => cost,
-            },
+            cost: rule.cost.fixed().unwrap_or(cost),
             mode: Mode::Enforce,
         };
         let mut now = Time::ZERO;

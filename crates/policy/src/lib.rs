@@ -39,7 +39,7 @@ pub use model::rules::active::{Active, WallTime};
 pub use model::rules::alert::Alert;
 pub use model::rules::calendar;
 pub use model::rules::correction::{Corrected, Correction, CostSource, Report, ResultSet};
-pub use model::rules::cost::Cost;
+pub use model::rules::cost::{Cost, Price, PriceList};
 pub use model::rules::describe::{Description, Millis, Returned, Together, WorstCase};
 pub use model::rules::priority::Priority;
 pub use model::rules::refusal::{Body, Refusal};

@@ -136,8 +136,8 @@ impl Replay {
         let is_lent = { is_lent }.any(|limit| limit.algorithm.concurrency().is_some());
         let mut unseen: Vec<KeyPart> = Vec::new();
         for rule in &*policy.rules {
-            let matched = rule.matcher.fields.iter();
-            let matched = matched.filter_map(|(field, _)| KeyPart::parse(&field.to_string()).ok());
+            let matched = rule.fields();
+            let matched = matched.filter_map(|field| KeyPart::parse(&field.to_string()).ok());
             for part in rule.key.iter().cloned().chain(matched) {
                 if !unseen.contains(&part) {
                     unseen.push(part);

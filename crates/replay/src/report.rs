@@ -263,11 +263,7 @@ fn notes(log: &Log, replay: &Replay) -> Vec<String> {
 }
 
 fn limit_notes(rule: &Rule, limit: &LimitTally, replay: &Replay) -> impl Iterator<Item = String> {
-    let matched = rule
-        .matcher
-        .fields
-        .iter()
-        .map(|(field, _)| field.to_string());
+    let matched = rule.fields().map(ToString::to_string);
     let parts = rule.key.iter().map(KeyPart::to_string).chain(matched);
     let is_unseen = |part: &String| {
         replay

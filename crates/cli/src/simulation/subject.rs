@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Permits, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
-use ratekeeper_policy::{Cost, Rule, WorstCase};
+use ratekeeper_policy::{Rule, WorstCase};
 
 use crate::source::{self, PolicySource};
 use crate::{Failure, Output, limits};
@@ -87,10 +87,7 @@ impl Subject {
             text: rule.text.clone(),
             algorithm: rule.limit.algorithm.clone(),
             window: WorstCase::of(rule).span_ms.0,
-            cost: match rule.cost {
-                Cost::Fixed(cost) => Some(cost),
-                Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => None,
-            },
+            cost: rule.cost.fixed(),
             quota,
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ratekeeper::Answer;
-use ratekeeper_policy::{Cost, MissingKey, Policy, Rule};
+use ratekeeper_policy::{MissingKey, Policy, Rule};
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
@@ -165,6 +165,7 @@ fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<String, String>> {
             "mode",
             "key",
             "match",
+            "cost",
             "status",
             "active",
             "ban",
@@ -200,25 +201,15 @@ fn unnamed_parts(rule: &Rule) -> impl Iterator<Item = (String, String)> {
         MissingKey::Shared => "shared".into(),
         MissingKey::Use(part) => format!("use:{part}"),
     };
-    let cost = match &rule.cost {
-        Cost::Request => "of the request".into(),
-        Cost::Fixed(permits) => permits.to_string(),
-        Cost::Attribute(name) | Cost::Decimal(name, _) => format!("attr:{name}"),
-        Cost::Body(field, _) => field.to_string(),
-    };
     let exempt = rule
         .exemptions
         .iter()
         .map(|it| it.reason.clone())
         .collect::<Vec<_>>();
-    [
-        ("cost", cost),
-        ("missing_key", missing),
-        ("exempt", exempt.join(", ")),
-    ]
-    .into_iter()
-    .filter(|(_, value)| !value.is_empty())
-    .map(|(name, value)| (name.to_owned(), value))
+    [("missing_key", missing), ("exempt", exempt.join(", "))]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.to_owned(), value))
 }
 
 fn in_words(value: &Value) -> String {

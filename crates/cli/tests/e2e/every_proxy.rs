@@ -36,6 +36,7 @@ behind_every_proxy! {
     parallel_requests_admit_exactly_the_limit
     method_and_path_are_the_original_ones
     other_spellings_of_a_path_are_the_same_path
+    a_request_has_the_highest_of_its_prices
     allowed_answers_tell_the_limit
     a_request_no_limit_matches_passes_untold
     a_queue_lets_requests_leave_at_the_pace_of_the_limit
@@ -301,6 +302,30 @@ fn other_spellings_of_a_path_are_the_same_path(kind: Kind) {
             "{target}"
         );
     }
+}
+
+fn a_request_has_the_highest_of_its_prices(kind: Kind) {
+    let limits = r#"
+        [[limit]]
+        name   = "points"
+        key    = ["ip"]
+        limit  = "20/1h"
+        cost   = [
+            { path = "/export/**", is = 10 },
+            { method = "POST", is = 4 },
+            { header = { x-priority = "high" }, is = 5 },
+        ]
+    "#;
+    let Some(stage) = Stage::open(kind, limits) else {
+        return;
+    };
+    let (visitor, high) = (Visitor::at(2), Visitor::at(2).with("X-Priority", "high"));
+    assert_eq!(visitor.post(stage.address(), "/%65xport/all").status, 200); // 10
+    assert_eq!(visitor.post(stage.address(), "/items").status, 200); // 4
+    assert_eq!(high.get(stage.address(), "/items").status, 200); // 5
+    assert_eq!(visitor.post(stage.address(), "/items").status, 429); // 4 of 1
+    assert_eq!(visitor.get(stage.address(), "/items").status, 200); // 1
+    assert_denied(&visitor.get(stage.address(), "/items"), "points");
 }
 
 fn allowed_answers_tell_the_limit(kind: Kind) {

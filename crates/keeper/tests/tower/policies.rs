@@ -42,6 +42,29 @@ fn post(uri: &str, headers: &[(&str, &str)]) -> Request<()> {
 }
 
 #[test]
+fn a_request_has_the_highest_of_its_prices() {
+    let priced = r#"
+        [[limit]]
+        name = "points"
+        key = ["ip"]
+        limit = "20/1h"
+        cost = [{ path = "/export/**", is = 10 }, { header.x-priority = "high", is = 5 }]
+    "#;
+    let layer = policy(priced, &clock());
+    let mut service = layer.layer(Stage::default());
+    for (request, expected) in [
+        (post("/export/all", &[("x-priority", "high")]), 200), // 10
+        (get("/", &[("x-priority", "high")]), 200),            // 5
+        (get("/%65xport/all", &[]), 429),
+        (post("/", &[]), 200), // 1
+        (get("/", &[("x-priority", "high")]), 429),
+    ] {
+        let request = from("192.0.2.1", request);
+        assert_eq!(status(&mut service, request), expected);
+    }
+}
+
+#[test]
 fn facts_are_those_of_the_request() {
     let layer = policy(LOGINS, &clock());
     let mut service = layer.layer(Stage::default());

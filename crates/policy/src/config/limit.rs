@@ -29,7 +29,7 @@ use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
 use self::active::{Zones, active};
 use self::alert::alert;
 use self::correction::{correction, is_counted, owing};
-use self::cost::cost;
+use self::cost::{CostSurroundings, cost};
 use self::descriptors::separate;
 use self::draft::{Draft, LimitPlaces};
 use self::refusal::{NamedResponse, Responses};
@@ -128,7 +128,13 @@ pub(super) fn limit<'a>(
     };
     let quantity = quantity(written, around, out);
     let unit = unit(written);
-    let cost = cost(written, (&here, unit.as_ref()), out);
+    let around = CostSurroundings {
+        place: &here,
+        unit: unit.as_ref(),
+        path_case: requests.matcher.path_case,
+        files: shared.files,
+    };
+    let cost = cost(written, &around, out);
     let correction = quantity.as_ref().and_then(|quantity| {
         let estimate = cost.as_ref().and_then(|cost| cost.estimate.as_ref());
         correction(written, &here, estimate, quantity, out)

@@ -35,7 +35,7 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         .help("add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"");
     }
     for draft in drafts {
-        let Cost::Fixed(cost) = draft.rule.cost else {
+        let Some(cost) = draft.rule.cost.highest() else {
             continue;
         };
         let capacity = draft.rule.limit.algorithm.capacity();
@@ -44,7 +44,11 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         }
         let name = &draft.rule.limit.name;
         let at = draft.places.cost.clone().unwrap_or_default();
-        let message = format!("limit `{name}` can never let a request pass");
+        let (which, field) = match draft.rule.cost {
+            Cost::Priced(_) => ("requests of this price", "is"),
+            _ => ("a request", "cost"),
+        };
+        let message = format!("limit `{name}` can never let {which} pass");
         out.error(
             codes::COST_TOO_HIGH,
             at,
@@ -53,7 +57,7 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         )
         .related(draft.places.quantity.clone())
         .help(format!(
-            "write cost = {capacity} or less, or raise the limit to at least {cost}"
+            "write {field} = {capacity} or less, or raise the limit to at least {cost}"
         ));
     }
 }

@@ -224,6 +224,7 @@ fn policy(
     let visitors = Visitors::read(root, &client_ip, &settings, out);
     lints::visitors::unreceived(&drafts, plans.as_ref(), root, &settings, out);
     lints::impossible(&drafts, &settings, out);
+    limit::cost::unmet(&drafts, out);
     limit::alert::impossible(&drafts, out);
     if out.has_errors() {
         return None;

@@ -154,13 +154,17 @@ impl<'a> VariantReader<'a> {
         }
         let quantity = quantity?;
         let capacity = quantity.algorithm.capacity();
-        match draft.rule.cost {
-            Cost::Fixed(cost) if cost > capacity => {
+        match draft.rule.cost.highest() {
+            Some(cost) if cost > capacity => {
                 let name = &draft.rule.limit.name;
                 let text = shown(set.text);
                 let message =
                     format!("limit `{name}` with \"{text}\" can never let a request pass");
-                let label = format!("holds {capacity}, and each request costs {cost}");
+                let each = match draft.rule.cost {
+                    Cost::Priced(_) => "a request may cost",
+                    _ => "each request costs",
+                };
+                let label = format!("holds {capacity}, and {each} {cost}");
                 out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
                     .help(match set.field {
                         "candidate" | "extra" => format!("allow at least {cost}"),

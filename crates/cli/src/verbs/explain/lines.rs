@@ -95,6 +95,7 @@ pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<Strin
             format!("begin on the day of the key in attr:{attribute}, on day 1 without one")
         }),
     );
+    lines.add("cost", limits::cost(rule));
     lines.add("at worst", [limits::worst_case(rule)]);
     lines.add("at least", [limits::at_least(rule)]);
     lines.add("alert", limits::alert(rule));

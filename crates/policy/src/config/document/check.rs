@@ -206,6 +206,7 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
                 DeValue::Integer(_) | DeValue::Float(_)
             )
             | (Shape::Table(_) | Shape::Map { .. }, DeValue::Table(_))
+            | (Shape::Tables { .. }, DeValue::Array(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
 }

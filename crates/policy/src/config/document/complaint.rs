@@ -132,7 +132,7 @@ fn with_a_dot(
 fn other_word(name: &str, place: &str) -> Option<String> {
     let instead = other_words::field(name)?;
     let (table, rest) = place.split_once(" of ").unwrap_or_default();
-    let written = || format!("{} = {{", table.trim_matches('`'));
+    let written = || format!("{} = ", table.trim_matches('`'));
     (!rest.starts_with("limit ") || instead.contains(&written())).then(|| instead.to_owned())
 }
 

@@ -31,6 +31,8 @@ const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"
 /// Names of fields.
 #[rustfmt::skip]
 const FIELDS: &[OtherWord] = &[
+    // prices are a list
+    ("is", "write cost = [{ path = \"/export\", is = 10 }]"),
     // nginx
     ("limitreq", TABLE),
     ("limitreqzone", TABLE),

@@ -1,10 +1,11 @@
-//! Fields of reports: the results that count, those that reset, and estimates of costs.
+//! Fields of costs, and of reports that correct them: prices, estimates, and results that count.
 
 use ratekeeper_core::Quota;
 
+use super::requests::MATCH;
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
 use crate::config::document::shape::{
-    Shape, TEXT, either, fields, name, pattern, span, table, values, whole,
+    Shape, TEXT, either, fields, name, pattern, span, table, tables, values, whole,
 };
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -16,10 +17,28 @@ pub(super) const WITHIN: Shape = span(MILLISECOND, DAY);
 const PERMITS: Shape = whole(1, Quota::MAX_PERMITS);
 /// `reserve`: a number, an attribute, or a value of the body.
 const AMOUNTS: &[Shape] = &[PERMITS, pattern(AMOUNT_SOURCE)];
-/// `cost`: the same, or a table.
-pub(super) const COSTS: &[Shape] = &[PERMITS, pattern(AMOUNT_SOURCE), table(&ESTIMATE)];
+/// Maximum number of prices of a limit: each is compared with a request.
+const MAX_PRICES: usize = 100;
+/// `cost`: the same, a table, or a list of prices.
+pub(super) const COSTS: &[Shape] = &[
+    PERMITS,
+    pattern(AMOUNT_SOURCE),
+    table(&ESTIMATE),
+    tables(&PRICE, MAX_PRICES, "limit.cost"),
+];
 
 fields! {
+    PRICE = "a price" {
+        required is: PERMITS, "10",
+            "Cost of the requests of this price, whatever their caller states. Of all prices of a \
+             request the highest counts, and 1 without any.";
+        shared MATCH.named("method");
+        shared MATCH.named("host");
+        shared MATCH.named("path");
+        shared MATCH.named("header");
+        shared MATCH.named("descriptor");
+    }
+
     ESTIMATE = "`cost`" {
         required reserve: either(AMOUNTS), "\"attr:max_tokens\"",
             "Estimate that is charged until the actual cost is known: a number, an attribute, or a \

@@ -76,8 +76,8 @@ fields! {
         optional unit: table(&UNIT), "{ name = \"USD\", decimals = 2 }",
             "Unit of the quantities and the cost, which then have decimals: size = \"200.00\".";
         optional cost: either(COSTS), "5",
-            "Cost of a request: a number, the attribute or the value of the body that holds it, or \
-             an estimate that the actual cost replaces.";
+            "Cost of a request: a number, the attribute or the value of the body that holds it, \
+             prices of some requests, or an estimate that the actual cost replaces.";
         optional count: table(&COUNT), "{ status = [401, 403] }",
             "Results that count. A request is charged when it is judged; a report of another \
              result gives the charge back.";

@@ -1,15 +1,18 @@
-//! Cost: reads `cost`, a number, an attribute, or an estimate.
+//! Cost: reads `cost`, a number, an attribute, prices, or an estimate.
 
 use std::ops::Range;
 
 use ratekeeper_core::Permits;
 
+use super::draft::Draft;
+use super::requests::matching;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, SpannedValue, Table, whole};
 use crate::config::quantity::unit::cost_in;
+use crate::config::settings::policy_files::PolicyFiles;
 use crate::model::matching::pattern::is_token;
-use crate::{BodyField, Cost, CostSource, Unit};
+use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit};
 
 /// Maximum number of characters of a field of a response.
 const MAX_FIELD: usize = 128;
@@ -30,12 +33,22 @@ pub(super) struct CostEstimate {
     pub(in crate::config) settle: Option<CostSource>,
 }
 
+/// Values of a limit that its cost needs.
+pub(super) struct CostSurroundings<'a> {
+    /// The limit, in messages.
+    pub(super) place: &'a str,
+    pub(super) unit: Option<&'a Unit>,
+    pub(super) path_case: PathCase,
+    pub(super) files: &'a PolicyFiles,
+}
+
 /// Reads `cost`; `None` means refused.
 pub(super) fn cost(
     table: Table<'_>,
-    place: (&str, Option<&Unit>),
+    around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<CostSpec> {
+    let place = (around.place, around.unit);
     let Some(node) = table.get("cost") else {
         let cost = At::new(Cost::Request, 0..0);
         let estimate = None;
@@ -49,9 +62,75 @@ pub(super) fn cost(
         let estimate = Some(CostEstimate { at, settle });
         return Some(CostSpec { cost, estimate });
     }
-    let cost = amount(node, "cost", place, out)?;
+    let cost = match node.get_ref().as_array() {
+        Some(_) => prices(table, around, out),
+        None => amount(node, "cost", place, out),
+    };
     let estimate = None;
-    Some(CostSpec { cost, estimate })
+    Some(CostSpec {
+        cost: cost?,
+        estimate,
+    })
+}
+
+/// Reads the prices of some requests; `None` means refused. The place is that of the highest.
+fn prices(
+    table: Table<'_>,
+    around: &CostSurroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<At<Cost>> {
+    let mut usual = around.unit.map_or(Permits::ONE, Unit::one);
+    let mut higher = Vec::new();
+    for (_, written) in table.tables("cost") {
+        let is = written.number("is")?;
+        let mut matcher = matching(written, around.files, out).matcher;
+        matcher.path_case = around.path_case;
+        let by_absence = matcher.fields.iter().any(|(field, patterns)| {
+            matches!(field, Field::Header(_)) && patterns.iter().any(|it| it.negated)
+        });
+        if by_absence {
+            let message = format!("a price of {} is lower for a header", around.place);
+            let label = "a visitor who sends this value would pay less";
+            out.error(codes::COST, written.place("header"), message, label)
+                .help("write the values that cost more, without `!`");
+            return None;
+        }
+        let cost = Permits::new(is.value);
+        if matcher.fields.is_empty() {
+            usual = usual.max(cost); // of every request
+        }
+        higher.push(At::new(Price { matcher, is: cost }, is.at));
+    }
+    higher.sort_by_key(|price| std::cmp::Reverse(price.value.is));
+    let at = higher.first()?.at.clone();
+    higher.retain(|price| price.value.is > usual);
+    let higher = higher.into_iter().map(|price| price.value).collect();
+    Some(At::new(Cost::Priced(PriceList { higher, usual }), at))
+}
+
+/// Reports prices by fields that the requests of their limit do not have.
+pub(in crate::config) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    for draft in drafts {
+        let rule = &draft.rule;
+        let is_met = |field: &&Field| match field {
+            Field::Descriptor(name) => rule.entry_names().any(|known| known == name),
+            _ => !rule.is_for_descriptors(),
+        };
+        let mut fields = rule.cost.prices().iter().flat_map(|it| &it.matcher.fields);
+        let unmet = fields.find(|(field, _)| !is_met(&field));
+        if let Some((field, _)) = unmet {
+            let name = &rule.limit.name;
+            let message = format!("a price of limit `{name}` is for `{field}`");
+            let label = "no request of this limit has it";
+            let at = draft.table.place("cost");
+            let help = if rule.is_for_descriptors() {
+                "name an entry of the descriptor that `match` or `key` of the limit names"
+            } else {
+                "write a price by path, method, host or header"
+            };
+            out.error(codes::COST, at, message, label).help(help);
+        }
+    }
 }
 
 /// Reads a number or an attribute in `field`; `None` means refused.

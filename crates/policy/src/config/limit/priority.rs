@@ -6,16 +6,16 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials, Permits};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::draft::Draft;
 use super::requests::requests;
+use crate::Priority;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::exclusions::is_excluded;
 use crate::config::document::read::Table;
 use crate::config::settings::policy_files::PolicyFiles;
-use crate::{Cost, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
 /// and the remaining permits are free for the next.
@@ -106,10 +106,7 @@ pub(in crate::config) fn leaves_room(
     at: &Range<usize>,
     out: &mut Findings<'_>,
 ) -> bool {
-    let cost = match draft.rule.cost {
-        Cost::Fixed(cost) => cost,
-        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
-    };
+    let cost = draft.rule.cost.least();
     let capacity = algorithm.capacity();
     let headroom = priority.headroom(capacity);
     let needs = headroom.get() + cost.get();

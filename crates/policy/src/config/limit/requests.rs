@@ -33,10 +33,17 @@ pub(in crate::config) fn requests(
     files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> Requests {
+    let matched = table.table("match");
+    matched.map_or_else(Requests::default, |written| matching(written, files, out))
+}
+
+/// Reads the fields of `match`, or those of them that a table may hold.
+pub(super) fn matching(
+    written: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Requests {
     let mut all = Requests::default();
-    let Some(written) = table.table("match") else {
-        return all;
-    };
     for (name, field) in [
         ("method", Field::Method),
         ("host", Field::Host),

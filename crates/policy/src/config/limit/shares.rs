@@ -1,20 +1,17 @@
 //! Shares: the part of a limit that one process has while the shared store fails.
 
-use ratekeeper_core::{Algorithm as _, LimitScope, Outage, Permits};
+use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
 use super::draft::Draft;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
-use crate::{Cost, RuleMode, Settings};
+use crate::{RuleMode, Settings};
 
 /// Warns of a limit with no share left for one process while the shared store fails.
 pub(in crate::config) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
-    let cost = match rule.cost {
-        Cost::Fixed(cost) => cost,
-        Cost::Request | Cost::Attribute(_) | Cost::Decimal(..) | Cost::Body(..) => Permits::ONE,
-    };
+    let cost = rule.cost.least();
     let capacity = rule.limit.algorithm.capacity();
     let fits = cost.get() * u64::from(nodes) <= capacity.get();
     let is_whole = rule.limit.scope == LimitScope::Node;

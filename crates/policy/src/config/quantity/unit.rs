@@ -23,6 +23,8 @@ use crate::model::rules::unit::{Decimal, Unit};
 struct Converted {
     /// The field, and the field of the table in it if it is one.
     field: (&'static str, Option<&'static str>),
+    /// Index of the table in the list that the field is, if it is one.
+    item: usize,
     text: String,
     kind: ValueKind,
 }
@@ -34,7 +36,7 @@ enum ValueKind {
 }
 
 /// Fields that hold a quantity, and whether it is a number or a text that begins with one.
-const QUANTITIES: [((&str, Option<&str>), ValueKind); 7] = [
+const QUANTITIES: [((&str, Option<&str>), ValueKind); 8] = [
     (("limit", None), ValueKind::Text),
     (("bucket", Some("size")), ValueKind::Number),
     (("bucket", Some("refill")), ValueKind::Text),
@@ -42,7 +44,11 @@ const QUANTITIES: [((&str, Option<&str>), ValueKind); 7] = [
     (("balance", Some("max")), ValueKind::Number),
     (("cost", None), ValueKind::Number),
     (("cost", Some("reserve")), ValueKind::Number),
+    (("cost", Some(PRICE)), ValueKind::Number),
 ];
+
+/// The field of a list of tables.
+const PRICE: &str = "is";
 
 /// Returns the unit of a limit, if it has one that can be read.
 pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
@@ -92,12 +98,19 @@ impl Conversions {
                 continue;
             };
             without_cost(table, out);
-            let values = QUANTITIES.iter().filter_map(|(field, kind)| {
-                let text = converted(table, field, *kind, &unit, out)?;
-                let (field, kind) = (*field, *kind);
-                Some(Converted { field, text, kind })
-            });
-            all.push((index, values.collect()));
+            let mut values = Vec::new();
+            for (field, kind) in QUANTITIES {
+                for (item, node) in nodes(table, field) {
+                    let text = converted(node, kind, &unit, out);
+                    values.extend(text.map(|text| Converted {
+                        field,
+                        item,
+                        text,
+                        kind,
+                    }));
+                }
+            }
+            all.push((index, values));
         }
         Self(all)
     }
@@ -131,6 +144,10 @@ impl Converted {
             (Some(node), None) => Some(node),
             (Some(node), Some(inner)) => match node.get_mut() {
                 DeValue::Table(table) => table.get_mut(inner),
+                DeValue::Array(items) => match items.get_mut(self.item).map(Spanned::get_mut) {
+                    Some(DeValue::Table(table)) => table.get_mut(inner),
+                    _ => None,
+                },
                 _ => None,
             },
             (None, _) => None,
@@ -146,18 +163,30 @@ impl Converted {
     }
 }
 
-/// Returns a value in the smallest unit; `None` if it is not written, no decimal, or refused.
+/// Returns the values of a field that are written, with their indices in a list.
+fn nodes<'t>(
+    table: Table<'t>,
+    (field, inner): (&str, Option<&str>),
+) -> Vec<(usize, &'t SpannedValue<'t>)> {
+    let one = match inner {
+        Some(PRICE) => {
+            let items = table.tables(field);
+            let values = items.filter_map(|(item, table)| Some((item, table.get(PRICE)?)));
+            return values.collect();
+        }
+        Some(inner) => table.table(field).and_then(|table| table.get(inner)),
+        None => table.get(field),
+    };
+    one.map(|node| (0, node)).into_iter().collect()
+}
+
+/// Returns a value in the smallest unit; `None` if it is no decimal, or refused.
 fn converted(
-    table: Table<'_>,
-    (field, inner): &(&str, Option<&str>),
+    node: &SpannedValue<'_>,
     kind: ValueKind,
     unit: &Unit,
     out: &mut Findings<'_>,
 ) -> Option<String> {
-    let node = match inner {
-        None => table.get(field)?,
-        Some(inner) => table.table(field)?.get(inner)?,
-    };
     let text = written(node)?;
     let (number, rest) = match kind {
         ValueKind::Number => (&*text, ""),

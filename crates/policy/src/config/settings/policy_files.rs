@@ -306,8 +306,9 @@ fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
             visit(text.value);
         }
     };
-    let limits = root.tables("limit").map(|(_, limit)| limit);
-    let with_priority = limits.flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let limits = || root.tables("limit").map(|(_, limit)| limit);
+    let with_priority = limits().flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let priced = limits().flat_map(|limit| limit.tables("cost"));
     let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
     let proxy = root
         .table("listen")
@@ -316,7 +317,8 @@ fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
     let tables = with_priority
         .chain(exemptions)
         .chain(routes.map(|(_, route)| Some(route)));
-    for fields in tables.flatten().filter_map(|table| table.table("match")) {
+    let matched = tables.flatten().filter_map(|table| table.table("match"));
+    for fields in matched.chain(priced.map(|(_, price)| price)) {
         for node in fields.written().values() {
             match node.get_ref() {
                 DeValue::Table(names) => names.values().for_each(&mut visit),
@@ -335,6 +337,7 @@ mod tests {
         for text in [
             "[[limit]]\nmatch = { header.a = \"file:a\" }",
             "[[limit]]\npriority = { match = { path = \"!file:a\" } }",
+            "[[limit]]\ncost = [{ path = \"file:a\", is = 2 }]",
             "[[exempt]]\nmatch = { ip = [\"file:a\"] }",
             "[[listen.proxy.route]]\nmatch = { host = \"file:a\" }",
         ] {

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use ratekeeper_core::Permits;
 
 use super::*;
+use crate::Descriptor;
 use crate::config::{Context, parse};
 
 /// Returns a policy of limits, each `name: lines of TOML`.
@@ -85,6 +86,82 @@ fn costs_come_from_the_caller_the_rule_or_an_attribute() {
     ] {
         let limit = format!("key = [\"all\"]\n{rule}");
         check(&limit, &asked(cost.map(Permits::new)), &[expected]);
+    }
+}
+
+#[test]
+fn of_all_prices_of_a_request_the_highest_counts() {
+    let limit = r#"
+        key = ["all"]
+        cost = [
+            { path = "/export/**", is = 3 },
+            { method = ["POST", "PUT"], path = "/users/*", is = 2 },
+            { host = "bulk.example.com", is = 4 },
+            { header = { x-priority = ["high", "top"] }, is = 5 },
+            { header.x-priority = "low", is = 1 },
+        ]
+    "#;
+    let free: &[(&str, &[u8])] = &[];
+    let low: &[(&str, &[u8])] = &[("x-priority", b"low")];
+    let high: &[(&str, &[u8])] = &[("x-priority", b"low"), ("x-priority", b"high")];
+    for (method, host, path, headers, expected) in [
+        ("GET", "a", "/", free, "l 1"),
+        ("GET", "a", "/export/all", free, "l 3"),
+        ("GET", "a", "/x/..;/export/all", free, "l 3"), // as some server reads it
+        ("GET", "a", "/%65xport/ALL", free, "l 3"),
+        ("GET", "a", "/users/7", free, "l 1"),
+        ("post", "a", "/users/7", free, "l 2"),
+        ("PUT", "Bulk.example.com:80", "/export/all", free, "l 4"),
+        ("GET", "a", "/export/all", low, "l 3"), // a header lowers nothing
+        ("GET", "a", "/", high, "l 5"),
+    ] {
+        let facts = Facts {
+            cost: Some(Permits::new(9)),
+            method,
+            host,
+            path,
+            headers,
+            ..facts()
+        };
+        check(limit, &facts, &[expected]);
+    }
+    let all = "key = [\"all\"]\ncost = [{ is = 2 }, { path = \"/users/*\", is = 1 }]";
+    check(all, &facts(), &["l 2"]);
+    let exact =
+        "path_case = \"sensitive\"\nkey = [\"all\"]\ncost = [{ path = \"/Users/7\", is = 2 }]";
+    check(exact, &facts(), &["l 1"]);
+    let unit = "key = [\"all\"]\nunit = { name = \"USD\", decimals = 2 }\n";
+    let cents = format!(
+        "{unit}cost = [{{ path = \"/users/*\", is = \"1.25\" }}, {{ path = \"/a\", is = 3 }}]"
+    );
+    for (path, expected) in [("/users/7", "l 125"), ("/a", "l 300"), ("/b", "l 100")] {
+        check(&cents, &Facts { path, ..facts() }, &[expected]);
+    }
+}
+
+#[test]
+fn a_descriptor_is_priced_by_its_entries() {
+    let policy = policy(&[(
+        "l",
+        "match = { descriptor.path = \"*\" }\nkey = [\"descriptor:user\"]\n\
+         cost = [{ descriptor.path = \"/export\", is = 3 }]",
+    )]);
+    for (path, cost, expected) in [
+        ("/export", None, "l 3 descriptor:user=ada"),
+        ("/", None, "l 1 descriptor:user=ada"),
+        ("/export", Some(0), "l 0 descriptor:user=ada"), // looks
+    ] {
+        let entries = [("user", "ada"), ("path", path)];
+        let facts = Facts {
+            cost: cost.map(Permits::new),
+            descriptor: Some(Descriptor {
+                domain: "edge",
+                entries: &entries,
+                instead: None,
+            }),
+            ..Facts::default()
+        };
+        assert_eq!(charged(&policy, &facts), [expected], "{path}");
     }
 }
 

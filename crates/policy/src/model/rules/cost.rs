@@ -4,7 +4,7 @@ use ratekeeper_core::Permits;
 
 use crate::model::matching::body::BodyValue;
 use crate::model::matching::request::RequestFacts;
-use crate::{BodyField, Facts, Unit};
+use crate::{BodyField, Facts, Matcher, Unit};
 
 /// Cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +21,75 @@ pub enum Cost {
     /// The value of the body, a decimal number, rounded up. An absent one and 0 are 1, because the
     /// client writes the body, and would pass a spent limit by a 0.
     Body(BodyField, Option<Unit>),
+    /// The highest of the prices whose requests it is one of, whatever the caller sets.
+    Priced(PriceList),
+}
+
+/// Prices of some requests, the highest first, and the price of all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceList {
+    /// Prices above the usual one.
+    pub higher: Vec<Price>,
+    /// Cost of a request that none of the prices is for.
+    pub usual: Permits,
+}
+
+/// The price of some requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// The requests. Where servers disagree about one, it has the price.
+    pub matcher: Matcher,
+    /// Cost of each.
+    pub is: Permits,
 }
 
 impl Cost {
+    /// Returns the cost if all requests have the same one.
+    pub fn fixed(&self) -> Option<Permits> {
+        match self {
+            Self::Fixed(cost) => Some(*cost),
+            _ => None,
+        }
+    }
+
+    /// Returns the lowest cost of a request, except one that looks; 1 if its caller states it.
+    pub fn least(&self) -> Permits {
+        match self {
+            Self::Fixed(cost) => *cost,
+            Self::Priced(prices) => prices.usual,
+            Self::Request | Self::Attribute(_) | Self::Decimal(..) | Self::Body(..) => Permits::ONE,
+        }
+    }
+
+    /// Returns the highest cost that the policy itself states.
+    pub(crate) fn highest(&self) -> Option<Permits> {
+        match self {
+            Self::Priced(prices) => Some(prices.higher.first().map_or(prices.usual, |it| it.is)),
+            _ => self.fixed(),
+        }
+    }
+
+    /// Returns the prices of some requests; empty if all are priced alike.
+    pub fn prices(&self) -> &[Price] {
+        match self {
+            Self::Priced(prices) => &prices.higher,
+            _ => &[],
+        }
+    }
+
     /// Returns the cost of a request; `None` if its body states two, or one that an application
     /// may read as any number.
     pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
         let facts = request.facts;
         let stated = match self {
             Self::Request => return Some(facts.cost.unwrap_or(Permits::ONE)),
-            Self::Fixed(_) if looks(facts) => return Some(Permits::ZERO),
+            Self::Fixed(_) | Self::Priced(_) if looks(facts) => return Some(Permits::ZERO),
             Self::Fixed(cost) => return Some(*cost),
+            Self::Priced(prices) => {
+                let mut higher = prices.higher.iter();
+                let price = higher.find(|price| price.matcher.holds(request));
+                return Some(price.map_or(prices.usual, |price| price.is));
+            }
             Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
             Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
         };

@@ -13,7 +13,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, LimitScope, Nanos, Out
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::{KeyShare, Matcher, ResultSet, Role, Rule, RuleMode, Rules};
+use crate::{Cost, KeyShare, Matcher, ResultSet, Role, Rule, RuleMode, Rules};
 
 /// One rule of a policy.
 #[derive(Clone, Debug, Serialize)]
@@ -95,6 +95,7 @@ fn parts(rule: &Rule) -> Value {
         "unit": rule.unit.as_ref().map(|it| json!({ "name": it.name(), "decimals": it.decimals() })),
         "key": rule.key_parts().map(ToString::to_string).collect::<Vec<_>>(),
         "match": fields(&rule.matcher),
+        "cost": cost(&rule.cost),
         "status": rule.refusal.status,
         "scope": (rule.limit.scope == LimitScope::Node).then_some("node"),
         "day_attribute": rule.variants.day_attribute(),
@@ -135,6 +136,22 @@ fn parts(rule: &Rule) -> Value {
             "match": fields(&it.matcher),
         })),
     })
+}
+
+/// Returns a number, the name of a value, or the prices, the highest first.
+fn cost(cost: &Cost) -> Value {
+    match cost {
+        Cost::Request => Value::Null,
+        Cost::Fixed(permits) => json!(permits.get()),
+        Cost::Attribute(name) | Cost::Decimal(name, _) => json!(format!("attr:{name}")),
+        Cost::Body(field, _) => json!(field.to_string()),
+        Cost::Priced(prices) => {
+            let each = prices.higher.iter();
+            let each = each.map(|it| json!({ "is": it.is.get(), "match": fields(&it.matcher) }));
+            let usual = json!({ "is": prices.usual.get(), "match": [] });
+            each.chain([usual]).collect()
+        }
+    }
 }
 
 impl Rules {

@@ -207,7 +207,7 @@ fn header_names(rules: &[Rule]) -> Vec<Box<str>> {
     names
 }
 
-/// Returns the names of the header fields that the `match` and the keys of a rule read.
+/// Returns the names of the header fields that the `match`, the cost and the keys of a rule read.
 fn names_of(rule: &Rule) -> impl Iterator<Item = &str> {
     let stand_in = match &rule.missing_key {
         MissingKey::Use(part) => Some(part),
@@ -219,8 +219,7 @@ fn names_of(rule: &Rule) -> impl Iterator<Item = &str> {
         KeyPart::ApiKey => Some("x-api-key"),
         _ => None,
     });
-    let fields = rule.matcher.fields.iter();
-    parts.chain(fields.filter_map(|(field, _)| match field {
+    parts.chain(rule.fields().filter_map(|field| match field {
         Field::Header(name) => Some(&**name),
         _ => None,
     }))

@@ -93,6 +93,13 @@ impl Rule {
         })
     }
 
+    /// Returns the fields of requests that its `match` and its cost compare.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        let prices = self.cost.prices().iter().map(|price| &price.matcher);
+        let matchers = std::iter::once(&self.matcher).chain(prices);
+        matchers.flat_map(|matcher| matcher.fields.iter().map(|(field, _)| field))
+    }
+
     /// Returns true if it is for descriptors: its `match` or its `key` names a domain or an
     /// entry. If so, it is for nothing else; if not, it is for no descriptor.
     pub fn is_for_descriptors(&self) -> bool {
