@@ -83,7 +83,7 @@ pub(crate) struct Carried {
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
 /// that installs each, its arguments, and a file that exists afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 8] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 9] = [
     (
         "npm",
         &[
@@ -170,6 +170,17 @@ const FRAMEWORKS: [(&str, &[&str], &str); 8] = [
             "kosoku==0.1.0",
         ],
         "target/kosoku-0.1.0/kosoku/__init__.py",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/openapi-python-client-0.29.1",
+            "openapi-python-client==0.29.1",
+            "openapi-spec-validator==0.9.0",
+        ],
+        "target/openapi-python-client-0.29.1/openapi_python_client/cli.py",
     ),
 ];
 

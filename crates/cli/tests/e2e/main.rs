@@ -39,6 +39,7 @@ mod imports;
 mod incidents;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
+mod openapi;
 mod outage;
 mod password;
 mod paths;
