@@ -104,7 +104,7 @@ bans.md
     store/src/redis/name.rs: MAX_VALUE: usize = 64;
   remembers a ban for up to a second
     store/src/redis/denied.rs: LONGEST: Duration = Duration::from_secs(1);
-memory.md
+deploy.md
   256 MiB or, if that is less, a quarter of
     server/src/background/memory.rs: PART: u64 = 4;
   takes 256 MiB whatever the machine has
@@ -280,7 +280,7 @@ plans.md
   there may be 100 such patterns for each limit, and 100,000 overrides
     policy/src/config/fields/mod.rs: MAX_PATTERNS: usize = 100;
     policy/src/config/fields/mod.rs: MAX_OVERRIDES: usize = 100_000;
-clients.md
+../../crates/resilience/clients.md
   gradient, 20 to 200, windows of 100 ms
     resilience/src/adaptive/law.rs: least: 20, most: 200,
     resilience/src/adaptive.rs: window: Duration::from_millis(100),
@@ -297,7 +297,7 @@ clients.md
     resilience/src/backoff.rs: base: Duration::from_millis(100), cap: Duration::from_secs(20), attempts_max: 3,
   10 % of requests, and one a second
     resilience/src/budget.rs: ratio_percent: 10, reserve: 10, window: Duration::from_secs(10),
-middleware.md
+../../crates/keeper/middleware.md
   at most 10,000 at a time
     keeper/src/tower/ledger.rs: MAX_RETURNS: usize = 10_000;
   for the first two; the default is 1,000

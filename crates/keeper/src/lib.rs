@@ -241,8 +241,13 @@ struct CrateReadme;
 
 /// The code of the guide compiles and runs.
 #[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../../../docs/guide/middleware.md")]
+#[doc = include_str!("../middleware.md")]
 struct Guide;
+
+/// The code of the guide compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/in-a-program.md")]
+struct ProgramGuide;
 
 /// The code of the guide compiles.
 #[cfg(all(doctest, feature = "tokio"))]

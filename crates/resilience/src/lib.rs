@@ -99,5 +99,5 @@ pub use throttle::{Throttle, ThrottleSettings};
 
 /// The code of the guide compiles and runs.
 #[cfg(all(doctest, feature = "reqwest"))]
-#[doc = include_str!("../../../docs/guide/clients.md")]
+#[doc = include_str!("../clients.md")]
 struct Guide;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::desk::{Desk, POLICY, show};
 
-const GUIDE: &str = include_str!("../../../../docs/guide/simulate.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/replay.md");
 
 #[test]
 fn the_eight_phases_at_ten_a_second() {
@@ -251,9 +251,10 @@ fn real_time_takes_its_time() {
 fn the_guide_shows_the_output_of_its_commands() {
     let desk = Desk::new();
     let mut examples = 0;
-    for block in GUIDE.split("```text\n$ ratekeeper ").skip(1) {
+    for block in GUIDE.split("```text\n$ ratekeeper simulate").skip(1) {
         let block = block.split("```").next().unwrap_or_default();
         let (command, shown) = block.split_once('\n').expect("a command and what it shows");
+        let command = format!("simulate{command}");
         let arguments: Vec<&str> = command.split(' ').collect();
         let run = desk.run(&arguments);
         let terminal = [run.stderr, run.stdout].map(|text| String::from_utf8(text).expect("text"));

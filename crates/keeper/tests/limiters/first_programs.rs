@@ -2,7 +2,7 @@
 //! documentation tests compile and run, counted.
 
 const CRATE: &str = include_str!("../../README.md");
-const LAYER: &str = include_str!("../../../../docs/guide/middleware.md");
+const LAYER: &str = include_str!("../../middleware.md");
 const REDIS: &str = include_str!("../../../../docs/guide/redis.md");
 
 /// Returns the lines that a reader types of the first block with `word`: no blank line, no line

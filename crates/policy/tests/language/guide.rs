@@ -101,7 +101,7 @@ fn every_policy_of_the_guide_to_deployment_is_right() {
     }
     policies.push(include_str!("../../../../packaging/image/ratekeeper.toml").to_owned());
     policies.push(include_str!("../../../../packaging/debian/ratekeeper.toml").to_owned());
-    assert_eq!(policies.len(), 6);
+    assert_eq!(policies.len(), 8);
     for text in policies {
         let loaded = parse(&text, Context::default()).unwrap();
         assert_eq!(loaded.warnings, [], "{text}");

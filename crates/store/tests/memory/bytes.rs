@@ -16,7 +16,7 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-const GUIDE: &str = include_str!("../../../../docs/guide/memory.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/deploy.md");
 /// Tables are measured while they grow from half as many keys to these.
 const KEYS: usize = 1_000_000;
 

@@ -294,7 +294,7 @@ fn a_smaller_store_forgives_no_more_than_a_full_one() {
 #[test]
 fn a_key_takes_the_bytes_of_the_guide() {
     const KEYS: u32 = 100_000;
-    let guide = include_str!("../../../../docs/guide/memory.md");
+    let guide = include_str!("../../../../docs/guide/deploy.md");
     let limit = limit(0, bucket("100/1h"));
     let store = store();
     for number in 0..KEYS {

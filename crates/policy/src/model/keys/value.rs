@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn addresses_take_the_bytes_of_the_guide() {
-        let guide = include_str!("../../../../../docs/guide/memory.md");
+        let guide = include_str!("../../../../../docs/guide/deploy.md");
         let guide: Vec<&str> = guide.split_whitespace().collect();
         let bytes = |ip: &str| {
             let mut out = KeyBytes::default();

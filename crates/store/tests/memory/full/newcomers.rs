@@ -10,7 +10,7 @@ use super::{
     SMALL, admits, algorithms, bucket, charge, forgiven, lends, limit, store, within_budget,
 };
 
-const GUIDE: &str = include_str!("../../../../../docs/guide/memory.md");
+const GUIDE: &str = include_str!("../../../../../docs/guide/deploy.md");
 const HOUR: u64 = 3_600_000_000_000;
 
 /// Newcomers one after the other, at a rate that would keep `load` hundredths of the store's
