@@ -195,7 +195,7 @@ redis.md
     server/src/observe/metrics/shared_store.rs: MAX_SERVERS: usize = 128;
   Alert above 0.5
     server/src/observe/metrics/monitoring/alerts.rs: "abs({STORE_CLOCK_OFFSET}) > 0.5"
-  p99 above half of the `deadline` | median above the `deadline`
+  Warning: p99 above half of the `deadline`. Failure: median above the `deadline`
     cli/src/doctor/measure.rs: if decision.median > deadline {
     cli/src/doctor/measure.rs: decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2)
   measured every 10 s
@@ -344,4 +344,46 @@ fn the_numbers_of_the_guides_are_those_of_the_source() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(count >= 100, "{count}");
+}
+
+/// Pages that list what a program reads: reference pages, whose tables are as wide as their names.
+const REFERENCES: [&str; 5] = [
+    "reference.md",
+    "metrics.md",
+    "events.md",
+    "http-api.md",
+    "gateway.md",
+];
+const MAX_TABLE: usize = 100;
+
+/// Returns the columns of a row that a reader sees: without the addresses of links, and marks.
+fn shown(row: &str) -> usize {
+    let mut parts = row.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let text = parts.fold(first, |text, part| {
+        text + part.split_once(')').map_or(part, |(_, rest)| rest)
+    });
+    text.chars().filter(|c| !"`*[]".contains(*c)).count()
+}
+
+#[test]
+fn tables_of_the_guide_fit_a_screen() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let pages = fs::read_dir(root.join("docs/guide")).unwrap();
+    let pages = pages.map(|page| page.unwrap().path());
+    let mut rows = 0;
+    for path in pages.chain([root.join("README.md")]) {
+        let is_reference = REFERENCES.iter().any(|name| path.ends_with(name));
+        if is_reference || path.extension().is_none_or(|end| end != "md") {
+            continue;
+        }
+        let page = fs::read_to_string(&path).unwrap();
+        let prose = page.split("```").step_by(2).flat_map(str::lines);
+        for row in prose.filter(|line| line.starts_with('|')) {
+            let place = path.display();
+            assert!(shown(row) <= MAX_TABLE, "{place}: write a list:\n{row}");
+            rows += 1;
+        }
+    }
+    assert!(rows > 100, "{rows}");
 }
