@@ -259,7 +259,7 @@ advanced.md
 matching.md
   A body of more than 64 KiB
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
-  all bodies together hold at most 64 MiB
+  All bodies together hold at most 64 MiB
     server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
 matching.md
   A file may have 128 MiB
