@@ -51,6 +51,8 @@ for file in completions/ratekeeper.bash completions/_ratekeeper completions/rate
     completions/_ratekeeper.ps1 man/ratekeeper-run.1 sbom.cdx.json THIRD-PARTY.txt LICENSE-MIT; do
     [[ -s $work/archive/$file ]] || { echo "the archive has no $file"; exit 1; }
 done
+page=$(within "$work/archive" 65534:65534 /ratekeeper help jitter | sed -n 's/^more: \([^#]*\).*/\1/p')
+[[ -f $work/archive/$page ]] || { echo "the archive has no $page, which help names"; exit 1; }
 bash -n "$work/archive/completions/ratekeeper.bash"
 man --warnings=all --local-file "$work/archive/man/ratekeeper-run.1" > /dev/null
 

@@ -21,6 +21,7 @@ install -D --mode=644 --target-directory="$archive/man" "$PAGES"/*.1
 install -D --mode=644 --target-directory="$archive/systemd" packaging/ratekeeper.{service,socket}
 install --mode=644 examples/policies/quickstart.toml "$archive/ratekeeper.toml"
 install --mode=644 LICENSE-* "$INVENTORY/THIRD-PARTY.txt" "$INVENTORY/sbom.cdx.json" "$archive"
+install -D --mode=644 --target-directory="$archive/docs/guide" docs/guide/*.md
 settle "$archive"
 pack --directory="$out/tree" "$name" | gzip --no-name --best > "$out/$name.tar.gz"
 
@@ -38,6 +39,7 @@ install -D --mode=644 <(cat LICENSE-APACHE LICENSE-MIT "$INVENTORY/THIRD-PARTY.t
 install -D --mode=755 --target-directory="$deb/DEBIAN" packaging/debian/{postinst,prerm,postrm}
 sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$debian/" packaging/debian/control > "$deb/DEBIAN/control"
 echo /etc/ratekeeper/ratekeeper.toml > "$deb/DEBIAN/conffiles"
+install -D --mode=644 --target-directory="$share/doc/ratekeeper/docs/guide" docs/guide/*.md
 settle "$deb"
 dpkg-deb --root-owner-group -Zxz --build "$deb" "$out/ratekeeper_${version}_$debian.deb" > /dev/null
 
