@@ -37,6 +37,7 @@ mod guide;
 mod harness;
 mod imports;
 mod incidents;
+mod languages;
 #[path = "../../../policy/tests/mmdb/mod.rs"]
 mod mmdb;
 mod openapi;
