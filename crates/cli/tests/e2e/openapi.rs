@@ -236,7 +236,8 @@ fn answers_fit_the_document_and_a_generated_client_asks() {
             "type": answer.header("content-type").unwrap_or_default(),
             "body": answer.body,
         });
-        lines += &format!("{line}\n");
+        lines.push_str(&line.to_string());
+        lines.push('\n');
     }
     let target = "/v1/dashboard/stream?limit=login";
     let mut stream = Visitor::at(1).begin(service.door(Door::Admin), target);
@@ -246,7 +247,8 @@ fn answers_fit_the_document_and_a_generated_client_asks() {
     let stream = json!({
         "method": "GET", "target": target, "status": 200, "type": "text/event-stream", "body": "",
     });
-    lines += &format!("{stream}\n");
+    lines.push_str(&stream.to_string());
+    lines.push('\n');
     let url = format!("http://{}", service.door(Door::Http));
     let mut command = Command::new(python);
     command
