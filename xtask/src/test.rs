@@ -83,7 +83,19 @@ pub(crate) struct Carried {
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
 /// that installs each, its arguments, and a file that exists afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 9] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 10] = [
+    (
+        "npm", // finds what hinders readers of a page
+        &[
+            "install",
+            "--prefix=target/axe-core-4.14.1",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "axe-core@4.14.1",
+        ],
+        "target/axe-core-4.14.1/node_modules/axe-core/axe.min.js",
+    ),
     (
         "npm",
         &[

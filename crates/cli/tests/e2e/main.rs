@@ -52,6 +52,7 @@ mod readings;
 mod readme;
 mod recipes;
 mod reload;
+mod replay_page;
 mod reports;
 mod sentinel;
 mod soak;
