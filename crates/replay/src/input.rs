@@ -254,7 +254,7 @@ impl LogFile {
                 }
                 Err(reason) => {
                     let skipped = summary.skipped.entry(reason);
-                    let first = || SkippedLines::first(&self.path, self.lines, line);
+                    let first = || SkippedLines::first(reason, &self.path, self.lines, line);
                     skipped.or_insert_with(first).count += 1;
                 }
             }

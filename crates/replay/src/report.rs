@@ -1,5 +1,10 @@
 //! Report: the results of a replay in words and numbers, for a terminal, a page and JSON.
 
+#![expect(
+    missing_docs,
+    reason = "the names are those of the JSON, which the guide explains"
+)]
+
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -10,21 +15,18 @@ use serde::Serialize;
 
 use crate::log::Log;
 use crate::replay::Replay;
+pub use crate::skip::SkippedLines;
 use crate::tally::{Counts, HOUR, LimitTally};
 
 /// The results of a replay. Times are texts in the zone of the report.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the JSON, which the guide explains"
-)]
 pub struct ReplayReport {
     /// Lines of all files: those that were decided, and those that were skipped.
     pub lines: u64,
     pub decided: u64,
     pub skipped: u64,
-    pub skipped_lines: Vec<SkippedReport>,
+    pub skipped_lines: Vec<SkippedLines>,
     /// Each file, its format, and the moment that its times state.
     pub files: Vec<String>,
     pub from: Option<String>,
@@ -40,28 +42,9 @@ pub struct ReplayReport {
     pub limits: Vec<LimitReport>,
 }
 
-/// Lines that were skipped for one reason, with the first of them.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the JSON, which the guide explains"
-)]
-pub struct SkippedReport {
-    pub reason: String,
-    pub count: u64,
-    pub path: String,
-    pub line: u64,
-    pub text: String,
-}
-
 /// Counts of requests, of clients and by hour.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the JSON, which the guide explains"
-)]
 pub struct CountsReport {
     pub requests: u64,
     pub refused: u64,
@@ -74,10 +57,6 @@ pub struct CountsReport {
 /// Counts of one limit.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the JSON, which the guide explains"
-)]
 pub struct LimitReport {
     pub name: String,
     pub limit: String,
@@ -94,10 +73,6 @@ pub struct LimitReport {
 /// One of the keys that a limit refused most.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the JSON, which the guide explains"
-)]
 pub struct KeyReport {
     pub key: String,
     pub refused: u64,
@@ -119,13 +94,6 @@ impl ReplayReport {
     /// Reports the decisions of `replay` about all requests of `log`, with times in `zone`.
     pub fn new(log: &Log, replay: &Replay, zone: &TimeZone) -> Self {
         let summary = &log.summary;
-        let skipped = summary.skipped.iter().map(|(reason, lines)| SkippedReport {
-            reason: reason.to_string(),
-            count: lines.count,
-            path: lines.path.display().to_string(),
-            line: lines.line,
-            text: lines.text.clone(),
-        });
         let files = summary.formats.iter().map(|(path, format)| {
             format!(
                 "{}: format {format}; {}",
@@ -139,7 +107,7 @@ impl ReplayReport {
             lines: log.lines(),
             decided: replay.decided(),
             skipped: log.skipped(),
-            skipped_lines: skipped.collect(),
+            skipped_lines: summary.skipped.values().cloned().collect(),
             files: files.collect(),
             from: span.map(|(from, _)| moment(from, zone)),
             to: span.map(|(_, to)| moment(to, zone)),

@@ -1,7 +1,9 @@
 //! Skip: the lines that are no requests, and why.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use serde::Serialize;
 
 /// Reason for which a line is no request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,21 +26,27 @@ impl fmt::Display for SkipReason {
 }
 
 /// Lines that were skipped for one reason, with the first of them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SkippedLines {
-    pub(crate) count: u64,
-    pub(crate) path: PathBuf,
-    /// Number of the line, from 1.
-    pub(crate) line: u64,
-    /// Its beginning.
-    pub(crate) text: String,
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SkippedLines {
+    /// Why they are no requests.
+    pub reason: String,
+    /// How many they are.
+    pub count: u64,
+    /// File of the first.
+    pub path: String,
+    /// Number of the first in its file, from 1.
+    pub line: u64,
+    /// The beginning of the first.
+    pub text: String,
 }
 
 impl SkippedLines {
-    pub(crate) fn first(path: &Path, line: u64, text: &str) -> Self {
+    pub(crate) fn first(reason: SkipReason, path: &Path, line: u64, text: &str) -> Self {
         Self {
+            reason: reason.to_string(),
             count: 0,
-            path: path.to_owned(),
+            path: path.display().to_string(),
             line,
             text: Self::shown(text),
         }

@@ -17,6 +17,7 @@ use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
 use super::session::LogSession;
+use super::table::Table;
 use super::text::share;
 use crate::output::{GOOD, paint};
 use crate::source::PolicySource;
@@ -46,6 +47,8 @@ pub(crate) struct Choice {
     pub(crate) points: BTreeMap<u64, (u64, u64)>,
     requests: u64,
     clients: u64,
+    /// True if plans or overrides set the numbers of some keys.
+    has_variants: bool,
     /// False if the log could not be read again, so that a smaller number may do.
     is_exact: bool,
 }
@@ -90,29 +93,26 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         .take(rule.line.saturating_sub(1));
     let (before, after) = source.text.split_at(start.map(str::len).sum());
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
-    if let (Some(at), Some(digits)) = (own.find(&written), leading_digits(&rule.text)) {
-        let rest = &after[at + 1 + digits.len()..];
+    // A plan or a candidate may have the same text: another place changes another number.
+    for (at, _) in own.match_indices(&written) {
+        let rest = after[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
         let source = PolicySource {
             text: format!("{before}{}\"{number}{rest}", &after[..at]),
             ..source.clone()
         };
         let policy = source.parse(ORIGIN).ok()?.policy;
-        return Some(alone(&policy, limit, |_| {}));
+        if policy
+            .rule(limit)
+            .is_some_and(|rule| rule.quota.get() == number)
+        {
+            return Some(alone(&policy, limit, |_| {}));
+        }
     }
     let quota = Quota::new(Permits::new(number), rule.window?).ok()?;
     let algorithm = rule.limit.algorithm.with_quota(quota, ORIGIN).ok()?;
     Some(alone(policy, limit, |rule| {
         rule.limit.algorithm = algorithm.clone();
     }))
-}
-
-/// Returns the number at the beginning of `10/1m`.
-fn leading_digits(text: &str) -> Option<&str> {
-    let (digits, _) = text.split_once('/')?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then_some(digits)
 }
 
 /// Tries numbers for a limit, and reads the log again until the smallest is found exactly.
@@ -131,6 +131,7 @@ pub(crate) fn choose(
         points: BTreeMap::new(),
         requests: 0,
         clients: 0,
+        has_variants: !rule.variants.is_empty(),
         is_exact: false,
     };
     let mut numbers = first_numbers(choice.number);
@@ -258,7 +259,7 @@ impl Choice {
             return "each number that was tried touches more than 0.1 % of clients".into();
         };
         format!(
-            "{}{least}{} is the smallest number that touches at most 0.1 % of clients: {} of {}",
+            "{}{least}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{}",
             if self.is_exact {
                 ""
             } else {
@@ -267,6 +268,11 @@ impl Choice {
             self.text.trim_start_matches(|c: char| c.is_ascii_digit()),
             words::count(*hit),
             words::count(self.clients),
+            if self.has_variants {
+                "; keys with a plan or an override keep the numbers of those"
+            } else {
+                ""
+            },
         )
     }
 
@@ -277,42 +283,35 @@ impl Choice {
             "{} {}: {requests} requests, {clients} clients",
             self.limit, self.text
         ))?;
-        for [number, refused, hit, mark] in self.rows() {
-            let row = format!("  {number:>12}  {refused:>22}  {hit:>20}  {mark}");
-            output.line(row.trim_end())?;
-        }
+        self.table().write(output)?;
         output.line(paint(GOOD, &self.sentence()))
     }
 
-    /// Returns the head, the marked points, and some between them.
-    pub(crate) fn rows(&self) -> Vec<[String; 4]> {
+    /// Returns the marked points, and some between them.
+    pub(crate) fn table(&self) -> Table {
         let every = self.points.len().div_ceil(ROWS).max(1);
-        let knee = self.knee();
-        let mut rows = vec![["number", "refused", "clients hit", ""].map(str::to_owned)];
-        rows.extend(
-            self.points
-                .iter()
-                .enumerate()
-                .filter_map(|(index, (number, counts))| {
-                    let marks = [("the policy", Some(self.number)), ("knee", knee)];
-                    let untouched = MARKS
-                        .iter()
-                        .map(|(name, share)| (*name, self.least(*share)));
-                    let marks = marks.into_iter().chain(untouched);
-                    let marks = marks.filter(|(_, marked)| *marked == Some(*number));
-                    let marks: Vec<&str> = marks.map(|(name, _)| name).collect();
-                    let is_shown = !marks.is_empty() || index.is_multiple_of(every);
-                    is_shown.then(|| {
-                        [
-                            words::count(*number),
-                            share(counts.0, self.requests),
-                            share(counts.1, self.clients),
-                            marks.join(", "),
-                        ]
-                    })
-                }),
-        );
-        rows
+        let marks = [("the policy", Some(self.number)), ("knee", self.knee())];
+        let untouched = MARKS
+            .iter()
+            .map(|(name, share)| (*name, self.least(*share)));
+        let marks: Vec<(&str, Option<u64>)> = marks.into_iter().chain(untouched).collect();
+        let points = self.points.iter().enumerate();
+        let rows = points.filter_map(|(index, (number, counts))| {
+            let marks = marks.iter().filter(|(_, marked)| *marked == Some(*number));
+            let marks: Vec<&str> = marks.map(|(name, _)| *name).collect();
+            (!marks.is_empty() || index.is_multiple_of(every)).then(|| {
+                vec![
+                    words::count(*number),
+                    share(counts.0, self.requests),
+                    share(counts.1, self.clients),
+                    marks.join(", "),
+                ]
+            })
+        });
+        Table {
+            head: vec!["number", "refused", "clients hit", "mark"],
+            rows: rows.collect(),
+        }
     }
 }
 
@@ -331,6 +330,7 @@ mod tests {
                 .collect(),
             requests: 10_000,
             clients: 1_000,
+            has_variants: false,
             is_exact: true,
         }
     }

@@ -4,10 +4,11 @@ use ratekeeper_core::{AnyAlgorithm, Permits, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::Policy;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::choose::{alone, rule};
 use super::session::LogSession;
+use super::table::Table;
 use super::text::share;
 use crate::{Failure, Output, words};
 
@@ -15,21 +16,23 @@ use crate::{Failure, Output, words};
 const EXACT: &str = "sliding window log";
 
 /// One algorithm at the quota of a limit.
+#[derive(Serialize)]
 struct ComparedAlgorithm {
-    name: &'static str,
+    algorithm: &'static str,
     refused: u64,
     clients_hit: u64,
     /// Requests that it decided otherwise than the exact log.
-    different: u64,
+    decided_differently: u64,
     bytes_a_key: Option<usize>,
 }
 
 /// A limit by each algorithm; the exact sliding log comes first.
+#[derive(Serialize)]
 pub(crate) struct Comparison {
     limit: String,
     requests: u64,
     clients: u64,
-    rows: Vec<ComparedAlgorithm>,
+    algorithms: Vec<ComparedAlgorithm>,
 }
 
 /// Decides the log by each algorithm.
@@ -76,65 +79,47 @@ pub(crate) fn compare(
     )?;
     let rows = built.iter().zip(&replays).zip(different);
     let rows = rows.map(|(((name, _), replay), different)| ComparedAlgorithm {
-        name,
+        algorithm: name,
         refused: replay.refused(),
         clients_hit: replay.clients().1,
-        different,
+        decided_differently: different,
         bytes_a_key: replay.bytes_a_key(),
     });
     Ok(Comparison {
         limit: format!("{limit} {}", rule.text),
         requests: replays.first().map_or(0, Replay::decided),
         clients: replays.first().map_or(0, |replay| replay.clients().0),
-        rows: rows.collect(),
+        algorithms: rows.collect(),
     })
 }
 
 impl Comparison {
-    pub(crate) fn json(&self) -> Value {
-        let rows = self.rows.iter().map(|row| {
-            json!({
-                "algorithm": row.name,
-                "refused": row.refused,
-                "clients_hit": row.clients_hit,
-                "decided_differently": row.different,
-                "bytes_a_key": row.bytes_a_key,
-            })
-        });
-        let rows: Vec<Value> = rows.collect();
-        json!({
-            "limit": self.limit, "requests": self.requests, "clients": self.clients, "algorithms": rows,
-        })
-    }
-
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
         let [requests, clients] = [self.requests, self.clients].map(words::count);
         output.line(format!(
             "{}: {requests} requests, {clients} clients",
             self.limit
         ))?;
-        let head = [
-            "refused",
-            "clients hit",
-            "not as the exact log",
-            "bytes/key",
-        ];
-        let [refused, hit, different, bytes] = head;
-        output.line(format!(
-            "{:<26} {refused:>18} {hit:>18} {different:>20} {bytes:>9}",
-            ""
-        ))?;
-        for row in &self.rows {
-            output.line(format!(
-                "{:<26} {:>18} {:>18} {:>20} {:>9}",
-                row.name,
+        let rows = self.algorithms.iter().map(|row| {
+            vec![
+                row.algorithm.to_owned(),
                 share(row.refused, self.requests),
                 share(row.clients_hit, self.clients),
-                share(row.different, self.requests),
+                share(row.decided_differently, self.requests),
                 row.bytes_a_key
                     .map_or("-".into(), |bytes| bytes.to_string()),
-            ))?;
+            ]
+        });
+        Table {
+            head: vec![
+                "algorithm",
+                "refused",
+                "clients hit",
+                "not as the exact log",
+                "bytes/key",
+            ],
+            rows: rows.collect(),
         }
-        Ok(())
+        .write(output)
     }
 }

@@ -13,4 +13,5 @@ pub(crate) mod compare;
 pub(crate) mod condition;
 pub(crate) mod page;
 pub(crate) mod session;
+pub(crate) mod table;
 pub(crate) mod text;

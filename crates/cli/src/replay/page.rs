@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use ratekeeper_replay::report::{LimitReport, ReplayReport};
 
 use super::choose::Choice;
-use super::text::{about_log, sentence, share};
+use super::table::escaped;
+use super::text::{about_log, sentence, share, worst_keys};
 use crate::words;
 
 const STYLE: &str = "\
@@ -13,7 +14,7 @@ const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}\
 .wide{overflow-x:auto}table{border-collapse:collapse}\
 th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid var(--line);white-space:nowrap}\
-td:nth-child(2),th:nth-child(2){text-align:right}svg{width:100%;height:auto}\
+.number{text-align:right}svg{width:100%;height:auto}\
 .bad{fill:var(--bad)}.ok{fill:var(--ok)}text{fill:currentColor;font-size:11px}\
 .lead{font-size:1.15rem}\
 @media (prefers-color-scheme:dark){:root{--bad:#ff8a80}}\
@@ -25,20 +26,6 @@ const HEIGHT: f64 = 160.0;
 /// Space for the labels of a plot.
 const LEFT: f64 = 60.0;
 const BELOW: f64 = 18.0;
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            _ => out.push(c),
-        }
-    }
-    out
-}
 
 /// Returns the page.
 pub(crate) fn page(policy: &str, report: &ReplayReport, choice: Option<&Choice>) -> String {
@@ -72,21 +59,6 @@ pub(crate) fn page(policy: &str, report: &ReplayReport, choice: Option<&Choice>)
     html
 }
 
-/// Writes a table.
-fn table(head: &[String], rows: impl Iterator<Item = Vec<String>>, html: &mut String) {
-    html.push_str("<div class=\"wide\" tabindex=\"0\"><table>");
-    let mut row = |tag: &str, cells: &[String]| {
-        html.push_str("<tr>");
-        for cell in cells {
-            let _ = write!(html, "<{tag}>{}</{tag}>", escaped(cell));
-        }
-        html.push_str("</tr>");
-    };
-    row("th", head);
-    rows.for_each(|cells| row("td", &cells));
-    html.push_str("</table></div>");
-}
-
 fn limit(limit: &LimitReport, html: &mut String) {
     let first = limit.first_refused.as_ref();
     let first = first
@@ -104,16 +76,7 @@ fn limit(limit: &LimitReport, html: &mut String) {
             "Requests of this limit, and the refused ones",
             &limit.counts.hours,
         ));
-        let head = ["Key", "Refused", "First", "Last"].map(str::to_owned);
-        let rows = limit.worst.iter().map(|key| {
-            vec![
-                key.key.clone(),
-                words::count(key.refused),
-                key.first.clone(),
-                key.last.clone(),
-            ]
-        });
-        table(&head, rows, html);
+        worst_keys(limit).write_html(html);
     }
     html.push_str("</section>");
 }
@@ -196,8 +159,6 @@ fn choice(choice: &Choice, html: &mut String) {
         );
         html.push_str(&svg);
     }
-    let mut rows = choice.rows().into_iter().map(Vec::from);
-    let head = rows.next().unwrap_or_default();
-    table(&head, rows, html);
+    choice.table().write_html(html);
     html.push_str("</section>");
 }

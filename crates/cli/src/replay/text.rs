@@ -3,6 +3,7 @@
 use ratekeeper_replay::report::{LimitReport, ReplayReport};
 
 use super::session::counted_lines;
+use super::table::Table;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::{Failure, Output, words};
 
@@ -95,6 +96,23 @@ pub(crate) fn sentence(limit: &LimitReport) -> String {
     )
 }
 
+/// Returns the keys that a limit refused most.
+pub(crate) fn worst_keys(limit: &LimitReport) -> Table {
+    let rows = limit.worst.iter().map(|key| {
+        let refused = words::count(key.refused);
+        vec![
+            key.key.clone(),
+            refused,
+            key.first.clone(),
+            key.last.clone(),
+        ]
+    });
+    Table {
+        head: vec!["key", "refused", "first", "last"],
+        rows: rows.collect(),
+    }
+}
+
 fn limit(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
     let style = if limit.counts.refused > 0 { BAD } else { GOOD };
     let (name, sentence) = (paint(NAME, &limit.name), paint(style, &sentence(limit)));
@@ -103,20 +121,7 @@ fn limit(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
         return Ok(());
     };
     output.line(format!("  first {first}"))?;
-    let width = limit
-        .worst
-        .iter()
-        .map(|key| key.key.chars().count())
-        .max()
-        .unwrap_or(0);
-    for key in &limit.worst {
-        let refused = words::count(key.refused);
-        let (first, last) = (&key.first, &key.last);
-        output.line(format!(
-            "  {:<width$} {refused:>9} refused, {first} to {last}",
-            key.key
-        ))?;
-    }
+    worst_keys(limit).write(output)?;
     if limit.worst.iter().all(|key| !key.key.contains("ip=")) {
         let clients = limit.worst_clients.iter().take(5);
         let clients: Vec<String> = clients

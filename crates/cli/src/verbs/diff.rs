@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ratekeeper::Answer;
-use ratekeeper_policy::{MissingKey, Policy, Rule};
+use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
-use crate::limits::worst_case;
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::replay::session::{LogArgs, line_counts};
+use crate::replay::table::Table;
 use crate::replay::text::share;
 use crate::source::PolicySource;
+use crate::verbs::explain::{allowance, parts};
 use crate::{Exit, Failure, Output, words};
 
 /// Compare two policies: their limits, and the requests of a log that they decide differently
@@ -53,7 +54,7 @@ const LISTED: usize = 10;
 const MAX_KEYS: usize = 100_000;
 
 /// A field of a limit by its path, in the old and in the new policy.
-type FieldChange = (String, Option<String>, Option<String>);
+type FieldChange = (&'static str, Option<String>, Option<String>);
 
 /// Requests that the two policies decide differently.
 #[derive(Default)]
@@ -135,101 +136,67 @@ fn changes(old: &Policy, new: &Policy) -> BTreeMap<String, Vec<FieldChange>> {
             old.get(&name).unwrap_or(&none),
             new.get(&name).unwrap_or(&none),
         );
-        let mut fields: Vec<&String> = before.keys().chain(after.keys()).collect();
-        fields.sort();
+        let mut fields: Vec<&str> = before.keys().chain(after.keys()).copied().collect();
+        fields.sort_unstable();
         fields.dedup();
         let differ = fields
             .into_iter()
             .filter(|field| before.get(*field) != after.get(*field));
-        let change = |field: &String| {
-            (
-                field.clone(),
-                before.get(field).cloned(),
-                after.get(field).cloned(),
-            )
-        };
+        let change = |field| (field, before.get(field).cloned(), after.get(field).cloned());
         let changes: Vec<FieldChange> = differ.map(change).collect();
         (!changes.is_empty()).then_some((name, changes))
     });
     changes.collect()
 }
 
-/// Returns the fields of each limit in words, by name.
-fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<String, String>> {
-    let described = policy.rules.iter().zip(policy.rules.descriptions());
-    let limits = described.map(|(rule, description)| {
+/// Returns the parts of each limit in words, as `explain` lists them, by its name.
+fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<&'static str, String>> {
+    let limits = policy.rules.iter().map(|rule| {
         let mut fields = BTreeMap::new();
-        for part in [
-            "limit",
-            "algorithm",
-            "mode",
-            "key",
-            "match",
-            "cost",
-            "status",
-            "active",
-            "ban",
-            "results",
-            "priority",
-            "otherwise",
-            "replaces",
-            "distinct",
-            "percent",
-            "alert",
-            "on_store_error",
-            "candidate",
-            "while",
-            "unit",
-            "scope",
-            "on_limit",
-        ] {
-            let value = description.get(part).filter(|value| **value != json!([]));
-            fields.extend(value.map(|value| (part.to_owned(), in_words(value))));
+        let told = parts(policy, rule, WallTime::UNKNOWN).0.into_iter();
+        // The hours are told with the state at a moment, and overrides by their number only.
+        let told = told.filter(|(label, _)| !["active", "overrides"].contains(label));
+        let own = [
+            ("mode", rule.mode.word().to_owned()),
+            ("status", rule.refusal.status.to_string()),
+            ("overrides", overrides(rule)),
+            (
+                "on_store_error",
+                format!("{:?}", rule.limit.outage).to_lowercase(),
+            ),
+            (
+                "active",
+                rule.active
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string),
+            ),
+        ];
+        for (label, text) in told.chain(own).filter(|(_, text)| !text.is_empty()) {
+            let field: &mut String = fields.entry(label).or_default();
+            *field += if field.is_empty() { "" } else { "; " };
+            *field += &text;
         }
-        fields.insert("worst case".into(), worst_case(rule));
-        fields.extend(unnamed_parts(rule));
         (rule.limit.name.to_string(), fields)
     });
     limits.collect()
 }
 
-/// Returns the parts of a rule that its description leaves out.
-fn unnamed_parts(rule: &Rule) -> impl Iterator<Item = (String, String)> {
-    let missing = match &rule.missing_key {
-        MissingKey::Skip => "skip".into(),
-        MissingKey::Deny => "deny".into(),
-        MissingKey::Shared => "shared".into(),
-        MissingKey::Use(part) => format!("use:{part}"),
-    };
-    let exempt = rule
-        .exemptions
-        .iter()
-        .map(|it| it.reason.clone())
-        .collect::<Vec<_>>();
-    [("missing_key", missing), ("exempt", exempt.join(", "))]
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| (name.to_owned(), value))
-}
-
-fn in_words(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(in_words).collect::<Vec<_>>().join(", "),
-        Value::Object(fields) if fields.contains_key("values") => {
-            format!(
-                "{} {}",
-                in_words(&fields["field"]),
-                in_words(&fields["values"])
-            )
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            let fields = fields.map(|(name, value)| format!("{name} {}", in_words(value)));
-            fields.collect::<Vec<_>>().join(", ")
-        }
-        other => other.to_string(),
+/// Returns the numbers that overrides set, each with the number of its keys.
+fn overrides(rule: &Rule) -> String {
+    let mut keys: BTreeMap<String, usize> = BTreeMap::new();
+    for found in rule.variants.overrides() {
+        let until = found
+            .until_unix_nanos
+            .map(|nanos| words::day(nanos / 1_000_000_000));
+        let until = until.map_or(String::new(), |day| format!(" until {day}"));
+        *keys
+            .entry(format!("{}{until}", allowance(rule, found.allowance)))
+            .or_default() += 1;
     }
+    let each = keys
+        .iter()
+        .map(|(text, keys)| format!("{text} for {}", words::counted(*keys, "key")));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn write(changes: &BTreeMap<String, Vec<FieldChange>>, output: &mut Output) -> Result<(), Failure> {
@@ -285,12 +252,14 @@ impl Decisions {
             share(self.newly_refused, self.requests),
             share(self.newly_allowed, self.requests)
         ))?;
-        for (key, (refused, allowed)) in self.worst() {
-            let [refused, allowed] = [*refused, *allowed].map(words::count);
-            output.line(format!(
-                "  {key}: {refused} newly refused, {allowed} newly allowed"
-            ))?;
+        let keys = self.worst().into_iter();
+        let rows = keys.map(|(key, (refused, allowed))| {
+            vec![key.clone(), words::count(*refused), words::count(*allowed)]
+        });
+        Table {
+            head: vec!["key", "newly refused", "newly allowed"],
+            rows: rows.collect(),
         }
-        Ok(())
+        .write(output)
     }
 }

@@ -14,7 +14,7 @@ use ratekeeper_core::{Mode, Origin, Time};
 use ratekeeper_policy::{Policy, Rule, RuleMode, WallTime};
 
 use self::document::document;
-pub(crate) use self::lines::about;
+pub(crate) use self::lines::{about, allowance, parts};
 use crate::answers::{LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};

@@ -70,7 +70,7 @@ impl ReplayArgs {
         if let Some(limit) = &self.compare {
             let comparison = compare(&policy, limit, &session, output)?;
             if self.json {
-                output.json(&comparison.json())?;
+                output.json(&json!(comparison))?;
             } else {
                 comparison.write(output)?;
             }

@@ -11,18 +11,29 @@ use crate::{limits, words};
 
 /// Lines, each with a label in front.
 #[derive(Default)]
-struct Lines(Vec<String>);
+pub(crate) struct Lines(pub(crate) Vec<(&'static str, String)>);
 
 impl Lines {
-    fn add<T: Display>(&mut self, label: &str, texts: impl IntoIterator<Item = T>) {
+    fn add<T: Display>(&mut self, label: &'static str, texts: impl IntoIterator<Item = T>) {
         let texts = texts.into_iter();
-        self.0
-            .extend(texts.map(|text| format!("    {label:<9} {text}")));
+        self.0.extend(texts.map(|text| (label, text.to_string())));
+    }
+
+    fn shown(self) -> Vec<String> {
+        let lines = self.0.into_iter();
+        lines
+            .map(|(label, text)| format!("    {label:<9} {text}"))
+            .collect()
     }
 }
 
-/// Returns a limit in words: its requests, its key, its numbers and what they admit.
+/// Returns a limit in words, as lines to show.
 pub(crate) fn about(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String> {
+    parts(policy, rule, wall).shown()
+}
+
+/// Returns a limit in words: its requests, its key, its numbers and what they admit.
+pub(crate) fn parts(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
     let mut lines = Lines::default();
     lines.add(
         "for",
@@ -39,26 +50,31 @@ pub(crate) fn about(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String>
         "exempt",
         rule.exemptions.iter().map(|it| limits::exemption(it)),
     );
-    lines.0.extend(numbers(policy, rule, wall));
+    lines.0.extend(number_lines(policy, rule, wall).0);
     let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
     lines.add(
         "plans",
-        joined(plans.map(|(name, allowance)| match allowance {
-            Allowance::Own => format!("{name} {}", rule.text),
-            Allowance::Unlimited => format!("{name} unlimited"),
-            Allowance::Blocked => format!("{name} blocked"),
-            Allowance::Variant(index) => {
-                let variant = rule.variants.numbers().get(index as usize);
-                format!("{name} {}", variant.map_or("", |variant| &*variant.text))
-            }
-        })),
+        joined(plans.map(|(name, allowed)| format!("{name} {}", allowance(rule, allowed)))),
     );
     let overrides = rule.variants.overrides().len();
     lines.add(
         "overrides",
         (overrides > 0).then(|| words::counted(overrides, "key")),
     );
-    lines.0
+    lines
+}
+
+/// Returns an allowance in the words of the policy.
+pub(crate) fn allowance(rule: &Rule, allowance: Allowance) -> &str {
+    match allowance {
+        Allowance::Own => &rule.text,
+        Allowance::Unlimited => "unlimited",
+        Allowance::Blocked => "blocked",
+        Allowance::Variant(index) => {
+            let variant = rule.variants.numbers().get(index as usize);
+            variant.map_or("", |variant| &*variant.text)
+        }
+    }
 }
 
 /// Returns texts as a list; `None` without a text.
@@ -82,6 +98,10 @@ fn missing(rule: &Rule) -> String {
 
 /// Returns the numbers of a limit, and their bounds.
 pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String> {
+    number_lines(policy, rule, wall).shown()
+}
+
+fn number_lines(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
     let mut lines = Lines::default();
     let told = Description::of(&policy.rules, rule);
     lines.add("active", limits::active(rule, wall));
@@ -140,7 +160,7 @@ pub(super) fn numbers(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<Strin
             format!("deadline {deadline}, then on_store_error = \"{then}\"; late charges are kept")
         }),
     );
-    lines.0
+    lines
 }
 
 /// Adds the rules beside a limit: its alternatives, those that it replaces, and its trials.
