@@ -31,7 +31,7 @@ enum BanAct {
         #[command(flatten)]
         call: CallArgs,
     },
-    /// Ban a key from now on, in place of a ban that stands
+    /// Ban a key from now on; this replaces an earlier ban
     Add {
         #[command(flatten)]
         subject: KeyArgs,
@@ -57,8 +57,8 @@ Examples:
   ratekeeper bans lift login 192.0.2.1
   ratekeeper bans list login --top 100 --json --server http://127.0.0.1:9090
 
-These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. A list of
-bans in Redis reads all keys there, some thousand at a time.
+These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Listing
+bans scans all keys in Redis, a few thousand at a time.
 
 Exit codes: 0 done; 1 no key is banned, or was; 2 usage, or no service.";
 

@@ -35,7 +35,7 @@ Examples:
   ratekeeper import --from nginx nginx.txt -o ratekeeper.toml
 
 Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
-docs/guide/from-another-limiter.md has tables for other limiters: the field there, the field here.
+docs/guide/from-another-limiter.md lists the fields of other limiters, and the fields here.
 `ratekeeper run --envoy-config` runs the files of Envoy's rate limit service unchanged.
 
 Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in the file.";
@@ -53,7 +53,7 @@ fn limiter(name: &str) -> Result<Limiter, String> {
             Err("`ratekeeper run --envoy-config` runs its files unchanged".to_owned())
         }
         _ => Err(
-            "only `nginx` is imported; docs/guide/from-another-limiter.md has tables for others"
+            "only `nginx` is imported; docs/guide/from-another-limiter.md describes others"
                 .to_owned(),
         ),
     }
