@@ -306,6 +306,7 @@ mod tests {
         note(&after, 0, tally(3, 0));
         let expected = [[0; 3], [5, 1, 0], [1, 1, 0], [0; 3], [3, 0, 0]];
         assert_eq!(after.recent(API).unwrap().minutes, expected);
+        assert_eq!(after.total().minutes, expected);
         after.restore(saved, u64::MAX, [&limit].into_iter());
         let minutes = after.recent(API).unwrap().minutes;
         assert_eq!(minutes.len(), MINUTES);

@@ -23,8 +23,15 @@ const text = (id, value) => { if (at(id).textContent !== value) at(id).textConte
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
 const percent = (part, whole) => `${number(whole ? (part * 100) / whole : 0)} %`;
 const sum = (cells, index) => cells.reduce((all, cell) => all + cell[index], 0);
+const total = (counts) => counts.reduce((all, one) => all + one);
+const three = (spans) => [0, 1, 2].map((index) => sum(spans, index));
 /** Returns the sums of the chosen range: allowed, refused, and requests that a limit in shadow would refuse. */
-const sums = ({ counts }) => [0, 1, 2].map((index) => sum(counts[view.range].spans, index));
+const sums = ({ counts }) => three(counts[view.range].spans);
+/** Returns the counts of a second, the average of the last ten. */
+function perSecond({ counts: { "1m": { spans, step } } }) {
+  const recent = spans.slice(-Math.ceil(10 / step));
+  return three(recent).map((count) => count / Math.max(1, recent.length * step));
+}
 /** Returns the limits, those first that refuse most; refusals in shadow come after all others. */
 const sorted = (limits) => limits.map((limit) => [limit, sums(limit)])
   .sort(([, one], [, other]) => other[1] - one[1] || other[2] - one[2]).map(([limit]) => limit);
@@ -140,7 +147,7 @@ function show({ state, limit }) {
 /** Opens the limit that refuses most in place of one that refuses nothing, unless somebody works with that. */
 function follow(limits) {
   const [most] = sorted(limits);
-  const quiet = ({ counts }) => !sums({ counts })[1] && !sums({ counts })[2];
+  const quiet = (limit) => !sums(limit)[1] && !sums(limit)[2];
   if (view.chosen || at("detail").matches(":focus-within") || !quiet(view.details) || quiet(most)) return;
   choose(most.name);
   listen();
@@ -247,10 +254,9 @@ function showState(state) {
     : `policy version ${state.version}, ${ago(state.applied_at)} old`) + (state.ready ? "" : ", NOT READY"));
   at("policy").className = state.rejected ? "error" : "";
   at("policy").title = state.sha;
-  const recent = state.counts["1m"].spans.slice(-10);
-  const [allowed, denied, errors] = [0, 1, 2].map((index) => sum(recent, index) / Math.max(1, recent.length));
+  const [allowed, denied, errors] = perSecond(state);
   text("rate", `${number(allowed + denied)}/s`);
-  text("rate-note", `${number(rate(({ decisions }) => decisions))} decisions of limits/s${errors ? `, ${number(errors)} errors/s` : ""}`);
+  text("rate-note", `${number(state.limits.reduce((all, limit) => all + total(perSecond(limit)), 0))} decisions of limits/s${errors ? `, ${number(errors)} errors/s` : ""}`);
   text("share", percent(denied, allowed + denied));
   text("share-note", `${number(denied)} requests/s${state.held ? `, ${state.held} held back` : ""}`);
   text("time", within(99, "decision"));
@@ -363,9 +369,8 @@ function fillLimit(row, limit) {
   const [touched, clients] = view.range === "1m" ? [limit.distinct_denied, limit.distinct] : [limit.hour.keys, limit.hour.asked];
   cell(row, 4, clients ? `${number(touched)} of ${number(clients)}, ${percent(touched, clients)}` : "-");
   const spans = limit.counts[view.range].spans.map(([, ...refused]) => [0, ...refused]);
-  const svg = row.cells[5].firstChild;
-  draw(svg, bars(spans, { x: 0, y: 1, width: 96, height: 23 }, highest(spans)));
-  svg.setAttribute("aria-label", `${number(refused)} refusals over time`);
+  draw(row.cells[5].firstChild, bars(spans, { x: 0, y: 1, width: 96, height: 23 }, highest(spans)));
+  row.cells[5].firstChild.setAttribute("aria-label", `${number(refused)} refusals over time`);
 }
 
 /** Returns how much a count has grown in the last minute; it may be unknown in some states. */
@@ -620,7 +625,7 @@ function cell(row, index, words, kind = "") {
 
 const rect = (kind, x, y, width, height) => ({ tag: "rect", class: kind, x, y, width, height });
 const words = (kind, x, y, text) => ({ tag: "text", class: kind, x, y, text });
-const highest = (spans) => Math.max(1, ...spans.map((counts) => counts.reduce((all, one) => all + one)));
+const highest = (spans) => Math.max(1, ...spans.map(total));
 
 /** Returns the bars of spans in a box, the newest at the right; fewer than PLACES do not fill it. */
 function bars(spans, box, most, kinds = ["allowed", "denied", "shadow"]) {
@@ -673,15 +678,14 @@ function chart(id, { counts }, names, kinds) {
   draw(svg, [words("unit", 0, 10, `${id} in ${span(length)}`), ...axes(box, most, start, now),
     ...(spans[bar] ? [rect("picked", x(from), box.y, x(to) - x(from), box.height)] : []), ...bars(spans, box, most, kinds),
     ...changes.map(({ time }) => rect("mark", x(time), box.y, 1, box.height))]);
-  const values = spans[bar] ?? [0, 1, 2].map((index) => sum(spans, index));
+  const values = spans[bar] ?? three(spans);
   const list = names.map((name, index) => `${number(values[index])} ${name}`).slice(0, values[2] ? 3 : 2);
   const then = changes.filter(({ time }) => spans[bar] && time >= from && time < to).map(({ text }) => `; ${text.split("\n")[0]}`);
   const value = `${spans[bar] ? clock(from, length) : `last ${span(spans.length * length)}`}: ${list.join(", ")}${then.join("")}`;
   text(`${id}-value`, value);
   const last = Math.max(0, spans.length - 1);
-  for (const [name, field] of Object.entries({ label: id, valuemax: last, valuenow: spans[bar] ? bar : last, valuetext: value })) {
-    svg.setAttribute(`aria-${name}`, field);
-  }
+  const fields = { label: id, valuemax: last, valuenow: spans[bar] ? bar : last, valuetext: value };
+  for (const [name, field] of Object.entries(fields)) svg.setAttribute(`aria-${name}`, field);
   const timeAt = (place) => start + (place - box.x) * (now - start) / box.width;
   Object.assign(svg, { begin, now, length, timeAt, redraw: () => chart(id, { counts }, names, kinds) });
 }

@@ -36,8 +36,6 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
     });
     let changes: Vec<Value> = changes.collect();
     let limits = limits(shared, &policy);
-    let rules = policy.rules.iter();
-    let decisions = rules.flat_map(|rule| shared.observers.metrics.decisions(rule.limit.id));
     let alerts = shared.observers.alerts.counts();
     json!({
         "at": rfc3339(shared.unix_millis(now)),
@@ -48,7 +46,6 @@ pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
         "reveal_keys": policy.settings.reveal_keys.word(),
         "rejected": shared.observers.metrics.is_rejected(),
         "counts": shared.observers.history.total().ranges(CHART_SPANS),
-        "decisions": decisions.sum::<u64>(),
         "store": store(shared),
         "upstreams": shared.observers.metrics.process.upstreams().0,
         "held": shared.hold.standing().now,

@@ -6,11 +6,14 @@ use ratekeeper_core::Limit;
 
 use super::{Cell, History, MAX_LIMITS, MINUTES, Track, push};
 
-/// The second since 1970 at which it was saved, and the minutes of each limit.
+/// The second since 1970 at which it was saved, and the minutes of each limit and of [`ALL`].
 pub(crate) type SavedHistory = (u64, BTreeMap<String, Vec<Cell>>);
 
+/// Name of the service itself, which no limit can have.
+const ALL: &str = "";
+
 impl History {
-    /// Returns the minutes of these limits, the current one as the last.
+    /// Returns the minutes of the service and of these limits, the current one as the last.
     pub(crate) fn saved<'l>(
         &self,
         unix_second: u64,
@@ -18,10 +21,12 @@ impl History {
     ) -> SavedHistory {
         let minutes =
             |limit: &Limit| Some((limit.name.to_string(), self.recent(limit.id)?.minutes));
-        (unix_second, limits.filter_map(minutes).collect())
+        let all = (ALL.to_owned(), self.total().minutes);
+        let each = limits.filter_map(minutes).chain([all]);
+        (unix_second, each.collect())
     }
 
-    /// Sets the minutes before the first reading of these limits.
+    /// Sets the minutes before the first reading of the service and of these limits.
     pub(crate) fn restore<'l>(
         &self,
         (saved_at, mut saved): SavedHistory,
@@ -29,18 +34,21 @@ impl History {
         limits: impl Iterator<Item = &'l Limit>,
     ) {
         let passed = (unix_second / 60).saturating_sub(saved_at / 60);
-        let mut recorded = self.0.lock();
-        for limit in limits.take(MAX_LIMITS) {
-            let Some(minutes) = saved.remove(&*limit.name) else {
-                continue;
-            };
+        let mut track = |name: &str| {
             let mut track = Track::default();
             let empty = (0..passed.min(MINUTES as u64)).map(|_| Cell::default());
-            for cell in minutes.into_iter().chain(empty) {
+            for cell in saved.remove(name)?.into_iter().chain(empty) {
                 push(&mut track.minutes, MINUTES, cell);
             }
             track.minute = track.minutes.pop_back().unwrap_or_default();
-            recorded.limits.insert(limit.id, track);
+            Some(track)
+        };
+        let mut recorded = self.0.lock();
+        recorded.total = track(ALL).unwrap_or_default();
+        for limit in limits.take(MAX_LIMITS) {
+            if let Some(track) = track(&limit.name) {
+                recorded.limits.insert(limit.id, track);
+            }
         }
     }
 }
