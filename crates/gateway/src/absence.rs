@@ -44,6 +44,11 @@ impl Absence {
         now.as_nanos() < self.until.load(Ordering::Relaxed)
     }
 
+    /// Returns true until a response ends the absence.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns true if a request may use the address. If that is its trial, no other may meanwhile.
     pub(crate) fn admits(&self, now: Time) -> bool {
         let until = self.until.load(Ordering::Relaxed);

@@ -110,6 +110,11 @@ impl Address {
         !self.is_up() || self.absence.is_out(now)
     }
 
+    /// Returns true until it responds again, also while a request tries it.
+    pub(crate) fn is_left_out(&self) -> bool {
+        !self.is_up() || self.absence.is_absent()
+    }
+
     /// Returns the number of open connections, idle ones included.
     pub(crate) fn connections(&self) -> usize {
         let shared = self.shared.lock().len();
@@ -129,14 +134,9 @@ impl Address {
         !self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it passed its last check, and returns whether it passed the one before.
-    pub(crate) fn set_up(&self, is_up: bool) -> bool {
-        !self.is_down.swap(!is_up, Ordering::Relaxed)
-    }
-
-    /// Returns `HOST:PORT`.
-    pub(crate) fn name(&self) -> &str {
-        &self.at.name
+    /// Sets whether it passed its last check.
+    pub(crate) fn set_up(&self, is_up: bool) {
+        self.is_down.store(!is_up, Ordering::Relaxed);
     }
 
     pub(crate) const fn upstream(&self) -> &UpstreamAddress {

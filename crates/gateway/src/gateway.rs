@@ -152,12 +152,20 @@ impl Gateway {
             name: name.to_owned(),
             failures,
             connections: address.connections(),
-            is_out: address.is_out(now),
+            is_out: address.is_left_out(),
         });
         totals.collect()
     }
 
     /// Returns the addresses that are to be checked, each by a task of its own.
+    /// Returns the addresses that are left out: a bit for each, the first the lowest.
+    pub fn left_out(&self) -> u64 {
+        let each = self.addresses.iter().enumerate();
+        each.fold(0, |all, (index, it)| {
+            all | u64::from(it.is_left_out()) << index
+        })
+    }
+
     pub fn checked(&self) -> impl Iterator<Item = AddressHealth> {
         let check = self.settings.health.as_ref();
         let addresses = check.map(|_| self.addresses.iter());

@@ -42,27 +42,14 @@ impl AddressHealth {
         Self { address, check }
     }
 
-    /// Returns the address, `HOST:PORT`.
-    pub fn name(&self) -> &str {
-        self.address.name()
-    }
-
-    /// Returns true if the last check was passed, or there was none.
-    pub fn is_up(&self) -> bool {
-        self.address.is_up()
-    }
-
-    /// Checks the address for ever, and calls `changed` with the result when it is another.
-    pub async fn watch(self, changed: impl Fn(&Self)) {
+    /// Checks the address for ever.
+    pub async fn watch(self) {
         let mut ticks = interval(self.check.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let asked = timeout(self.check.interval, self.ask()).await;
-            let serves = asked.ok().flatten().is_some();
-            if serves != self.address.set_up(serves) {
-                changed(&self);
-            }
+            self.address.set_up(asked.ok().flatten().is_some());
         }
     }
 
@@ -73,7 +60,7 @@ impl AddressHealth {
         let mut request = Request::new(UploadBody::empty());
         *request.uri_mut() = Uri::from(self.check.path.clone());
         let headers = request.headers_mut();
-        headers.insert(HOST, HeaderValue::from_str(self.name()).ok()?);
+        headers.insert(HOST, upstream.host()?);
         headers.insert(USER_AGENT, HeaderValue::from_static("ratekeeper-health"));
         fit(&mut request, &upstream.form(&sender), &Hop::default());
         let response = sender.send(request, None).await.ok()?;

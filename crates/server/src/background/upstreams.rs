@@ -1,48 +1,70 @@
-//! Upstreams: checks their addresses until the process ends.
+//! Upstreams: checks their addresses until the process ends, and reports those that are left out.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
-use ratekeeper_gateway::AddressHealth;
+use ratekeeper_gateway::Gateway;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Event;
 use crate::context::ServiceContext;
+use crate::observe::upstreams::NamedUpstream;
 
-/// How soon the addresses of a reloaded policy are checked.
+/// How soon a change is seen: of an address, or of the policy.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
 pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     let upstreams = &shared.observers.metrics.process.upstreams;
+    let mut known: Vec<(Arc<Gateway>, u64)> = Vec::new();
     loop {
         let all = upstreams.all();
         let mut checks = JoinSet::new();
-        for upstream in &*all {
-            for (place, health) in (1..).zip(upstream.gateway.checked()) {
-                let route = Arc::from(&*upstream.route);
-                checks.spawn(check(Arc::clone(&shared), route, place, health));
-            }
+        for health in all.iter().flat_map(|it| it.gateway.checked()) {
+            checks.spawn(health.watch());
         }
+        let reported = |it: &NamedUpstream| {
+            let before = known.iter().find(|(of, _)| Arc::ptr_eq(of, &it.gateway));
+            (Arc::clone(&it.gateway), before.map_or(0, |(_, out)| *out))
+        };
+        known = all.iter().map(reported).collect();
         while Arc::ptr_eq(&all, &upstreams.all()) {
+            for (upstream, (gateway, out)) in all.iter().zip(&mut known) {
+                let now = gateway.left_out();
+                if now != *out {
+                    report(
+                        &shared,
+                        upstream,
+                        Change {
+                            from: *out,
+                            to: now,
+                        },
+                    );
+                    *out = now;
+                }
+            }
             sleep(LOOK).await;
         }
         drop(checks); // ends them
     }
 }
 
-/// Checks an address of an upstream for ever, by the route and its place there.
-async fn check<C: Clock>(
-    shared: Arc<ServiceContext<C>>,
-    route: Arc<str>,
-    place: usize,
-    health: AddressHealth,
-) {
-    let changed = |health: &AddressHealth| {
-        let (route, address) = (Arc::clone(&route), Arc::from(health.name()));
-        shared.sink.emit(&if health.is_up() {
+/// The addresses that are left out before and after a change, as [`Gateway::left_out`] returns them.
+struct Change {
+    from: u64,
+    to: u64,
+}
+
+fn report<C: Clock>(shared: &ServiceContext<C>, upstream: &NamedUpstream, change: Change) {
+    let route: Arc<str> = Arc::from(&*upstream.route);
+    for (index, address) in upstream.gateway.addresses().into_iter().enumerate() {
+        if (change.from ^ change.to) >> index & 1 == 0 {
+            continue;
+        }
+        let (route, place, address) = (Arc::clone(&route), index + 1, address.name.into());
+        shared.sink.emit(&if change.to >> index & 1 == 0 {
             Event::UpstreamUp {
                 route,
                 place,
@@ -55,6 +77,5 @@ async fn check<C: Clock>(
                 address,
             }
         });
-    };
-    health.watch(changed).await;
+    }
 }

@@ -88,7 +88,7 @@ pub enum Event {
         /// The address.
         address: Arc<str>,
     },
-    /// An address of an upstream passes its check again, and is used.
+    /// An address of an upstream responds, or passes its check, and is used.
     UpstreamUp {
         /// Name of the route; empty for `upstream` itself.
         route: Arc<str>,

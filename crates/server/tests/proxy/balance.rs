@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 
 use super::upstream::{Next, Upstream};
-use super::{OPEN, Proxy};
+use super::{Client, Door, OPEN, Proxy, eventually};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::with(format!(
@@ -134,4 +134,30 @@ fn an_address_that_hangs_is_left_out_and_the_last_one_never() {
     }
     let seen = std::iter::from_fn(|| hung.seen_already()).count();
     assert_eq!(seen, 3 + 3 + 5, "the only address is always asked");
+}
+
+/// Returns the text of the changes that operators see.
+fn changes(proxy: &Proxy) -> String {
+    let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
+    let state = admin.ask("GET /v1/dashboard HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let state: serde_json::Value = serde_json::from_slice(&state.body).unwrap();
+    state["changes"].to_string()
+}
+
+#[test]
+fn an_address_that_fails_is_down_among_the_changes_once() {
+    let up = named("a");
+    let (address, at) = (closed(), "upstream_up{route=\"\",address=\"1\"}");
+    let proxy = Proxy::start(&[address, up.address], "", OPEN);
+    let is_up = || proxy.metric(&format!("ratekeeper_{at}"));
+    assert_eq!((proxy.client().get("/").status(), is_up()), (200, 0));
+    let down = format!("upstream down: {address} is left out");
+    eventually("it is down", || changes(&proxy).contains(&down));
+    // A reload that keeps the upstream reports nothing again.
+    proxy.reload_with(
+        &[address, up.address],
+        "cors = [\"https://a.example\"]",
+        OPEN,
+    );
+    assert_eq!(changes(&proxy).matches("is left out").count(), 1);
 }
