@@ -93,7 +93,7 @@ pub(crate) struct Lease {
 impl Address {
     pub(crate) fn new(at: UpstreamAddress, most: usize) -> Arc<Self> {
         Arc::new(Self {
-            alone: AtomicBool::new(matches!(at.transport, Transport::Http1)),
+            alone: AtomicBool::new(at.is_alone()),
             at,
             idle: Mutex::default(),
             shared: Mutex::default(),
@@ -282,7 +282,7 @@ impl Address {
     /// Takes a stream of an HTTP/2 connection of this thread, if one is free. Connections that were
     /// not used for `IDLE` are closed.
     fn take_shared(&self) -> Option<(Sender, ThreadId)> {
-        if matches!(self.at.transport, Transport::Http1) {
+        if self.at.is_alone() {
             return None;
         }
         let (thread, now) = (thread::current().id(), Instant::now());

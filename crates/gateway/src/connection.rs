@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   http    TCP -------------------------> HTTP/1.1
+//!   unix    Unix socket -----------------> HTTP/1.1
 //!   h2c     TCP -------------------------> HTTP/2
 //!   https   TCP --> TLS --> ALPN: h2 ----> HTTP/2
 //!                      '--> anything else, or an upgrade: HTTP/1.1
@@ -24,7 +25,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::interval;
 use tokio_rustls::TlsConnector;
 
@@ -57,7 +58,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// One address of an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamAddress {
-    /// `HOST:PORT`; a name is resolved for each connection.
+    /// `HOST:PORT`, whose name is resolved for each connection, or `unix:/PATH`.
     pub name: String,
     /// How it is connected to.
     pub transport: Transport,
@@ -69,6 +70,8 @@ pub enum Transport {
     /// HTTP/1.1 without TLS.
     Http1,
     /// HTTP/2 without TLS.
+    /// HTTP/1.1 over a Unix socket.
+    Unix(PathBuf),
     Http2,
     /// TLS; HTTP/2 if the upstream chooses it.
     Tls(TlsTransport),
@@ -192,6 +195,19 @@ impl Sender {
 
 impl UpstreamAddress {
     /// Returns the form of requests on a connection.
+    /// Returns the `Host` of requests that have none.
+    pub(crate) fn host(&self) -> Option<HeaderValue> {
+        match &self.transport {
+            Transport::Unix(_) => Some(HeaderValue::from_static("localhost")),
+            _ => HeaderValue::from_str(&self.name).ok(),
+        }
+    }
+
+    /// Returns true if connections serve one request at a time, whatever the upstream says.
+    pub(crate) const fn is_alone(&self) -> bool {
+        matches!(self.transport, Transport::Http1 | Transport::Unix(_))
+    }
+
     pub(crate) fn form(&self, sender: &Sender) -> Form {
         match (sender, &self.transport) {
             (Sender::Http1(_), _) => Form::Http1,
@@ -206,9 +222,13 @@ impl UpstreamAddress {
     pub(crate) async fn open(&self, wanted: Wanted) -> Result<Sender, ForwardError> {
         const REFUSED: ForwardError = ForwardError::Upstream(UpstreamFailure::Refused);
         let stream = TcpStream::connect(&*self.name).await.map_err(|_| REFUSED)?;
+        if let Transport::Unix(path) = &self.transport {
+            let stream = UnixStream::connect(path).await.map_err(|_| REFUSED)?;
+            return http1(stream).await.ok_or(REFUSED);
+        }
         let _ = stream.set_nodelay(true); // a refusal costs speed only
         match &self.transport {
-            Transport::Http1 => http1(stream).await,
+            Transport::Http1 | Transport::Unix(_) => http1(stream).await,
             Transport::Http2 => {
                 watch_for_death(&stream);
                 http2(stream).await

@@ -223,9 +223,11 @@ pub(crate) fn own_upstream<'a>(
     own: &DoorAddress,
     upstreams: impl Iterator<Item = &'a UpstreamUrl>,
 ) -> Option<String> {
-    let own = own.tcp()?;
     let mut addresses = upstreams.map(UpstreamUrl::address);
-    addresses.find(|address| is_own(own, address))
+    match own.tcp() {
+        Some(own) => addresses.find(|address| is_own(own, address)),
+        None => addresses.find(|address| *address == own.to_string()),
+    }
 }
 
 #[cfg(feature = "proxy")]

@@ -72,7 +72,7 @@ impl Gateway {
             fit(&mut request, &form, hop);
             if form == Form::Http1 && !request.headers().contains_key(HOST) {
                 // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
-                let own = HeaderValue::from_str(address.name()).ok();
+                let own = address.upstream().host();
                 request.headers_mut().extend(own.map(|own| (HOST, own)));
             }
             let others = self.addresses.len() > 1;

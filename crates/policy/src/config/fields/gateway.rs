@@ -32,7 +32,7 @@ fields! {
              the http listener is then off unless its address is set).";
         required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:3000\"",
             "Receiver of the requests: http://HOST:PORT, https:// for TLS, h2c:// for HTTP/2 \
-             without TLS; or a list of such, used in turn.";
+             without TLS, unix:/PATH for HTTP/1.1 over a Unix socket; or a list of such, used in turn.";
         optional tls: values(&table(&PROXY_TLS), MAX_CERTIFICATES),
             "{ certificate = \"site.pem\", key = \"site.key\" }",
             "Certificates of the listener, which uses plain HTTP without them; a list is chosen \

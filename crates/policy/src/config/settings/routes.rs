@@ -75,7 +75,7 @@ fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
             codes::GATEWAY,
             at,
             error.reason,
-            "expected http://HOST:PORT, https:// or h2c://",
+            "expected http://HOST:PORT, https://, h2c:// or unix:/PATH",
         )
         .help(error.help);
     };

@@ -4,6 +4,7 @@
 //!   http://HOST[:80]     HTTP/1.1
 //!   h2c://HOST[:80]      HTTP/2 without TLS
 //!   https://HOST[:443]   TLS, and HTTP/2 if the upstream offers it, else HTTP/1.1
+//!   unix:/PATH           HTTP/1.1 over a Unix socket
 //! ```
 
 use std::fmt;
@@ -54,10 +55,12 @@ pub enum UpstreamScheme {
     H2c,
     /// `https`: TLS; HTTP/2 if the upstream chooses it.
     Https,
+    /// `unix`: HTTP/1.1 over a Unix socket.
+    Unix,
 }
 
 impl UpstreamScheme {
-    const ALL: [Self; 3] = [Self::Http, Self::H2c, Self::Https];
+    const WITH_HOST: [Self; 3] = [Self::Http, Self::H2c, Self::Https];
 
     /// Returns the word before `://`.
     pub const fn name(self) -> &'static str {
@@ -65,6 +68,7 @@ impl UpstreamScheme {
             Self::Http => "http",
             Self::H2c => "h2c",
             Self::Https => "https",
+            Self::Unix => "unix",
         }
     }
 
@@ -72,13 +76,17 @@ impl UpstreamScheme {
         match self {
             Self::Http | Self::H2c => 80,
             Self::Https => 443,
+            Self::Unix => 0,
         }
     }
 }
 
 impl UpstreamUrl {
-    /// Returns `HOST:PORT`.
+    /// Returns `HOST:PORT`, or `unix:/PATH`.
     pub fn address(&self) -> String {
+        if self.scheme == UpstreamScheme::Unix {
+            return self.to_string();
+        }
         format!("{}:{}", self.host, self.port)
     }
 }
@@ -89,7 +97,19 @@ impl FromStr for UpstreamUrl {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong =
             |reason: &str, help: &str| Err(ValueError::new(format!("`{text}` {reason}"), help));
-        let read = UpstreamScheme::ALL.into_iter().find_map(|scheme| {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // The longest path that an address of a socket holds (unix(7)).
+            if !path.starts_with('/') || path.len() > 107 || path.contains(char::is_control) {
+                let help = "write for example upstream = \"unix:/run/app.sock\"";
+                return wrong("is not the path of a socket, of up to 107 bytes", help);
+            }
+            return Ok(Self {
+                scheme: UpstreamScheme::Unix,
+                host: path.to_owned(),
+                port: 0,
+            });
+        }
+        let read = UpstreamScheme::WITH_HOST.into_iter().find_map(|scheme| {
             let rest = text.strip_prefix(scheme.name())?.strip_prefix("://")?;
             Some((scheme, rest))
         });
@@ -150,6 +170,9 @@ pub(crate) fn is_server_name(text: &str) -> bool {
 
 impl fmt::Display for UpstreamUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.scheme == UpstreamScheme::Unix {
+            return write!(f, "unix:{}", self.host);
+        }
         write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port)
     }
 }

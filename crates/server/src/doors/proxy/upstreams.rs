@@ -212,6 +212,7 @@ fn addresses(
                 let name = ServerName::try_from(name.to_owned());
                 let name = name.map_err(|why| format!("`{host}`: {why}"))?;
                 Transport::Tls(TlsTransport::new(config, name))
+            UpstreamScheme::Unix => Transport::Unix(url.host.clone().into()),
             }
         };
         let name = url.address();
