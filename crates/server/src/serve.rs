@@ -13,6 +13,8 @@ pub(crate) mod http_receiver;
 pub(crate) mod interim;
 pub(crate) mod listener;
 pub(crate) mod log_writer;
+#[cfg(feature = "proxy")]
+pub(crate) mod proxy_header;
 pub(crate) mod pulse;
 pub(crate) mod stop_signals;
 pub(crate) mod tls;

@@ -113,6 +113,7 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
     let owned = |name| root.text(name).map(|text| text.value.to_owned());
     let listen = root.table("listen");
     let listen = listen.map(|listen| read_listen(listen, files, out));
+    gateway::announced(root, out);
     let envoy = root.table("envoy");
     let store = root.table("store");
     let memory = store.and_then(|store| store.table("memory"));

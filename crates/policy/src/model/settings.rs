@@ -287,6 +287,14 @@ pub struct ProxySettings {
     pub max_inspected_body: Option<usize>,
     /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
     pub adaptive_concurrency: Option<AdaptiveBounds>,
+    /// `proxy_protocol`: connections begin with the address of the client.
+    pub proxy_protocol: bool,
+    /// `max_head`: maximum number of bytes of the head of a request; `None` for the default.
+    pub max_head: Option<usize>,
+    /// `max_head_fields`: maximum number of its fields; `None` for the default.
+    pub max_head_fields: Option<usize>,
+    /// `max_body`: maximum number of bytes of the body of a request; `None` for the default.
+    pub max_body: Option<usize>,
     /// `health`: how addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,
 }

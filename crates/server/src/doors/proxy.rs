@@ -55,7 +55,8 @@ use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::observe::upstreams::watch;
-use crate::serve::listener::Caller;
+use crate::serve::listener::{Caller, HeadBounds};
+use crate::serve::proxy_header;
 use crate::serve::pulse::InFlight;
 use crate::{Event, StartError};
 
@@ -63,6 +64,8 @@ use crate::{Event, StartError};
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
 
+/// How long the announcement of a client may take.
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 /// The proxy listener with the settings of a policy.
 #[derive(Debug)]
 pub(crate) struct ProxyDoor<C> {
@@ -330,7 +333,64 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             (None, ForwardError::UploadTimeout) => TOO_SLOW,
             (None, _) => BROKEN_BODY,
         };
-        self.problem(Problem::new(kind, error.to_string()), origin, id)
+        self.problem(Problem::new(kind, error.to_string()), request, id)
+    }
+
+    /// Refuses a malformed request. The next one may not begin where it seems to.
+    fn closing(&self, malformed: &Malformed, parts: &Parts) -> Response<ProxyBody> {
+        let kind = match malformed {
+            Malformed::Connect | Malformed::Trace => WRONG_METHOD,
+            _ => MALFORMED,
+        };
+        let problem = self.unread(Problem::new(kind, malformed.to_string()));
+        let mut response = self.problem(*problem, &parts.headers, self.ids.next());
+        if parts.version < Version::HTTP_2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
+    }
+
+    fn head_bounds(&self) -> HeadBounds {
+        let usual = HeadBounds::default();
+        HeadBounds {
+            bytes: self.settings.max_head.unwrap_or(usual.bytes),
+            fields: self.settings.max_head_fields.unwrap_or(usual.fields),
+        }
+    }
+
+    /// Returns the client that a trusted peer announces before the first request.
+    async fn announced(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
+        let trusts = {
+            let policy = self.shared.keeper.look_at_policy();
+            policy.client_ip.trusts(peer.ip().to_canonical())
+        };
+        let client = if trusts {
+            let read = proxy_header::read(stream, peer);
+            timeout(ANNOUNCED_WITHIN, read).await.ok().flatten()
+        } else {
+            None
+        };
+        if client.is_none() {
+            let (process, now) = (
+                &self.shared.metrics.process,
+                self.shared.keeper.clock().now(),
+            );
+            process.request_fault(RequestFault::ProxyHeader, None, now);
+        }
+        client
+    }
+
+    /// Counts a request that hyper itself has refused.
+    fn unreadable(&self, error: &hyper::Error) {
+        let fault = if error.is_parse_too_large() {
+            RequestFault::HeadTooLarge
+        } else {
+            RequestFault::Malformed
+        };
+        let (metrics, now) = (&self.shared.metrics, self.shared.keeper.clock().now());
+        metrics.request(Protocol::Proxy, RequestResult::Error);
+        metrics.process.request_fault(fault, None, now);
     }
 
     /// Returns the response to a request that was not served.

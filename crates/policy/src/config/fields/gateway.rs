@@ -68,6 +68,16 @@ fields! {
             "A request that asks each address whether it serves; one that does not is left out \
              (default: none).";
         optional adaptive_concurrency: table(&ADAPTIVE), "{ min = 10, max = 500 }",
+        optional proxy_protocol: FLAG, "true",
+            "Every connection begins with a header of the PROXY protocol, version 1 or 2, and comes \
+             from one of `trusted_proxies` of [client_ip] (default false).";
+        optional max_head: size(8 << 10, 1 << 20), "\"16KiB\"",
+            "Maximum size of the head of a request, from 8KiB to 1MiB (default 16KiB).";
+        optional max_head_fields: whole(10, 1_000), "100",
+            "Maximum number of header fields of a request over HTTP/1.1 (default 100).";
+        optional max_body: size(1 << 10, 1 << 40), "\"100MiB\"",
+            "Maximum size of the body of a request, from 1KiB to 1024GiB (default 100MiB); a larger \
+             one is refused with 413.";
             "Bounds of the number of requests that wait for each upstream at a time, which follows \
              the times of its responses (default: no such number).";
     }

@@ -65,12 +65,68 @@ pub(super) fn proxy(
         health: health(table, out),
     })
 }
+        proxy_protocol: table.flag("proxy_protocol").unwrap_or(false),
+        max_head: table.size("max_head").map(|size| size.value),
+        max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
+        max_body: table.size("max_body").map(|size| size.value),
 
 /// Reads `preflight_limit`, which only counts preflights of the origins in `cors`.
 fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
     let text = table.text("preflight_limit")?;
     if !table.has("cors") {
         let message = "`preflight_limit` has no effect without `cors`";
+/// Refuses `proxy_protocol` without a peer that may send it.
+pub(super) fn announced(root: Table<'_>, out: &mut Findings<'_>) {
+    let listen = root.table("listen");
+    let proxy = listen.and_then(|listen| listen.table("proxy"));
+    let announced = proxy.filter(|proxy| proxy.flag("proxy_protocol") == Some(true));
+    let trusts = |client: Table<'_>| client.has("trusted_proxies");
+    if let Some(proxy) = announced.filter(|_| !root.table("client_ip").is_some_and(trusts)) {
+        let message = "`proxy_protocol` without `trusted_proxies` closes every connection";
+        let label = "no peer may state the address of a client";
+        out.error(
+            codes::GATEWAY,
+            proxy.place("proxy_protocol"),
+            message,
+            label,
+        )
+        .help(
+            "add [client_ip] with the addresses of the balancer: trusted_proxies = [\"10.0.0.7\"]",
+        );
+    }
+}
+
+/// Reads `error_pages`.
+fn error_pages(
+    table: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> BTreeMap<u16, Arc<str>> {
+    let mut pages = BTreeMap::new();
+    let written = table.names("error_pages");
+    for (status, page) in written.iter().flat_map(|written| written.value) {
+        let (name, at) = (page.get_ref().as_str().unwrap_or_default(), page.span());
+        let number = status.get_ref().parse().ok();
+        let Some(number) = number.filter(|number| ERRORS.contains(number)) else {
+            let message = format!("the gateway reports no error {}", shown(status.get_ref()));
+            let label = format!("expected one of {ERRORS:?}");
+            out.error(codes::GATEWAY, status.span(), message, label)
+                .help("refusals by a limit have the `response` of the limit");
+            continue;
+        };
+        match files.text(name) {
+            Ok(text) => drop(pages.insert(number, text.into())),
+            Err(reason) => {
+                let message = format!("cannot read the error page `{}`: {reason}", shown(name));
+                let label = "a path relative to the policy file";
+                out.error(codes::GATEWAY, at, message, label)
+                    .help("write for example error_pages = { 502 = \"502.html\" }");
+            }
+        }
+    }
+    pages
+}
+
         let label = "the limits count preflights like any request";
         out.error(codes::GATEWAY, text.at, message, label)
             .help("remove it, or list the origins of your web pages in `cors`");

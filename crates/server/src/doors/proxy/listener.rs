@@ -140,6 +140,24 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         let door = self.current.load_full();
+    fn head_bounds(&self) -> HeadBounds {
+        self.current.load().head_bounds()
+    }
+
+    async fn client(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
+        let door = self.current.load_full();
+        if !door.settings().proxy_protocol {
+            return Some(peer);
+        }
+        door.announced(stream, peer).await
+    }
+
+    fn failed(&self, error: &hyper::Error) {
+        if error.is_parse() || error.is_parse_too_large() {
+            self.current.load().unreadable(error);
+        }
+    }
+
         door.handle(caller, request).await
     }
 }

@@ -170,6 +170,10 @@ fn common(settings: &ProxySettings) -> ProxySettings {
     }
 }
 
+        error_pages: BTreeMap::new(),
+        proxy_protocol: false,
+        max_head: None,
+        max_head_fields: None,
 /// Returns the protocols that connections may switch to: WebSocket, unless others are written.
 fn upgrades(written: Option<&[String]>) -> Vec<HeaderValue> {
     let Some(written) = written else {
