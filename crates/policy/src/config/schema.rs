@@ -238,7 +238,10 @@ mod tests {
     ];
 
     /// Fields of which the policy keeps whether they are written: their reader has the default.
-    const KEPT: [&str; 4] = [
+    const KEPT: [&str; 7] = [
+        "max_body",
+        "max_head",
+        "max_head_fields",
         "max_inspected_body",
         "percent",
         "preflight_limit",

@@ -106,6 +106,24 @@ pub(crate) struct Caller<'a> {
     pub(crate) upgrade: &'a Upgrade,
 }
 
+/// The bounds of the head of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadBounds {
+    /// Also the size of hyper's buffer for a connection.
+    pub(crate) bytes: usize,
+    /// Over HTTP/2, only the bytes are bounded.
+    pub(crate) fields: usize,
+}
+
+impl Default for HeadBounds {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_HEAD_BYTES,
+            fields: MAX_HEADERS,
+        }
+    }
+}
+
 /// Answers the requests of a door.
 pub(crate) trait Handle: Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static;
@@ -114,6 +132,24 @@ pub(crate) trait Handle: Send + Sync + 'static {
     fn tls(&self) -> Option<&ListenerTls> {
         None
     }
+
+    /// Returns the bounds of the head of a request.
+    fn head_bounds(&self) -> HeadBounds {
+        HeadBounds::default()
+    }
+
+    /// Returns the client of a connection, of which its first bytes may be about; `None` to close
+    /// it.
+    fn client(
+        &self,
+        _: &mut TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Option<SocketAddr>> + Send {
+        ready(Some(peer))
+    }
+
+    /// Notes the error of a connection, to which hyper itself may have responded.
+    fn failed(&self, _: &hyper::Error) {}
 
     fn handle(
         &self,
@@ -233,6 +269,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     let shared = Arc::new(Connection {
         door,
         peer,
+    let bounds = door.0.head_bounds();
         pulse: Arc::clone(&pulse),
         last: AtomicBool::new(false),
         upgrade: Upgrade::default(),
@@ -329,29 +366,29 @@ where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static,
 {
-    fn one(stream: Watched, service: S) -> Self {
+    fn one(stream: Watched, service: S, bounds: HeadBounds) -> Self {
         let mut builder = http1::Builder::new();
         builder
             .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
-            .max_buf_size(MAX_HEAD_BYTES)
+            .max_buf_size(bounds.bytes)
             // A client that has closed its sending side is answered all the same; and hyper need
             // not get a buffer ready to look for that in the middle of each request.
             .half_close(true)
             // Answers are small: one copy costs less than a vectored write. And the rest of an
             // interim response is sent by `Watched::poll_write` only.
             .writev(false)
-            .max_headers(MAX_HEADERS);
+            .max_headers(bounds.fields);
         Self::One(Box::new(
             builder.serve_connection(TokioIo::new(stream), service),
         ))
     }
 
-    fn two(stream: Watched, service: S) -> Self {
+    fn two(stream: Watched, service: S, bounds: HeadBounds) -> Self {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
-            .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
+            .max_header_list_size(u32::try_from(bounds.bytes).unwrap_or(u32::MAX));
         Self::Two(Box::pin(
             builder.serve_connection(TokioIo::new(stream), service),
         ))
@@ -384,7 +421,7 @@ where
     }
 
     /// Returns the same state without its buffers; HTTP/2 and partly received heads are kept.
-    fn asleep(self, service: impl Fn() -> S) -> Self {
+    fn asleep(self, service: impl Fn() -> S, bounds: HeadBounds) -> Self {
         let Self::One(connection) = self else {
             return self;
         };

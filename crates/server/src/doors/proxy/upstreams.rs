@@ -174,6 +174,11 @@ fn common(settings: &ProxySettings) -> ProxySettings {
         proxy_protocol: false,
         max_head: None,
         max_head_fields: None,
+/// Returns the maximum number of bytes of the body of a request.
+pub(super) fn max_body(settings: &ProxySettings) -> u64 {
+    settings.max_body.unwrap_or(MAX_BODY) as u64
+}
+
 /// Returns the protocols that connections may switch to: WebSocket, unless others are written.
 fn upgrades(written: Option<&[String]>) -> Vec<HeaderValue> {
     let Some(written) = written else {
