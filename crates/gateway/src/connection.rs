@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use http::uri::Scheme;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -69,9 +70,9 @@ pub struct UpstreamAddress {
 pub enum Transport {
     /// HTTP/1.1 without TLS.
     Http1,
-    /// HTTP/2 without TLS.
     /// HTTP/1.1 over a Unix socket.
     Unix(PathBuf),
+    /// HTTP/2 without TLS.
     Http2,
     /// TLS; HTTP/2 if the upstream chooses it.
     Tls(TlsTransport),
@@ -194,7 +195,6 @@ impl Sender {
 }
 
 impl UpstreamAddress {
-    /// Returns the form of requests on a connection.
     /// Returns the `Host` of requests that have none.
     pub(crate) fn host(&self) -> Option<HeaderValue> {
         match &self.transport {
@@ -208,6 +208,7 @@ impl UpstreamAddress {
         matches!(self.transport, Transport::Http1 | Transport::Unix(_))
     }
 
+    /// Returns the form of requests on a connection.
     pub(crate) fn form(&self, sender: &Sender) -> Form {
         match (sender, &self.transport) {
             (Sender::Http1(_), _) => Form::Http1,
@@ -221,11 +222,11 @@ impl UpstreamAddress {
     /// Opens a connection, without a bound on the time that it takes.
     pub(crate) async fn open(&self, wanted: Wanted) -> Result<Sender, ForwardError> {
         const REFUSED: ForwardError = ForwardError::Upstream(UpstreamFailure::Refused);
-        let stream = TcpStream::connect(&*self.name).await.map_err(|_| REFUSED)?;
         if let Transport::Unix(path) = &self.transport {
             let stream = UnixStream::connect(path).await.map_err(|_| REFUSED)?;
             return http1(stream).await.ok_or(REFUSED);
         }
+        let stream = TcpStream::connect(&*self.name).await.map_err(|_| REFUSED)?;
         let _ = stream.set_nodelay(true); // a refusal costs speed only
         match &self.transport {
             Transport::Http1 | Transport::Unix(_) => http1(stream).await,

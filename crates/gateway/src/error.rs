@@ -15,6 +15,9 @@ pub enum ForwardError {
     /// The client did not send the rest of the body in time.
     #[error("the body of the request did not arrive in time")]
     UploadTimeout,
+    /// The body of the request is longer than a body may be.
+    #[error("the body of the request is longer than `max_body`")]
+    UploadTooLarge,
     /// The client broke off the body, or sent one that cannot be read.
     #[error("the body of the request broke off")]
     UploadBroken,
@@ -103,7 +106,7 @@ impl ForwardError {
         match self {
             Self::Upstream(failure) => Some(*failure),
             Self::Tls(_) => Some(UpstreamFailure::Tls),
-            Self::UploadTimeout | Self::UploadBroken => None,
+            Self::UploadTimeout | Self::UploadTooLarge | Self::UploadBroken => None,
         }
     }
 

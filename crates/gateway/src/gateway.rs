@@ -49,6 +49,8 @@ pub struct GatewaySettings {
     pub response: Duration,
     /// Maximum time between two parts of the body of a response.
     pub body: Duration,
+    /// Maximum number of bytes of the body of a request.
+    pub max_body: u64,
     /// Maximum time without a byte after an upgrade.
     pub upgrade: Duration,
     /// The protocols that a connection may switch to, as `Upgrade` names them. HTTP/2 (`h2c`)
@@ -146,7 +148,6 @@ impl Gateway {
 
     /// Returns the state of each address.
     pub fn addresses(&self) -> Vec<AddressTotals> {
-        let now = self.now();
         let each = self.counts.failures().zip(&self.addresses);
         let totals = each.map(|((name, failures), address)| AddressTotals {
             name: name.to_owned(),
@@ -157,7 +158,6 @@ impl Gateway {
         totals.collect()
     }
 
-    /// Returns the addresses that are to be checked, each by a task of its own.
     /// Returns the addresses that are left out: a bit for each, the first the lowest.
     pub fn left_out(&self) -> u64 {
         let each = self.addresses.iter().enumerate();
@@ -166,6 +166,7 @@ impl Gateway {
         })
     }
 
+    /// Returns the addresses that are to be checked, each by a task of its own.
     pub fn checked(&self) -> impl Iterator<Item = AddressHealth> {
         let check = self.settings.health.as_ref();
         let addresses = check.map(|_| self.addresses.iter());
@@ -206,8 +207,8 @@ impl Gateway {
         let on_break = kept
             .as_ref()
             .map_or(OnBreak::End, |_| OnBreak::Wait(self.settings.response));
-        let counts = Arc::clone(&self.counts);
-        let (body, upload) = UploadBody::new(body, client.address_field, on_break, counts);
+        let (max, counts) = (self.settings.max_body, Arc::clone(&self.counts));
+        let (body, upload) = UploadBody::new(body, client.address_field, on_break, max, counts);
         let request = Request::from_parts(parts, body);
         let waiting = self.recent.wait(upload.is_some());
         let carried = (interim, kept, upload.clone());

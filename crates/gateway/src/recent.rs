@@ -56,7 +56,8 @@ impl Ended {
             Ok(Forwarded::Response(response)) => response.status(),
             Ok(Forwarded::Upgraded(..)) => StatusCode::SWITCHING_PROTOCOLS,
             Err(ForwardError::Upstream(_) | ForwardError::Tls(_)) => return Some(Self::Failed),
-            Err(ForwardError::UploadTimeout | ForwardError::UploadBroken) => return None,
+            // Its client is at fault.
+            Err(_) => return None,
         };
         Some(
             if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {

@@ -1,5 +1,6 @@
 //! Upload: the body of a request on its way to the upstream, and its progress.
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,9 +27,11 @@ struct UploadSource {
     body: ClientBody,
     upload: Arc<Upload>,
     on_break: OnBreak,
+    /// Maximum number of bytes that may still come.
+    left: u64,
     counts: Arc<UpstreamCounts>,
     /// Why it broke off, until that ends the request.
-    broken: Option<(hyper::Error, Pin<Box<Sleep>>)>,
+    broken: Option<(UploadError, Pin<Box<Sleep>>)>,
 }
 
 /// What happens when the client breaks the body off.
@@ -40,6 +43,9 @@ pub(crate) enum OnBreak {
     /// work, and shows the end of its work by a response only.
     Wait(Duration),
 }
+
+/// Why a body is not sent to its end.
+type UploadError = Box<dyn Error + Send + Sync>;
 
 /// The body as the client sends it.
 type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
@@ -68,6 +74,8 @@ pub(crate) enum Stage {
     Client,
     /// Nothing: it was sent.
     Sent,
+    /// Nothing: it is longer than a body may be.
+    TooLarge,
     /// Nothing: the client broke it off.
     Broken,
 }
@@ -78,6 +86,7 @@ impl UploadBody {
         body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
         address_field: Option<HeaderName>,
         on_break: OnBreak,
+        max_body: u64,
         counts: Arc<UpstreamCounts>,
     ) -> (Self, Option<Arc<Upload>>) {
         if body.is_end_stream() {
@@ -91,6 +100,7 @@ impl UploadBody {
             body: Box::pin(body),
             upload: Arc::clone(&upload),
             on_break,
+            left: max_body,
             counts,
             broken: None,
         };
@@ -111,7 +121,7 @@ impl Upload {
 
     pub(crate) fn stage(&self) -> Stage {
         let stage = self.stage.load(Ordering::Relaxed);
-        let all = [Stage::Upstream, Stage::Client, Stage::Sent];
+        let all = [Stage::Upstream, Stage::Client, Stage::Sent, Stage::TooLarge];
         let found = all.into_iter().find(|known| *known as u8 == stage);
         found.unwrap_or(Stage::Broken)
     }
@@ -136,12 +146,12 @@ impl Upload {
 
 impl Body for UploadBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = UploadError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Some(source) = &mut self.0 else {
             return Poll::Ready(None);
         };
@@ -152,6 +162,7 @@ impl Body for UploadBody {
         let UploadSource {
             body,
             upload,
+            left,
             counts,
             ..
         } = source;
@@ -164,7 +175,13 @@ impl Body for UploadBody {
             hop::remove(trailers, &[]);
         }
         if let Some(Ok(frame)) = &frame {
-            counts.sent(frame.data_ref().map_or(0, Bytes::len));
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            let Some(rest) = left.checked_sub(bytes as u64) else {
+                upload.set(Stage::TooLarge);
+                return Poll::Ready(Some(Err("the body is too large".into())));
+            };
+            *left = rest;
+            counts.sent(bytes);
         }
         upload.moved.store(true, Ordering::Relaxed);
         upload.set(match &frame {
@@ -174,10 +191,10 @@ impl Body for UploadBody {
         });
         if let (Some(Err(_)), OnBreak::Wait(longest)) = (&frame, source.on_break) {
             let error = frame.and_then(Result::err);
-            source.broken = error.map(|error| (error, Box::pin(sleep(longest))));
+            source.broken = error.map(|error| (error.into(), Box::pin(sleep(longest))));
             return self.poll_frame(context);
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {

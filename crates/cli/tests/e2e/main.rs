@@ -27,6 +27,7 @@ mod faults;
 mod founding;
 mod gateway;
 mod gateway_browser;
+mod gateway_edges;
 mod gateway_idle;
 mod gateway_random;
 mod gateway_tls;

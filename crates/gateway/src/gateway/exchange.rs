@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::header::HOST;
-use http::{HeaderValue, Response, StatusCode, Version};
+use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
 use tokio::time::timeout;
@@ -181,11 +181,11 @@ impl Gateway {
                 });
             }
         };
+        let stage = upload.map(Upload::stage);
         result.map_err(|mut error| match error.take_message() {
             Some(request) => SendError::Unsent(Box::new(request)),
-            None if upload.is_some_and(|upload| upload.stage() == Stage::Broken) => {
-                SendError::End(ForwardError::UploadBroken)
-            }
+            None if stage == Some(Stage::Broken) => SendError::End(ForwardError::UploadBroken),
+            None if stage == Some(Stage::TooLarge) => SendError::End(ForwardError::UploadTooLarge),
             None if error.error().is_parse() => SendError::End(UpstreamFailure::BadResponse.into()),
             None if sender.has_begun() => SendError::End(UpstreamFailure::Reset.into()),
             None => unprocessed(error.error()).unwrap_or(SendError::Broken(UpstreamFailure::Reset)),

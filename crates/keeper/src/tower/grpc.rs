@@ -14,15 +14,17 @@
 //! * Source: the gRPC authors, "gRPC over HTTP2" (2015), for binary headers in base64 without
 //!   padding; Google, `google/rpc/error_details.proto` (2016).
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
 use super::key_source::no_key::NoKey;
 use crate::engine::permit::encoded_in;
 
-const RESOURCE_EXHAUSTED: u8 = 8;
 const INVALID_ARGUMENT: u8 = 3;
+const DEADLINE_EXCEEDED: u8 = 4;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNIMPLEMENTED: u8 = 12;
 const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -50,6 +52,44 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
     Some(HeaderValue::from_static(content_type))
 }
 
+/// Returns the response to a call of gRPC or gRPC-Web that cannot be served, in headers alone;
+/// `status` is that of HTTP, and `message` the reason. `None` for other requests.
+///
+/// ```
+/// use http::HeaderMap;
+/// use ratekeeper::tower::grpc_failure;
+///
+/// let mut call = HeaderMap::new();
+/// assert!(grpc_failure(&call, 503, "the upstream is busy").is_none());
+/// call.insert("content-type", "application/grpc".parse()?);
+/// let response = grpc_failure(&call, 503, "the upstream is busy").unwrap();
+/// assert_eq!(response.headers()["grpc-status"], "14");
+/// # Ok::<(), http::header::InvalidHeaderValue>(())
+/// ```
+pub fn grpc_failure(request: &HeaderMap, status: u16, message: &str) -> Option<Response<Vec<u8>>> {
+    let content_type = content_type(request)?;
+    let code = match status {
+        408 | 504 => DEADLINE_EXCEEDED,
+        405 => UNIMPLEMENTED,
+        413 | 429 | 431 => RESOURCE_EXHAUSTED,
+        400..500 => INVALID_ARGUMENT,
+        _ => UNAVAILABLE,
+    };
+    let mut response = Response::new(Vec::new());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    put_code(headers, code, message);
+    Some(response)
+}
+
+fn put_code(headers: &mut HeaderMap, code: u8, message: &str) {
+    headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
+    // Printable ASCII, so it cannot fail.
+    if let Ok(text) = HeaderValue::try_from(percent_encoded(message)) {
+        headers.insert(GRPC_MESSAGE, text);
+    }
+}
+
 /// Adds the status, its reason, and the retry time of a refused call.
 pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
     let message = denial.detail();
@@ -62,11 +102,8 @@ pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
         (None, _) if is_away => UNAVAILABLE,
         (None, _) => RESOURCE_EXHAUSTED,
     };
-    headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
-    // Both are printable ASCII, so neither can fail.
-    if let Ok(text) = HeaderValue::try_from(percent_encoded(&message)) {
-        headers.insert(GRPC_MESSAGE, text);
-    }
+    put_code(headers, code, &message);
+    // Printable ASCII too.
     if let Some(wait) = denial.retry_after()
         && let Ok(text) =
             HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait.into())))

@@ -80,6 +80,7 @@ pub use gate::keyed::Keyed;
 pub use gate::policy::ByPolicy;
 pub use gate::single::Single;
 pub use gate::together::{LimitBy, Together};
+pub use grpc::grpc_failure;
 pub use head::RequestHead;
 pub use inspect::{Inspect, InspectFuture, InspectLayer};
 pub use inspected::{InspectedBody, InspectedBytes, MAX_INSPECTED_BODY};

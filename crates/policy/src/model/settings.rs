@@ -8,8 +8,10 @@ pub(crate) mod secret;
 pub(crate) mod telemetry;
 pub(crate) mod upstream_url;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ratekeeper_core::{Gcra, Nanos};
 
@@ -273,6 +275,8 @@ pub struct ProxySettings {
     pub cors: Vec<String>,
     /// `preflight_limit`: maximum rate of preflights of an address from these origins.
     pub preflight_limit: Option<Gcra>,
+    /// `error_pages`: HTML by the status of an error that the listener itself reports.
+    pub error_pages: BTreeMap<u16, Arc<str>>,
     /// `connect_timeout`: maximum time until a connection is open.
     pub connect_timeout: Option<Nanos>,
     /// `response_timeout`: maximum time until the head of a response comes.
@@ -283,10 +287,6 @@ pub struct ProxySettings {
     pub upgrades: Option<Vec<String>>,
     /// `upgrade_timeout`: maximum time without a byte after an upgrade.
     pub upgrade_timeout: Option<Nanos>,
-    /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
-    pub max_inspected_body: Option<usize>,
-    /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
-    pub adaptive_concurrency: Option<AdaptiveBounds>,
     /// `proxy_protocol`: connections begin with the address of the client.
     pub proxy_protocol: bool,
     /// `max_head`: maximum number of bytes of the head of a request; `None` for the default.
@@ -295,6 +295,10 @@ pub struct ProxySettings {
     pub max_head_fields: Option<usize>,
     /// `max_body`: maximum number of bytes of the body of a request; `None` for the default.
     pub max_body: Option<usize>,
+    /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
+    pub max_inspected_body: Option<usize>,
+    /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
+    pub adaptive_concurrency: Option<AdaptiveBounds>,
     /// `health`: how addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,
 }

@@ -37,7 +37,7 @@ pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>
                     report(
                         &shared,
                         upstream,
-                        Change {
+                        AbsenceChange {
                             from: *out,
                             to: now,
                         },
@@ -52,12 +52,13 @@ pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>
 }
 
 /// The addresses that are left out before and after a change, as [`Gateway::left_out`] returns them.
-struct Change {
+#[derive(Clone, Copy)]
+struct AbsenceChange {
     from: u64,
     to: u64,
 }
 
-fn report<C: Clock>(shared: &ServiceContext<C>, upstream: &NamedUpstream, change: Change) {
+fn report<C: Clock>(shared: &ServiceContext<C>, upstream: &NamedUpstream, change: AbsenceChange) {
     let route: Arc<str> = Arc::from(&*upstream.route);
     for (index, address) in upstream.gateway.addresses().into_iter().enumerate() {
         if (change.from ^ change.to) >> index & 1 == 0 {

@@ -21,7 +21,7 @@ mod refusal;
 pub(crate) mod reload;
 mod upstreams;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ use ratekeeper_gateway::{
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use self::body::{ForwardedBody, ProxyBody};
 use self::kept::Forwarding;
@@ -46,14 +48,14 @@ use self::listener::ProxyPlace;
 use self::upstreams::Upstreams;
 use super::hold;
 use super::problem::{
-    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_SLOW, UPSTREAM_BUSY,
-    WRONG_METHOD,
+    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_LARGE, TOO_SLOW,
+    UPSTREAM_BUSY, WRONG_METHOD,
 };
 use super::{put_fields, put_shadow};
 use crate::admin::readiness;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::observe::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
 use crate::observe::upstreams::watch;
 use crate::serve::listener::{Caller, HeadBounds};
 use crate::serve::proxy_header;
@@ -62,10 +64,10 @@ use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
-
 /// How long the announcement of a client may take.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
+const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
+
 /// The proxy listener with the settings of a policy.
 #[derive(Debug)]
 pub(crate) struct ProxyDoor<C> {
@@ -165,9 +167,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let in_flight = InFlight::begin(caller.pulse);
         let (mut parts, body) = request.into_parts();
         if let Err(malformed) = examine(&mut parts) {
-            let metrics = &self.shared.observers.metrics;
-            metrics.request(Protocol::Proxy, RequestResult::Error);
-            return closing(&malformed, parts.version);
+            return self.closing(&malformed, &parts);
         }
         self.remove_lookalikes(&mut parts.headers);
         let client = self.client(caller, &parts.headers);
@@ -175,7 +175,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let id = id.unwrap_or_else(|| self.ids.next());
         let body = match self.inspect(caller, &mut parts, body).await {
             Ok(body) => body,
-            Err(problem) => return self.problem(*problem, parts.headers.get(header::ORIGIN), id),
+            Err(problem) => return self.problem(*problem, &parts.headers, id),
         };
         let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
             if let Some(refusal) = self.refused_preflight(caller, &parts, &id).await {
@@ -194,7 +194,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             let plain = HeaderValue::from_static("identity");
             parts.headers.insert(header::ACCEPT_ENCODING, plain);
         }
-        let origin = parts.headers.get(header::ORIGIN).cloned();
+        let kept = refusal::kept_fields(&parts.headers);
         let gateway = self.upstreams.of_request(&parts, answer.as_deref());
         let lease = answer.iter().flat_map(|answer| answer.permits());
         let lease = lease.map(|(_, lease)| Duration::from(lease)).min();
@@ -246,7 +246,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
                     hold::give_back(&self.shared, &answer).await;
                 }
                 drop(guard); // of a request that was sent, the charges stay
-                self.failed(&error, origin.as_ref(), id)
+                self.failed(&error, &kept.into_iter().collect(), id)
             }
         }
     }
@@ -325,12 +325,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     fn failed(
         &self,
         error: &ForwardError,
-        origin: Option<&HeaderValue>,
+        request: &HeaderMap,
         id: HeaderValue,
     ) -> Response<ProxyBody> {
         let kind = match (error.failure(), error) {
             (Some(failure), _) => upstream_problem(failure),
             (None, ForwardError::UploadTimeout) => TOO_SLOW,
+            (None, ForwardError::UploadTooLarge) => TOO_LARGE,
             (None, _) => BROKEN_BODY,
         };
         self.problem(Problem::new(kind, error.to_string()), request, id)
@@ -343,7 +344,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             _ => MALFORMED,
         };
         let problem = self.unread(Problem::new(kind, malformed.to_string()));
-        let mut response = self.problem(*problem, &parts.headers, self.ids.next());
+        let mut response = self.problem(problem, &parts.headers, self.ids.next());
         if parts.version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -373,7 +374,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         };
         if client.is_none() {
             let (process, now) = (
-                &self.shared.metrics.process,
+                &self.shared.observers.metrics.process,
                 self.shared.keeper.clock().now(),
             );
             process.request_fault(RequestFault::ProxyHeader, None, now);
@@ -388,7 +389,10 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         } else {
             RequestFault::Malformed
         };
-        let (metrics, now) = (&self.shared.metrics, self.shared.keeper.clock().now());
+        let (metrics, now) = (
+            &self.shared.observers.metrics,
+            self.shared.keeper.clock().now(),
+        );
         metrics.request(Protocol::Proxy, RequestResult::Error);
         metrics.process.request_fault(fault, None, now);
     }
@@ -397,13 +401,20 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     fn problem(
         &self,
         mut problem: Problem,
-        origin: Option<&HeaderValue>,
+        request: &HeaderMap,
         id: HeaderValue,
     ) -> Response<ProxyBody> {
+        if let Some(fault) = RequestFault::of(problem.kind) {
+            let now = self.shared.keeper.clock().now();
+            let process = &self.shared.observers.metrics.process;
+            process.request_fault(fault, Some(&id), now);
+        }
         let shown = id.to_str().unwrap_or_default(); // visible characters
         problem.members = format!(",\"request_id\":{}", serde_json::Value::from(shown));
-        let mut response = problem.response().map(ProxyBody::from);
-        self.put_own(origin, id, response.headers_mut());
+        let page = self.settings.error_pages.get(&problem.kind.status);
+        let response = refusal::of_problem(&problem, request, shown, page);
+        let mut response = response.map(ProxyBody::from);
+        self.put_own(request.get(header::ORIGIN), id, response.headers_mut());
         response
     }
 
@@ -438,19 +449,4 @@ fn set_tunnel(caller: Caller<'_>, tunnel: Tunnel, held: (Option<RequestGuard>, I
             drop(held);
         })
     }));
-}
-
-/// Refuses a malformed request. The next one may not begin where it seems to.
-fn closing(malformed: &Malformed, version: Version) -> Response<ProxyBody> {
-    let kind = match malformed {
-        Malformed::Connect | Malformed::Trace => WRONG_METHOD,
-        _ => MALFORMED,
-    };
-    let problem = Problem::new(kind, malformed.to_string());
-    let mut response = problem.response().map(ProxyBody::from);
-    if version < Version::HTTP_2 {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    response
 }

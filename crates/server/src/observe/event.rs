@@ -79,7 +79,7 @@ pub enum Event {
         /// Its address.
         server: String,
     },
-    /// An address of an upstream does not pass its check, and is left out.
+    /// An address of an upstream fails, or does not pass its check, and is left out.
     UpstreamDown {
         /// Name of the route; empty for `upstream` itself.
         route: Arc<str>,

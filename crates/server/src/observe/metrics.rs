@@ -25,6 +25,8 @@ mod monitoring;
 mod offset;
 mod process;
 mod reports;
+#[cfg(feature = "proxy")]
+mod request_faults;
 mod rules;
 mod scrape;
 mod shared_store;
@@ -41,6 +43,8 @@ pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
+#[cfg(feature = "proxy")]
+pub(crate) use request_faults::RequestFault;
 pub(crate) use scrape::{Levels, MetricsSnapshot, StateLevels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::{KeyCounts, Tally};

@@ -19,7 +19,7 @@
 //! ```
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::pin::{Pin, pin};
@@ -49,9 +49,9 @@ use super::upgrade::Upgrade;
 use super::watched::{Asleep, Wakes, Watched};
 use crate::addresses::OpenedBy;
 
-/// Maximum number of bytes of a request's head, and of hyper's buffer for a connection.
+/// Maximum number of bytes of a request's head, unless the listener has a setting.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Maximum number of header fields of a request.
+/// Maximum number of header fields of a request, likewise.
 pub(crate) const MAX_HEADERS: usize = 100;
 /// Maximum number of requests in flight on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
@@ -253,12 +253,15 @@ impl<H> Drop for RequestGuard<H> {
 /// Serves one connection until it closes, falls silent, or the service stops.
 async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     let Visit {
-        stream,
+        mut stream,
         peer,
         pulse,
         spans,
         mut stop,
     } = visit;
+    let Some(peer) = door.0.client(&mut stream, peer).await else {
+        return;
+    };
     let stream = match door.0.tls() {
         None => ClientStream::from(stream),
         Some(tls) => match tls.accept(stream, &pulse).await {
@@ -266,10 +269,10 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
             None => return,
         },
     };
+    let bounds = door.0.head_bounds();
     let shared = Arc::new(Connection {
         door,
         peer,
-    let bounds = door.0.head_bounds();
         pulse: Arc::clone(&pulse),
         last: AtomicBool::new(false),
         upgrade: Upgrade::default(),
@@ -305,9 +308,14 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
             }
             () = pulse.closed() => return,
             next = std::future::poll_fn(|context| state.poll(context)) => match next {
-                NextEvent::End => return state.switch(&shared.upgrade, &pulse).await,
-                NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
-                NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
+                NextEvent::End(error) => {
+                    if let Some(error) = error {
+                        shared.door.0.failed(&error);
+                    }
+                    return state.switch(&shared.upgrade, &pulse).await;
+                }
+                NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service(), bounds),
+                NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service(), bounds),
             },
             _ = tick.tick() => {
                 let quiet = pulse.is_quiet(&ticks);
@@ -315,7 +323,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
                     return;
                 }
                 if quiet && !stopping {
-                    state = state.asleep(service);
+                    state = state.asleep(service, bounds);
                 }
             }
         }
@@ -357,7 +365,7 @@ enum State<S: HttpService<Incoming>> {
 /// The next event of a connection.
 enum NextEvent {
     Wakes(Wakes),
-    End,
+    End(Option<hyper::Error>),
 }
 
 impl<S, F, B> State<S>
@@ -398,12 +406,15 @@ where
         match self {
             Self::Asleep(asleep) => asleep
                 .poll(context)
-                .map(|woken| woken.map_or(NextEvent::End, NextEvent::Wakes)),
+                .map(|woken| woken.map_or(NextEvent::End(None), NextEvent::Wakes)),
             // Errors are the client's: it left, or sent bytes that are not HTTP and got the reason.
             Self::One(connection) => Pin::new(&mut **connection)
                 .poll(context)
-                .map(|_| NextEvent::End),
-            Self::Two(connection) => connection.as_mut().poll(context).map(|_| NextEvent::End),
+                .map(|end| NextEvent::End(end.err())),
+            Self::Two(connection) => {
+                let end = connection.as_mut().poll(context);
+                end.map(|end| NextEvent::End(end.err()))
+            }
         }
     }
 
@@ -431,6 +442,6 @@ where
             return Self::Asleep(Asleep::new(stream));
         }
         stream.put_back(parts.read_buf);
-        Self::one(stream, service())
+        Self::one(stream, service(), bounds)
     }
 }

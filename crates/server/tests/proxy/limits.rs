@@ -145,7 +145,7 @@ fn an_application_reads_no_field_for_one_that_a_limit_reads() {
 fn the_body_of_a_refused_request_is_not_read() {
     const HUGE: usize = 256 << 20;
     let upstream = Upstream::hello();
-    let proxy = Proxy::start(&[upstream.address], "", ONE);
+    let proxy = Proxy::start(&[upstream.address], "max_body = \"1GiB\"", ONE);
     assert_eq!(proxy.client().get("/").status(), 200);
     for framing in [
         format!("content-length: {HUGE}"),

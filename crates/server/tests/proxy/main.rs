@@ -20,6 +20,7 @@ mod limits;
 mod load;
 mod message;
 mod random;
+mod refused;
 mod reloaded;
 mod routes;
 mod settled;

@@ -4,7 +4,8 @@ use ratekeeper_core::Nanos;
 
 use super::{DAY, HOUR, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, TEN_MINUTES};
 use crate::config::document::shape::{
-    Shape, TEXT, address, fields, list, pattern, size, span, table, tables, texts, values, whole,
+    FLAG, Shape, TEXT, address, fields, list, map, pattern, size, span, table, tables, texts,
+    values, whole,
 };
 
 /// Maximum number of addresses of an upstream.
@@ -21,6 +22,9 @@ const MAX_UPGRADES: usize = 8;
 
 /// Highest bound of `adaptive_concurrency`.
 const MAX_ADAPTIVE: u64 = 1_000_000;
+
+/// Statuses of errors that the listener itself reports.
+pub(in crate::config) const ERRORS: [u16; 7] = [400, 405, 408, 413, 502, 503, 504];
 
 /// `response_timeout`, `body_timeout`
 const RESPONSE: Shape = span(Nanos::from_millis(100), HOUR);
@@ -49,6 +53,9 @@ fields! {
         optional preflight_limit: pattern(ROLLING), "\"600/1m\"",
             "Preflights of these origins that an address may send (default 600/1m); the limits do \
              not count them.";
+        optional error_pages: map(&TEXT, ERRORS.len()), "{ 502 = \"502.html\" }",
+            "HTML files of up to 256 KiB for errors of the gateway itself, by status, in place of \
+             its own page.";
         optional connect_timeout: span(Nanos::from_millis(10), Nanos::from_secs(60)), "\"1s\"",
             "Maximum time until a connection to the upstream is open (default 1 s).";
         optional response_timeout: RESPONSE, "\"60s\"",
@@ -61,13 +68,6 @@ fields! {
         optional upgrade_timeout: span(Nanos::SECOND, DAY), "\"10m\"",
             "Maximum time without a byte in a connection that has switched to another protocol \
              (default 10 min).";
-        optional max_inspected_body: size(1 << 10, 1 << 20), "\"64KiB\"",
-            "Maximum size of a body, of a request or a response, in which limits find their \
-             values, from 1KiB to 1MiB (default 64KiB); a longer one has none.";
-        optional health: table(&HEALTH), "{ path = \"/healthz\", interval = \"5s\" }",
-            "A request that asks each address whether it serves; one that does not is left out \
-             (default: none).";
-        optional adaptive_concurrency: table(&ADAPTIVE), "{ min = 10, max = 500 }",
         optional proxy_protocol: FLAG, "true",
             "Every connection begins with a header of the PROXY protocol, version 1 or 2, and comes \
              from one of `trusted_proxies` of [client_ip] (default false).";
@@ -78,6 +78,13 @@ fields! {
         optional max_body: size(1 << 10, 1 << 40), "\"100MiB\"",
             "Maximum size of the body of a request, from 1KiB to 1024GiB (default 100MiB); a larger \
              one is refused with 413.";
+        optional max_inspected_body: size(1 << 10, 1 << 20), "\"64KiB\"",
+            "Maximum size of a body, of a request or a response, in which limits find their \
+             values, from 1KiB to 1MiB (default 64KiB); a longer one has none.";
+        optional health: table(&HEALTH), "{ path = \"/healthz\", interval = \"5s\" }",
+            "A request that asks each address whether it serves; one that does not is left out \
+             (default: none).";
+        optional adaptive_concurrency: table(&ADAPTIVE), "{ min = 10, max = 500 }",
             "Bounds of the number of requests that wait for each upstream at a time, which follows \
              the times of its responses (default: no such number).";
     }

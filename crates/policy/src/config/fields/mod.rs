@@ -29,6 +29,7 @@ mod telemetry;
 mod unit;
 
 use self::alert::ALERTS;
+pub(in crate::config) use self::gateway::ERRORS;
 use self::gateway::PROXY;
 use self::geo::GEO;
 use self::jwt::JWT;

@@ -1,6 +1,8 @@
 //! Gateway: reads the listener that forwards requests.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use ratekeeper_core::Gcra;
 
@@ -10,6 +12,7 @@ use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::rate;
+use crate::config::fields::ERRORS;
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
@@ -33,6 +36,7 @@ pub(super) fn proxy(
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let preflights = preflight_limit(table, out);
     let routes = routes(table, files, out);
+    let error_pages = error_pages(table, files, out);
     let upstream = upstream(table, out)?;
     let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
     if let Some(node) = table
@@ -55,26 +59,22 @@ pub(super) fn proxy(
         routes,
         cors,
         preflight_limit: preflights,
+        error_pages,
         connect_timeout: span("connect_timeout"),
         response_timeout: span("response_timeout"),
         body_timeout: span("body_timeout"),
         upgrades: upgrades(table, out),
         upgrade_timeout: span("upgrade_timeout"),
+        proxy_protocol: table.flag("proxy_protocol").unwrap_or(false),
+        max_head: table.size("max_head").map(|size| size.value),
+        max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
+        max_body: table.size("max_body").map(|size| size.value),
         max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
     })
 }
-        proxy_protocol: table.flag("proxy_protocol").unwrap_or(false),
-        max_head: table.size("max_head").map(|size| size.value),
-        max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
-        max_body: table.size("max_body").map(|size| size.value),
 
-/// Reads `preflight_limit`, which only counts preflights of the origins in `cors`.
-fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
-    let text = table.text("preflight_limit")?;
-    if !table.has("cors") {
-        let message = "`preflight_limit` has no effect without `cors`";
 /// Refuses `proxy_protocol` without a peer that may send it.
 pub(super) fn announced(root: Table<'_>, out: &mut Findings<'_>) {
     let listen = root.table("listen");
@@ -127,6 +127,11 @@ fn error_pages(
     pages
 }
 
+/// Reads `preflight_limit`, which only counts preflights of the origins in `cors`.
+fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
+    let text = table.text("preflight_limit")?;
+    if !table.has("cors") {
+        let message = "`preflight_limit` has no effect without `cors`";
         let label = "the limits count preflights like any request";
         out.error(codes::GATEWAY, text.at, message, label)
             .help("remove it, or list the origins of your web pages in `cors`");
@@ -144,7 +149,7 @@ fn error_pages(
 /// Returns true if a URL leads to a listener of this machine.
 fn is_at(url: &UpstreamUrl, listener: &str) -> bool {
     let Ok(listener) = listener.parse::<SocketAddr>() else {
-        return false;
+        return url.address() == listener;
     };
     let host = url.host.trim_matches(['[', ']']);
     let ip = match host {

@@ -3,6 +3,7 @@
 //! ```text
 //!   ip = "file:blocked.txt"       see `value_list`
 //!   overrides = "overrides.csv"   see `overrides_file`
+//!   error_pages = { 502 = "502.html" }   see `gateway`
 //!   [jwt] keys = "file:keys.pem"  see `jwt`
 //!   [geo] country_db = "c.mmdb"   see `geo`; compiled, and not kept
 //! ```
@@ -20,7 +21,7 @@ use crate::config::MAX_BYTES;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{SpannedValue, Table, texts_up_to};
 use crate::config::document::syntax;
-use crate::config::fields::{MAX_MATCH_VALUES, POLICY};
+use crate::config::fields::{ERRORS, MAX_MATCH_VALUES, POLICY};
 #[cfg(test)]
 use crate::model::client::geo::GeoDatabase;
 use crate::{Asn, Country};
@@ -29,6 +30,8 @@ use crate::{Asn, Country};
 pub const MAX_LIST_BYTES: usize = 4 << 20;
 /// Maximum size of a file with keys of tokens in bytes.
 const MAX_KEYS_BYTES: usize = 1 << 20;
+/// Maximum length of an error page.
+const MAX_PAGE_BYTES: usize = 256 << 10;
 /// Maximum number of lists that one policy names.
 const MAX_LISTS: usize = 32;
 
@@ -121,7 +124,7 @@ impl PolicyFiles {
     /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
     /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
     /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, keys
-    /// of 1 MiB, and two databases, which may have 128 MiB each and are compiled.
+    /// of 1 MiB, error pages of 256 KiB, and two databases, which may have 128 MiB each and are compiled.
     pub fn read<B: Into<Vec<u8>>>(
         text: &str,
         read: impl FnMut(&str, usize) -> Result<B, String>,
@@ -140,7 +143,7 @@ impl PolicyFiles {
         mut read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
         let mut files = Self::default();
-        if !["file:", "overrides", "_db"]
+        if !["file:", "overrides", "_db", "error_pages"]
             .iter()
             .any(|word| text.contains(word))
         {
@@ -174,6 +177,10 @@ impl PolicyFiles {
             files.networks = name("asn_db").map(|name| {
                 DatabaseFile::read(name, self.networks.as_ref(), &mut is_same, &mut read)
             });
+        }
+        for name in error_pages(root) {
+            let file = PolicyFile::read(name, MAX_PAGE_BYTES, &mut read);
+            files.texts.insert(name.to_owned(), file);
         }
         if let Some(name) = keys_file(root) {
             let file = PolicyFile::read(name, MAX_KEYS_BYTES, &mut read);
@@ -293,6 +300,20 @@ impl PolicyFiles {
     }
 }
 
+/// Returns the table of the proxy listener.
+fn proxy(root: Table<'_>) -> Option<Table<'_>> {
+    root.table("listen")?.table("proxy")
+}
+
+/// Returns the names of the error pages.
+fn error_pages(root: Table<'_>) -> impl Iterator<Item = &str> {
+    let pages = proxy(root).and_then(|proxy| proxy.names("error_pages"));
+    let pages = pages.into_iter().flat_map(|pages| pages.value.values());
+    pages
+        .filter_map(|page| page.get_ref().as_str())
+        .take(ERRORS.len())
+}
+
 /// Returns the name of the file with the keys.
 fn keys_file(root: Table<'_>) -> Option<&str> {
     let table = root.table("jwt")?;
@@ -310,10 +331,9 @@ fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
     let with_priority = limits().flat_map(|limit| [Some(limit), limit.table("priority")]);
     let priced = limits().flat_map(|limit| limit.tables("cost"));
     let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
-    let proxy = root
-        .table("listen")
-        .and_then(|listen| listen.table("proxy"));
-    let routes = proxy.into_iter().flat_map(|proxy| proxy.tables("route"));
+    let routes = proxy(root)
+        .into_iter()
+        .flat_map(|proxy| proxy.tables("route"));
     let tables = with_priority
         .chain(exemptions)
         .chain(routes.map(|(_, route)| Some(route)));

@@ -31,9 +31,9 @@ const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
 pub struct UpstreamUrl {
     /// The protocol.
     pub scheme: UpstreamScheme,
-    /// A name, an IPv4 address, or an IPv6 address in brackets.
+    /// A name, an IPv4 address, an IPv6 address in brackets, or the path of a socket.
     pub host: String,
-    /// The port, from 1.
+    /// The port, from 1; 0 for a socket.
     pub port: u16,
 }
 

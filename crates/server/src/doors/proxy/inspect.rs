@@ -12,9 +12,9 @@ use ratekeeper::Timer;
 use ratekeeper::tower::InspectedBody;
 use tokio::time::timeout;
 
-use super::ProxyDoor;
+use super::{ProxyDoor, upstreams};
 use crate::doors::body::{READ_TIMEOUT, broken, too_busy};
-use crate::doors::problem::{Problem, TOO_SLOW};
+use crate::doors::problem::{Problem, TOO_LARGE, TOO_SLOW};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::body_budget::HeldBytes;
 use crate::serve::listener::Caller;
@@ -28,6 +28,11 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         parts: &mut Parts,
         body: Incoming,
     ) -> Result<InspectedBody<Incoming>, Box<Problem>> {
+        let max = upstreams::max_body(&self.settings);
+        if body.size_hint().lower() > max {
+            let problem = Problem::new(TOO_LARGE, too_large(max));
+            return Err(Box::new(self.unread(problem)));
+        }
         let mut body = InspectedBody::new(body);
         if !self.limits.needs_body(&*parts, caller.address) {
             return Ok(body);
@@ -35,9 +40,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let mut held = self.shared.bodies.hold();
         let max = self.max_inspected_body;
         if let Err(problem) = read(&mut body, max, &mut held).await {
-            let metrics = &self.shared.observers.metrics;
-            metrics.request(Protocol::Proxy, RequestResult::Error);
-            return Err(Box::new(problem));
+            return Err(Box::new(self.unread(problem)));
         }
         let mut body = body.map_held(|bytes| held.keep(bytes));
         if let Some(whole) = body.whole(max) {
@@ -45,6 +48,18 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         }
         Ok(body)
     }
+
+    /// Counts a request whose limits were not asked.
+    pub(super) fn unread(&self, problem: Problem) -> Problem {
+        let metrics = &self.shared.observers.metrics;
+        metrics.request(Protocol::Proxy, RequestResult::Error);
+        problem
+    }
+}
+
+/// Returns the reason why a longer body is refused.
+fn too_large(max: u64) -> String {
+    format!("the body may have up to {max} bytes, see `max_body`")
 }
 
 /// Reads a body to its end, or beyond `max`, in a bounded time.

@@ -8,6 +8,7 @@
 //!
 //! Only a restart changes its address, and whether it has TLS.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use ratekeeper::Timer;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
+use tokio::net::TcpStream;
 
 use super::ProxyDoor;
 use super::body::ProxyBody;
@@ -138,8 +140,6 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
         self.tls.as_deref()
     }
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
-        let door = self.current.load_full();
     fn head_bounds(&self) -> HeadBounds {
         self.current.load().head_bounds()
     }
@@ -158,6 +158,8 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
         }
     }
 
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+        let door = self.current.load_full();
         door.handle(caller, request).await
     }
 }

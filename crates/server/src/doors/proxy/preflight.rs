@@ -80,7 +80,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             self.preflights.check(key).err()?;
             let detail = "the address sends more preflights than `preflight_limit` allows";
             let problem = Problem::new(TOO_MANY_PREFLIGHTS, detail);
-            self.problem(problem, parts.headers.get(header::ORIGIN), id.clone())
+            self.problem(problem, &parts.headers, id.clone())
         };
         let metrics = &self.shared.observers.metrics;
         metrics.request(Protocol::Proxy, RequestResult::Denied);

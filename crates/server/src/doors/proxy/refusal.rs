@@ -1,4 +1,4 @@
-//! Refusal: the response to a refused request, in the form that its client reads.
+//! Refusal: our own response to a request, in the form that its client reads.
 //!
 //! ```text
 //!   Content-Type: application/grpc        gRPC, in headers alone
@@ -9,11 +9,17 @@
 //!
 //! A limit with a `response` of its own has that body in every form but gRPC's.
 
-use http::{HeaderMap, HeaderValue, Response, header};
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use ratekeeper::problem::PROBLEM_JSON;
 use ratekeeper::{Answer, Outcome, tower};
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::Body;
+use smallvec::SmallVec;
+
+use crate::doors::problem::Problem;
+use crate::serve::listener::Reply;
 
 /// The page of a refusal; status and wait are filled in.
 const PAGE: &str = include_str!("refusal.html");
@@ -22,6 +28,9 @@ const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Lim
     X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id";
 /// Maximum number of media types of `Accept` that are looked at.
 const MAX_TYPES: usize = 32;
+
+/// Fields of a request.
+pub(super) type KeptFields = SmallVec<[(HeaderName, HeaderValue); 3]>;
 
 /// The form of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,24 +62,61 @@ pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
         Some(_) => "The service is at reduced capacity.",
         None => "Too many requests.",
     };
-    let sentence = sentence(reason, wait);
-    let (content_type, body) = match form(request) {
-        Form::Problem => return response,
+    put_form(&mut response, form(request), &sentence(reason, wait));
+    response
+}
+
+/// Returns the response to a request that cannot be served; `request` has its header fields, or
+/// those of [`kept_fields`].
+/// `own` is the page of its status that replaces ours.
+pub(super) fn of_problem(
+    problem: &Problem,
+    request: &HeaderMap,
+    id: &str,
+    own: Option<&Arc<str>>,
+) -> Response<Reply> {
+    let mut response = problem.response();
+    if let Some(call) = tower::grpc_failure(request, problem.status(), &problem.detail) {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+        let (mut parts, _) = call.into_parts();
+        parts.headers.extend(response.into_parts().0.headers);
+        return Response::from_parts(parts, Reply::default());
+    }
+    let title = problem.kind.title;
+    let sentence = format!("This request cannot be served: {title}. Its number is {id}.");
+    let form = form(request);
+    put_form(&mut response, form, &sentence);
+    if let (Form::Page, Some(own)) = (form, own) {
+        *response.body_mut() = Reply::from(own.to_string());
+    }
+    response
+}
+
+/// Returns the fields of a request that decide the form of our own response to it.
+pub(super) fn kept_fields(request: &HeaderMap) -> KeptFields {
+    let names = [header::ORIGIN, header::ACCEPT, header::CONTENT_TYPE];
+    let each = names.into_iter().flat_map(|name| {
+        let values = request.get_all(&name).into_iter().cloned();
+        values.map(move |value| (name.clone(), value))
+    });
+    each.collect()
+}
+
+/// Gives a response the form that its client reads; it has that of a problem.
+fn put_form<B: From<Vec<u8>>>(response: &mut Response<B>, form: Form, sentence: &str) {
+    let (content_type, body) = match form {
+        Form::Problem => return,
         Form::Page => (
             "text/html; charset=utf-8",
-            page(response.status().as_u16(), &sentence),
+            page(response.status().as_u16(), sentence),
         ),
         Form::Text => ("text/plain; charset=utf-8", format!("{sentence}\n")),
     };
     let content_type = HeaderValue::from_static(content_type);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
-        .headers_mut()
-        .append(header::VARY, HeaderValue::from_static("Accept"));
-    *response.body_mut() = body.into_bytes();
-    response
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    *response.body_mut() = B::from(body.into_bytes());
 }
 
 /// Returns true for an origin of the list.
@@ -105,8 +151,10 @@ fn sentence(reason: &str, wait: Option<u64>) -> String {
 }
 
 fn page(status: u16, sentence: &str) -> String {
+    // A number of a request may come from a proxy.
+    let sentence = sentence.replace('&', "&amp;").replace('<', "&lt;");
     PAGE.replace("{status}", &status.to_string())
-        .replace("{sentence}", sentence)
+        .replace("{sentence}", &sentence)
 }
 
 /// Returns the form that `Accept` prefers; of equals the first (RFC 9110, section 12.5.1).

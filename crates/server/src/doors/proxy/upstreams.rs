@@ -6,6 +6,7 @@
 //!           '----------------------> `upstream`
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,9 @@ const RESPONSE: Nanos = Nanos::from_secs(60);
 const BODY: Nanos = Nanos::from_secs(60);
 const CHECK: Nanos = Nanos::from_secs(5);
 const UPGRADE: Nanos = Nanos::from_secs(600);
+/// Bodies are passed on as they come, and take no memory here: the maximum protects the
+/// application. As large as what a CDN passes.
+const MAX_BODY: usize = 100 << 20;
 
 /// The upstream of all requests, and those of routes.
 #[derive(Debug)]
@@ -84,6 +88,7 @@ impl Upstreams {
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
                 upgrades: upgrades(settings.upgrades.as_deref()),
+                max_body: max_body(settings),
                 watch: Some(watch(route, urls.len())),
                 health: settings.health.as_ref().map(check),
                 concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
@@ -165,15 +170,15 @@ fn common(settings: &ProxySettings) -> ProxySettings {
         routes: Vec::new(),
         cors: Vec::new(),
         preflight_limit: None,
+        error_pages: BTreeMap::new(),
+        proxy_protocol: false,
+        max_head: None,
+        max_head_fields: None,
         max_inspected_body: None,
         ..settings.clone()
     }
 }
 
-        error_pages: BTreeMap::new(),
-        proxy_protocol: false,
-        max_head: None,
-        max_head_fields: None,
 /// Returns the maximum number of bytes of the body of a request.
 pub(super) fn max_body(settings: &ProxySettings) -> u64 {
     settings.max_body.unwrap_or(MAX_BODY) as u64
@@ -207,6 +212,7 @@ fn addresses(
     let mut address = |url: &UpstreamUrl| {
         let transport = match url.scheme {
             UpstreamScheme::Http => Transport::Http1,
+            UpstreamScheme::Unix => Transport::Unix(url.host.clone().into()),
             UpstreamScheme::H2c => Transport::Http2,
             UpstreamScheme::Https => {
                 let config = match &mut config {
@@ -221,7 +227,6 @@ fn addresses(
                 let name = ServerName::try_from(name.to_owned());
                 let name = name.map_err(|why| format!("`{host}`: {why}"))?;
                 Transport::Tls(TlsTransport::new(config, name))
-            UpstreamScheme::Unix => Transport::Unix(url.host.clone().into()),
             }
         };
         let name = url.address();

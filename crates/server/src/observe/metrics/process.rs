@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use ratekeeper_core::Time;
 
 use super::family::MetricList;
+#[cfg(feature = "proxy")]
+use super::request_faults::{RequestFault, RequestFaults};
 use super::{ReportResult, table};
 use crate::counter::{Counter, LogGate};
 use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
@@ -42,6 +44,8 @@ pub(crate) struct Process {
     pub(super) reports: [Counter; ReportResult::ALL.len()],
     #[cfg(feature = "proxy")]
     pub(crate) upstreams: WatchedUpstreams,
+    #[cfg(feature = "proxy")]
+    pub(super) request_faults: RequestFaults,
     task_failures: Counter,
     wall_clock_jumps: Counter,
     pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
@@ -103,7 +107,13 @@ impl Process {
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
         #[cfg(feature = "proxy")]
-        self.upstreams.encode(out);
+        {
+            let mut series = table::REQUEST_FAULTS.open(out);
+            for ((_, kind), (count, _)) in RequestFault::ALL.iter().zip(&self.request_faults) {
+                series.count(&[kind], count.count());
+            }
+            self.upstreams.encode(out);
+        }
         self.encode_tls(out);
         table::TASK_FAILURES.write(out, self.task_failures.count());
         table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());

@@ -124,6 +124,8 @@ families! {
         "Connections that the system failed to accept";
     ADMIN_WRONG_TOKENS: Counter "admin_wrong_tokens" []
         "Calls of operators with a wrong admin token";
+    REQUEST_FAULTS: Counter "request_faults" ["kind"]
+        "Requests of the proxy listener that cannot be served, because of their client";
     UPSTREAM_RESPONSES: Counter "upstream_responses" ["route" "class"]
         "Responses of an upstream";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["route" "kind"]
