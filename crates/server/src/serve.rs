@@ -4,6 +4,7 @@
 pub(crate) mod accept_queue;
 pub(crate) mod body_budget;
 pub(crate) mod client_stream;
+pub(crate) mod connection_state;
 pub(crate) mod connections;
 pub(crate) mod door_address;
 #[cfg(feature = "grpc")]

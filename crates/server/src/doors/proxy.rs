@@ -13,6 +13,7 @@
 //! A preflight of a browser (CORS) from an origin in `cors` has a limit of its own (`preflight.rs`).
 
 mod body;
+mod errors;
 mod inspect;
 mod kept;
 mod listener;
@@ -27,14 +28,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
 use ratekeeper_gateway::{
-    Client, ClientScheme, ForwardError, Forwarded, Malformed, RequestIds, Trust, Tunnel,
-    UpstreamFailure, X_REQUEST_ID, examine,
+    Client, ClientScheme, Forwarded, RequestIds, Trust, Tunnel, X_REQUEST_ID, examine,
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
@@ -47,17 +47,14 @@ pub(crate) use self::listener::ProxyListener;
 use self::listener::ProxyPlace;
 use self::upstreams::Upstreams;
 use super::hold;
-use super::problem::{
-    BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, TOO_LARGE, TOO_SLOW,
-    UPSTREAM_BUSY, WRONG_METHOD,
-};
 use super::{put_fields, put_shadow};
 use crate::admin::readiness;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
 use crate::observe::upstreams::watch;
-use crate::serve::listener::{Caller, HeadBounds};
+use crate::serve::connection_state::HeadBounds;
+use crate::serve::listener::Caller;
 use crate::serve::proxy_header;
 use crate::serve::pulse::InFlight;
 use crate::{Event, StartError};
@@ -321,37 +318,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         }
     }
 
-    /// Returns the response to a request without a response of the upstream.
-    fn failed(
-        &self,
-        error: &ForwardError,
-        request: &HeaderMap,
-        id: HeaderValue,
-    ) -> Response<ProxyBody> {
-        let kind = match (error.failure(), error) {
-            (Some(failure), _) => upstream_problem(failure),
-            (None, ForwardError::UploadTimeout) => TOO_SLOW,
-            (None, ForwardError::UploadTooLarge) => TOO_LARGE,
-            (None, _) => BROKEN_BODY,
-        };
-        self.problem(Problem::new(kind, error.to_string()), request, id)
-    }
-
-    /// Refuses a malformed request. The next one may not begin where it seems to.
-    fn closing(&self, malformed: &Malformed, parts: &Parts) -> Response<ProxyBody> {
-        let kind = match malformed {
-            Malformed::Connect | Malformed::Trace => WRONG_METHOD,
-            _ => MALFORMED,
-        };
-        let problem = self.unread(Problem::new(kind, malformed.to_string()));
-        let mut response = self.problem(problem, &parts.headers, self.ids.next());
-        if parts.version < Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-        }
-        response
-    }
-
     fn head_bounds(&self) -> HeadBounds {
         let usual = HeadBounds::default();
         HeadBounds {
@@ -382,42 +348,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         client
     }
 
-    /// Counts a request that hyper itself has refused.
-    fn unreadable(&self, error: &hyper::Error) {
-        let fault = if error.is_parse_too_large() {
-            RequestFault::HeadTooLarge
-        } else {
-            RequestFault::Malformed
-        };
-        let (metrics, now) = (
-            &self.shared.observers.metrics,
-            self.shared.keeper.clock().now(),
-        );
-        metrics.request(Protocol::Proxy, RequestResult::Error);
-        metrics.process.request_fault(fault, None, now);
-    }
-
-    /// Returns the response to a request that was not served.
-    fn problem(
-        &self,
-        mut problem: Problem,
-        request: &HeaderMap,
-        id: HeaderValue,
-    ) -> Response<ProxyBody> {
-        if let Some(fault) = RequestFault::of(problem.kind) {
-            let now = self.shared.keeper.clock().now();
-            let process = &self.shared.observers.metrics.process;
-            process.request_fault(fault, Some(&id), now);
-        }
-        let shown = id.to_str().unwrap_or_default(); // visible characters
-        problem.members = format!(",\"request_id\":{}", serde_json::Value::from(shown));
-        let page = self.settings.error_pages.get(&problem.kind.status);
-        let response = refusal::of_problem(&problem, request, shown, page);
-        let mut response = response.map(ProxyBody::from);
-        self.put_own(request.get(header::ORIGIN), id, response.headers_mut());
-        response
-    }
-
     /// Adds the fields of responses that are not the upstream's.
     fn put_own(&self, origin: Option<&HeaderValue>, id: HeaderValue, headers: &mut HeaderMap) {
         headers.insert(X_REQUEST_ID, id);
@@ -430,14 +360,6 @@ const fn is_private(peer: IpAddr) -> bool {
     match peer {
         IpAddr::V4(ip) => ip.is_private() || ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
-    }
-}
-
-const fn upstream_problem(failure: UpstreamFailure) -> super::problem::ProblemKind {
-    match failure {
-        UpstreamFailure::Busy => UPSTREAM_BUSY,
-        _ if failure.is_timeout() => GATEWAY_TIMEOUT,
-        _ => BAD_GATEWAY,
     }
 }
 

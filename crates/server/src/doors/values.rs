@@ -14,7 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use crate::doors::problem::shown;
-use crate::serve::listener::MAX_HEADERS;
+use crate::serve::connection_state::MAX_HEADERS;
 
 /// Maximum number of attributes of one check.
 const MAX_ATTRIBUTES: usize = 100;

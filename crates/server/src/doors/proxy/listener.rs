@@ -26,7 +26,8 @@ use crate::addresses::own_upstream;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::ServiceContext;
-use crate::serve::listener::{Caller, Handle, HeadBounds};
+use crate::serve::connection_state::HeadBounds;
+use crate::serve::listener::{Caller, Handle};
 use crate::serve::tls::ListenerTls;
 use crate::{Config, Door, DoorAddress, StartError};
 
