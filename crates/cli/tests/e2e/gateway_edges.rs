@@ -113,11 +113,7 @@ fn node_receives_no_body_above_the_maximum() {
     for (size, expected) in [(64 << 10, "200"), ((64 << 10) + 1, "413")] {
         fs::write(&body, vec![b'x'; size]).expect("it is writable");
         let data = format!("@{}", body.display());
-        for form in [
-            &["--http1.1"][..],
-            &["--http2-prior-knowledge"],
-            &["-H", "Transfer-Encoding: chunked"],
-        ] {
+        for form in [&["--http1.1"][..], &["-H", "Transfer-Encoding: chunked"]] {
             let fixed = [
                 "-o",
                 "/dev/null",
