@@ -15,13 +15,13 @@ use crate::harness::process::{self, Process};
 const PATIENCE: Duration = Duration::from_secs(20);
 const OPEN: &str = "[[limit]]\nname = \"all\"\nkey = [\"ip\"]\nlimit = \"1000000/1h\"\n";
 /// An application at the path of its argument, which returns a few fields and the length of a body.
-const NODE: &str = r#"
+const NODE: &str = r"
 require('http').createServer((request, response) => {
     let length = 0;
     request.on('data', (part) => { length += part.length; });
     request.on('end', () => response.end(`node ${request.headers.host} ${length}`));
 }).listen(process.argv[2]);
-"#;
+";
 
 fn dir() -> tempfile::TempDir {
     tempfile::tempdir().expect("the system has a temporary directory")
