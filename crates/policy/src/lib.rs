@@ -47,6 +47,7 @@ pub use model::rules::role::Role;
 pub use model::rules::rule::{MissingKey, Rule, RuleMode};
 pub use model::rules::signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
 pub use model::rules::unit::Unit;
+pub use model::settings::access_log::{AccessLogSettings, LoggedResponses};
 pub use model::settings::adaptive_bounds::AdaptiveBounds;
 pub use model::settings::health_check::HealthCheck;
 pub use model::settings::route::Route;

@@ -350,6 +350,9 @@ pub enum StartError {
         "the upstream {0} is the proxy listener itself, so requests would be forwarded without end\nhint: name the address of the application, or move the listener: --listen proxy=127.0.0.1:8081"
     )]
     UpstreamLoop(String),
+    /// The access log cannot be written.
+    #[error("access_log of [listen.proxy]: {0}")]
+    AccessLog(String),
     /// There are more addresses of the upstream than are supported.
     #[error("the upstream has {0} addresses; at most 32 are supported\nhint: name fewer")]
     Upstreams(usize),

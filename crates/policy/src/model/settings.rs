@@ -1,5 +1,6 @@
 //! Settings: values of a policy file beside its rules.
 
+pub(crate) mod access_log;
 pub(crate) mod adaptive_bounds;
 pub(crate) mod envoy_settings;
 pub(crate) mod health_check;
@@ -17,8 +18,8 @@ use ratekeeper_core::{Gcra, Nanos};
 
 use self::envoy_settings::EnvoySettings;
 use crate::{
-    AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, Secret, UpstreamTls,
-    UpstreamUrl,
+    AccessLogSettings, AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, Secret,
+    UpstreamTls, UpstreamUrl,
 };
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
@@ -301,6 +302,8 @@ pub struct ProxySettings {
     pub adaptive_concurrency: Option<AdaptiveBounds>,
     /// `health`: how addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,
+    /// `access_log`: `None` for no such log.
+    pub access_log: Option<AccessLogSettings>,
 }
 
 /// Calls that may reset, refund and reload.

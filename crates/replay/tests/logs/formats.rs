@@ -67,6 +67,11 @@ fn each_format_is_found_from_its_lines() {
             "json",
             "1548116774200  POST /login?  0 0",
         ),
+        (
+            r#"{"time":"2019-01-22T00:26:14.200Z","client":"192.0.2.1","method":"GET","host":"h","path":"/a","request_id":"01J9","upstream":"127.0.0.1:3000","upstream_ms":3.120,"status":200,"bytes":13,"duration_ms":3.500}"#,
+            "json",
+            "1548116774200 192.0.2.1 GET /a? h 200 3",
+        ),
     ] {
         let (report, records) = read(line.as_bytes(), &LogOptions::default()).unwrap();
         let found = report.files[0].split_once(": format ").unwrap().1;

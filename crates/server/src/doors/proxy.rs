@@ -12,6 +12,7 @@
 //!
 //! A preflight of a browser (CORS) from an origin in `cors` has a limit of its own (`preflight.rs`).
 
+mod access_log;
 mod body;
 mod errors;
 mod inspect;
@@ -39,8 +40,9 @@ use ratekeeper_gateway::{
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use self::access_log::{AccessLine, AccessLog};
 use self::body::{ForwardedBody, ProxyBody};
 use self::kept::Forwarding;
 pub(crate) use self::listener::ProxyListener;
@@ -77,6 +79,7 @@ pub(crate) struct ProxyDoor<C> {
     /// Preflights by address.
     preflights: Arc<KeyedLimiter>,
     max_inspected_body: usize,
+    access: Option<Arc<AccessLog>>,
 }
 
 impl<C: Timer + 'static> ProxyDoor<C> {
@@ -95,10 +98,12 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             let watch = watch(&shared.keeper);
             Upstreams::of(&settings, max_connections, &place.home, None, &watch)?
         };
+        let access = AccessLog::of(&settings, &place.home, None)?;
         let limits = ByPolicy::new(Arc::clone(&shared.keeper));
         let preflights = Arc::new(preflight::limiter(settings.preflight_limit));
         Ok(Self {
             max_inspected_body: 0, // set by `with`
+            access,
             settings: ProxySettings::default(),
             ids: Arc::default(),
             shared,
@@ -130,6 +135,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             limits: self.limits.clone(),
             upstreams: Upstreams::of(&settings, max_connections, &place.home, before, &watch)?,
             ids: Arc::clone(&self.ids),
+            access: AccessLog::of(&settings, &place.home, self.access.as_ref())?,
             preflights,
             ..*self
         }
@@ -155,14 +161,30 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     fn show(&self) {
         let process = &self.shared.observers.metrics.process;
         process.upstreams.install(self.upstreams.named());
+        let access = self.access.as_ref();
+        *process.access_log.lock() = access.map(|log| log.writer.clone());
     }
 
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         if request.uri().path() == READY_PATH {
             return readiness(self.shared.readiness.is_ready()).map(ProxyBody::from);
         }
+        let (parts, body) = request.into_parts();
+        let mut line = self.line(caller, &parts);
+        let response = self.serve(caller, (parts, body), line.as_mut()).await;
+        match line {
+            Some(line) => ProxyBody::logged(response, line),
+            None => response,
+        }
+    }
+
+    async fn serve(
+        &self,
+        caller: Caller<'_>,
+        (mut parts, body): (Parts, Incoming),
+        mut line: Option<&mut Box<AccessLine>>,
+    ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
-        let (mut parts, body) = request.into_parts();
         if let Err(malformed) = examine(&mut parts) {
             return self.closing(&malformed, &parts);
         }
@@ -170,6 +192,9 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let client = self.client(caller, &parts.headers);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
+        if let Some(line) = &mut line {
+            line.id(&id);
+        }
         let body = match self.inspect(caller, &mut parts, body).await {
             Ok(body) => body,
             Err(problem) => return self.problem(*problem, &parts.headers, id),
@@ -184,7 +209,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         } else {
             match self.admit(caller, &parts, &id).await {
                 Ok((answer, guard)) => (Some(answer), Some(guard)),
-                Err(refusal) => return *refusal,
+                Err(answer) => {
+                    if let Some(line) = line {
+                        let how = answer.policy().settings.reveal_keys;
+                        line.refused(&answer, self.shared.key_reveal(how));
+                    }
+                    return self.refusal(&answer, &parts, &id);
+                }
             }
         };
         if guard.as_ref().is_some_and(RequestGuard::reads_response) {
@@ -205,6 +236,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             guard,
         };
         let process = &self.shared.observers.metrics.process;
+        let sent = line.is_some().then(Instant::now);
         let (forwarded, guard) = forwarding.send(caller, process).await;
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
@@ -216,6 +248,9 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         };
         match forwarded {
             Ok(Forwarded::Response(response)) => {
+                if let (Some(line), Some(sent)) = (line, sent) {
+                    line.upstream(response.body().address(), sent);
+                }
                 let guard = reported(guard, (response.status(), response.headers()));
                 let process = Arc::clone(&self.shared.observers.metrics.process);
                 let held = self.shared.responses.hold();
@@ -262,13 +297,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         }
     }
 
-    /// Asks the limits about a request, and waits in their queues. A refusal is an error.
+    /// Asks the limits about a request, and waits in their queues. An answer that refuses is an error.
     async fn admit(
         &self,
         caller: Caller<'_>,
         parts: &Parts,
         id: &HeaderValue,
-    ) -> Result<(Box<Answer>, RequestGuard), Box<Response<ProxyBody>>> {
+    ) -> Result<(Box<Answer>, RequestGuard), Box<Answer>> {
         let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
         let mut answer = Box::new(answer); // large, and passed on several times
         let headers = [(REQUEST_ID, id.as_bytes())];
@@ -281,7 +316,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         if answer.allowed() {
             return Ok((answer, guard));
         }
-        Err(Box::new(self.refusal(&answer, parts, id)))
+        Err(answer)
     }
 
     /// Returns the response to a request that limits refuse.

@@ -48,6 +48,8 @@ struct LogQueue {
 struct PendingLines {
     bytes: Vec<u8>,
     lines: u64,
+    /// True once no more lines come.
+    is_closed: bool,
     /// True while lines taken are not written yet.
     writing: bool,
 }
@@ -79,6 +81,12 @@ impl LogWriter {
     /// Returns the number of lines lost so far, because the queue was full or writing failed.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Ends the thread, after the lines that wait.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_closed = true;
+        self.0.filled.notify_one();
     }
 
     /// Waits until all lines have been written, for at most `limit`; returns true if they have.
@@ -125,6 +133,9 @@ impl LogQueue {
         let mut reported = 0;
         loop {
             let lines = self.take(&mut bytes);
+            if lines == 0 {
+                return; // it is closed
+            }
             let written = out.write_all(&bytes).and_then(|()| out.flush());
             bytes.clear();
             if written.is_err() {
@@ -142,12 +153,12 @@ impl LogQueue {
 
     /// Waits for lines and moves them to `bytes`, which is empty; returns their number.
     fn take(&self, bytes: &mut Vec<u8>) -> u64 {
-        let waited = self
-            .filled
-            .wait_while(self.lock(), |waiting| waiting.lines == 0);
+        let waited = self.filled.wait_while(self.lock(), |waiting| {
+            waiting.lines == 0 && !waiting.is_closed
+        });
         let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.bytes, bytes);
-        waiting.writing = true;
+        waiting.writing = waiting.lines > 0;
         std::mem::take(&mut waiting.lines)
     }
 }

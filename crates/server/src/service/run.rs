@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper::{Clock, Timer};
 use ratekeeper_core::Nanos;
@@ -22,6 +23,9 @@ use crate::signals::{Signals, wait_for_the_end};
 use crate::source::watch::Watcher;
 use crate::store::secrets;
 use crate::{Door, Event, state, store};
+
+/// How long the end of a service waits for the reader of its access log.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The state that the main thread needs.
 pub(super) struct ServiceRun<C: Clock + 'static> {
@@ -129,6 +133,10 @@ impl<C: Timer + 'static> ServiceRun<C> {
         state::saving::save_at_the_end(&shared, again).await;
         if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
             workers.stop();
+        }
+        let access_log = shared.observers.metrics.process.access_log.lock().take();
+        if let Some(log) = access_log {
+            log.flush_within(LAST_LINES); // lines that are not read by then are lost
         }
         shared.sink.emit(&Event::Stopped);
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aborts;
+mod access_log;
 mod adaptive;
 mod authority;
 mod balance;

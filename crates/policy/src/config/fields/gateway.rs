@@ -4,8 +4,8 @@ use ratekeeper_core::Nanos;
 
 use super::{DAY, HOUR, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, TEN_MINUTES};
 use crate::config::document::shape::{
-    FLAG, Shape, TEXT, address, fields, list, map, pattern, size, span, table, tables, texts,
-    values, whole,
+    FLAG, Shape, TEXT, address, fields, list, map, pattern, percent, size, span, table, tables,
+    texts, values, whole, word,
 };
 
 /// Maximum number of addresses of an upstream.
@@ -22,6 +22,24 @@ const MAX_UPGRADES: usize = 8;
 
 /// Highest bound of `adaptive_concurrency`.
 const MAX_ADAPTIVE: u64 = 1_000_000;
+
+/// A field of the access log.
+const ACCESS_FIELD: Shape = word(&[
+    "time",
+    "client",
+    "method",
+    "host",
+    "path",
+    "query",
+    "request_id",
+    "limit",
+    "key",
+    "upstream",
+    "upstream_ms",
+    "status",
+    "bytes",
+    "duration_ms",
+]);
 
 /// Statuses of errors that the listener itself reports.
 pub(in crate::config) const ERRORS: [u16; 7] = [400, 405, 408, 413, 502, 503, 504];
@@ -81,12 +99,25 @@ fields! {
         optional max_inspected_body: size(1 << 10, 1 << 20), "\"64KiB\"",
             "Maximum size of a body, of a request or a response, in which limits find their \
              values, from 1KiB to 1MiB (default 64KiB); a longer one has none.";
+        optional access_log: table(&ACCESS_LOG), "{ to = \"stdout\" }",
+            "A line of JSON for each request (default: none).";
         optional health: table(&HEALTH), "{ path = \"/healthz\", interval = \"5s\" }",
             "A request that asks each address whether it serves; one that does not is left out \
              (default: none).";
         optional adaptive_concurrency: table(&ADAPTIVE), "{ min = 10, max = 500 }",
             "Bounds of the number of requests that wait for each upstream at a time, which follows \
              the times of its responses (default: no such number).";
+    }
+
+    ACCESS_LOG = "`access_log`" {
+        required to: TEXT, "\"stdout\"",
+            "\"stdout\", or the path of a file, which is created anew once it was moved or removed.";
+        optional only: word(&["refused", "failed"]), "\"failed\"",
+            "Responses that have a line: those of limits that refuse, or those from status 500 and \
+             those that broke off (default: all).";
+        optional sample: percent(100), "\"10%\"", "Part of these lines that is written (default 100%).";
+        optional fields: values(&ACCESS_FIELD, 15), "[\"time\", \"client\", \"path\", \"status\"]",
+            "Fields of a line (default: all but `query`).";
     }
 
     HEALTH = "`health`" {

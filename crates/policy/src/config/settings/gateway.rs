@@ -16,7 +16,8 @@ use crate::config::fields::ERRORS;
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
-    AdaptiveBounds, HealthCheck, ProxySettings, Tls, UpstreamScheme, UpstreamTls, UpstreamUrl,
+    AccessLogSettings, AdaptiveBounds, HealthCheck, LoggedResponses, ProxySettings, Tls,
+    UpstreamScheme, UpstreamTls, UpstreamUrl,
 };
 
 /// Address of the listener if it has none.
@@ -72,6 +73,7 @@ pub(super) fn proxy(
         max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
         adaptive_concurrency: adaptive_concurrency(table, out),
         health: health(table, out),
+        access_log: access_log(table),
     })
 }
 
@@ -94,6 +96,23 @@ pub(super) fn announced(root: Table<'_>, out: &mut Findings<'_>) {
             "add [client_ip] with the addresses of the balancer: trusted_proxies = [\"10.0.0.7\"]",
         );
     }
+}
+
+/// Reads `access_log`.
+fn access_log(table: Table<'_>) -> Option<AccessLogSettings> {
+    let table = table.table("access_log")?;
+    let to = table.text("to")?.value;
+    let fields = table.texts("fields").into_iter();
+    Some(AccessLogSettings {
+        file: (to != "stdout").then(|| to.into()),
+        only: match table.text("only").map(|word| word.value) {
+            Some("refused") => LoggedResponses::Refused,
+            Some("failed") => LoggedResponses::Failed,
+            _ => LoggedResponses::All,
+        },
+        sample_percent: table.percent("sample").map_or(100, |part| part.value),
+        fields: fields.map(|field| field.value.to_owned()).collect(),
+    })
 }
 
 /// Reads `error_pages`.

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::Response;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{DownloadBody, DownloadError};
 
+use super::access_log::AccessLine;
 use crate::observe::metrics::Process;
 use crate::serve::body_budget::HeldBytes;
 use crate::serve::pulse::{HeldBack, InFlight};
@@ -33,6 +35,7 @@ pub(crate) struct ForwardedBody {
     guard: Option<(RequestGuard, HeldBytes)>,
     in_flight: InFlight,
     process: Arc<Process>,
+    line: Option<Box<AccessLine>>,
     /// Set while the upstream is waited for, so that a client that leaves is noticed.
     waits: Option<HeldBack>,
 }
@@ -48,6 +51,7 @@ impl ForwardedBody {
             guard,
             in_flight,
             process,
+            line: None,
             waits: None,
         };
         if body.body.is_end_stream() {
@@ -90,6 +94,13 @@ impl ForwardedBody {
             return Poll::Pending;
         };
         self.waits = None;
+        if let Some(line) = &mut self.line {
+            match &frame {
+                Some(Ok(frame)) => line.sent(frame.data_ref().map_or(0, Bytes::len)),
+                Some(Err(_)) => line.broken(),
+                None => {}
+            }
+        }
         match &frame {
             Some(Ok(frame)) => {
                 self.read(frame);
@@ -109,6 +120,24 @@ impl Drop for ForwardedBody {
     /// A client that leaves before the end does not lower its cost.
     fn drop(&mut self) {
         self.end(RequestGuard::give_up_response);
+    }
+}
+
+impl ProxyBody {
+    /// Ends the line of a request with its response, once that is sent.
+    pub(super) fn logged(
+        mut response: Response<Self>,
+        mut line: Box<AccessLine>,
+    ) -> Response<Self> {
+        line.status(response.status());
+        match response.body_mut() {
+            Self::Own(body) => {
+                let size = body.size_hint().lower();
+                line.sent(usize::try_from(size).unwrap_or(usize::MAX));
+            }
+            Self::Forwarded(body) => body.line = Some(line),
+        }
+        response
     }
 }
 

@@ -170,6 +170,7 @@ fn common(settings: &ProxySettings) -> ProxySettings {
         routes: Vec::new(),
         cors: Vec::new(),
         preflight_limit: None,
+        access_log: None,
         error_pages: BTreeMap::new(),
         proxy_protocol: false,
         max_head: None,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use ratekeeper_core::Time;
 
 use super::family::MetricList;
@@ -44,6 +45,8 @@ pub(crate) struct Process {
     pub(super) reports: [Counter; ReportResult::ALL.len()],
     #[cfg(feature = "proxy")]
     pub(crate) upstreams: WatchedUpstreams,
+    /// The writer of the access log, if there is one.
+    pub(crate) access_log: Mutex<Option<LogWriter>>,
     #[cfg(feature = "proxy")]
     pub(super) request_faults: RequestFaults,
     task_failures: Counter,
@@ -118,7 +121,9 @@ impl Process {
         table::TASK_FAILURES.write(out, self.task_failures.count());
         table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
-        table::LOG_LINES_DROPPED.write(out, dropped);
+        let access_log = self.access_log.lock();
+        let of_access_log = access_log.as_ref().map_or(0, LogWriter::dropped);
+        table::LOG_LINES_DROPPED.write(out, dropped + of_access_log);
         self.encode_exports(out);
     }
 

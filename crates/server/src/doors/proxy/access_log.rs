@@ -1,0 +1,279 @@
+//! Access log: a line of JSON for each request, written by a thread of its own.
+//!
+//! ```text
+//!   request --> line, filled on the way --> response, or the client leaves --> dropped: written
+//!                                                          queue of 1 MiB, full: dropped, counted
+//! ```
+
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use ratekeeper::{Answer, Timer};
+use ratekeeper_policy::{AccessLogSettings, LoggedResponses, ProxySettings};
+use rustix::fs::OFlags;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::ProxyDoor;
+use crate::doors::answer::push_text;
+use crate::observe::alerts::message::rfc3339;
+use crate::observe::top_keys::KeyReveal;
+use crate::serve::listener::Caller;
+use crate::{LogWriter, StartError};
+
+/// Maximum number of bytes of a text in a line; the rest of a longer one is left out.
+const MAX_TEXT: usize = 2 << 10;
+
+/// The log of a listener.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    pub(super) settings: AccessLogSettings,
+    pub(super) writer: LogWriter,
+    /// Lines that `only` leaves, of which a part is written.
+    left: AtomicU64,
+}
+
+/// The line of a request, written when it is dropped.
+#[derive(Debug)]
+pub(super) struct AccessLine {
+    log: Arc<AccessLog>,
+    json: Vec<u8>,
+    start: Instant,
+    /// `None` if the client left before.
+    status: Option<StatusCode>,
+    is_refused: bool,
+    is_broken: bool,
+    bytes: u64,
+}
+
+/// A file that is created anew once it was moved away or removed.
+#[derive(Debug)]
+struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl AccessLog {
+    /// Returns the log, that of `before` if it has the same settings; its file is relative to `home`.
+    pub(super) fn of(
+        settings: &ProxySettings,
+        home: &Path,
+        before: Option<&Arc<Self>>,
+    ) -> Result<Option<Arc<Self>>, StartError> {
+        let Some(log) = &settings.access_log else {
+            return Ok(None);
+        };
+        let same = before.filter(|before| before.settings == *log);
+        match same {
+            Some(same) => Ok(Some(Arc::clone(same))),
+            None => Ok(Some(Arc::new(Self::open(log.clone(), home)?))),
+        }
+    }
+
+    fn open(settings: AccessLogSettings, home: &Path) -> Result<Self, StartError> {
+        let failed = |error: io::Error| StartError::AccessLog(error.to_string());
+        let writer = match &settings.file {
+            Some(file) => LogFile::open(home.join(file)).and_then(LogWriter::new),
+            None => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned();
+                stdout.and_then(|stdout| LogWriter::new(File::from(stdout)))
+            }
+        };
+        Ok(Self {
+            settings,
+            writer: writer.map_err(failed)?,
+            left: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns true for each line of the part that is written.
+    fn samples(&self) -> bool {
+        let percent = u64::from(self.settings.sample_percent);
+        let before = self.left.fetch_add(1, Ordering::Relaxed);
+        before * percent / 100 != (before + 1) * percent / 100
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.writer.close();
+    }
+}
+
+impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Begins the line of a request, if there is a log.
+    pub(super) fn line(&self, caller: Caller<'_>, parts: &Parts) -> Option<Box<AccessLine>> {
+        let log = self.access.as_ref()?;
+        let policy = self.shared.keeper.look_at_policy();
+        let headers = parts.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let headers: SmallVec<[_; 24]> = headers.collect();
+        let peer = caller.address.ip().to_canonical();
+        let now = self.shared.keeper.clock().now();
+        let mut line = Box::new(AccessLine {
+            log: Arc::clone(log),
+            json: Vec::new(),
+            start: Instant::now(),
+            status: None,
+            is_refused: false,
+            is_broken: false,
+            bytes: 0,
+        });
+        let host = parts.uri.authority().map(|host| host.as_str().as_bytes());
+        let host = host.or_else(|| Some(parts.headers.get(header::HOST)?.as_bytes()));
+        line.text("time", &rfc3339(self.shared.unix_millis(now)));
+        line.text(
+            "client",
+            &policy.client_ip.identify(peer, &headers).to_string(),
+        );
+        line.text("method", parts.method.as_str());
+        line.text("host", &String::from_utf8_lossy(host.unwrap_or_default()));
+        line.text("path", parts.uri.path());
+        if let Some(query) = parts.uri.query() {
+            line.text("query", query);
+        }
+        Some(line)
+    }
+}
+
+impl AccessLine {
+    fn text(&mut self, name: &str, text: &str) {
+        let mut end = text.len().min(MAX_TEXT);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        if self.begin(name) {
+            push_text(&mut self.json, &text[..end]);
+        }
+    }
+
+    fn number(&mut self, name: &str, number: impl Display) {
+        if self.begin(name) {
+            let _ = write!(self.json, "{number}"); // memory takes everything
+        }
+    }
+
+    /// Begins a field; returns false if the log does not have it.
+    fn begin(&mut self, name: &str) -> bool {
+        let has = self.log.settings.has(name);
+        if has {
+            let before = if self.json.is_empty() { '{' } else { ',' };
+            let _ = write!(self.json, "{before}\"{name}\":"); // likewise
+        }
+        has
+    }
+
+    fn millis(&mut self, name: &str, since: Instant) {
+        let micros = since.elapsed().as_micros();
+        self.number(name, format_args!("{}.{:03}", micros / 1000, micros % 1000));
+    }
+
+    pub(super) fn id(&mut self, id: &HeaderValue) {
+        self.text("request_id", id.to_str().unwrap_or_default());
+    }
+
+    /// Notes the limit that refuses the request.
+    pub(super) fn refused(&mut self, answer: &Answer, reveal: KeyReveal<'_>) {
+        self.is_refused = true;
+        if let Some(by) = answer.refused_by() {
+            self.text("limit", &by.rule.limit.name);
+            if let Some(key) = reveal.text(by.rule, by.key) {
+                self.text("key", &key);
+            }
+        }
+    }
+
+    /// Notes the upstream that responds, to a request that was sent since then.
+    pub(super) fn upstream(&mut self, address: Option<&str>, since: Instant) {
+        self.text("upstream", address.unwrap_or_default());
+        self.millis("upstream_ms", since);
+    }
+
+    pub(super) fn status(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// Notes that the response ends before its end.
+    pub(super) fn broken(&mut self) {
+        self.is_broken = true;
+    }
+}
+
+impl Drop for AccessLine {
+    fn drop(&mut self) {
+        let is_failed = self.is_broken || self.status.is_some_and(|it| it.is_server_error());
+        let is_logged = match self.log.settings.only {
+            LoggedResponses::All => true,
+            LoggedResponses::Refused => self.is_refused,
+            LoggedResponses::Failed => is_failed && !self.is_refused,
+        };
+        if !is_logged || !self.log.samples() {
+            return;
+        }
+        match self.status {
+            Some(status) => self.number("status", status.as_u16()),
+            None => self.number("status", "null"),
+        }
+        self.number("bytes", self.bytes);
+        self.millis("duration_ms", self.start);
+        let end: &[u8] = if self.json.is_empty() {
+            b"{}\n"
+        } else {
+            b"}\n"
+        };
+        self.json.extend_from_slice(end);
+        let _ = self.log.writer.clone().write_all(&self.json); // never fails
+    }
+}
+
+impl LogFile {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        // Without this flag the opening of a FIFO waits for a reader.
+        let no_wait = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o640);
+        let file = options.custom_flags(no_wait).open(&path);
+        let named = |why| io::Error::other(format!("`{}`: {why}", path.display()));
+        let file = file.map_err(|error| named(error.to_string()))?;
+        if !file.metadata()?.is_file() {
+            return Err(named("it is not a regular file".to_owned()));
+        }
+        Ok(Self { path, file })
+    }
+
+    fn is_at_its_path(&self) -> bool {
+        let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let found = std::fs::metadata(&self.path).map(place);
+        found.is_ok_and(|found| {
+            self.file
+                .metadata()
+                .map(place)
+                .is_ok_and(|own| own == found)
+        })
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_at_its_path() {
+            *self = Self::open(self.path.clone())?;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

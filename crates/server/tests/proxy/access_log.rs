@@ -1,0 +1,101 @@
+//! The access log: a line of JSON for each request, whatever became of it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::upstream::Upstream;
+use super::{Proxy, eventually};
+
+const LIMIT: &str = "[[limit]]\nname = \"few\"\nmatch = { path = \"/few\" }\nkey = [\"ip\"]\n\
+                     limit = \"1/1h\"\n";
+
+fn start(settings: &str) -> (Upstream, Proxy) {
+    let upstream = Upstream::hello();
+    let dead = "[[listen.proxy.route]]\nname = \"dead\"\nmatch = { path = \"/dead\" }\n\
+                upstream = \"http://127.0.0.1:1\"\n";
+    let proxy = Proxy::start(&[upstream.address], &format!("{settings}\n{dead}"), LIMIT);
+    (upstream, proxy)
+}
+
+/// Returns the lines of a file, once it has that many.
+fn lines(file: &Path, count: usize) -> Vec<Value> {
+    let read = || fs::read_to_string(file).unwrap_or_default();
+    eventually("lines of the log", || read().lines().count() >= count);
+    let text = read();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
+        .collect();
+    assert_eq!(lines.len(), count, "{text}");
+    lines
+}
+
+#[test]
+fn each_request_has_a_line_that_says_what_became_of_it() {
+    let (_upstream, proxy) = start("access_log = { to = \"access.log\" }");
+    assert_eq!(proxy.client().get("/few?token=secret").status(), 200);
+    assert_eq!(proxy.client().get("/few").status(), 429);
+    assert_eq!(proxy.client().get("/dead").status(), 502);
+    assert_eq!(proxy.client().get("/%22%0a%7b").status(), 200);
+    let lines = lines(&proxy.directory.path().join("access.log"), 4);
+    let of = |name: &str| lines.iter().map(|line| &line[name]).collect::<Vec<_>>();
+    assert_eq!(of("status"), [200, 429, 502, 200]);
+    assert_eq!(of("path"), ["/few", "/few", "/dead", "/%22%0a%7b"]);
+    assert_eq!(of("client"), ["127.0.0.1"; 4]);
+    for line in &lines {
+        assert_eq!(line["method"], "GET");
+        assert_eq!(line["query"], Value::Null, "it may hold secrets");
+        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert!(line["request_id"].is_string(), "{line}");
+        assert!(line["duration_ms"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["bytes"].as_u64().unwrap() > 0, "{line}");
+    }
+    assert_eq!(lines[1]["limit"], "few");
+    assert!(
+        lines[1]["key"].as_str().unwrap().starts_with("ip="),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[0]["upstream"].is_string() && lines[0]["upstream_ms"].is_number());
+    assert_eq!(lines[0]["limit"], Value::Null);
+}
+
+#[test]
+fn a_file_that_was_moved_is_created_anew() {
+    let (_upstream, proxy) = start("access_log = { to = \"access.log\" }");
+    let file = proxy.directory.path().join("access.log");
+    proxy.client().get("/");
+    assert_eq!(lines(&file, 1).len(), 1);
+    let moved = proxy.directory.path().join("access.log.1");
+    fs::rename(&file, &moved).unwrap();
+    proxy.client().get("/");
+    assert_eq!(lines(&file, 1).len(), 1);
+    assert_eq!(lines(&moved, 1).len(), 1);
+}
+
+#[test]
+fn lines_and_fields_are_chosen() {
+    let refused = "access_log = { to = \"a.log\", only = \"refused\", fields = [\"status\", \"path\", \"query\"] }";
+    let (_upstream, proxy) = start(refused);
+    for _ in 0..3 {
+        proxy.client().get("/few?a=b");
+    }
+    proxy.client().get("/dead");
+    let text: Vec<String> = lines(&proxy.directory.path().join("a.log"), 2)
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    assert_eq!(text, [r#"{"path":"/few","query":"a=b","status":429}"#; 2]);
+
+    let failed = "access_log = { to = \"a.log\", only = \"failed\", sample = \"50%\", fields = [\"status\"] }";
+    let (_upstream, proxy) = start(failed);
+    for _ in 0..3 {
+        proxy.client().get("/few");
+        proxy.client().get("/dead");
+        proxy.client().get("/dead");
+    }
+    let half = lines(&proxy.directory.path().join("a.log"), 3);
+    assert!(half.iter().all(|line| line["status"] == 502), "{half:?}");
+}
