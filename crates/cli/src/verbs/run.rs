@@ -195,7 +195,7 @@ impl RunArgs {
             LogFormat::Json => log.json().flatten_event(true).with_filter(filter).boxed(),
             LogFormat::Text => {
                 // Events are already shown in words: see `show`.
-                let quiet = "ratekeeper_server::event=off".parse();
+                let quiet = format!("{}=off", Event::TARGET).parse();
                 let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
                 let colour = anstream::AutoStream::choice(&std::io::stderr());
                 let ansi = colour != anstream::ColorChoice::Never;

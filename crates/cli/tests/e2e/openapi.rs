@@ -105,11 +105,12 @@ const CHECKS: [(&str, &str, &str); 22] = [
 ];
 
 /// Calls of the admin listener.
-const OPERATOR: [(&str, &str, &str); 35] = [
+const OPERATOR: [(&str, &str, &str); 36] = [
     ("GET", "/", ""),
     ("GET", "/healthz", ""),
     ("GET", "/readyz", ""),
     ("GET", "/dashboard", ""),
+    ("GET", "/favicon.ico", ""),
     ("GET", "/dashboard/style.css", ""),
     ("GET", "/dashboard/script.js", ""),
     ("GET", "/v1/dashboard", ""),

@@ -163,6 +163,11 @@ impl fmt::Display for Trigger {
     }
 }
 
+impl Event {
+    /// Target of the log lines about events, for filters.
+    pub const TARGET: &'static str = module_path!();
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
