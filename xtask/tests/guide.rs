@@ -17,8 +17,8 @@ http-api.md
     server/src/doors/body.rs: MAX_CHECK_BYTES: usize = 64 << 10;
     server/src/doors/body.rs: MAX_BATCH_BYTES: usize = 1 << 20;
   request head | 16 KiB, 100 fields |
-    server/src/serve/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
-    server/src/serve/listener.rs: MAX_HEADERS: usize = 100;
+    server/src/serve/connection_state.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+    server/src/serve/connection_state.rs: MAX_HEADERS: usize = 100;
   head or body must arrive within | 10 s |
     server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
   connections | 10,000 (`max_connections`)
@@ -230,9 +230,14 @@ gateway.md
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   to each process, 600 in a minute
     server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
-  a head of more than 16 KiB or 100 fields with 431
-    server/src/serve/listener.rs: MAX_HEAD_BYTES: usize = 16 << 10;
-    server/src/serve/listener.rs: MAX_HEADERS: usize = 100;
+  from 8 KiB | 16 KiB |
+    server/src/serve/connection_state.rs: MAX_HEAD_BYTES: usize = 16 << 10;
+  of its fields over HTTP/1.1 | 100 |
+    server/src/serve/connection_state.rs: MAX_HEADERS: usize = 100;
+  count together | 100 MiB,
+    server/src/doors/proxy/upstreams.rs: MAX_BODY: usize = 100 << 20;
+  do not fit in 1 MiB of waiting ones
+    server/src/serve/log_writer.rs: MAX_WAITING: usize = 1 << 20;
   sends a head of more than 64 KiB or 256 fields
     gateway/src/connection.rs: MAX_HEAD: usize = 64 << 10;
     gateway/src/connection.rs: MAX_FIELDS: usize = 256;

@@ -27,10 +27,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
@@ -317,16 +315,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             return Ok((answer, guard));
         }
         Err(answer)
-    }
-
-    /// Returns the response to a request that limits refuse.
-    fn refusal(&self, answer: &Answer, parts: &Parts, id: &HeaderValue) -> Response<ProxyBody> {
-        let refusal = refusal::of(answer, &parts.headers);
-        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
-        put_shadow(response.headers_mut(), answer);
-        let origin = parts.headers.get(header::ORIGIN);
-        self.put_own(origin, id.clone(), response.headers_mut());
-        response
     }
 
     fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> Client {

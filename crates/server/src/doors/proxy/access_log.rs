@@ -80,12 +80,11 @@ impl AccessLog {
 
     fn open(settings: AccessLogSettings, home: &Path) -> Result<Self, StartError> {
         let failed = |error: io::Error| StartError::AccessLog(error.to_string());
-        let writer = match &settings.file {
-            Some(file) => LogFile::open(home.join(file)).and_then(LogWriter::new),
-            None => {
-                let stdout = io::stdout().as_fd().try_clone_to_owned();
-                stdout.and_then(|stdout| LogWriter::new(File::from(stdout)))
-            }
+        let writer = if let Some(file) = &settings.file {
+            LogFile::open(home.join(file)).and_then(LogWriter::new)
+        } else {
+            let stdout = io::stdout().as_fd().try_clone_to_owned();
+            stdout.and_then(|stdout| LogWriter::new(File::from(stdout)))
         };
         Ok(Self {
             settings,

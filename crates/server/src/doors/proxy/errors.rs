@@ -1,8 +1,10 @@
 //! Errors: the listener's own responses to requests that it cannot serve, and their counts.
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, Version, header};
-use ratekeeper::Timer;
+use http_body_util::Full;
+use ratekeeper::{Answer, Timer};
 use ratekeeper_gateway::{ForwardError, Malformed, UpstreamFailure};
 
 use super::body::ProxyBody;
@@ -11,9 +13,25 @@ use crate::doors::problem::{
     BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, ProblemKind, TOO_LARGE,
     TOO_SLOW, UPSTREAM_BUSY, WRONG_METHOD,
 };
+use crate::doors::put_shadow;
 use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
 
 impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Returns the response to a request that limits refuse.
+    pub(super) fn refusal(
+        &self,
+        answer: &Answer,
+        parts: &Parts,
+        id: &HeaderValue,
+    ) -> Response<ProxyBody> {
+        let refusal = refusal::of(answer, &parts.headers);
+        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
+        put_shadow(response.headers_mut(), answer);
+        let origin = parts.headers.get(header::ORIGIN);
+        self.put_own(origin, id.clone(), response.headers_mut());
+        response
+    }
+
     /// Returns the response to a request without a response of the upstream.
     pub(super) fn failed(
         &self,
