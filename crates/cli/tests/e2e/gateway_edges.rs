@@ -85,7 +85,7 @@ fn applications_at_unix_sockets_are_served_left_out_and_used_again() {
     for _ in 0..4 {
         assert_eq!(text(&[&url]), format!("nginx {proxy} 0"));
     }
-    service.log_with("upstream.down");
+    service.log_with("upstream down: ");
     let _ = fs::remove_file(&first);
     let _again = node(&program, dir.path(), &first);
     // Left out for 10 s, then tried by one request.
@@ -93,7 +93,7 @@ fn applications_at_unix_sockets_are_served_left_out_and_used_again() {
         text(&[&url]).starts_with("node").then_some(())
     });
     back.unwrap_or_else(|error| panic!("{error}"));
-    service.log_with("upstream.up");
+    service.log_with("upstream up: ");
 }
 
 #[test]
