@@ -123,9 +123,12 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("maxProperties", json!(most)),
         ]),
         Shape::Table(of) => table(of),
-        Shape::Tables { of, most, .. } => object([
+        Shape::Tables {
+            of, least, most, ..
+        } => object([
             ("type", json!("array")),
             ("items", Value::Object(table(of))),
+            ("minItems", json!(least)),
             ("maxItems", json!(most)),
         ]),
         Shape::NamedTables { of, most } => object([

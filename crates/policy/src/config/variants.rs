@@ -158,8 +158,11 @@ impl<'a> VariantReader<'a> {
             Some(cost) if cost > capacity => {
                 let name = &draft.rule.limit.name;
                 let text = shown(set.text);
-                let message =
-                    format!("limit `{name}` with \"{text}\" can never let a request pass");
+                let which = match &draft.rule.cost {
+                    Cost::Priced(_) => "requests of the highest price",
+                    _ => "a request",
+                };
+                let message = format!("limit `{name}` with \"{text}\" can never let {which} pass");
                 let each = match draft.rule.cost {
                     Cost::Priced(_) => "a request may cost",
                     _ => "each request costs",

@@ -169,7 +169,15 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         (Shape::Table(table), DeValue::Table(written)) => {
             fields(written, node.span(), table, &inside(here), out);
         }
-        (Shape::Tables { of, most, heading }, DeValue::Array(_)) => {
+        (Shape::Tables { least: 1.., .. }, DeValue::Array(written)) if written.is_empty() => {
+            empty(node, "list", "table", None, here, out);
+        }
+        (
+            Shape::Tables {
+                of, most, heading, ..
+            },
+            DeValue::Array(_),
+        ) => {
             tables(node, of, *most, heading, here, out);
         }
         (Shape::NamedTables { of, most }, DeValue::Table(names)) => {

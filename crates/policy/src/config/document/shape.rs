@@ -136,6 +136,7 @@ pub(in crate::config) enum Shape {
     /// `[[limit]]`.
     Tables {
         of: &'static TableSpec,
+        least: usize,
         most: usize,
         /// What stands in the two brackets.
         heading: &'static str,
@@ -270,7 +271,26 @@ pub(in crate::config) const fn tables(
     most: usize,
     heading: &'static str,
 ) -> Shape {
-    Shape::Tables { of, most, heading }
+    Shape::Tables {
+        of,
+        least: 0,
+        most,
+        heading,
+    }
+}
+
+/// Tables, of which there is one at least.
+pub(in crate::config) const fn some_tables(
+    of: &'static TableSpec,
+    most: usize,
+    heading: &'static str,
+) -> Shape {
+    Shape::Tables {
+        of,
+        least: 1,
+        most,
+        heading,
+    }
 }
 
 pub(in crate::config) const fn named_tables(of: &'static TableSpec, most: usize) -> Shape {

@@ -5,7 +5,7 @@ use ratekeeper_core::Quota;
 use super::requests::MATCH;
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
 use crate::config::document::shape::{
-    Shape, TEXT, either, fields, name, pattern, span, table, tables, values, whole,
+    Shape, TEXT, either, fields, name, pattern, some_tables, span, table, values, whole,
 };
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -24,7 +24,7 @@ pub(super) const COSTS: &[Shape] = &[
     PERMITS,
     pattern(AMOUNT_SOURCE),
     table(&ESTIMATE),
-    tables(&PRICE, MAX_PRICES, "limit.cost"),
+    some_tables(&PRICE, MAX_PRICES, "limit.cost"),
 ];
 
 fields! {

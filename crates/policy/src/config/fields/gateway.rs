@@ -72,7 +72,7 @@ fields! {
             "Preflights of these origins that an address may send (default 600/1m); the limits do \
              not count them.";
         optional error_pages: map(&TEXT, ERRORS.len()), "{ 502 = \"502.html\" }",
-            "HTML files of up to 256 KiB for errors of the gateway itself, by status, in place of \
+            "HTML files of up to 64 KiB for errors of the gateway itself, by status, in place of \
              its own page.";
         optional connect_timeout: span(Nanos::from_millis(10), Nanos::from_secs(60)), "\"1s\"",
             "Maximum time until a connection to the upstream is open (default 1 s).";
@@ -90,7 +90,7 @@ fields! {
             "Every connection begins with a header of the PROXY protocol, version 1 or 2, and comes \
              from one of `trusted_proxies` of [client_ip] (default false).";
         optional max_head: size(8 << 10, 1 << 20), "\"16KiB\"",
-            "Maximum size of the head of a request, from 8KiB to 1MiB (default 16KiB).";
+            "Size up to which the head of a request is read, from 8KiB to 1MiB (default 16KiB).";
         optional max_head_fields: whole(10, 1_000), "100",
             "Maximum number of header fields of a request over HTTP/1.1 (default 100).";
         optional max_body: size(1 << 10, 1 << 40), "\"100MiB\"",

@@ -30,8 +30,9 @@ use crate::{Asn, Country};
 pub const MAX_LIST_BYTES: usize = 4 << 20;
 /// Maximum size of a file with keys of tokens in bytes.
 const MAX_KEYS_BYTES: usize = 1 << 20;
-/// Maximum length of an error page.
-const MAX_PAGE_BYTES: usize = 256 << 10;
+/// Maximum length of an error page, that of the body of a refusal: each client that does not read
+/// keeps one.
+const MAX_PAGE_BYTES: usize = 64 << 10;
 /// Maximum number of lists that one policy names.
 const MAX_LISTS: usize = 32;
 
@@ -124,7 +125,7 @@ impl PolicyFiles {
     /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
     /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
     /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, keys
-    /// of 1 MiB, error pages of 256 KiB, and two databases, which may have 128 MiB each and are compiled.
+    /// of 1 MiB, error pages of 64 KiB, and two databases, which may have 128 MiB each and are compiled.
     pub fn read<B: Into<Vec<u8>>>(
         text: &str,
         read: impl FnMut(&str, usize) -> Result<B, String>,
