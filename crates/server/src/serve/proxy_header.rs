@@ -40,7 +40,8 @@ pub(crate) async fn read(
         return None;
     };
     // `0.0.0.0` is the address of callers at a Unix socket, which may be trusted.
-    (client == peer || !client.ip().is_unspecified()).then_some(client)
+    let is_stated = !client.ip().to_canonical().is_unspecified();
+    (client == peer || is_stated).then_some(client)
 }
 
 fn version_1(line: &[u8], peer: SocketAddr) -> Option<SocketAddr> {
@@ -130,6 +131,8 @@ mod tests {
     #[tokio::test]
     async fn anything_else_is_no_header() {
         let long = format!("PROXY TCP4 {}\r\n", "1".repeat(MAX_LINE));
+        let mut mapped = [0; 36]; // ::ffff:0.0.0.0
+        mapped[10..12].fill(0xff);
         let huge = of_version_2(0x21, 0x11, &vec![0; MAX_REST + 1]);
         for header in [
             b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".to_vec(),
@@ -140,6 +143,8 @@ mod tests {
             b"PROXY TCP4 192.0.2.1 203.0.113.7 70000 443\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.1  203.0.113.7 1 443\r\n".to_vec(),
             of_version_2(0x21, 0x11, &[0; 12]),
+            of_version_2(0x21, 0x21, &mapped),
+            b"PROXY TCP6 ::ffff:0.0.0.0 fd00::2 9 443\r\n".to_vec(),
             of_version_2(0x21, 0x11, &[192, 0, 2, 1]),
             of_version_2(0x22, 0x11, &[1; 12]),
             of_version_2(0x31, 0x11, &[1; 12]),
