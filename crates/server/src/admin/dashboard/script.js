@@ -249,7 +249,7 @@ function serviceRows({ store, held, memory, reports, signals, elastic, limits })
 function showState(state) {
   const { store, changes } = state;
   const ago = (change) => span(Date.parse(state.at) - Date.parse(change));
-  const refusal = changes.find(({ kind, text }) => kind === "error" && text.includes("refused"));
+  const refusal = changes.find(({ kind, text }) => kind === "error" && /^(policy|envoy configuration) refused/.test(text));
   text("policy", (state.rejected ? `policy refused ${refusal ? `${ago(refusal.at)} ago` : ""}, version ${state.version} still serves`
     : `policy version ${state.version}, ${ago(state.applied_at)} old`) + (state.ready ? "" : ", NOT READY"));
   at("policy").className = state.rejected ? "error" : "";
