@@ -230,7 +230,7 @@ gateway.md
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   to each process, 600 in a minute
     server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
-  from 8 KiB | 16 KiB |
+  twice as many bytes | 16 KiB |
     server/src/serve/connection_state.rs: MAX_HEAD_BYTES: usize = 16 << 10;
   of its fields over HTTP/1.1 | 100 |
     server/src/serve/connection_state.rs: MAX_HEADERS: usize = 100;

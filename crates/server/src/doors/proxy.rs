@@ -184,7 +184,11 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
         if let Err(malformed) = examine(&mut parts) {
-            return self.closing(&malformed, &parts);
+            let id = self.ids.next();
+            if let Some(line) = line {
+                line.id(&id);
+            }
+            return self.closing(&malformed, &parts, id);
         }
         self.remove_lookalikes(&mut parts.headers);
         let client = self.client(caller, &parts.headers);

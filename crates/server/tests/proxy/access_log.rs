@@ -39,15 +39,17 @@ fn each_request_has_a_line_that_says_what_became_of_it() {
     assert_eq!(proxy.client().get("/few").status(), 429);
     assert_eq!(proxy.client().get("/dead").status(), 502);
     assert_eq!(proxy.client().get("/%22%0a%7b").status(), 200);
-    let lines = lines(&proxy.directory.path().join("access.log"), 4);
+    assert_eq!(proxy.client().ask("GET / HTTP/1.1\r\n\r\n").status(), 400);
+    let lines = lines(&proxy.directory.path().join("access.log"), 5);
     let of = |name: &str| lines.iter().map(|line| &line[name]).collect::<Vec<_>>();
-    assert_eq!(of("status"), [200, 429, 502, 200]);
-    assert_eq!(of("path"), ["/few", "/few", "/dead", "/%22%0a%7b"]);
-    assert_eq!(of("client"), ["127.0.0.1"; 4]);
+    assert_eq!(of("status"), [200, 429, 502, 200, 400]);
+    assert_eq!(of("path"), ["/few", "/few", "/dead", "/%22%0a%7b", "/"]);
+    assert_eq!(of("client"), ["127.0.0.1"; 5]);
     for line in &lines {
         assert_eq!(line["method"], "GET");
         assert_eq!(line["query"], Value::Null, "it may hold secrets");
-        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        let time = line["time"].as_str().unwrap();
+        assert_eq!(time.len(), "2026-11-28T23:38:31.160Z".len(), "{line}");
         assert!(line["request_id"].is_string(), "{line}");
         assert!(line["duration_ms"].as_f64().unwrap() > 0.0, "{line}");
         assert!(line["bytes"].as_u64().unwrap() > 0, "{line}");

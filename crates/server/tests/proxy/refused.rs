@@ -177,3 +177,49 @@ fn errors_of_clients_have_the_form_that_they_read_and_are_counted() {
     assert_eq!(proxy.metric(errors), 8);
     assert!(upstream.saw_nothing());
 }
+
+#[test]
+fn browsers_see_the_pages_of_the_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("502.html"), "<h1>away</h1>").unwrap();
+    let pages = "error_pages = { 502 = \"502.html\" }";
+    let urls = ["http://127.0.0.1:1".to_owned()];
+    let proxy = Proxy::start_in(directory, &urls, pages, OPEN);
+    let page = ask(&proxy, "accept: text/html\r\n");
+    assert_eq!((page.status(), page.text()), (502, "<h1>away</h1>"));
+    assert!(page.one("x-request-id").is_some());
+    assert!(ask(&proxy, "").text().contains("request_id"));
+    // Its content is a part of the policy.
+    let file = proxy.directory.path().join("502.html");
+    std::fs::write(&file, "<h1>still away</h1>").unwrap();
+    proxy.reload();
+    let page = ask(&proxy, "accept: text/html\r\n");
+    assert_eq!(page.text(), "<h1>still away</h1>");
+    std::fs::remove_file(file).unwrap();
+    let refused = proxy.try_reload();
+    assert!(refused.text().contains("502.html"), "{}", refused.text());
+}
+
+#[test]
+fn heads_are_as_large_as_the_policy_says() {
+    let upstream = Upstream::hello();
+    let bounds = "max_head = \"1MiB\"\nmax_head_fields = 1000";
+    let proxy = Proxy::start(&[upstream.address], bounds, OPEN);
+    let long = |bytes: usize| format!("x-long: {}\r\n", "x".repeat(bytes));
+    let many =
+        |fields: usize| -> String { (0..fields).map(|it| format!("x-{it}: 1\r\n")).collect() };
+    for (fields, status) in [
+        (long(1_000_000), 200),
+        (many(990), 200),
+        (long(2 << 20), 431), // hyper compares before it reads on
+        (many(1001), 431),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
+        assert_eq!(
+            proxy.client().ask(&request).status(),
+            status,
+            "{}",
+            fields.len()
+        );
+    }
+}

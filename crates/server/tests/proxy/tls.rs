@@ -21,7 +21,11 @@ type Stream = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
 /// Connects and shakes hands, asking for a certificate of `name`.
 fn connect(proxy: &Proxy, authority: &Authority, name: &str) -> std::io::Result<Stream> {
-    let mut tcp = TcpStream::connect(proxy.address()).unwrap();
+    let tcp = TcpStream::connect(proxy.address()).unwrap();
+    shake_hands(tcp, authority, name)
+}
+
+fn shake_hands(mut tcp: TcpStream, authority: &Authority, name: &str) -> std::io::Result<Stream> {
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let config = authority.client(&["http/1.1"]);
@@ -41,6 +45,28 @@ fn with_site(authority: &Authority, upstream: &Upstream, policy: &str) -> Proxy 
     authority.write(directory.path(), "site", &["a.example"]);
     let upstream = format!("http://{}", upstream.address);
     Proxy::start_in(directory, &[upstream], SITE, policy)
+}
+
+#[test]
+fn a_balancer_states_its_client_before_tls() {
+    let authority = Authority::new();
+    let directory = tempfile::tempdir().unwrap();
+    authority.write(directory.path(), "site", &["a.example"]);
+    let upstream = Upstream::hello();
+    let urls = [format!("http://{}", upstream.address)];
+    let listener = format!("{SITE}proxy_protocol = true\n");
+    let trust = format!("[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n{OPEN}");
+    let proxy = Proxy::start_in(directory, &urls, &listener, &trust);
+    let mut tcp = TcpStream::connect(proxy.address()).unwrap();
+    tcp.write_all(b"PROXY TCP4 192.0.2.1 203.0.113.7 56324 443\r\n")
+        .unwrap();
+    let mut stream = shake_hands(tcp, &authority, "a.example").unwrap();
+    let forged = GET.replace("\r\n\r\n", "\r\nx-forwarded-for: 192.0.2.9\r\n\r\n");
+    assert_eq!(ask(&mut stream, &forged).text(), "hello");
+    assert_eq!(upstream.seen().one("x-forwarded-for"), Some("192.0.2.1"));
+    assert!(connect(&proxy, &authority, "a.example").is_err());
+    let closed = "ratekeeper_request_faults_total{kind=\"proxy_header\"}";
+    assert_eq!(proxy.metric(closed), 1);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
 use ratekeeper::{Answer, Timer};
 use ratekeeper_policy::{AccessLogSettings, LoggedResponses, ProxySettings};
 use rustix::fs::OFlags;
@@ -24,7 +25,6 @@ use tokio::time::Instant;
 
 use super::ProxyDoor;
 use crate::doors::answer::push_text;
-use crate::observe::alerts::message::rfc3339;
 use crate::observe::top_keys::KeyReveal;
 use crate::serve::listener::Caller;
 use crate::{LogWriter, StartError};
@@ -128,7 +128,9 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         });
         let host = parts.uri.authority().map(|host| host.as_str().as_bytes());
         let host = host.or_else(|| Some(parts.headers.get(header::HOST)?.as_bytes()));
-        line.text("time", &rfc3339(self.shared.unix_millis(now)));
+        let millis = i64::try_from(self.shared.unix_millis(now)).unwrap_or(i64::MAX);
+        let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+        line.text("time", &format!("{time:.3}")); // of one width
         line.text(
             "client",
             &policy.client_ip.identify(peer, &headers).to_string(),

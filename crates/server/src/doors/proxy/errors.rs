@@ -49,13 +49,18 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     }
 
     /// Refuses a malformed request. The next one may not begin where it seems to.
-    pub(super) fn closing(&self, malformed: &Malformed, parts: &Parts) -> Response<ProxyBody> {
+    pub(super) fn closing(
+        &self,
+        malformed: &Malformed,
+        parts: &Parts,
+        id: HeaderValue,
+    ) -> Response<ProxyBody> {
         let kind = match malformed {
             Malformed::Connect | Malformed::Trace => WRONG_METHOD,
             _ => MALFORMED,
         };
         let problem = self.unread(Problem::new(kind, malformed.to_string()));
-        let mut response = self.problem(problem, &parts.headers, self.ids.next());
+        let mut response = self.problem(problem, &parts.headers, id);
         if parts.version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);

@@ -67,8 +67,7 @@ pub(super) fn of(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
 }
 
 /// Returns the response to a request that cannot be served; `request` has its header fields, or
-/// those of [`kept_fields`].
-/// `own` is the page of its status that replaces ours.
+/// those of [`kept_fields`]; `own` is the page of its status that replaces ours.
 pub(super) fn of_problem(
     problem: &Problem,
     request: &HeaderMap,
