@@ -1,5 +1,5 @@
 //! Observe: what sees decisions and events, and decides nothing: metrics, top keys, alerts, bans,
-//! history, the recorder, and what is sent to other servers.
+//! history, the recorder, and exports to other servers.
 
 pub(crate) mod alerts;
 pub(crate) mod changes;

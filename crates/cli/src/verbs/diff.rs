@@ -154,7 +154,7 @@ fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<&'static str, String>> {
     let limits = policy.rules.iter().map(|rule| {
         let mut fields = BTreeMap::new();
         let told = parts(policy, rule, WallTime::UNKNOWN).0.into_iter();
-        // The hours are told with the state at a moment, and overrides by their number only.
+        // These words describe a moment, and only count overrides.
         let told = told.filter(|(label, _)| !["active", "overrides"].contains(label));
         let own = [
             ("mode", rule.mode.word().to_owned()),

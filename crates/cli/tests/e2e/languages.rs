@@ -1,5 +1,5 @@
-//! The clients of the guide in other languages: each is refused the sixth of six requests, passes
-//! while nobody answers, and fails where it was misunderstood.
+//! The clients of the guide in other languages: the sixth of six requests is refused, requests
+//! pass without an answer, and a wrong call is an error.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const POLICY: &str = "version = 1\n[[limit]]\nname = \"login\"\nmatch = { path =
                       key = [\"ip\"]\nlimit = \"5/1m\"\n";
 
 /// The program of a language, the name of its blocks, and lines behind the client that print
-/// the answers; `URL` is the service, `NOBODY` an address where nobody listens.
+/// the answers; `URL` is the service, `NOBODY` an address without a listener.
 const CLIENTS: [(&str, &str, &str); 3] = [
     (
         "python3",

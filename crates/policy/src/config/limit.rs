@@ -49,7 +49,7 @@ use super::quantity::unit::{in_unit, unit};
 use super::settings::policy_files::PolicyFiles;
 use super::settings::time_zone::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
-use crate::{KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
+use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +140,7 @@ pub(super) fn limit<'a>(
         correction(written, &here, estimate, quantity, out)
     });
 
-    let outage = outage_of(written, &shared.defaults, &here, correction.is_some(), out);
+    let outage = outage_of(written, &shared.defaults, &here, correction.as_ref(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
     let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
@@ -219,7 +219,7 @@ fn outage_of(
     written: Table<'_>,
     defaults: &Defaults,
     here: &str,
-    is_corrected: bool,
+    correction: Option<&Correction>,
     out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);
@@ -228,7 +228,7 @@ fn outage_of(
     } else {
         own.or(defaults.outage).unwrap_or_default()
     };
-    if is_corrected {
+    if correction.is_some() {
         is_counted(written, outage, here, out);
     }
     outage

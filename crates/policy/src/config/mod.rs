@@ -9,7 +9,7 @@
 //!
 //! * `fields/` is the language as one table of fields: their names, shapes, examples and texts.
 //!   `schema.rs` and `reference.rs` print it.
-//! * `document/` compares the text with the table, and reads values out of what has been checked.
+//! * `document/` compares the text with the table, and reads checked values.
 //! * `limit/` reads one part of a limit a file, and makes drafts of rules; `quantity/` reads how much
 //!   a limit allows and how it counts.
 //! * `variants/` has other numbers for some keys: plans, and overrides here or in a file.

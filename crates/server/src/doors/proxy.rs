@@ -23,7 +23,7 @@ mod refusal;
 pub(crate) mod reload;
 mod upstreams;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ use ratekeeper_gateway::{
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use self::access_log::{AccessLine, AccessLog};
 use self::body::{ForwardedBody, ProxyBody};
@@ -51,19 +50,19 @@ use super::{put_fields, put_shadow};
 use crate::admin::readiness;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
+use crate::observe::metrics::{Protocol, RequestResult};
 use crate::observe::upstreams::watch;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::Caller;
-use crate::serve::proxy_header;
 use crate::serve::pulse::InFlight;
 use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// How long the announcement of a client may take.
-const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
+
+/// The decision about a request, and what it holds; nothing for a preflight.
+type Admitted = (Option<Box<Answer>>, Option<RequestGuard>);
 
 /// The proxy listener with the settings of a policy.
 #[derive(Debug)]
@@ -201,24 +200,14 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             Ok(body) => body,
             Err(problem) => return self.problem(*problem, &parts.headers, id),
         };
-        let (answer, guard) = if body.is_end_stream() && self.is_preflight(&parts) {
-            if let Some(refusal) = self.refused_preflight(caller, &parts, &id).await {
-                return refusal;
-            }
-            let metrics = &self.shared.observers.metrics;
-            metrics.request(Protocol::Proxy, RequestResult::Allowed);
-            (None, None)
+        let admitted = if body.is_end_stream() && self.is_preflight(&parts) {
+            self.admit_preflight(caller, &parts, &id).await
         } else {
-            match self.admit(caller, &parts, &id).await {
-                Ok((answer, guard)) => (Some(answer), Some(guard)),
-                Err(answer) => {
-                    if let Some(line) = line {
-                        let how = answer.policy().settings.reveal_keys;
-                        line.refused(&answer, self.shared.key_reveal(how));
-                    }
-                    return self.refusal(&answer, &parts, &id);
-                }
-            }
+            self.admit(caller, &parts, &id, line.as_deref_mut()).await
+        };
+        let (answer, guard) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refusal) => return *refusal,
         };
         if guard.as_ref().is_some_and(RequestGuard::reads_response) {
             let plain = HeaderValue::from_static("identity");
@@ -299,13 +288,14 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         }
     }
 
-    /// Asks the limits about a request, and waits in their queues. An answer that refuses is an error.
+    /// Asks the limits about a request, and waits in their queues. A refusal is an error.
     async fn admit(
         &self,
         caller: Caller<'_>,
         parts: &Parts,
         id: &HeaderValue,
-    ) -> Result<(Box<Answer>, RequestGuard), Box<Answer>> {
+        line: Option<&mut Box<AccessLine>>,
+    ) -> Result<Admitted, Box<Response<ProxyBody>>> {
         let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
         let mut answer = Box::new(answer); // large, and passed on several times
         let headers = [(REQUEST_ID, id.as_bytes())];
@@ -316,9 +306,28 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         };
         hold::hold_back(&self.shared, caller, Protocol::Proxy, request, &mut answer).await;
         if answer.allowed() {
-            return Ok((answer, guard));
+            return Ok((Some(answer), Some(guard)));
         }
-        Err(answer)
+        if let Some(line) = line {
+            let how = answer.policy().settings.reveal_keys;
+            line.refused(&answer, self.shared.key_reveal(how));
+        }
+        Err(Box::new(self.refusal(&answer, parts, id)))
+    }
+
+    /// Asks the limit of preflights, likewise.
+    async fn admit_preflight(
+        &self,
+        caller: Caller<'_>,
+        parts: &Parts,
+        id: &HeaderValue,
+    ) -> Result<Admitted, Box<Response<ProxyBody>>> {
+        if let Some(refusal) = self.refused_preflight(caller, parts, id).await {
+            return Err(Box::new(refusal));
+        }
+        let metrics = &self.shared.observers.metrics;
+        metrics.request(Protocol::Proxy, RequestResult::Allowed);
+        Ok((None, None))
     }
 
     fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> Client {
@@ -351,28 +360,6 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             bytes: self.settings.max_head.unwrap_or(usual.bytes),
             fields: self.settings.max_head_fields.unwrap_or(usual.fields),
         }
-    }
-
-    /// Returns the client that a trusted peer announces before the first request.
-    async fn announced(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
-        let trusts = {
-            let policy = self.shared.keeper.look_at_policy();
-            policy.client_ip.trusts(peer.ip().to_canonical())
-        };
-        let client = if trusts {
-            let read = proxy_header::read(stream, peer);
-            timeout(ANNOUNCED_WITHIN, read).await.ok().flatten()
-        } else {
-            None
-        };
-        if client.is_none() {
-            let (process, now) = (
-                &self.shared.observers.metrics.process,
-                self.shared.keeper.clock().now(),
-            );
-            process.request_fault(RequestFault::ProxyHeader, None, now);
-        }
-        client
     }
 
     /// Adds the fields of responses that are not the upstream's.

@@ -11,6 +11,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
@@ -18,6 +19,7 @@ use hyper::body::Incoming;
 use ratekeeper::Timer;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::ProxyDoor;
 use super::body::ProxyBody;
@@ -26,10 +28,15 @@ use crate::addresses::own_upstream;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::ServiceContext;
+use crate::observe::metrics::RequestFault;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::{Caller, Handle};
+use crate::serve::proxy_header;
 use crate::serve::tls::ListenerTls;
 use crate::{Config, Door, DoorAddress, StartError};
+
+/// How long the announcement of a client may take.
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The listener that forwards.
 #[derive(Debug)]
@@ -162,6 +169,28 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
         let door = self.current.load_full();
         door.handle(caller, request).await
+    }
+}
+
+impl<C: Timer + 'static> ProxyDoor<C> {
+    /// Returns the client that a trusted peer announces before the first request.
+    async fn announced(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
+        let trusts = {
+            let policy = self.shared.keeper.look_at_policy();
+            policy.client_ip.trusts(peer.ip().to_canonical())
+        };
+        let client = if trusts {
+            let read = proxy_header::read(stream, peer);
+            timeout(ANNOUNCED_WITHIN, read).await.ok().flatten()
+        } else {
+            None
+        };
+        if client.is_none() {
+            let now = self.shared.keeper.clock().now();
+            let process = &self.shared.observers.metrics.process;
+            process.request_fault(RequestFault::ProxyHeader, None, now);
+        }
+        client
     }
 }
 
