@@ -127,6 +127,27 @@ fn a_reset_in_the_body_ends_the_response() {
     assert_eq!(proxy.client().get("/").status(), 200);
 }
 
+/// As Node does after a head or a body that is too large.
+#[test]
+fn the_head_before_a_reset_reaches_the_client() {
+    let upstream = Upstream::new(|visit| {
+        let head = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\n\r\n";
+        visit.stream.write_all(head).unwrap();
+        let socket = socket2::SockRef::from(&*visit.stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        Next::Close
+    });
+    let proxy = Proxy::in_front_of(&upstream);
+    for _ in 0..20 {
+        let response = proxy.client().get("/");
+        // 502 if the reset has discarded the head before it was read.
+        assert!(matches!(
+            (response.status(), response.is_whole),
+            (413, false) | (502, true)
+        ));
+    }
+}
+
 #[test]
 fn an_answer_that_was_not_asked_for_is_not_used() {
     // Two responses to the first request: the second one must not answer the next request.

@@ -36,6 +36,8 @@ pub(crate) struct ForwardedBody {
     in_flight: InFlight,
     process: Arc<Process>,
     line: Option<Box<AccessLine>>,
+    /// Why the body ends early, until the parts before that are sent.
+    broken: Option<DownloadError>,
     /// Set while the upstream is waited for, so that a client that leaves is noticed.
     waits: Option<HeldBack>,
 }
@@ -52,6 +54,7 @@ impl ForwardedBody {
             in_flight,
             process,
             line: None,
+            broken: None,
             waits: None,
         };
         if body.body.is_end_stream() {
@@ -87,6 +90,9 @@ impl ForwardedBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if self.waits.is_none() {
                 self.waits = Some(self.in_flight.hold_back());
@@ -111,6 +117,12 @@ impl ForwardedBody {
             }
             Some(Err(_)) => self.end(RequestGuard::give_up_response),
             None => self.end(RequestGuard::end_response),
+        }
+        if let Some(Err(error)) = frame {
+            // hyper sends nothing more once it has the error, not even the head.
+            self.broken = Some(error);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         Poll::Ready(frame)
     }
