@@ -131,10 +131,17 @@ impl<D: Waitable> Turn<D> {
             return TurnStep::Wait((start.patience < Nanos::MAX).then_some(left));
         }
         let verdict = match desk.take(now, self.cost, now) {
-            Verdict::AllowAfter(_) => {
+            Verdict::AllowAfter(wait) => {
                 let since = self.planned.unwrap_or(now).min(now);
                 self.planned = Some(since);
-                self.take_as_planned(now, since)
+                let verdict = self.take_as_planned(now, since);
+                if let Verdict::Deny { .. } = verdict {
+                    // A later charge, as of a cost that has grown, has taken its place of then.
+                    self.planned = Some(now);
+                    Verdict::AllowAfter(wait)
+                } else {
+                    verdict
+                }
             }
             verdict => verdict,
         };

@@ -263,3 +263,16 @@ proptest! {
         live(first, &verbs);
     }
 }
+
+#[test]
+fn a_cost_that_grows_starves_no_planned_waiter() {
+    let acquire = Verb::Acquire {
+        cost: 2,
+        patience_ms: None,
+    };
+    let grow = Verb::Settle { taken: 0, used: 3 };
+    for delay in [0, 1, 249, 250] {
+        live(18, &[acquire, Verb::Wait(delay), grow]);
+        live(18, &[acquire, acquire, Verb::Wait(delay), grow, grow]);
+    }
+}
