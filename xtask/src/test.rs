@@ -1,5 +1,5 @@
 //! `cargo xtask test [--all]`: installs the programs that the tests drive, then runs the tests; with
-//! `--all` the soak too, and all cases of long searches.
+//! `--all` the soak too, and all cases of long searches, from a new seed.
 //!
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests share
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
@@ -9,6 +9,7 @@
 //! are installed into `target`.
 
 use std::env;
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,8 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 const TESTS_PER_CORE: usize = 4;
 /// Number of cases of long searches, as the tests read it.
 const CASES: &str = "RATEKEEPER_TESTS";
+/// Where random tests begin to search; without `--all` as in `.cargo/config.toml`.
+const SEED: &str = "PROPTEST_RNG_SEED";
 /// The test that is left out without `--all`.
 const SOAK: &str = "soak::soak";
 /// Program, and the Debian package that contains it.
@@ -242,7 +245,12 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     let mut tests = test();
     match extent {
         Extent::Usual => tests.args(["--", "--skip", SOAK]),
-        Extent::All => tests.env(CASES, "all"),
+        Extent::All => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let seed = RandomState::new().hash_one(SEED).to_string();
+            crate::say(&format!("random tests search from {SEED}={seed}"));
+            tests.env(SEED, seed).env(CASES, "all")
+        }
     };
     // Most tests wait for servers, so more of them run at a time than there are cores.
     if env::var_os(TEST_THREADS).is_none() {
