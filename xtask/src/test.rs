@@ -246,7 +246,6 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     match extent {
         Extent::Usual => tests.args(["--", "--skip", SOAK]),
         Extent::All => {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let seed = RandomState::new().hash_one(SEED).to_string();
             crate::say(&format!("random tests search from {SEED}={seed}"));
             tests.env(SEED, seed).env(CASES, "all")
