@@ -20,7 +20,7 @@ within() {
     if [[ $cpu == "$(uname --machine)" ]]; then
         ${START-} chroot --userspec="$user" "$root" "$@"
     else
-        install -D "/usr/bin/qemu-$cpu-static" "$root/qemu"
+        [[ -e $root/qemu ]] || install "/usr/bin/qemu-$cpu-static" "$root/qemu"
         ${START-} chroot --userspec="$user" "$root" /qemu "$@"
     fi
 }

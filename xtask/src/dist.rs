@@ -194,6 +194,10 @@ impl Place<'_> {
                 format!("{STATIC}{}", mapped("--remap-path-prefix")),
             )
             .env_remove("LD_LIBRARY_PATH"); // libraries of the compiler that runs this
+        if cpu == "aarch64" {
+            // LLVM of this compiler crashes in fat LTO.
+            build.env("CARGO_PROFILE_RELEASE_LTO", "thin");
+        }
         let path = env::var("PATH").unwrap_or_default();
         build.env("PATH", format!("/usr/bin:{path}"));
         step(&mut build)?;
