@@ -22,7 +22,7 @@ use flate2::write::GzEncoder;
 use jiff::fmt::strtime;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use ratekeeper::policy::config::{Context, parse};
-use ratekeeper_replay::{Log, LogOptions, ORIGIN, Replay};
+use ratekeeper_replay::{LogOptions, ORIGIN, Replay, RequestLog};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Effort, report};
@@ -175,7 +175,7 @@ fn row(name: &str, path: &Path, rounds: usize, lines: u64) {
         let (begun, spent) = (Instant::now(), process_nanos());
         let mut replay = Replay::new(policy, MEMORY);
         let paths = [path.to_owned()];
-        let log = Log::open(&paths, &LogOptions::default()).expect("a log");
+        let log = RequestLog::open(&paths, &LogOptions::default()).expect("a log");
         for record in log {
             replay.decide(&record.expect("a line"));
         }

@@ -31,7 +31,7 @@ pub(crate) struct Absence {
 
 /// How an address failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum AddressFailure {
     /// No connection could be opened.
     Connection,
     /// A request that was sent has no response.
@@ -66,12 +66,12 @@ impl Absence {
     }
 
     /// Notes a failure.
-    pub(crate) fn fail(&self, failure: Failure, now: Time) {
+    pub(crate) fn fail(&self, failure: AddressFailure, now: Time) {
         let before = match failure {
-            Failure::Connection => self.failures.swap(FAILURES, Ordering::Relaxed),
-            Failure::Response => self.failures.fetch_add(1, Ordering::Relaxed),
+            AddressFailure::Connection => self.failures.swap(FAILURES, Ordering::Relaxed),
+            AddressFailure::Response => self.failures.fetch_add(1, Ordering::Relaxed),
         };
-        let counts = failure == Failure::Connection || before.saturating_add(1) >= FAILURES;
+        let counts = failure == AddressFailure::Connection || before.saturating_add(1) >= FAILURES;
         if counts && !self.is_out(now) {
             let until = now + span(self.trials.load(Ordering::Relaxed));
             self.until.store(until.as_nanos(), Ordering::Relaxed);
@@ -106,30 +106,30 @@ mod tests {
     fn three_failures_in_a_row_or_one_connection_leave_an_address_out() {
         let absence = Absence::default();
         for _ in 0..5 {
-            absence.fail(Failure::Response, at(1));
-            absence.fail(Failure::Response, at(1));
+            absence.fail(AddressFailure::Response, at(1));
+            absence.fail(AddressFailure::Response, at(1));
             absence.respond();
         }
         assert!(absence.admits(at(1)));
         for _ in 0..3 {
-            absence.fail(Failure::Response, at(2));
+            absence.fail(AddressFailure::Response, at(2));
         }
         assert!(!absence.admits(at(2)));
         let refuses = Absence::default();
-        refuses.fail(Failure::Connection, at(2));
+        refuses.fail(AddressFailure::Connection, at(2));
         assert!(!refuses.admits(at(11)) && refuses.is_out(at(11)));
     }
 
     #[test]
     fn it_is_tried_by_one_request_at_growing_intervals_until_it_responds() {
         let absence = Absence::default();
-        absence.fail(Failure::Connection, at(0));
+        absence.fail(AddressFailure::Connection, at(0));
         let tried: Vec<u64> = (0..200)
             .flat_map(|second| [second; 3])
             .filter(|second| absence.admits(at(*second)))
             .collect();
         assert_eq!(tried, [10, 30, 70, 130, 190]);
-        absence.fail(Failure::Response, at(191)); // of a request that was sent before
+        absence.fail(AddressFailure::Response, at(191)); // of a request that was sent before
         assert!(!absence.admits(at(249)) && absence.admits(at(250)));
         absence.respond();
         assert!(absence.admits(at(251)) && absence.admits(at(251)));

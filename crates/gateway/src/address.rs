@@ -31,8 +31,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::absence::{Absence, Failure};
-use crate::connection::{Http1Sender, Sender, Streams, Transport, UpstreamAddress, Wanted};
+use crate::absence::{Absence, AddressFailure};
+use crate::connection::{Http1Sender, Sender, StreamCount, Transport, UpstreamAddress, Wanted};
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::idle::{IDLE, IdleConnection, MAX_IDLE, QUIET, kept_open};
 use crate::outgoing::Form;
@@ -63,7 +63,7 @@ pub(crate) struct Address {
 #[derive(Debug)]
 pub(crate) struct SharedConnection {
     sender: http2::SendRequest<UploadBody>,
-    streams: Arc<Streams>,
+    streams: Arc<StreamCount>,
     thread: ThreadId,
     /// When its last stream began.
     used: Instant,
@@ -71,14 +71,14 @@ pub(crate) struct SharedConnection {
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum ConnectionOrigin {
     Idle,
     New,
 }
 
 /// A connection for one request.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct ConnectionLease {
     address: Arc<Address>,
     pub(crate) sender: Sender,
     pub(crate) upload: Option<Arc<Upload>>,
@@ -148,9 +148,9 @@ impl Address {
     /// it cannot be connected to.
     pub(crate) async fn lease(
         self: &Arc<Self>,
-        (origin, wanted): (Origin, Wanted),
+        (origin, wanted): (ConnectionOrigin, Wanted),
         (now, patience): (Time, Duration),
-    ) -> Result<(Lease, Origin), ForwardError> {
+    ) -> Result<(ConnectionLease, ConnectionOrigin), ForwardError> {
         let wanted = match self.at.transport {
             Transport::Http2 => Wanted::Any, // it has no other
             _ => wanted,
@@ -164,7 +164,7 @@ impl Address {
             let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
             room.ok().and_then(Result::ok).ok_or(LATE)?
         };
-        let lease = |(sender, thread)| Lease {
+        let lease = |(sender, thread)| ConnectionLease {
             address: Arc::clone(self),
             sender,
             upload: None,
@@ -172,7 +172,7 @@ impl Address {
             idle: IDLE,
             room,
         };
-        if origin == Origin::Idle {
+        if origin == ConnectionOrigin::Idle {
             if self.is_quiet(start) {
                 yield_now().await; // the end of a connection is read first
             }
@@ -184,7 +184,7 @@ impl Address {
                 open => open,
             };
             if let Some(open) = open {
-                return Ok((lease(open), Origin::Idle));
+                return Ok((lease(open), ConnectionOrigin::Idle));
             }
         }
         let mut opening = None;
@@ -207,11 +207,14 @@ impl Address {
         let opened = timeout(patience, self.connect(wanted)).await.map_err(late);
         drop(opening);
         match opened.and_then(|opened| opened) {
-            Ok(sender) => Ok((lease((sender, thread::current().id())), Origin::New)),
+            Ok(sender) => Ok((
+                lease((sender, thread::current().id())),
+                ConnectionOrigin::New,
+            )),
             Err(error) => {
                 // An upstream that speaks HTTP/2 alone serves all requests but those for WebSocket.
                 if wanted == Wanted::Any {
-                    self.absence.fail(Failure::Connection, now);
+                    self.absence.fail(AddressFailure::Connection, now);
                 }
                 Err(error)
             }
@@ -329,7 +332,7 @@ impl Address {
     }
 }
 
-impl Lease {
+impl ConnectionLease {
     /// Returns the form of requests on the connection.
     pub(crate) fn form(&self) -> Form {
         self.address.at.form(&self.sender)
@@ -343,7 +346,7 @@ impl Lease {
 
     /// Notes that the request has no response, and the upstream is at fault.
     pub(crate) fn fail(&self, now: Time) {
-        self.address.absence.fail(Failure::Response, now);
+        self.address.absence.fail(AddressFailure::Response, now);
     }
 
     /// Gives the connection no further requests; those on it go on.
@@ -389,7 +392,7 @@ mod tests {
     const LONG: (Time, Duration) = (Time::ZERO, Duration::from_secs(30));
     const SHORT: (Time, Duration) = (Time::ZERO, Duration::from_millis(20));
 
-    const IDLE_FIRST: (Origin, Wanted) = (Origin::Idle, Wanted::Any);
+    const IDLE_FIRST: (ConnectionOrigin, Wanted) = (ConnectionOrigin::Idle, Wanted::Any);
 
     async fn listening() -> (TcpListener, UpstreamAddress) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -403,7 +406,7 @@ mod tests {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1);
         let (held, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
-        assert_eq!(origin, Origin::New);
+        assert_eq!(origin, ConnectionOrigin::New);
         let full = address.lease(IDLE_FIRST, SHORT).await;
         assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout.into()));
         assert!(!address.is_out(Time::ZERO));
@@ -412,7 +415,7 @@ mod tests {
             held.give_back();
         };
         let (waiting, ()) = tokio::join!(address.lease(IDLE_FIRST, LONG), give_back);
-        assert_eq!(waiting.unwrap().1, Origin::Idle);
+        assert_eq!(waiting.unwrap().1, ConnectionOrigin::Idle);
     }
 
     #[tokio::test]
@@ -439,10 +442,13 @@ mod tests {
         thread::spawn(give_back).join().unwrap();
         assert!(address.idle.lock().iter().all(|it| it.thread == own));
         let (_new, origin) = address
-            .lease((Origin::New, Wanted::Any), LONG)
+            .lease((ConnectionOrigin::New, Wanted::Any), LONG)
             .await
             .unwrap();
-        assert_eq!((origin, address.idle.lock().len()), (Origin::New, 1));
+        assert_eq!(
+            (origin, address.idle.lock().len()),
+            (ConnectionOrigin::New, 1)
+        );
     }
 
     #[tokio::test]
@@ -469,7 +475,7 @@ mod tests {
             runtime.block_on(lease_three)
         };
         let waits = tokio::task::spawn_blocking(runtime).await.unwrap();
-        assert_eq!(waits, (2, Origin::New));
+        assert_eq!(waits, (2, ConnectionOrigin::New));
     }
 
     #[tokio::test]
@@ -482,7 +488,7 @@ mod tests {
             it.until -= IDLE;
         }
         let (_lease, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
-        assert_eq!(origin, Origin::New);
+        assert_eq!(origin, ConnectionOrigin::New);
     }
 
     #[tokio::test]

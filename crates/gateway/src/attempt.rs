@@ -2,7 +2,7 @@
 
 use http::{Method, Request};
 
-use crate::address::Origin;
+use crate::address::ConnectionOrigin;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::upload::UploadBody;
 
@@ -25,9 +25,9 @@ pub(crate) enum SendError {
 impl SendError {
     /// Returns true if the address failed. A connection that was idle may have been closed meanwhile,
     /// as servers do, and the client may be at fault.
-    pub(crate) fn is_fault(&self, came: Origin) -> bool {
+    pub(crate) fn is_fault(&self, came: ConnectionOrigin) -> bool {
         match self {
-            Self::Broken(UpstreamFailure::Reset) => came == Origin::New,
+            Self::Broken(UpstreamFailure::Reset) => came == ConnectionOrigin::New,
             Self::Broken(_) => true,
             Self::End(error) => error.failure().is_some(),
             Self::Unsent(_) | Self::GoAway | Self::Refused => false,

@@ -31,7 +31,7 @@ use tokio::time::interval;
 use tokio_rustls::TlsConnector;
 
 use crate::error::{ForwardError, UpstreamFailure};
-use crate::noted::{InterimReceiver, Noted, Notes};
+use crate::noted::{InterimReceiver, NotedStream, Notes};
 use crate::outgoing::Form;
 use crate::upload::UploadBody;
 
@@ -135,16 +135,16 @@ pub(crate) struct Http1Sender {
 
 /// Number of streams of an HTTP/2 connection, and how many its peer allows.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct StreamCount {
     open: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// One stream of a connection; dropping it makes room for another.
 #[derive(Debug)]
-pub(crate) struct Stream(Arc<Streams>);
+pub(crate) struct Stream(Arc<StreamCount>);
 
-impl Streams {
+impl StreamCount {
     /// Returns a stream if there is room for one more.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Stream> {
         let most = self.most.load(Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl Streams {
 }
 
 impl Stream {
-    pub(crate) fn streams(&self) -> &Arc<Streams> {
+    pub(crate) fn streams(&self) -> &Arc<StreamCount> {
         &self.0
     }
 }
@@ -263,7 +263,7 @@ where
         .writev(false) // most requests are a head alone, which is one part
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_FIELDS);
-    let (stream, notes) = Noted::new(stream);
+    let (stream, notes) = NotedStream::new(stream);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await; // its request has the error
@@ -299,7 +299,7 @@ where
         }
     });
     let allowed = allowed.await?;
-    let streams = Arc::new(Streams {
+    let streams = Arc::new(StreamCount {
         open: AtomicUsize::new(1),
         most: AtomicUsize::new(allowed.min(MAX_STREAMS)),
     });

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::address::Lease;
+use crate::address::ConnectionLease;
 use crate::counts::Passage;
 use crate::error::UpstreamFailure;
 
@@ -20,7 +20,7 @@ use crate::error::UpstreamFailure;
 #[derive(Debug)]
 pub struct DownloadBody {
     body: Incoming,
-    lease: Option<Lease>,
+    lease: Option<ConnectionLease>,
     passage: Passage,
     idle: Duration,
     /// Started when the upstream is waited for.
@@ -50,7 +50,12 @@ impl fmt::Display for DownloadError {
 impl std::error::Error for DownloadError {}
 
 impl DownloadBody {
-    pub(crate) fn new(body: Incoming, lease: Lease, passage: Passage, idle: Duration) -> Self {
+    pub(crate) fn new(
+        body: Incoming,
+        lease: ConnectionLease,
+        passage: Passage,
+        idle: Duration,
+    ) -> Self {
         let mut body = Self {
             body,
             lease: Some(lease),

@@ -32,7 +32,7 @@ const USUAL_ELEMENT: usize = 96;
 
 /// The sender of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Client {
+pub struct GatewayClient {
     /// The address of the connection.
     pub peer: IpAddr,
     /// Trust in its forwarding fields.
@@ -62,7 +62,7 @@ impl ClientScheme {
     }
 }
 
-impl Client {
+impl GatewayClient {
     /// Returns the id that the client has given to the request, if it is a trusted proxy.
     pub fn request_id(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let stated = headers.get(X_REQUEST_ID)?;
@@ -81,7 +81,7 @@ pub enum Trust {
 
 /// Replaces the fields about the client, or continues a trusted proxy's; our own never come
 /// from outside. `host` is the host of the request as text of a field.
-pub(crate) fn put(client: &Client, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
+pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
     match client.trust {
         Trust::Proxy => remove_all(headers, |name| begins(name, OWN)),
         Trust::Nothing => remove_invented(client.address_field.as_ref(), headers),
@@ -197,7 +197,7 @@ mod tests {
         }
         let peer = peer.parse().unwrap();
         let host = HeaderValue::from_static("a.example");
-        let client = Client {
+        let client = GatewayClient {
             peer,
             trust,
             address_field: Some(HeaderName::from_static("cf-connecting-ip")),

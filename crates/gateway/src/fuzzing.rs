@@ -17,7 +17,7 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
 use crate::outgoing::{Form, fit, prepare, prepare_response};
-use crate::{Client, ClientScheme, Trust, X_REQUEST_ID, examine};
+use crate::{ClientScheme, GatewayClient, Trust, X_REQUEST_ID, examine};
 
 /// Fields of a connection that are never passed on.
 const OF_A_CONNECTION: [&str; 5] = [
@@ -56,7 +56,7 @@ pub fn check_head(bytes: &[u8]) {
     if examine(&mut parts).is_err() {
         return;
     }
-    let client = Client {
+    let client = GatewayClient {
         peer: Ipv4Addr::new(192, 0, 2, 1).into(),
         trust,
         address_field: Some(HeaderName::from_static("cf-connecting-ip")),

@@ -20,7 +20,7 @@ use crate::connection::UpstreamAddress;
 use crate::counts::{AddressTotals, FailureWatch, UpstreamCounts, UpstreamTotals};
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
-use crate::forwarded::Client;
+use crate::forwarded::GatewayClient;
 use crate::health::{AddressHealth, HealthCheck};
 use crate::kept::KeptRequest;
 use crate::noted::InterimReceiver;
@@ -186,7 +186,7 @@ impl Gateway {
     /// request.
     pub async fn forward(
         &self,
-        client: Client,
+        client: GatewayClient,
         request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
         id: HeaderValue,
         interim: Option<InterimReceiver>,

@@ -48,7 +48,7 @@ pub use counts::{AddressTotals, FailedAttempt, FailureWatch, HEAD_EDGES, Upstrea
 pub use download::{DownloadBody, DownloadError};
 pub use error::{ForwardError, UpstreamFailure};
 pub use examine::{Malformed, examine};
-pub use forwarded::{Client, ClientScheme, Trust};
+pub use forwarded::{ClientScheme, GatewayClient, Trust};
 #[cfg(any(test, fuzzing))]
 pub use fuzzing::check_head;
 pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};

@@ -78,14 +78,14 @@ impl Notes {
 }
 
 /// A stream that notes its bytes.
-pub(crate) struct Noted<S> {
+pub(crate) struct NotedStream<S> {
     stream: S,
     notes: Arc<Notes>,
     /// The beginning of a response, while that may be an interim one.
     head: Option<Vec<u8>>,
 }
 
-impl<S> Noted<S> {
+impl<S> NotedStream<S> {
     pub(crate) fn new(stream: S) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
         let stream = Self {
@@ -169,7 +169,7 @@ fn head(status: StatusCode, fields: &[httparse::Header<'_>]) -> Option<Vec<u8>> 
     Some(head)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for NotedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -185,7 +185,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for NotedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -219,7 +219,7 @@ mod tests {
 
     /// Returns the interim responses that are passed on, if a response comes in parts of this size.
     fn passed(response: &str, size: usize) -> String {
-        let (mut stream, notes) = Noted::new(());
+        let (mut stream, notes) = NotedStream::new(());
         let taken = Arc::<Taken>::default();
         notes.begin(Some(&InterimReceiver {
             taker: Arc::clone(&taken) as _,

@@ -13,7 +13,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version};
 use http_body::Body;
 
-use crate::forwarded::{self, Client};
+use crate::forwarded::{self, GatewayClient};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
 use crate::upload::UploadBody;
@@ -33,7 +33,7 @@ pub(crate) enum Form {
 /// protocols. Returns the properties of the connection from which it came.
 pub(crate) fn prepare(
     parts: &mut Parts,
-    client: &Client,
+    client: &GatewayClient,
     id: HeaderValue,
     upgrades: &[HeaderValue],
 ) -> Hop {
@@ -166,7 +166,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        let client = Client {
+        let client = GatewayClient {
             peer: [192, 0, 2, 1].into(),
             trust: Trust::Nothing,
             address_field: None,

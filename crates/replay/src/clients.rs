@@ -13,7 +13,7 @@ use ratekeeper_policy::ClientIp;
 
 /// A client of a log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Client {
+pub(crate) struct LoggedClient {
     pub(crate) ip: IpAddr,
     /// Counts the clients from 0.
     pub(crate) number: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Client {
 /// The clients of a log so far.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    by_text: HashMap<Box<str>, Client, RandomState>,
+    by_text: HashMap<Box<str>, LoggedClient, RandomState>,
     by_address: HashMap<IpAddr, usize, RandomState>,
     /// By number.
     addresses: Vec<IpAddr>,
@@ -35,7 +35,7 @@ const PREFIX: u8 = 0x5f;
 
 impl Clients {
     /// Returns the client that a line names as its peer.
-    pub(crate) fn of_text(&mut self, text: &str, source: &ClientIp) -> Client {
+    pub(crate) fn of_text(&mut self, text: &str, source: &ClientIp) -> LoggedClient {
         if let Some(client) = self.by_text.get(text) {
             return *client;
         }
@@ -51,13 +51,13 @@ impl Clients {
         client
     }
 
-    pub(crate) fn of_address(&mut self, ip: IpAddr) -> Client {
+    pub(crate) fn of_address(&mut self, ip: IpAddr) -> LoggedClient {
         let next = self.addresses.len();
         let number = *self.by_address.entry(ip).or_insert(next);
         if number == next {
             self.addresses.push(ip);
         }
-        Client { ip, number }
+        LoggedClient { ip, number }
     }
 
     fn address_of_name(&mut self, name: &str) -> IpAddr {

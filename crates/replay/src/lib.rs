@@ -2,11 +2,11 @@
 //! which clients?
 //!
 //! ```text
-//!   files --Log--> records in the order of time --Replay--> answers, counts --> ReplayReport
+//!   files --RequestLog--> records in order of time --Replay--> answers, counts --> ReplayReport
 //! ```
 //!
-//! [`Log`] reads files of nginx, Apache, Caddy, `HAProxy`, Envoy and JSON lines; [`Replay`] decides
-//! their requests as the service would, with an example; [`report`] has the counts.
+//! [`RequestLog`] reads files of nginx, Apache, Caddy, `HAProxy`, Envoy and JSON lines; [`Replay`]
+//! decides their requests as the service would, with an example; [`report`] has the counts.
 
 mod clients;
 mod format;
@@ -23,6 +23,6 @@ mod timestamp;
 mod unpack;
 
 pub use format::LogFormat;
-pub use log::{Log, LogError, LogOptions};
+pub use log::{LogError, LogOptions, RequestLog};
 pub use record::Record;
 pub use replay::{ORIGIN, Replay};

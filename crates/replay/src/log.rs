@@ -117,7 +117,7 @@ impl Default for LogSummary {
 /// The requests of a log in the order of their times; those of one time in the order of the files
 /// and lines.
 #[derive(Debug)]
-pub struct Log {
+pub struct RequestLog {
     batches: Receiver<Message>,
     pub(crate) summary: LogSummary,
     /// Sorted by time; the first `ready` of them can be given out.
@@ -132,7 +132,7 @@ pub struct Log {
     is_over: bool,
 }
 
-impl Log {
+impl RequestLog {
     /// Opens the files; `-` is standard input.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Log {
     }
 }
 
-impl Iterator for Log {
+impl Iterator for RequestLog {
     type Item = Result<Record, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {

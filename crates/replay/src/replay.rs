@@ -17,17 +17,17 @@ use ratekeeper_policy::{Facts, KeyPart, Policy, Rule};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
-use crate::clients::{Client, Clients};
+use crate::clients::{Clients, LoggedClient};
 use crate::record::{FieldKind, Record};
 use crate::report::describe_key;
-use crate::tally::Tally;
+use crate::tally::ReplayTally;
 
 /// A policy that decides the requests of a log, with counters in memory, and counts its decisions.
 /// Its clock is the log's, so calendars and windows begin as in service.
 ///
 /// ```
 /// use ratekeeper_policy::config::{Context, parse};
-/// use ratekeeper_replay::{Log, LogOptions, ORIGIN, Replay};
+/// use ratekeeper_replay::{RequestLog, LogOptions, ORIGIN, Replay};
 ///
 /// let policy = r#"
 ///     version = 1
@@ -43,7 +43,7 @@ use crate::tally::Tally;
 /// # let line = r#"192.0.2.1 - - [22/Jan/2019:03:56:14 +0330] "GET / HTTP/1.1" 200 5"#;
 /// # std::fs::write(&path, format!("{line}\n{line}\n{line}\n"))?;
 /// let mut replay = Replay::new(policy, 64 << 20);
-/// for record in Log::open(&[path], &LogOptions::default())? {
+/// for record in RequestLog::open(&[path], &LogOptions::default())? {
 ///     let record = record?;
 ///     if !replay.decide(&record).allowed() {
 ///         println!("{} {}", record.client(), record.path_and_query().0);
@@ -58,7 +58,7 @@ pub struct Replay {
     keeper: Keeper<MemoryStore, LogClock>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) clients: Clients,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ReplayTally,
     /// Requests whose results come later.
     ends: BinaryHeap<Reverse<End>>,
     is_reported: bool,
@@ -147,7 +147,7 @@ impl Replay {
         Self {
             is_lent,
             is_reported: policy.rules.are_corrected(),
-            tally: Tally::new(&policy),
+            tally: ReplayTally::new(&policy),
             keeper,
             policy,
             clients: Clients::default(),
@@ -205,7 +205,7 @@ impl Replay {
     }
 
     /// Returns the client of a record: behind the proxies that the policy trusts.
-    pub(crate) fn client(&mut self, record: &Record) -> Option<Client> {
+    pub(crate) fn client(&mut self, record: &Record) -> Option<LoggedClient> {
         let source = &self.policy.client_ip;
         let text = record.client();
         if !text.is_empty() {
@@ -252,7 +252,7 @@ impl Replay {
         }
     }
 
-    fn decide_for(&mut self, record: &Record, client: Option<Client>) -> Answer {
+    fn decide_for(&mut self, record: &Record, client: Option<LoggedClient>) -> Answer {
         self.end_until(record.at());
         self.keeper.clock().0.store(record.at(), Relaxed);
         let cookies = record.named(FieldKind::Cookie);

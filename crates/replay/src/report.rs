@@ -13,10 +13,10 @@ use ratekeeper_core::Key;
 use ratekeeper_policy::{KeyPart, Rule};
 use serde::Serialize;
 
-use crate::log::Log;
+use crate::log::RequestLog;
 use crate::replay::Replay;
 pub use crate::skip::SkippedLines;
-use crate::tally::{Counts, HOUR, LimitTally};
+use crate::tally::{HOUR, LimitTally, RequestCounts};
 
 /// The results of a replay. Times are texts in the zone of the report.
 #[derive(Clone, Debug, Serialize)]
@@ -39,7 +39,7 @@ pub struct ReplayReport {
     pub notes: Vec<String>,
     /// All limits together: what clients would have seen.
     pub all: CountsReport,
-    pub limits: Vec<LimitReport>,
+    pub limits: Vec<ReplayedLimit>,
 }
 
 /// Counts of requests, of clients and by hour.
@@ -57,7 +57,7 @@ pub struct CountsReport {
 /// Counts of one limit.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct LimitReport {
+pub struct ReplayedLimit {
     pub name: String,
     pub limit: String,
     pub mode: &'static str,
@@ -92,7 +92,7 @@ fn moment(unix_nanos: u64, zone: &TimeZone) -> String {
 
 impl ReplayReport {
     /// Reports the decisions of `replay` about all requests of `log`, with times in `zone`.
-    pub fn new(log: &Log, replay: &Replay, zone: &TimeZone) -> Self {
+    pub fn new(log: &RequestLog, replay: &Replay, zone: &TimeZone) -> Self {
         let summary = &log.summary;
         let files = summary.formats.iter().map(|(path, format)| {
             format!(
@@ -118,7 +118,7 @@ impl ReplayReport {
             all: CountsReport::new(&replay.tally.all, zone),
             limits: limits
                 .filter(|(limit, rule)| limit.counts.requests > 0 || is_own(rule))
-                .map(|(limit, rule)| LimitReport::new(limit, rule, replay, zone))
+                .map(|(limit, rule)| ReplayedLimit::new(limit, rule, replay, zone))
                 .collect(),
         }
     }
@@ -130,7 +130,7 @@ fn is_own(rule: &Rule) -> bool {
 }
 
 impl CountsReport {
-    fn new(counts: &Counts, zone: &TimeZone) -> Self {
+    fn new(counts: &RequestCounts, zone: &TimeZone) -> Self {
         let hours = counts.hours.iter();
         Self {
             requests: counts.requests,
@@ -144,7 +144,7 @@ impl CountsReport {
     }
 }
 
-impl LimitReport {
+impl ReplayedLimit {
     fn new(limit: &LimitTally, rule: &Rule, replay: &Replay, zone: &TimeZone) -> Self {
         let worst = limit
             .worst_keys(WORST)
@@ -194,7 +194,7 @@ pub(crate) fn describe_key(rule: &Rule, key: Key<'_>, replay: &Replay) -> String
 }
 
 /// Returns what a reader has to know about the numbers.
-fn notes(log: &Log, replay: &Replay) -> Vec<String> {
+fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
     let mut notes = Vec::new();
     let names = replay.clients.names();
     if names > 0 {

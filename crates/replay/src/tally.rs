@@ -13,8 +13,8 @@ pub(crate) const HOUR: u64 = 3_600_000_000_000;
 
 /// Counts of all limits and of each, in the order of the policy.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) all: Counts,
+pub(crate) struct ReplayTally {
+    pub(crate) all: RequestCounts,
     pub(crate) limits: Vec<LimitTally>,
     /// Place of each limit in the list.
     indices: HashMap<LimitId, usize, RandomState>,
@@ -24,7 +24,7 @@ pub(crate) struct Tally {
 
 /// Counts of requests.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct RequestCounts {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
     pub(crate) clients: NumberSet,
@@ -61,7 +61,7 @@ impl NumberSet {
     }
 }
 
-impl Counts {
+impl RequestCounts {
     fn add(&mut self, at: u64, client: Option<usize>, is_refused: bool) {
         self.requests += 1;
         self.refused += u64::from(is_refused);
@@ -108,7 +108,7 @@ impl Counts {
 /// Counts of one limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitTally {
-    pub(crate) counts: Counts,
+    pub(crate) counts: RequestCounts,
     /// Requests for which a part of the key was missing.
     pub(crate) key_missing: u64,
     pub(crate) first_refused: Option<u64>,
@@ -124,7 +124,7 @@ pub(crate) struct KeyTally {
     pub(crate) last: u64,
 }
 
-impl Tally {
+impl ReplayTally {
     pub(crate) fn new(policy: &Policy) -> Self {
         let ids = policy.rules.iter().map(|rule| rule.limit.id);
         Self {

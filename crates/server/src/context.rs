@@ -26,14 +26,14 @@ use crate::observe::metrics::{DecisionPath, Protocol};
 use crate::observe::top_keys::KeyReveal;
 use crate::readiness::Readiness;
 use crate::serve::body_budget::BodyBudget;
-use crate::source::PolicySource;
+use crate::source::PolicyOrigin;
 use crate::state::StateFolder;
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext<C> {
     pub(crate) keeper: Arc<Keeper<AnyStore, C>>,
     pub(crate) observers: Observers,
-    pub(crate) source: PolicySource,
+    pub(crate) source: PolicyOrigin,
     pub(crate) readiness: Readiness,
     /// The folder for the next process, if the policy names one.
     pub(crate) state: Option<Arc<StateFolder>>,
@@ -61,7 +61,7 @@ pub(crate) struct ServiceContext<C> {
 /// What a [`ServiceContext`] is made of.
 pub(crate) struct ContextParts<C> {
     pub(crate) keeper: Keeper<AnyStore, C>,
-    pub(crate) source: PolicySource,
+    pub(crate) source: PolicyOrigin,
     pub(crate) state: Option<Arc<StateFolder>>,
     pub(crate) alerts: Alerts,
     pub(crate) streams: Streams,

@@ -72,7 +72,7 @@ mod store;
 pub use admin::ADMIN_ROUTES;
 pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
-pub use doors::routes::Route;
+pub use doors::routes::ListenerRoute;
 pub use doors::{HTTP_ROUTES, Right};
 pub use notices::explain_notice;
 pub use observe::alerts::{AlertChange, AlertEnd, AlertNotice};

@@ -33,7 +33,7 @@ use crate::doors::{Access, Token};
 use crate::serve::tls::ListenerTls;
 use crate::serve::workers::Workers;
 use crate::signals::Signals;
-use crate::source::PolicySource;
+use crate::source::PolicyOrigin;
 use crate::source::envoy_files::ConfigSource;
 use crate::source::reload;
 use crate::source::watch::Watcher;
@@ -134,7 +134,7 @@ impl Service {
 
         let shared = Arc::new(ServiceContext::new(ContextParts {
             keeper: Keeper::new(loaded.policy, store, clock),
-            source: PolicySource::new(policy, envoy_files, last_seen),
+            source: PolicyOrigin::new(policy, envoy_files, last_seen),
             state: folder,
             alerts,
             streams: Streams::beside(capacity.admin),

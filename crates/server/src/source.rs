@@ -17,7 +17,7 @@ use crate::regular_file::FileReader;
 
 /// Where the policy comes from.
 #[derive(Debug)]
-pub(crate) struct PolicySource {
+pub(crate) struct PolicyOrigin {
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
     pub(crate) envoy_files: ConfigSource,
@@ -25,7 +25,7 @@ pub(crate) struct PolicySource {
     pub(crate) reader: FileReader,
 }
 
-impl PolicySource {
+impl PolicyOrigin {
     pub(crate) fn new(
         path: Option<PathBuf>,
         envoy_files: ConfigSource,

@@ -35,7 +35,7 @@ use crate::{Decisions, StoreError};
 pub use answer::ActAnswer;
 pub use ban::Ban;
 pub use grant::{Grant, GrantAnswer};
-pub(crate) use item::Correction;
+pub(crate) use item::ChargeCorrection;
 pub use item::{ActItem, ActualCost, ChargeOrigin, Hold, Settled};
 
 /// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
@@ -299,12 +299,12 @@ impl Act for Settle {
     fn run(self, states: &mut impl RequestStates) {
         for at in 0..states.count() {
             match states.correction(at) {
-                Correction::GiveBack => states.give_back(at),
-                Correction::Keep => {}
-                Correction::Owe => owe(states, at),
+                ChargeCorrection::GiveBack => states.give_back(at),
+                ChargeCorrection::Keep => {}
+                ChargeCorrection::Owe => owe(states, at),
                 // A report lifts no ban: only the operator does.
-                Correction::Reset if states.look(at, Permits::ZERO).verdict.is_ban() => {}
-                Correction::Reset => {
+                ChargeCorrection::Reset if states.look(at, Permits::ZERO).verdict.is_ban() => {}
+                ChargeCorrection::Reset => {
                     states.forget(at);
                 }
             }

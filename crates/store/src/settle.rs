@@ -25,7 +25,7 @@
 use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::{SmallVec, smallvec};
 
-use crate::act::{Correction, GrantAnswer};
+use crate::act::{ChargeCorrection, GrantAnswer};
 use crate::{Decisions, modes};
 
 /// The items of a request, with their states at hand. Items are numbered from 0.
@@ -53,7 +53,7 @@ pub trait RequestStates {
     /// Gives back a charge that was made, by its receipt if it has one.
     fn give_back(&mut self, at: usize);
     /// Returns how settling corrects the charge of the item.
-    fn correction(&self, at: usize) -> Correction;
+    fn correction(&self, at: usize) -> ChargeCorrection;
     /// Charges `cost` as far ahead as the limit promises; a denial charges nothing.
     fn owe(&mut self, at: usize, cost: Permits) -> Decision;
     /// Forgets a state; returns true if it owed something.

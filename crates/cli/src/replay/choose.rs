@@ -17,7 +17,7 @@ use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
 use super::session::LogSession;
-use super::table::Table;
+use super::table::TextTable;
 use super::text::share;
 use crate::output::{GOOD, paint};
 use crate::source::PolicySource;
@@ -288,7 +288,7 @@ impl Choice {
     }
 
     /// Returns the marked points, and some between them.
-    pub(crate) fn table(&self) -> Table {
+    pub(crate) fn table(&self) -> TextTable {
         let every = self.points.len().div_ceil(ROWS).max(1);
         let marks = [("the policy", Some(self.number)), ("knee", self.knee())];
         let untouched = MARKS
@@ -308,7 +308,7 @@ impl Choice {
                 ]
             })
         });
-        Table {
+        TextTable {
             head: vec!["number", "refused", "clients hit", "mark"],
             rows: rows.collect(),
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::choose::{alone, rule};
 use super::session::LogSession;
-use super::table::Table;
+use super::table::TextTable;
 use super::text::share;
 use crate::{Failure, Output, words};
 
@@ -110,7 +110,7 @@ impl Comparison {
                     .map_or("-".into(), |bytes| bytes.to_string()),
             ]
         });
-        Table {
+        TextTable {
             head: vec![
                 "algorithm",
                 "refused",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ratekeeper_replay::report::{LimitReport, ReplayReport};
+use ratekeeper_replay::report::{ReplayReport, ReplayedLimit};
 
 use super::choose::Choice;
 use super::table::escaped;
@@ -59,7 +59,7 @@ pub(crate) fn page(policy: &str, report: &ReplayReport, choice: Option<&Choice>)
     html
 }
 
-fn limit(limit: &LimitReport, html: &mut String) {
+fn limit(limit: &ReplayedLimit, html: &mut String) {
     let first = limit.first_refused.as_ref();
     let first = first
         .map(|first| format!(" The first refusal: {first}."))

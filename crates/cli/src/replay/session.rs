@@ -9,7 +9,7 @@ use ratekeeper::{Clock as _, SystemClock};
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_policy::Policy;
 use ratekeeper_replay::report::ReplayReport;
-use ratekeeper_replay::{Log, LogError, LogFormat, LogOptions, Record, Replay};
+use ratekeeper_replay::{LogError, LogFormat, LogOptions, Record, Replay, RequestLog};
 
 use crate::{Failure, Output, words};
 
@@ -69,7 +69,7 @@ impl LogSession {
         policies: impl IntoIterator<Item = Policy>,
         output: &mut Output,
         mut each: impl FnMut(&mut [Replay], &Record),
-    ) -> Result<(Log, Vec<Replay>), Failure> {
+    ) -> Result<(RequestLog, Vec<Replay>), Failure> {
         /// Requests between two looks at the clock and the memory.
         const STRIDE: u64 = 1 << 14;
         let policies: Vec<Policy> = policies.into_iter().collect();
@@ -77,7 +77,7 @@ impl LogSession {
         let new = |policy| Replay::new(policy, bytes);
         let mut replays: Vec<Replay> = policies.into_iter().map(new).collect();
         let mut log =
-            Log::open(&self.paths, &self.options).map_err(|error| self.failure(&error))?;
+            RequestLog::open(&self.paths, &self.options).map_err(|error| self.failure(&error))?;
         let mut progress = Progress::new(&self.paths);
         let mut requests = 0_u64;
         while let Some(record) = log.next() {
@@ -132,7 +132,7 @@ impl LogSession {
         Ok(self.report(&log, &replays[0]))
     }
 
-    fn report(&self, log: &Log, replay: &Replay) -> ReplayReport {
+    fn report(&self, log: &RequestLog, replay: &Replay) -> ReplayReport {
         ReplayReport::new(log, replay, &self.options.zone)
     }
 
@@ -169,7 +169,7 @@ impl LogSession {
 }
 
 /// Returns `3 lines = 2 decided + 1 skipped`.
-pub(crate) fn line_counts(log: &Log, decided: u64) -> String {
+pub(crate) fn line_counts(log: &RequestLog, decided: u64) -> String {
     counted_lines(log.lines(), decided, log.skipped())
 }
 
@@ -206,7 +206,7 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, log: &Log, output: &mut Output) {
+    fn show(&mut self, log: &RequestLog, output: &mut Output) {
         let now = self.clock.now();
         if !self.is_on || now.since(self.shown) < Nanos::from_secs(1) {
             return;

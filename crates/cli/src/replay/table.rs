@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use crate::{Failure, Output};
 
 /// Rows below a head. A column of numbers is aligned to the right.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     pub(crate) head: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     fn is_of_numbers(&self, column: usize) -> bool {
         let is_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
         let date = |cell: &String| cell.as_bytes().get(4) == Some(&b'-');

@@ -1,9 +1,9 @@
 //! Text: the report of a replay for a terminal.
 
-use ratekeeper_replay::report::{LimitReport, ReplayReport};
+use ratekeeper_replay::report::{ReplayReport, ReplayedLimit};
 
 use super::session::counted_lines;
-use super::table::Table;
+use super::table::TextTable;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::{Failure, Output, words};
 
@@ -80,7 +80,7 @@ pub(crate) fn share(part: u64, all: u64) -> String {
 }
 
 /// Returns the results of a limit in one sentence.
-pub(crate) fn sentence(limit: &LimitReport) -> String {
+pub(crate) fn sentence(limit: &ReplayedLimit) -> String {
     let counts = &limit.counts;
     format!(
         "{} {} of {} requests, {} of {} clients",
@@ -97,7 +97,7 @@ pub(crate) fn sentence(limit: &LimitReport) -> String {
 }
 
 /// Returns the keys that a limit refused most.
-pub(crate) fn worst_keys(limit: &LimitReport) -> Table {
+pub(crate) fn worst_keys(limit: &ReplayedLimit) -> TextTable {
     let rows = limit.worst.iter().map(|key| {
         let refused = words::count(key.refused);
         vec![
@@ -107,13 +107,13 @@ pub(crate) fn worst_keys(limit: &LimitReport) -> Table {
             key.last.clone(),
         ]
     });
-    Table {
+    TextTable {
         head: vec!["key", "refused", "first", "last"],
         rows: rows.collect(),
     }
 }
 
-fn limit(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
+fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {
     let style = if limit.counts.refused > 0 { BAD } else { GOOD };
     let (name, sentence) = (paint(NAME, &limit.name), paint(style, &sentence(limit)));
     output.line(format!("{name} {}: {sentence}", limit.limit))?;
@@ -133,7 +133,7 @@ fn limit(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// Draws the refusals of each hour, or of several together.
-fn plot(limit: &LimitReport, output: &mut Output) -> Result<(), Failure> {
+fn plot(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {
     let hours = &limit.counts.hours;
     let together = hours.len().div_ceil(ROWS).max(1);
     let rows: Vec<(&str, u64, u64)> = hours

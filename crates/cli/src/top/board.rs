@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::row::{KeyRow, LimitRow, list, millis, number, text, upstream};
+use super::row::{BoardRow, KeyRow, list, millis, number, text, upstream};
 use crate::Failure;
 use crate::client::Client;
 
@@ -34,7 +34,7 @@ pub(crate) struct Board {
     pub(crate) upstreams: Vec<String>,
     /// Faults and warnings.
     pub(crate) notes: Vec<String>,
-    pub(crate) limits: Vec<LimitRow>,
+    pub(crate) limits: Vec<BoardRow>,
     /// Number of limits that are not listed.
     pub(crate) more: u64,
     /// Name of the limit of the keys.
@@ -59,7 +59,7 @@ impl Board {
             ("count", &*count),
         ];
         let answer = client.get("/v1/top", &query)?;
-        let limits: Vec<_> = list(&answer, "limits").iter().map(LimitRow::read).collect();
+        let limits: Vec<_> = list(&answer, "limits").iter().map(BoardRow::read).collect();
         let first = limits.first().map(|row| row.name.clone());
         let limit = request.limit.clone().or(first);
         let keys = match &limit {

@@ -8,7 +8,7 @@ use crate::words;
 
 /// The counts of a limit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LimitRow {
+pub(crate) struct BoardRow {
     pub(crate) name: String,
     pub(crate) mode: String,
     pub(crate) requests: u64,
@@ -55,7 +55,7 @@ impl Count {
     }
 }
 
-impl LimitRow {
+impl BoardRow {
     pub(super) fn read(limit: &Value) -> Self {
         let decided = |effect| number(&limit["decisions"], effect);
         let denied = decided("denied") + decided("fail_closed");
@@ -210,11 +210,11 @@ mod tests {
             (100, 9, 30, "few keys"),
             (100, 90, 2, "many keys"),
         ] {
-            let row = LimitRow {
+            let row = BoardRow {
                 denied,
                 distinct_denied,
                 busiest,
-                ..LimitRow::default()
+                ..BoardRow::default()
             };
             assert_eq!(row.reading(), reading, "{distinct_denied}");
         }

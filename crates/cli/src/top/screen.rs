@@ -92,7 +92,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::row::LimitRow;
+    use crate::top::row::BoardRow;
 
     #[test]
     fn arrows_select_a_limit_within_the_list() {
@@ -103,9 +103,9 @@ mod tests {
             count: 20,
         };
         let mut screen = Screen::new(request);
-        let row = |name: &str| LimitRow {
+        let row = |name: &str| BoardRow {
             name: name.into(),
-            ..LimitRow::default()
+            ..BoardRow::default()
         };
         screen.board.limits = vec![row("login"), row("signup")];
         for (key, selected) in [

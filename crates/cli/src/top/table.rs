@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::board::Board;
-use super::row::{KeyRow, LimitRow};
+use super::row::{BoardRow, KeyRow};
 use crate::words;
 
 /// Maximum width of the text of a key.
@@ -70,7 +70,7 @@ pub(super) fn key_head(limit: &str, reading: &str) -> String {
 }
 
 /// Returns a limit with that number of requests a second.
-fn limit_line(row: &LimitRow, rate: f64) -> String {
+fn limit_line(row: &BoardRow, rate: f64) -> String {
     let name = clipped(&row.name, 14);
     let line = format!(
         "{name:14} {:7} {rate:>8.1} {:>8} {:>5.1} % {:>6}  {}",
@@ -84,7 +84,7 @@ fn limit_line(row: &LimitRow, rate: f64) -> String {
 }
 
 /// Returns the number of keys that a limit refused, and the likely cause.
-pub(super) fn keys_refused(row: &LimitRow) -> String {
+pub(super) fn keys_refused(row: &BoardRow) -> String {
     match row.distinct_denied {
         0 => String::new(),
         keys => format!("{} ({})", words::count(keys), row.reading()),

@@ -14,7 +14,7 @@ const STEP: usize = 5;
 pub(super) struct Trend {
     /// Time of the last answer, in milliseconds since 1970, and the decisions until then.
     last: Option<(u64, [u64; 3])>,
-    /// Decisions a second between the last two polls, as in `LimitRow::decided`.
+    /// Decisions a second between the last two polls, as in `BoardRow::decided`.
     pub(super) rates: [f64; 3],
     denied: VecDeque<f64>,
 }

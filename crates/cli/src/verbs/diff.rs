@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::replay::session::{LogArgs, line_counts};
-use crate::replay::table::Table;
+use crate::replay::table::TextTable;
 use crate::replay::text::share;
 use crate::source::PolicySource;
 use crate::verbs::explain::{allowance, parts};
@@ -256,7 +256,7 @@ impl Decisions {
         let rows = keys.map(|(key, (refused, allowed))| {
             vec![key.clone(), words::count(*refused), words::count(*allowed)]
         });
-        Table {
+        TextTable {
             head: vec!["key", "newly refused", "newly allowed"],
             rows: rows.collect(),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use ratekeeper_server::{ADMIN_ROUTES, Door, HTTP_ROUTES, Route};
+use ratekeeper_server::{ADMIN_ROUTES, Door, HTTP_ROUTES, ListenerRoute};
 use serde_json::json;
 
 use crate::harness::in_process::InProcess;
@@ -184,7 +184,7 @@ fn the_document_has_the_routes_of_the_service() {
     let mut served = BTreeSet::new();
     for route in HTTP_ROUTES.iter().chain(ADMIN_ROUTES) {
         let methods = match route.methods {
-            Route::ANY => "GET",
+            ListenerRoute::ANY => "GET",
             methods => methods,
         };
         for method in methods.split(", ").filter(|method| *method != "HEAD") {

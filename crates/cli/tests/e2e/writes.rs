@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ratekeeper_server::{ADMIN_ROUTES, HTTP_ROUTES, Right, Route};
+use ratekeeper_server::{ADMIN_ROUTES, HTTP_ROUTES, ListenerRoute, Right};
 use serde_json::{Value, json};
 
 use crate::harness::clock;
@@ -40,13 +40,13 @@ elastic = { up_to = "10/1h", while = { signal = "queue", below = "50%" } }
 "#;
 
 /// Returns true if the call is one of the route.
-fn is_of(route: &Route, method: &str, target: &str) -> bool {
+fn is_of(route: &ListenerRoute, method: &str, target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     let start = route.path.strip_suffix('*');
     method == route.methods && start.map_or(path == route.path, |start| path.starts_with(start))
 }
 
-fn writes(routes: &[Route]) -> impl Iterator<Item = &Route> {
+fn writes(routes: &[ListenerRoute]) -> impl Iterator<Item = &ListenerRoute> {
     routes.iter().filter(|route| route.right == Right::Write)
 }
 

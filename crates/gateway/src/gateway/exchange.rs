@@ -10,7 +10,7 @@ use ratekeeper_core::{Nanos, Time};
 use tokio::time::timeout;
 
 use super::{Forwarded, Gateway};
-use crate::address::{Lease, Origin};
+use crate::address::{ConnectionLease, ConnectionOrigin};
 use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
 use crate::connection::{Sender, Wanted};
 use crate::counts::Passage;
@@ -35,13 +35,13 @@ impl Gateway {
             Option<Arc<Upload>>,
         ),
         passage: &mut Passage,
-    ) -> Result<(Response<Incoming>, Lease), ForwardError> {
+    ) -> Result<(Response<Incoming>, ConnectionLease), ForwardError> {
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
         let is_repeatable = !has_no_copy && is_idempotent(request.method());
         let mut now = self.now();
         self.retries.deposit(now);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (mut failed, mut origin) = (0, Origin::Idle);
+        let (mut failed, mut origin) = (0, ConnectionOrigin::Idle);
         let wanted = if hop.upgrade.is_some() {
             Wanted::Http1
         } else {
@@ -77,7 +77,7 @@ impl Gateway {
             }
             let others = self.addresses.len() > 1;
             let is_copied = match form {
-                Form::Http1 => is_repeatable && (others || came == Origin::Idle),
+                Form::Http1 => is_repeatable && (others || came == ConnectionOrigin::Idle),
                 Form::Http2(..) => !has_no_copy,
             };
             let copy = is_copied.then(|| copy(&request));
@@ -119,7 +119,7 @@ impl Gateway {
                 }
             };
             // A connection that was idle may have been closed meanwhile.
-            if came == Origin::New || again.is_none() {
+            if came == ConnectionOrigin::New || again.is_none() {
                 passage.attempt_failed(&failure);
             }
             now = self.now();
@@ -129,9 +129,9 @@ impl Gateway {
             request = again;
             drop(lease); // its room may be the last
             // Other idle connections may be as old.
-            origin = Origin::New;
+            origin = ConnectionOrigin::New;
             // Once, the address that did not begin to process the request is asked again.
-            if came == Origin::New && (!is_unprocessed || was_unprocessed) {
+            if came == ConnectionOrigin::New && (!is_unprocessed || was_unprocessed) {
                 failed |= 1 << index;
             }
             was_unprocessed |= is_unprocessed;
@@ -197,7 +197,7 @@ impl Gateway {
         &self,
         mut response: Response<Incoming>,
         asked: &Hop,
-        lease: Lease,
+        lease: ConnectionLease,
         mut passage: Passage,
         took: Option<Nanos>,
     ) -> Result<Forwarded, ForwardError> {

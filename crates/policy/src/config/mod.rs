@@ -58,7 +58,7 @@ use self::limit::draft::Draft;
 use self::lints::visitors::Visitors;
 use self::quantity::unit::Conversions;
 use self::variants::VariantReader;
-use self::variants::overrides::{Limits, OverridePlace, OverrideReader};
+use self::variants::overrides::{OverridePlace, OverrideReader, OverrideTargets};
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -213,7 +213,7 @@ fn policy(
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
-    let mut limits = Limits {
+    let mut limits = OverrideTargets {
         reader: &mut variants,
         drafts: &mut drafts,
     };

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use ratekeeper_policy::config::{Context, parse};
 use ratekeeper_replay::report::ReplayReport;
-use ratekeeper_replay::{Log, LogError, LogFormat, LogOptions, ORIGIN, Record, Replay};
+use ratekeeper_replay::{LogError, LogFormat, LogOptions, ORIGIN, Record, Replay, RequestLog};
 
 /// Returns a record in words: time, client, method, path, query, host, status, duration in ms.
 pub(crate) fn words(record: &Record) -> String {
@@ -41,7 +41,7 @@ pub(crate) fn replay(
     options: &LogOptions,
     limits: &str,
 ) -> Result<(ReplayReport, Vec<String>), LogError> {
-    let mut log = Log::open(paths, options)?;
+    let mut log = RequestLog::open(paths, options)?;
     let mut replay = policy(limits);
     let mut records = Vec::new();
     for record in log.by_ref() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ratekeeper_replay::{Log, LogOptions};
+use ratekeeper_replay::{LogOptions, RequestLog};
 
 use crate::{gzip, line, read, zstd};
 
@@ -220,7 +220,7 @@ fn files_that_cannot_be_opened_are_named() {
         (vec![path; 257], "257 files are more than 256"),
     ];
     for (paths, words) in rows {
-        let error = Log::open(&paths, &LogOptions::default())
+        let error = RequestLog::open(&paths, &LogOptions::default())
             .unwrap_err()
             .to_string();
         assert!(error.contains(words), "{error}");

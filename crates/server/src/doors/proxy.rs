@@ -33,7 +33,7 @@ use hyper::body::{Body as _, Incoming};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
 use ratekeeper_gateway::{
-    Client, ClientScheme, Forwarded, RequestIds, Trust, Tunnel, X_REQUEST_ID, examine,
+    ClientScheme, Forwarded, GatewayClient, RequestIds, Trust, Tunnel, X_REQUEST_ID, examine,
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
@@ -330,7 +330,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         Ok((None, None))
     }
 
-    fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> Client {
+    fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> GatewayClient {
         let peer = caller.address.ip().to_canonical();
         let policy = self.shared.keeper.look_at_policy();
         let trusts = policy.client_ip.trusts(peer);
@@ -344,7 +344,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             self.shared.sink.emit(&Event::Notice(text));
         }
         let field = &*policy.client_ip.header;
-        Client {
+        GatewayClient {
             peer,
             trust,
             address_field: (field != FORWARDED_FOR)

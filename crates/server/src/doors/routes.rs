@@ -23,8 +23,8 @@ use crate::serve::listener::Caller;
 
 /// A row of the table of a listener, without its handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Route {
-    /// The methods, with a comma and a blank between two; or [`ANY`](Route::ANY).
+pub struct ListenerRoute {
+    /// The methods, with a comma and a blank between two; or [`ANY`](ListenerRoute::ANY).
     pub methods: &'static str,
     /// The path; or its start, with a `*` for the rest.
     pub path: &'static str,
@@ -37,9 +37,9 @@ pub(crate) const STREAM: &str = "GET";
 pub(crate) const POST: &str = "POST";
 pub(crate) const PUT: &str = "PUT";
 pub(crate) const DELETE: &str = "DELETE";
-pub(crate) const ANY: &str = Route::ANY;
+pub(crate) const ANY: &str = ListenerRoute::ANY;
 
-impl Route {
+impl ListenerRoute {
     /// Every method.
     pub const ANY: &str = "*";
 
@@ -65,10 +65,10 @@ pub(crate) struct NoRoute {
 
 /// Finds the row of a request in the table of a listener.
 pub(crate) fn find<B>(
-    routes: &'static [Route],
+    routes: &'static [ListenerRoute],
     listener: &'static str,
     request: &Request<B>,
-) -> Result<&'static Route, NoRoute> {
+) -> Result<&'static ListenerRoute, NoRoute> {
     let path = request.uri().path();
     let mut rows = routes.iter().filter(|route| route.is_at(path));
     let all = rows.clone();
@@ -96,7 +96,7 @@ pub(crate) fn find<B>(
 pub(crate) struct RouteCall<'a, C> {
     pub(crate) shared: &'a Arc<ServiceContext<C>>,
     pub(crate) caller: Caller<'a>,
-    pub(crate) route: &'static Route,
+    pub(crate) route: &'static ListenerRoute,
     pub(crate) request: Request<Incoming>,
 }
 
@@ -132,8 +132,8 @@ macro_rules! routes {
         $( $(#[$cfg:meta])* $methods:ident $path:literal $right:ident => $handler:expr, )*
     ) => {
         $(#[$about])*
-        pub const $table: &[$crate::doors::routes::Route] = &[
-            $( $(#[$cfg])* $crate::doors::routes::Route {
+        pub const $table: &[$crate::doors::routes::ListenerRoute] = &[
+            $( $(#[$cfg])* $crate::doors::routes::ListenerRoute {
                 methods: $crate::doors::routes::$methods,
                 path: $path,
                 right: $crate::doors::Right::$right,

@@ -29,7 +29,7 @@ use ratekeeper_policy::Policy;
 
 use self::budget::ByteBudget;
 pub(crate) use self::distinct::ERROR_PERCENT;
-use self::limit::{LimitKeys, Note};
+use self::limit::{LimitTopKeys, Note};
 pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
 pub(crate) use self::sketch::Estimate;
@@ -53,7 +53,7 @@ pub(crate) struct TopKeys {
 /// The place of a limit: its keys are counted from its first request.
 #[derive(Debug, Default)]
 struct LimitPlace {
-    keys: OnceLock<Box<LimitKeys>>,
+    keys: OnceLock<Box<LimitTopKeys>>,
     uncounted: Counter,
     log: LimitLog,
 }
@@ -155,7 +155,7 @@ impl TopKeys {
             } else {
                 &budgets.requests
             };
-            let new = LimitKeys::new(outcome.rule, at, budget)?;
+            let new = LimitTopKeys::new(outcome.rule, at, budget)?;
             Some(place.keys.get_or_init(|| new))
         });
         let noted = keys.map(|keys| keys.note(note, &self.budgets));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ratekeeper_policy::AdminWrites;
-use ratekeeper_server::{ADMIN_ROUTES, HTTP_ROUTES, Right, Route};
+use ratekeeper_server::{ADMIN_ROUTES, HTTP_ROUTES, ListenerRoute, Right};
 
 use super::Fixture;
 use super::client::Client;
@@ -11,9 +11,13 @@ use super::client::Client;
 const POLICY: &str = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"5/1h\"\n";
 
 /// Returns the status of a call of the route with nothing but a `Host`.
-fn status(mut client: Client, route: &Route) -> u16 {
+fn status(mut client: Client, route: &ListenerRoute) -> u16 {
     let method = route.methods.split(", ").next().unwrap();
-    let method = if method == Route::ANY { "GET" } else { method };
+    let method = if method == ListenerRoute::ANY {
+        "GET"
+    } else {
+        method
+    };
     let path = route.path.replace('*', "none");
     client.send(&format!("{method} {path}"), b"");
     client.answer(true).status

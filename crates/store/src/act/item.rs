@@ -10,8 +10,8 @@ pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
     fn charge(self) -> Charge<'a>;
 
     /// Returns how settling corrects the charge.
-    fn correction(self) -> Correction {
-        Correction::GiveBack
+    fn correction(self) -> ChargeCorrection {
+        ChargeCorrection::GiveBack
     }
 
     /// Returns the receipt of a charge that was made; `None` for a gift.
@@ -61,7 +61,7 @@ impl<'a> ActItem<'a> for Hold<'a> {
 /// How settling corrects a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(unnameable_types, reason = "sealed, as items are")]
-pub enum Correction {
+pub enum ChargeCorrection {
     /// Its cost is given back.
     GiveBack,
     /// It stays: the store never made it.
@@ -130,12 +130,12 @@ impl<'a> ActItem<'a> for Settled<'a> {
         }
     }
 
-    fn correction(self) -> Correction {
+    fn correction(self) -> ChargeCorrection {
         match self.used {
-            ActualCost::Permits(used) if used > self.charge.cost => Correction::Owe,
-            ActualCost::Permits(_) if self.receipt().is_none() => Correction::Keep,
-            ActualCost::Permits(_) => Correction::GiveBack,
-            ActualCost::Reset => Correction::Reset,
+            ActualCost::Permits(used) if used > self.charge.cost => ChargeCorrection::Owe,
+            ActualCost::Permits(_) if self.receipt().is_none() => ChargeCorrection::Keep,
+            ActualCost::Permits(_) => ChargeCorrection::GiveBack,
+            ActualCost::Reset => ChargeCorrection::Reset,
         }
     }
 

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
 use crate::act::{
-    Act, ActItem as _, ActualCost, Ban, ChargeOrigin, Correction, Decide, GiveBack, Grant, Look,
-    Release, Renew, Reset, Settle, Settled,
+    Act, ActItem as _, ActualCost, Ban, ChargeCorrection, ChargeOrigin, Decide, GiveBack, Grant,
+    Look, Release, Renew, Reset, Settle, Settled,
 };
 use crate::{Decisions, StoreError};
 
@@ -105,7 +105,7 @@ impl FallbackAct for Settle {
         let (here, there): (SettledList<'_>, SettledList<'_>) = settled
             .iter()
             .copied()
-            .partition(|item| item.correction() == Correction::Keep);
+            .partition(|item| item.correction() == ChargeCorrection::Keep);
         let here: SettledList<'_> = here.iter().map(|item| fallback.made_here(item)).collect();
         fallback.local.settle_now(self, &here, now);
         if there.is_empty() {
@@ -125,7 +125,7 @@ impl FallbackAct for Settle {
         error: StoreError,
     ) -> Result<(), StoreError> {
         let is_owed = |item: &Settled<'_>| {
-            item.correction() == Correction::Owe && item.charge.limit.outage == Outage::Local
+            item.correction() == ChargeCorrection::Owe && item.charge.limit.outage == Outage::Local
         };
         if !settled.iter().all(is_owed) {
             return Err(error);

@@ -15,7 +15,7 @@ use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
 use super::table::{Ahead, TableAsk};
-use crate::act::{ActItem, Correction, GrantAnswer};
+use crate::act::{ActItem, ChargeCorrection, GrantAnswer};
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
@@ -170,7 +170,7 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         self.with(at, self.cost(at), Shard::refund);
     }
 
-    fn correction(&self, at: usize) -> Correction {
+    fn correction(&self, at: usize) -> ChargeCorrection {
         self.items[at].correction()
     }
 

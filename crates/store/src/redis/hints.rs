@@ -222,7 +222,7 @@ mod tests {
     use super::super::batch::RedisRequest;
     use super::super::limits::KnownLimits;
     use super::*;
-    use crate::act::Correction;
+    use crate::act::ChargeCorrection;
     use crate::conformance::limit;
 
     /// Time at which all debts are noted.
@@ -252,7 +252,7 @@ mod tests {
                 cost: Permits::ONE,
                 mode: Mode::Enforce,
                 lease: None,
-                correction: Correction::GiveBack,
+                correction: ChargeCorrection::GiveBack,
                 receipt: None,
             }
         }

@@ -11,7 +11,7 @@ use ratekeeper_core::{
 };
 
 use super::limits::Prepared;
-use crate::act::{Act, ActKind, Correction, GrantAnswer, Reset};
+use crate::act::{Act, ActKind, ChargeCorrection, GrantAnswer, Reset};
 use crate::settle::RequestStates;
 
 /// One charge of a request.
@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) mode: Mode,
     /// The lease that is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
-    pub(super) correction: Correction,
+    pub(super) correction: ChargeCorrection,
     /// Of a charge that is given back.
     pub(super) receipt: Option<Receipt>,
 }
@@ -131,7 +131,7 @@ impl RequestStates for ItemStates<'_> {
         };
     }
 
-    fn correction(&self, at: usize) -> Correction {
+    fn correction(&self, at: usize) -> ChargeCorrection {
         self.items[at].correction
     }
 

@@ -5,7 +5,7 @@ use ratatui::text::Line;
 
 use super::Screen;
 use crate::top::board::Board;
-use crate::top::row::{KeyRow, LimitRow};
+use crate::top::row::{BoardRow, KeyRow};
 use crate::top::table::{
     self, KeyNotes, clipped, key_head, key_line, keys_refused, note_line, plain,
 };
@@ -61,7 +61,7 @@ impl Screen {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let limit = self.board.limit.as_deref().unwrap_or_default();
         let row = self.board.limits.iter().find(|row| row.name == limit);
-        let head = key_head(limit, row.map_or("", LimitRow::reading));
+        let head = key_head(limit, row.map_or("", BoardRow::reading));
         lines.push(Line::styled(head, bold));
         let notes = KeyNotes {
             at_ms: self.board.at_ms,
@@ -105,7 +105,7 @@ impl Screen {
     }
 
     /// Returns a limit with its rate since the last board, in place of that of the window.
-    fn limit_line(&self, row: &LimitRow) -> String {
+    fn limit_line(&self, row: &BoardRow) -> String {
         let trend = self.rates.get(&row.name);
         let rate = trend.map_or(0.0, |trend| trend.rates[0]);
         let denied = row.denied_percent();
@@ -158,14 +158,14 @@ mod tests {
             at_ms: 1_767_225_600_000, // 2026-01-01T00:00:00Z
             by_minute: true,
             limit: Some("a-limit-with-a-very-long-name".into()),
-            limits: vec![LimitRow {
+            limits: vec![BoardRow {
                 name: "a-limit-with-a-very-long-name".into(),
                 mode: "enforce".into(),
                 denied: 9_752,
                 distinct_denied: 12,
                 busiest: 9_000,
                 highest_percent: Some(100),
-                ..LimitRow::default()
+                ..BoardRow::default()
             }],
             keys: vec![KeyRow {
                 key: vec!["attr:user=".to_owned() + &"m".repeat(40)],

@@ -24,7 +24,7 @@ use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
 
 /// The limits that overrides are for, and the reader of their numbers.
-pub(in crate::config) struct Limits<'r, 'a> {
+pub(in crate::config) struct OverrideTargets<'r, 'a> {
     pub(in crate::config) reader: &'r mut VariantReader<'a>,
     pub(in crate::config) drafts: &'r mut [Draft<'a>],
 }
@@ -163,7 +163,7 @@ impl OverrideReader {
         root: Table<'_>,
         stands: OverridePlace,
         lines: &mut LineCounter<'_>,
-        limits: &mut Limits<'_, '_>,
+        limits: &mut OverrideTargets<'_, '_>,
         out: &mut Findings<'_>,
     ) {
         for text in written(root, stands, lines) {
@@ -211,7 +211,7 @@ impl OverrideReader {
     pub(in crate::config) fn add(
         &mut self,
         text: &OverrideText<'_>,
-        limits: &mut Limits<'_, '_>,
+        limits: &mut OverrideTargets<'_, '_>,
         out: &mut Findings<'_>,
     ) {
         let until = text.until.as_ref().map(|until| moment(until, out));

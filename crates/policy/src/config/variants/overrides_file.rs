@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::key_text::key_pairs;
-use super::overrides::{Limits, OverridePlace, OverrideReader, OverrideText};
+use super::overrides::{OverridePlace, OverrideReader, OverrideTargets, OverrideText};
 use crate::KeyPart;
 use crate::config::LineCounter;
 use crate::config::codes;
@@ -39,7 +39,7 @@ pub(in crate::config) fn read(
     root: Table<'_>,
     files: &PolicyFiles,
     overrides: &mut OverrideReader,
-    limits: &mut Limits<'_, '_>,
+    limits: &mut OverrideTargets<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let Some(path) = root.text("overrides") else {
@@ -83,7 +83,7 @@ pub(super) fn is_toml(name: &str) -> bool {
 fn tables(
     text: &str,
     overrides: &mut OverrideReader,
-    limits: &mut Limits<'_, '_>,
+    limits: &mut OverrideTargets<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let document = syntax::parsed(text, out);
@@ -109,7 +109,7 @@ fn tables(
 fn rows(
     text: &str,
     overrides: &mut OverrideReader,
-    limits: &mut Limits<'_, '_>,
+    limits: &mut OverrideTargets<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let mut records = Records::new(text);

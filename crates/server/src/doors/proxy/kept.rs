@@ -18,7 +18,9 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Version};
 use hyper::body::Incoming;
 use ratekeeper::tower::{InspectedBody, RequestGuard};
-use ratekeeper_gateway::{Client, ForwardError, Forwarded, Gateway, InterimReceiver, KeptRequest};
+use ratekeeper_gateway::{
+    ForwardError, Forwarded, Gateway, GatewayClient, InterimReceiver, KeptRequest,
+};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -31,7 +33,7 @@ type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + S
 /// A request that has passed its limits.
 pub(super) struct Forwarding {
     pub(super) gateway: Arc<Gateway>,
-    pub(super) client: Client,
+    pub(super) client: GatewayClient,
     pub(super) request: Request<InspectedBody<Incoming>>,
     pub(super) id: HeaderValue,
     /// The shortest lease of its permits; `None` if it has none.

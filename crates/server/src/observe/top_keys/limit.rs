@@ -86,7 +86,7 @@ pub(super) struct Noted {
 
 /// The keys of one limit.
 #[derive(Debug)]
-pub(super) struct LimitKeys {
+pub(super) struct LimitTopKeys {
     key_parts: Vec<KeyPart>,
     since: Time,
     parts: [Mutex<Part>; PARTS],
@@ -175,7 +175,7 @@ impl TopKeysFound {
     }
 }
 
-impl LimitKeys {
+impl LimitTopKeys {
     /// Creates the counts of the keys of `rule`; `None` if the budget has no room for them.
     pub(super) fn new(rule: &Rule, at: Time, budget: &Arc<ByteBudget>) -> Option<Box<Self>> {
         let share = BudgetShare::take(budget, size_of::<Self>())?;

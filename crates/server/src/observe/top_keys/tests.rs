@@ -257,7 +257,7 @@ fn memory_is_bounded_and_given_back() {
     let left = |budget: &Arc<ByteBudget>| budget.left();
     assert_eq!(left(&bench.top_keys.budgets.denied), bytes);
     let fixed = bytes - left(&bench.top_keys.budgets.requests);
-    assert_eq!(fixed, size_of::<LimitKeys>());
+    assert_eq!(fixed, size_of::<LimitTopKeys>());
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_zipf_load_of_a_million_keys_is_within_the_printed_bounds() {
     let policy = policy(&limit("limit = \"1/1m\""));
     let rule = policy.rules.iter().next().unwrap();
     let top_keys = TopKeys::default();
-    let keys = LimitKeys::new(rule, Time::ZERO, &top_keys.budgets.requests).unwrap();
+    let keys = LimitTopKeys::new(rule, Time::ZERO, &top_keys.budgets.requests).unwrap();
     let mut exact: HashMap<u64, u64> = HashMap::new();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..100_000 {
