@@ -169,7 +169,7 @@ fn row(name: &str, path: &Path, rounds: usize, lines: u64) {
     let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
     let (mut wall, mut cpu, mut counters) = (f64::MAX, f64::MAX, 0);
     for _ in 0..rounds {
-        let policy = parse(POLICY, Context { origin: ORIGIN })
+        let policy = parse(POLICY, Context::from(ORIGIN))
             .expect("a policy")
             .policy;
         let (begun, spent) = (Instant::now(), process_nanos());

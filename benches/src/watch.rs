@@ -43,9 +43,7 @@ fn policy(limit: &str) -> String {
 }
 
 fn keeper(limit: &str) -> Watched {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     let policy = config::parse(&policy(limit), context).expect("the policy is right");
     let store = MemoryStore::new(MemoryConfig::default());
     Keeper::new(policy.policy, store, SystemClock::new())

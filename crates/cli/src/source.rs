@@ -116,7 +116,7 @@ impl PolicySource {
         let clock = SystemClock::new();
         let unix_nanos = clock.origin().unix_nanos(clock.now());
         let now = origin.time_at(unix_nanos);
-        config::parse_file(&self.text, &self.files, Context { origin }, now)
+        config::parse_file(&self.text, &self.files, Context::from(origin), now)
     }
 
     /// Renders findings for people, in colour; the stream removes the colour where necessary.

@@ -36,7 +36,7 @@ use crate::tally::ReplayTally;
 ///     key   = ["ip"]
 ///     limit = "2/1m"
 /// "#;
-/// let policy = parse(policy, Context { origin: ORIGIN }).unwrap().policy;
+/// let policy = parse(policy, Context::from(ORIGIN)).unwrap().policy;
 /// # let directory = std::env::temp_dir().join(format!("ratekeeper-replay-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
 /// # let path = directory.join("access.log");

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use ratekeeper_policy::Settings;
 #[cfg(feature = "proxy")]
 use ratekeeper_policy::UpstreamUrl;
+use ratekeeper_policy::config::Listeners;
 use socket2::Socket;
 
 use crate::config::{
@@ -56,6 +57,17 @@ impl<T> Doors<T> {
             grpc: value(Door::Grpc),
             admin: value(Door::Admin),
         }
+    }
+}
+
+/// Returns the listeners that the policy does not decide.
+pub(crate) fn listeners(config: &Config) -> Listeners {
+    let opens = |own: &Option<ListenAddress>| Some(*own.as_ref()? != ListenAddress::Off);
+    Listeners {
+        http: opens(&config.http),
+        grpc: opens(&config.grpc).or(config.envoy_config.is_some().then_some(true)),
+        proxy: opens(&config.proxy),
+        forwards: !config.upstream.is_empty(),
     }
 }
 

@@ -98,10 +98,9 @@ impl Service {
         let own = folder.as_deref().filter(|_| redis.is_none());
         let counters = own.and_then(|folder| folder.counters(&mut notices));
         let clock = continued(clock, counters.as_ref().map(|it| it.clock));
-        let policy = config.policy.clone();
         let envoy_files = ConfigSource::new(
             config.envoy_config.clone(),
-            policy.as_deref(),
+            config.policy.as_deref(),
             config.shadow,
         );
         let files = envoy_files.first(settings, clock.origin())?;
@@ -134,7 +133,7 @@ impl Service {
 
         let shared = Arc::new(ServiceContext::new(ContextParts {
             keeper: Keeper::new(loaded.policy, store, clock),
-            source: PolicyOrigin::new(policy, envoy_files, last_seen),
+            source: PolicyOrigin::new(config, envoy_files, last_seen),
             state: folder,
             alerts,
             streams: Streams::beside(capacity.admin),

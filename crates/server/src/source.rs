@@ -11,28 +11,30 @@ pub(crate) mod watch;
 
 use std::path::PathBuf;
 
+use ratekeeper_policy::config::Listeners;
+
 use self::envoy_files::ConfigSource;
 use self::last_seen::LastSeen;
 use crate::regular_file::FileReader;
+use crate::{Config, addresses};
 
 /// Where the policy comes from.
 #[derive(Debug)]
 pub(crate) struct PolicyOrigin {
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
+    /// The listeners that the policy does not decide.
+    pub(crate) listeners: Listeners,
     pub(crate) envoy_files: ConfigSource,
     pub(crate) last_seen: LastSeen,
     pub(crate) reader: FileReader,
 }
 
 impl PolicyOrigin {
-    pub(crate) fn new(
-        path: Option<PathBuf>,
-        envoy_files: ConfigSource,
-        last_seen: LastSeen,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, envoy_files: ConfigSource, last_seen: LastSeen) -> Self {
         Self {
-            path,
+            path: config.policy.clone(),
+            listeners: addresses::listeners(config),
             envoy_files,
             last_seen,
             reader: FileReader::default(),

@@ -24,9 +24,7 @@ missing_key = "deny"
 
 fn main() {
     let clock = SystemClock::new();
-    let context = config::Context {
-        origin: clock.origin(),
-    };
+    let context = config::Context::from(clock.origin());
     let policy = match config::parse(POLICY, context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => {

@@ -143,7 +143,7 @@ pub(crate) fn in_words(
     origin: Origin,
 ) -> Result<Subject, Failure> {
     let document = document(words, algorithm)?;
-    let loaded = config::parse(&document, Context { origin }).map_err(|findings| {
+    let loaded = config::parse(&document, Context::from(origin)).map_err(|findings| {
         let first = findings.first();
         let failure = Failure::new(match first {
             Some(finding) => format!("`{words}`: {}", finding.message),

@@ -99,7 +99,7 @@ fn every_example_is_decided_in_redis() {
     let today = SystemClock::new().origin().as_unix_nanos() / 1_000_000_000 / DAY;
     let origin = Origin::from_unix_nanos((today + 2) * DAY * 1_000_000_000);
     for (number, example) in examples().iter().enumerate() {
-        let loaded = parse(&text(example), Context { origin });
+        let loaded = parse(&text(example), Context::from(origin));
         let policy = loaded.unwrap_or_else(|errors| panic!("{}: {errors:#?}", example.title));
         runtime.block_on(async {
             let store = RedisStore::new(RedisConfig {

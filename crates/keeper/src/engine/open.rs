@@ -129,7 +129,7 @@ fn made<C: Clock>(
 ) -> Result<Keeper<AnyStore, C>, OpenError> {
     let origin = clock.origin();
     let files = read_policy_files(text, home);
-    let loaded = config::parse_file(text, &files, Context { origin }, clock.now());
+    let loaded = config::parse_file(text, &files, Context::from(origin), clock.now());
     let loaded = loaded.map_err(|findings| {
         OpenError::Invalid(config::render(name, text, &findings, Colour::Never))
     })?;

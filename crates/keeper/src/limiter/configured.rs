@@ -23,9 +23,7 @@ use crate::{Clock, Grant};
 #[cfg(feature = "policy")]
 /// Parses the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
 pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, LimitTextError> {
-    let context = Context {
-        origin: clock.origin(),
-    };
+    let context = Context::from(clock.origin());
     Ok(parse_limit(text, context)?.with_patience(Nanos::MAX))
 }
 

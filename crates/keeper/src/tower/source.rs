@@ -119,7 +119,7 @@ fn open(
     let clock = SystemClock::new();
     let origin = clock.origin();
     let files = read_policy_files(text, home);
-    let loaded = config::parse_file(text, &files, Context { origin }, clock.now());
+    let loaded = config::parse_file(text, &files, Context::from(origin), clock.now());
     let policy = match loaded {
         Ok(loaded) => loaded.policy,
         Err(findings) => {

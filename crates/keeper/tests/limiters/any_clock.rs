@@ -120,9 +120,7 @@ spacing = "70ms"
     alike(|begin| {
         // A clock that counts from 1970, as the context of the policy does.
         let clock = ManualClock::at(Origin::UNIX);
-        let context = config::Context {
-            origin: clock.origin(),
-        };
+        let context = config::Context::from(clock.origin());
         let policy = config::parse(POLICY, context).unwrap().policy;
         let keeper = Keeper::new(policy, MemoryStore::new(MemoryConfig::default()), clock);
         life(keeper.clock(), begin, |cost| {

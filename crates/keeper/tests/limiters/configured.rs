@@ -268,9 +268,7 @@ fn used_permits_are_carried_from_any_algorithm_to_any_other() {
 fn tasks_wait_in_order_under_every_algorithm() {
     for (text, _) in ROWS {
         let clock = Clocked::default();
-        let context = Context {
-            origin: Origin::UNIX,
-        };
+        let context = Context::from(Origin::UNIX);
         let limit = parse_limit(text, context).unwrap();
         let one = Limiter::with_clock(limit.clone(), Arc::clone(&clock));
         let memory = MemoryConfig::default();

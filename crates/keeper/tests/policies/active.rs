@@ -22,7 +22,7 @@ fn keeper(night: &str, day: &str) -> TestKeeper {
          [[limit]]\nname = \"night\"\nkey = [\"ip\"]\n{night}\nactive = {{ hours = \"01:00-06:00\" }}\n\
          [[limit]]\nname = \"day\"\nkey = [\"ip\"]\n{day}\nactive = {{ hours = \"06:00-01:00\" }}\n"
     );
-    let policy = config::parse(&text, config::Context { origin: MIDNIGHT });
+    let policy = config::parse(&text, config::Context::from(MIDNIGHT));
     let policy = policy
         .unwrap_or_else(|findings| panic!("{findings:?}"))
         .policy;

@@ -10,9 +10,7 @@ use ratekeeper::{Act, Answers, Asked, Keeper, ManualClock, at_once};
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
 fn keeper(text: &str) -> TestKeeper {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     let policy = match config::parse(&format!("version = 1\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

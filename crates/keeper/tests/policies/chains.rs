@@ -12,7 +12,7 @@ const START: Origin = Origin::from_unix_nanos(1_800_000_000 * 1_000_000_000);
 
 fn policy(limits: &str) -> ratekeeper::policy::Policy {
     let text = format!("version = 1\ntimezone = \"UTC\"\n{limits}");
-    match config::parse(&text, config::Context { origin: START }) {
+    match config::parse(&text, config::Context::from(START)) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),
     }

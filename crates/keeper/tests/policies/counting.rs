@@ -30,7 +30,7 @@ impl Random {
 
 fn policy(limits: &str) -> ratekeeper::policy::Policy {
     let text = format!("version = 1\ntimezone = \"UTC\"\n{limits}");
-    match config::parse(&text, config::Context { origin: START }) {
+    match config::parse(&text, config::Context::from(START)) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),
     }

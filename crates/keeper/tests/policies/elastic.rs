@@ -36,7 +36,7 @@ fn keeper(algorithm: &str, elastic: bool) -> TestKeeper {
         "version = 1\n[[limit]]\nname = \"searches\"\nkey = [\"attr:user\"]\n\
          missing_key = \"shared\"\nlimit = \"2/4s\"\nalgorithm = \"{algorithm}\"\n{elastic}\n"
     );
-    let loaded = config::parse(&text, config::Context { origin: START });
+    let loaded = config::parse(&text, config::Context::from(START));
     let policy = loaded.unwrap_or_else(|found| panic!("{found:#?}")).policy;
     let store = MemoryStore::new(MemoryConfig::default());
     Keeper::new(policy, store, ManualClock::at(START))

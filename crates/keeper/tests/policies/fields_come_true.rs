@@ -65,7 +65,7 @@ impl Life {
         let text = format!(
             "version = 1\ntimezone = \"UTC\"\nheaders = \"both\"\n[[limit]]\nname = \"one\"\nkey = [\"all\"]\n{limit}"
         );
-        let loaded = config::parse(&text, config::Context { origin: ORIGIN });
+        let loaded = config::parse(&text, config::Context::from(ORIGIN));
         let policy = loaded.unwrap_or_else(|findings| panic!("{limit}: {findings:?}"));
         let store = MemoryStore::new(MemoryConfig::default());
         let keeper = Keeper::new(policy.policy, store, ManualClock::at(ORIGIN));

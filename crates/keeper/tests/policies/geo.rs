@@ -41,7 +41,7 @@ fn keeper(limits: &str) -> TestKeeper {
     );
     let files = PolicyFiles::read(&text, |name, _| read(name));
     let clock = ManualClock::at(MIDNIGHT);
-    let context = Context { origin: MIDNIGHT };
+    let context = Context::from(MIDNIGHT);
     let loaded = parse_file(&text, &files, context, clock.now());
     let loaded = loaded.unwrap_or_else(|findings| panic!("{findings:?}"));
     Keeper::new(

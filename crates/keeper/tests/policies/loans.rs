@@ -11,9 +11,7 @@ use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Permit, Scope, at_once
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
 fn policy(text: &str) -> Policy {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     match config::parse(&format!("version = 1\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

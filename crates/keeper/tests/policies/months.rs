@@ -21,7 +21,7 @@ fn origin() -> Origin {
 }
 
 fn policy(text: &str) -> Policy {
-    let context = config::Context { origin: origin() };
+    let context = config::Context::from(origin());
     match config::parse(&format!("version = 1\ntimezone = \"UTC\"\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

@@ -11,7 +11,7 @@ type TestKeeper = Keeper<MemoryStore, ManualClock>;
 const ORIGIN: Origin = Origin::from_unix_nanos(1_795_219_200_000_000_000);
 
 fn policy(text: &str) -> ratekeeper::policy::Policy {
-    match config::parse(text, config::Context { origin: ORIGIN }) {
+    match config::parse(text, config::Context::from(ORIGIN)) {
         Ok(loaded) => loaded.policy,
         Err(findings) => {
             panic!(
@@ -370,7 +370,7 @@ fn calendars_follow_the_clock_of_the_keeper() {
     // 2026-03-18, 13:11:58 UTC.
     let now = Origin::from_unix_nanos(1_773_839_518_000_000_000);
     for parsed_for in [Origin::UNIX, now] {
-        let context = config::Context { origin: parsed_for };
+        let context = config::Context::from(parsed_for);
         let policy = config::parse(text, context).unwrap().policy;
         let store = MemoryStore::new(MemoryConfig::default());
         let keeper = Keeper::new(policy.clone(), store, ManualClock::at(now));

@@ -15,9 +15,7 @@ type TestKeeper = Keeper<MemoryStore, ManualClock>;
 const PLAN: &str = "[plan]\nfrom = \"attr:plan\"\ndefault = \"free\"\n";
 
 fn policy(text: &str) -> ratekeeper::policy::Policy {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     match config::parse(&format!("version = 1\ntimezone = \"UTC\"\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

@@ -33,9 +33,7 @@ report_within = "10s"
 "#;
 
 fn policy(text: &str) -> Policy {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     match config::parse(&format!("version = 1\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

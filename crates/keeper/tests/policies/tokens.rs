@@ -23,7 +23,7 @@ const JWT: &str = "version = 1\n[jwt]\nkeys = \"file:jwks.json\"\nalgorithms = [
 fn policy(text: &str) -> Policy {
     let files = PolicyFiles::read(text, |_, _| Ok(JWKS.to_owned()));
     let origin = Origin::from_unix_nanos(START * 1_000_000_000);
-    match parse_file(text, &files, Context { origin }, Time::ZERO) {
+    match parse_file(text, &files, Context::from(origin), Time::ZERO) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),
     }
@@ -186,9 +186,7 @@ fn other_keys_are_in_force_after_a_reload() {
     let text = format!("{JWT}{PER_USER}missing_key = \"deny\"\n");
     let without = JWKS.replace("\"rsa-1\"", "\"rsa-2\"");
     let files = PolicyFiles::read(&text, |_, _| Ok(without.clone()));
-    let context = Context {
-        origin: Origin::from_unix_nanos(START * 1_000_000_000),
-    };
+    let context = Context::from(Origin::from_unix_nanos(START * 1_000_000_000));
     let changed = parse_file(&text, &files, context, Time::ZERO)
         .unwrap()
         .policy;

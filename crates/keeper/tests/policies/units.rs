@@ -23,7 +23,7 @@ cost   = "attr:amount"
 
 fn policy(limits: &str) -> Policy {
     let text = format!("version = 1\ntimezone = \"UTC\"\n{limits}");
-    match config::parse(&text, config::Context { origin: START }) {
+    match config::parse(&text, config::Context::from(START)) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),
     }

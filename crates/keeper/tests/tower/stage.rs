@@ -40,9 +40,7 @@ pub(crate) fn policy(text: &str, clock: &Clocked) -> Policies {
 }
 
 pub(crate) fn parsed(text: &str) -> ratekeeper::policy::Policy {
-    let context = config::Context {
-        origin: Origin::UNIX,
-    };
+    let context = config::Context::from(Origin::UNIX);
     match config::parse(&format!("version = 1\n{text}"), context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),

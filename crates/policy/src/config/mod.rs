@@ -55,7 +55,7 @@ use self::document::read::Table;
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
-use self::lints::visitors::Visitors;
+use self::lints::visitors::{OpenListeners, Visitors};
 use self::quantity::unit::Conversions;
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader, OverrideTargets};
@@ -78,6 +78,28 @@ pub struct Loaded {
 pub struct Context {
     /// Where the clock's zero lies.
     pub origin: Origin,
+    /// The listeners that do not follow the policy.
+    pub listeners: Listeners,
+}
+
+impl From<Origin> for Context {
+    fn from(origin: Origin) -> Self {
+        let listeners = Listeners::default();
+        Self { origin, listeners }
+    }
+}
+
+/// Listeners that a command line opens (`true`) or closes; `None`: as the policy says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listeners {
+    /// The check API and forward-auth.
+    pub http: Option<bool>,
+    /// Envoy's rate limit service.
+    pub grpc: Option<bool>,
+    /// The gateway.
+    pub proxy: Option<bool>,
+    /// True if requests are forwarded without `[listen.proxy]`, too.
+    pub forwards: bool,
 }
 
 /// Reads a policy.
@@ -221,8 +243,11 @@ fn policy(
     overrides.tables(root, stands, &mut lines, &mut limits, out);
     variants::overrides_file::read(root, files, &mut overrides, &mut limits, out);
     overrides.install(&mut drafts);
-    let visitors = Visitors::read(root, &client_ip, &settings, out);
-    lints::visitors::unreceived(&drafts, plans.as_ref(), root, &settings, out);
+    let open = OpenListeners::of(context.listeners, &settings);
+    let visitors = Visitors::read(root, &client_ip, open, out);
+    if open.proxy && !open.callers {
+        lints::visitors::unreceived(&drafts, plans.as_ref(), root, out);
+    }
     lints::impossible(&drafts, &settings, out);
     limit::cost::unmet(&drafts, out);
     limit::alert::impossible(&drafts, out);

@@ -31,7 +31,7 @@ pub(crate) fn words(record: &Record) -> String {
 
 pub(crate) fn policy(limits: &str) -> Replay {
     let text = format!("version = 1\n{limits}");
-    let loaded = parse(&text, Context { origin: ORIGIN }).unwrap();
+    let loaded = parse(&text, Context::from(ORIGIN)).unwrap();
     Replay::new(loaded.policy, 64 << 20)
 }
 

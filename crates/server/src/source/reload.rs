@@ -20,6 +20,7 @@ use super::envoy_files::compile;
 use super::last_seen::{LastSeen, SeenFile};
 use super::policy_file::writable_by_all;
 use super::policy_text::PolicyText;
+use crate::addresses;
 use crate::context::ServiceContext;
 use crate::observe::metrics::ConfigSource;
 use crate::restart::waits_for_restart;
@@ -67,6 +68,7 @@ pub(crate) fn load_first(
     })?;
     let context = Context {
         origin: clock.origin(),
+        listeners: addresses::listeners(config),
     };
     let loaded = config::parse_file(&text.text, &text.files, context, clock.now());
     let mut loaded = loaded.map_err(|findings| StartError::Policy {
@@ -274,6 +276,7 @@ impl<C: Clock> ServiceContext<C> {
     ) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
         let context = Context {
             origin: self.origin(),
+            listeners: self.source.listeners,
         };
         let now = self.keeper.clock().now();
         let loaded = config::parse_file(&text.text, &text.files, context, now)
@@ -385,4 +388,68 @@ fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
 /// Returns warnings, one text for each code, because many of one kind say no more than one.
 fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
     config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper::ManualClock;
+
+    use super::*;
+
+    /// Returns the finding about one limit in a service with these listeners.
+    fn finding(key: &str, listen: &[&str], upstream: Option<&str>, written: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = format!(
+            "version = 1\n{written}\n[[limit]]\nname = \"a\"\nkey = [\"{key}\"]\nlimit = \"1/1s\"\n"
+        );
+        std::fs::write(file.path(), text).unwrap();
+        let mut config = Config::new(file.path());
+        config.upstream = upstream
+            .map(|url| url.parse().unwrap())
+            .into_iter()
+            .collect();
+        for text in listen {
+            config = config.listen(text).unwrap();
+        }
+        match load_first(&config, &ManualClock::default()) {
+            Ok((first, _)) => first.notices.concat().chars().take(16).collect(),
+            Err(StartError::Policy { findings, .. }) => findings[0].code.to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn listeners_of_the_command_line_count() {
+        let proxy = "[listen.proxy]\nupstream = \"http://127.0.0.1:1\"";
+        let closed = "[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\naddress = \"off\"";
+        let both =
+            "[listen]\nhttp = \"127.0.0.1:1\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"";
+        let app = Some("http://127.0.0.1:1");
+        for (listen, upstream, written, callers, visitors) in [
+            (&[][..], None, "", "", ""),
+            (&[], app, "", "RK0234", "warning[RK0314]:"),
+            (&[], app, closed, "", ""),
+            (&[], None, proxy, "RK0234", "warning[RK0314]:"),
+            (&["http=127.0.0.1:1"], app, "", "", "warning[RK0314]:"),
+            (&["http=127.0.0.1:1"], None, proxy, "", "warning[RK0314]:"),
+            (&["grpc=127.0.0.1:1"], None, proxy, "", "warning[RK0314]:"),
+            (&["http=off"], None, both, "RK0234", "warning[RK0314]:"),
+            (&["proxy=off"], None, proxy, "", ""),
+            (
+                &["proxy=127.0.0.1:1"],
+                None,
+                closed,
+                "RK0234",
+                "warning[RK0314]:",
+            ),
+        ] {
+            let found = |key| finding(key, listen, upstream, written);
+            let both = (found("attr:user"), found("header:user-agent"));
+            assert_eq!(
+                both,
+                (callers.to_owned(), visitors.to_owned()),
+                "{listen:?} {upstream:?} {written}"
+            );
+        }
+    }
 }

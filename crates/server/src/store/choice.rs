@@ -304,9 +304,7 @@ fn judge(
         let _ = writeln!(policy, "database = {database}"); // a string takes everything
     }
     policy.push_str("[[limit]]\nname = \"any\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n");
-    let context = Context {
-        origin: Origin::UNIX,
-    };
+    let context = Context::from(Origin::UNIX);
     match config::parse(&policy, context) {
         Ok(loaded) => loaded
             .policy

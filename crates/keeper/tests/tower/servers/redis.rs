@@ -157,7 +157,7 @@ fn layer<S: Store + 'static>(
     clock: &SystemClock,
 ) -> RateLimitLayer<ByPolicy<S, SystemClock>> {
     let origin = clock.origin();
-    let policy = match config::parse(POLICY, config::Context { origin }) {
+    let policy = match config::parse(POLICY, config::Context::from(origin)) {
         Ok(loaded) => loaded.policy,
         Err(findings) => panic!("{findings:#?}"),
     };

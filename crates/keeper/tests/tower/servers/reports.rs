@@ -40,7 +40,7 @@ fn process(redis: &Redis, within: &str) -> Process {
     };
     let store = Fallback::shared_by(2.try_into().unwrap(), config).unwrap();
     let policy = POLICY.replace("WITHIN", within);
-    let policy = config::parse(&policy, config::Context { origin });
+    let policy = config::parse(&policy, config::Context::from(origin));
     Keeper::new(policy.unwrap().policy, store, clock)
 }
 

@@ -287,7 +287,7 @@ mod tests {
             "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"9/1m\"\n\
              active = {{ {fields} }}\n"
         );
-        parse(&text, Context { origin }).unwrap().warnings
+        parse(&text, Context::from(origin)).unwrap().warnings
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::config::Listeners;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::headers::header_name;
@@ -35,6 +36,34 @@ const OF_REQUESTS: [&str; 10] = [
 /// Minimum length of a text that no visitor guesses.
 const SECRET: usize = 16;
 
+/// The listeners that receive requests.
+#[derive(Clone, Copy)]
+pub(in crate::config) struct OpenListeners {
+    /// The gateway.
+    pub(in crate::config) proxy: bool,
+    /// Those of applications and of Envoy.
+    pub(in crate::config) callers: bool,
+}
+
+impl OpenListeners {
+    pub(in crate::config) fn of(listeners: Listeners, settings: &Settings) -> Self {
+        let listen = &settings.listen;
+        let proxy = listen.proxy.as_ref();
+        let forwards = listeners.forwards || proxy.is_some();
+        let address = proxy.and_then(|proxy| proxy.address.as_deref());
+        let is_on = |own: Option<bool>, written: Option<&str>, usual| {
+            own.unwrap_or(written.map_or(usual, |address| address != "off"))
+        };
+        let proxy = is_on(listeners.proxy, address, forwards);
+        let serves_envoy = settings.envoy_files.config.is_some();
+        Self {
+            proxy,
+            callers: is_on(listeners.http, listen.http.as_deref(), !proxy)
+                || is_on(listeners.grpc, listen.grpc.as_deref(), serves_envoy),
+        }
+    }
+}
+
 /// The headers that trusted proxies set, where requests of visitors arrive.
 pub(in crate::config) struct Visitors {
     trusted: Vec<String>,
@@ -45,7 +74,7 @@ impl Visitors {
     pub(in crate::config) fn read(
         root: Table<'_>,
         client_ip: &ClientIp,
-        settings: &Settings,
+        open: OpenListeners,
         out: &mut Findings<'_>,
     ) -> Option<Self> {
         let table = root.table("client_ip");
@@ -54,7 +83,7 @@ impl Visitors {
         let headers = headers.filter_map(|text| header_name(&text, out));
         let trusted: Vec<String> = headers.collect();
         let is_behind = !client_ip.trusted_proxies.is_empty();
-        (is_behind || settings.listen.proxy.is_some()).then_some(Self { trusted })
+        (is_behind || open.proxy).then_some(Self { trusted })
     }
 
     /// Warns of exemptions, a plan, priorities and keys that visitors choose.
@@ -153,17 +182,8 @@ pub(in crate::config) fn unreceived(
     drafts: &[Draft<'_>],
     plans: Option<&Plans>,
     root: Table<'_>,
-    settings: &Settings,
     out: &mut Findings<'_>,
 ) {
-    let listen = &settings.listen;
-    let is_on = |address: &Option<String>| address.as_ref().is_some_and(|it| it != "off");
-    let serves_envoy = settings.envoy_files.config.is_some();
-    let proxy = listen.proxy.as_ref();
-    let forwards = proxy.is_some_and(|proxy| proxy.address.as_deref() != Some("off"));
-    if !forwards || is_on(&listen.http) || is_on(&listen.grpc) || serves_envoy {
-        return;
-    }
     let mut report = |what: &str, value: String, at: Range<usize>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
         let label = "only callers of the check API and of gRPC send it";

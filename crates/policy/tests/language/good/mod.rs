@@ -16,7 +16,7 @@ fn policy(text: &str) -> Policy {
 }
 
 fn policy_at(text: &str, origin: Origin) -> Policy {
-    match parse(text, Context { origin }) {
+    match parse(text, Context::from(origin)) {
         Ok(loaded) => loaded.policy,
         Err(errors) => panic!("{}", render("good.toml", text, &errors, Colour::Never)),
     }

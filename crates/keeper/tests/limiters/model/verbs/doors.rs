@@ -241,7 +241,7 @@ fn policy(words: &str) -> Policy {
         "version = 1\n[[limit]]\nname = \"life\"\nkey = [\"attr:key\"]\ncount = {{ status = 401 \
          }}\nreport_within = \"9s\"\n{words}\n"
     );
-    config::parse(&text, config::Context { origin })
+    config::parse(&text, config::Context::from(origin))
         .unwrap()
         .policy
 }
