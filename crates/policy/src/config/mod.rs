@@ -258,6 +258,7 @@ fn policy(
     quantity::balance::forgotten(&drafts, &settings, out);
     limit::active::lints(&drafts, context.origin, out);
     limit::replaces::lints(&drafts, out);
+    settings::routes::unnamed(root, &drafts, out);
     if let Some(visitors) = visitors {
         visitors.lints(root, &drafts, &exemptions, plans.as_ref(), out);
     }

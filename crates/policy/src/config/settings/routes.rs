@@ -124,6 +124,24 @@ pub(in crate::config) fn on_limit(
     }
 }
 
+/// Warns of routes without `match` that no limit sends requests to.
+pub(in crate::config) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    let written = root.table("listen").and_then(|it| it.table("proxy"));
+    for (_, table) in written.into_iter().flat_map(|it| it.tables("route")) {
+        let Some(name) = table.text("name").filter(|_| !table.has("match")) else {
+            continue;
+        };
+        let sends = |draft: &Draft<'_>| draft.rule.on_limit.as_deref() == Some(name.value);
+        if !drafts.iter().any(sends) {
+            let message = format!("no request reaches the route `{}`", shown(name.value));
+            let label = "it has no `match`, and no limit names it in `on_limit`";
+            let help = "write the requests that it is for: match = { path = \"/api/**\" }";
+            out.warning(codes::ROUTE, name.at, message, label)
+                .help(help);
+        }
+    }
+}
+
 /// Returns why a limit cannot divert requests, and what to write instead.
 fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
     if matches!(draft.rule.role, Role::Allowance) {
