@@ -44,6 +44,9 @@ refuses() {
 }
 
 (cd "$out" && sha256sum --check --quiet SHA256SUMS)
+[[ $cpu != x86_64 ]] || while read -r _ file; do
+    grep --quiet --fixed-strings "\`$file\`" README.md || { echo "README.md does not name $file"; exit 1; }
+done < "$out/SHA256SUMS"
 
 tar --extract --file "$out"/ratekeeper-*-"$cpu"-linux.tar.gz --directory="$work" --strip-components=1 --one-top-level=archive
 refuses "$work/archive" 65534:65534 /ratekeeper /ratekeeper.toml
