@@ -19,12 +19,14 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use public_api::{Builder, PublicApi};
 use serde_json::Value;
 
 /// Packages that people depend on, and their folders in `crates`. Their interface is that of all
-/// features together, because a feature adds to it and changes nothing.
+/// features together, because a feature adds to it and changes nothing. They are documented by one
+/// command, because cargo would compile the dependencies anew for each.
 const PACKAGES: [(&str, &str); 5] = [
     ("ratekeeper-core", "core"),
     ("ratekeeper-policy", "policy"),
@@ -108,8 +110,10 @@ fn rustdoc(directory: &Path) -> PathBuf {
     script
 }
 
-/// Returns the features of a manifest that are part of the interface, with commas.
-fn features(manifest: &str) -> String {
+/// Returns the features of a package that are part of its interface, with commas.
+fn features(folder: &str) -> String {
+    let manifest = root().join("crates").join(folder).join("Cargo.toml");
+    let manifest = fs::read_to_string(manifest).unwrap();
     let lines = manifest.lines().skip_while(|line| *line != "[features]");
     let section = lines.skip(1).take_while(|line| !line.starts_with('['));
     let names = section.filter_map(|line| Some(line.split_once(" = ")?.0));
@@ -117,25 +121,36 @@ fn features(manifest: &str) -> String {
     promised.collect::<Vec<_>>().join(",")
 }
 
-/// Writes the documentation of the package as JSON, and returns the file.
-fn json(package: &str, folder: &str) -> PathBuf {
-    let manifest = root().join("crates").join(folder).join("Cargo.toml");
-    let features = features(&fs::read_to_string(manifest).unwrap());
-    let target = root().join("target");
-    let output = Command::new(env!("CARGO"))
-        .args(["rustdoc", "--quiet", "--lib", "--package", package])
-        .args(["--no-default-features", "--features", &features])
-        .arg("--target-dir")
-        .arg(&target)
-        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
-        .env("RUSTDOC", rustdoc(&target.join("api")))
-        .env_remove("RUSTFLAGS")
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{package}: {errors}");
-    target.join(format!("doc/{}.json", package.replace('-', "_")))
+/// Writes the documentation of all packages as JSON, once, and returns the file of one.
+fn json(package: &str) -> PathBuf {
+    static WRITTEN: LazyLock<PathBuf> = LazyLock::new(|| {
+        let target = root().join("target");
+        let mut doc = Command::new(env!("CARGO"));
+        doc.args([
+            "doc",
+            "--quiet",
+            "--no-deps",
+            "--lib",
+            "--no-default-features",
+        ]);
+        for (package, folder) in PACKAGES {
+            doc.args(["--package", package]);
+            doc.args(["--features", &features(folder)]);
+        }
+        let output = doc
+            .arg("--target-dir")
+            .arg(&target)
+            .env("RUSTDOC", rustdoc(&target.join("api")))
+            .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json")
+            .env_remove("RUSTFLAGS")
+            .current_dir(root())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        target.join("doc")
+    });
+    WRITTEN.join(format!("{}.json", package.replace('-', "_")))
 }
 
 fn items(json: &Path) -> PublicApi {
@@ -189,11 +204,11 @@ fn the_public_interface_is_as_it_is_listed() {
     }
     let writes = std::env::var("RATEKEEPER_API").is_ok_and(|what| what == "write");
     let mut findings = Vec::new();
-    for (package, folder) in PACKAGES {
+    for (package, _) in PACKAGES {
         let file = root().join(format!("api/{package}.txt"));
         let listed =
             fs::read_to_string(&file).map_or_else(|_| Api::read("0.0.0"), |text| Api::read(&text));
-        let mut now = api(&json(package, folder));
+        let mut now = api(&json(package));
         now.is_published = listed.is_published && listed.version == now.version;
         for gone in listed.broken_by(&now) {
             findings.push(format!(
@@ -234,7 +249,7 @@ fn each_item_of_the_front_crate_has_an_example() {
     if !is_readable() {
         return;
     }
-    let json = json("ratekeeper", "keeper");
+    let json = json("ratekeeper");
     let documented: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     let is_one_of = |item: &Value, kinds: &[&str]| {
         let kind = item["inner"]
