@@ -5,6 +5,8 @@ mod cases;
 mod descriptors;
 mod envoy_hostile;
 mod examples;
+#[path = "../../../core/tests/algorithms/cases.rs"]
+mod extent;
 mod good;
 mod guide;
 mod import;

@@ -29,9 +29,18 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
     /// Maximum number of edits of a near spelling.
     const NEAR: usize = 2;
     let lower = kind.to_ascii_lowercase();
-    let distance = |known: &str| strsim::damerau_levenshtein(&lower, known.trim_end_matches(':'));
-    let near = WORDS.into_iter().min_by_key(|known| distance(known));
-    let near = near.filter(|known| distance(known) <= NEAR.min(known.len() - 1));
+    let distance = |known: &&str| {
+        let known = known.trim_end_matches(':');
+        // A long word costs nothing but its length.
+        let is_close = lower.len().abs_diff(known.len()) <= NEAR;
+        is_close.then(|| strsim::damerau_levenshtein(&lower, known))
+    };
+    let near = WORDS
+        .into_iter()
+        .filter_map(|known| Some((distance(&known)?, known)))
+        .min_by_key(|(far, _)| *far)
+        .filter(|(far, known)| *far <= NEAR.min(known.len() - 1))
+        .map(|(_, known)| known);
     let name = text
         .strip_prefix(kind)
         .and_then(|rest| rest.strip_prefix(':'));
