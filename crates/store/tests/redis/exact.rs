@@ -15,35 +15,36 @@ use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store};
 use tokio::runtime::Runtime;
 
+use crate::cases::cases;
 use crate::server::{Cluster, Server, every_program};
 
 const STORES: u32 = 4;
 /// Callers of all stores together.
 const CALLERS: u32 = 64;
-const REPETITIONS: u32 = 20;
 
 /// A thousand a day, of each core: none comes back while the test runs. The exponential
 /// counter has no twin, and takes longer: every charge is a race.
 fn limits() -> Vec<(AnyAlgorithm, u32)> {
     let quota = "1000/1d".parse().unwrap();
+    let repetitions = cases(5, 20);
     let (day, thousand) = (Nanos::from_secs(86_400), Permits::new(1_000));
     vec![
-        (Gcra::token_bucket(quota).unwrap().into(), REPETITIONS),
-        (QuotaReset::new(quota).unwrap().into(), REPETITIONS),
+        (Gcra::token_bucket(quota).unwrap().into(), repetitions),
+        (QuotaReset::new(quota).unwrap().into(), repetitions),
         (
             SubBuckets::sub_buckets(quota, 4, Edge::Full, Nanos::ZERO)
                 .unwrap()
                 .into(),
-            REPETITIONS,
+            repetitions,
         ),
-        (Log::sliding(quota).unwrap().into(), REPETITIONS),
+        (Log::sliding(quota).unwrap().into(), repetitions),
         (
             Interval::from_first(thousand, thousand, day)
                 .unwrap()
                 .into(),
-            REPETITIONS,
+            repetitions,
         ),
-        (Hybrid::quota_linear(quota).unwrap().into(), REPETITIONS),
+        (Hybrid::quota_linear(quota).unwrap().into(), repetitions),
         (Exponential::new(quota).unwrap().into(), 1),
     ]
 }
