@@ -122,7 +122,8 @@ impl<C: Clock> NamedLimit<MemoryStore, C> {
     /// [delay](LimitsGrant::delay) of the grant states: they are charged now, and the caller waits
     /// as it likes. A cost above the burst, which [`check_n`](Self::check_n) refuses, is promised
     /// for the moment at which it is saved up. [`Limits::refund`] gives back what time has not paid
-    /// for; moments promised to later requests stay.
+    /// for; moments promised to later requests stay, and the next request may get the last of them
+    /// too.
     ///
     /// In memory only: where processes share a store, use [`acquire`](Self::acquire).
     ///

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   match = { path = "/api/**" }    key = { path = "/web" }     no request with this key is counted
+//!   key = ["attr:user"]             t,attr:user=ann,9/1m        the value is `ann`
 //! ```
 
 use std::net::IpAddr;
 
 use crate::config::codes;
-use crate::config::diagnostic::Findings;
+use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::At;
 use crate::config::limit::draft::Draft;
 use crate::{Facts, Field, KeyPart, Matcher};
 
-/// Warns of an override for a value that `match` of its limit excludes.
+/// Warns of an override for a value that `match` of its limit excludes, or that names its part.
 pub(in crate::config) fn never_matches(
     draft: &Draft<'_>,
     part: &KeyPart,
@@ -20,6 +21,15 @@ pub(in crate::config) fn never_matches(
     out: &mut Findings<'_>,
 ) {
     let text = value.value;
+    let named = text
+        .split_once('=')
+        .filter(|(name, _)| *name == part.to_string());
+    if let Some((_, own)) = named {
+        let message = format!("`{}` is read as a value of {part}", shown(text));
+        let label = "no request has it, unless the name is a part of the value";
+        out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
+            .help(format!("write the value alone: {}", shown(own)));
+    }
     let headers: [(&str, &[u8]); 1];
     let attributes: [(&str, &str); 1];
     let (field, facts) = match part {
