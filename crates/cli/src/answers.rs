@@ -78,7 +78,7 @@ fn answers_to(
     let answer = |(index, rule): (u32, &Rule)| {
         let mut shown = charges.entries.iter().filter(|entry| entry.is_shown());
         if let Some(entry) = shown.find(|entry| entry.rule == index) {
-            return applies(policy, rule, &charges, entry, (facts, wall), at);
+            return applies(policy, rule, &charges, entry, facts, wall, at);
         }
         if charges.missing().any(|rule| rule == index) {
             let part = keys_in_words(rule);
@@ -99,7 +99,7 @@ fn answers_to(
             _ => {}
         }
         LimitAnswer::Not(
-            unasked(policy, (index, rule), facts, wall)
+            unasked(policy, index, rule, facts, wall)
                 .unwrap_or_else(|| reason(rule, request, facts, wall)),
         )
     };
@@ -120,7 +120,8 @@ fn replaced(policy: &Policy, index: u32, facts: &Facts<'_>, wall: WallTime) -> S
 /// `otherwise` alone.
 fn unasked(
     policy: &Policy,
-    (index, rule): (u32, &Rule),
+    index: u32,
+    rule: &Rule,
     facts: &Facts<'_>,
     wall: WallTime,
 ) -> Option<String> {
@@ -143,7 +144,8 @@ fn applies(
     rule: &Rule,
     charges: &Charges,
     entry: &Entry,
-    (facts, wall): (&Facts<'_>, WallTime),
+    facts: &Facts<'_>,
+    wall: WallTime,
     at: Option<&Zoned>,
 ) -> LimitAnswer {
     let key = charges.key(entry);

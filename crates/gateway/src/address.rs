@@ -134,9 +134,9 @@ impl Address {
         !self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it passed its last check.
-    pub(crate) fn set_up(&self, is_up: bool) {
-        self.is_down.store(!is_up, Ordering::Relaxed);
+    /// Notes its last check; `None` if it did not pass.
+    pub(crate) fn note_check(&self, passed: Option<()>) {
+        self.is_down.store(passed.is_none(), Ordering::Relaxed);
     }
 
     pub(crate) const fn upstream(&self) -> &UpstreamAddress {
@@ -148,8 +148,10 @@ impl Address {
     /// it cannot be connected to.
     pub(crate) async fn lease(
         self: &Arc<Self>,
-        (origin, wanted): (ConnectionOrigin, Wanted),
-        (now, patience): (Time, Duration),
+        origin: ConnectionOrigin,
+        wanted: Wanted,
+        now: Time,
+        patience: Duration,
     ) -> Result<(ConnectionLease, ConnectionOrigin), ForwardError> {
         let wanted = match self.at.transport {
             Transport::Http2 => Wanted::Any, // it has no other
@@ -178,7 +180,7 @@ impl Address {
             }
             let open = match self.open_now(wanted, start) {
                 Some((Sender::Http1(sender), thread)) if !sender.sender.is_ready() => {
-                    let ready = self.open_one((sender, thread), start);
+                    let ready = self.open_one(sender, thread, start);
                     timeout_at(end, ready).await.map_err(late)?
                 }
                 open => open,
@@ -241,7 +243,8 @@ impl Address {
     /// Waits until this connection is ready, or returns another if it is closed.
     async fn open_one(
         &self,
-        (mut sender, mut thread): (Http1Sender, ThreadId),
+        mut sender: Http1Sender,
+        mut thread: ThreadId,
         now: Instant,
     ) -> Option<(Sender, ThreadId)> {
         while sender.sender.ready().await.is_err() {
@@ -376,7 +379,7 @@ impl ConnectionLease {
                     until: since + self.idle,
                 });
             }
-            (Sender::Http2(_, stream), Some(upload)) => return upload.keep((stream, self.room)),
+            (Sender::Http2(_, stream), Some(upload)) => return upload.keep(stream, self.room),
             _ => {}
         }
         drop(self.room); // after that, so that a request that waits for room finds the connection
@@ -389,10 +392,9 @@ mod tests {
     use http::{HeaderName, HeaderValue};
     use tokio::net::TcpListener;
 
-    const LONG: (Time, Duration) = (Time::ZERO, Duration::from_secs(30));
-    const SHORT: (Time, Duration) = (Time::ZERO, Duration::from_millis(20));
-
-    const IDLE_FIRST: (ConnectionOrigin, Wanted) = (ConnectionOrigin::Idle, Wanted::Any);
+    const LONG: Duration = Duration::from_secs(30);
+    const SHORT: Duration = Duration::from_millis(20);
+    const IDLE_FIRST: ConnectionOrigin = ConnectionOrigin::Idle;
 
     async fn listening() -> (TcpListener, UpstreamAddress) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -405,16 +407,24 @@ mod tests {
     async fn a_full_address_is_not_left_out_and_serves_those_that_wait() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1);
-        let (held, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (held, origin) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
         assert_eq!(origin, ConnectionOrigin::New);
-        let full = address.lease(IDLE_FIRST, SHORT).await;
+        let full = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, SHORT)
+            .await;
         assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout.into()));
         assert!(!address.is_out(Time::ZERO));
         let give_back = async {
             tokio::task::yield_now().await;
             held.give_back();
         };
-        let (waiting, ()) = tokio::join!(address.lease(IDLE_FIRST, LONG), give_back);
+        let (waiting, ()) = tokio::join!(
+            address.lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG),
+            give_back
+        );
         assert_eq!(waiting.unwrap().1, ConnectionOrigin::Idle);
     }
 
@@ -423,7 +433,9 @@ mod tests {
         let (listener, name) = listening().await;
         drop(listener);
         let address = Address::new(name, 1);
-        let refused = address.lease(IDLE_FIRST, LONG).await;
+        let refused = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await;
         assert_eq!(refused.err(), Some(UpstreamFailure::Refused.into()));
         assert!(address.is_out(Time::ZERO));
     }
@@ -432,8 +444,14 @@ mod tests {
     async fn connections_keep_their_thread_and_within_the_bound() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 2);
-        let (one, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
-        let (two, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (one, _) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
+        let (two, _) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
         let own = thread::current().id();
         let give_back = move || {
             one.give_back();
@@ -442,7 +460,7 @@ mod tests {
         thread::spawn(give_back).join().unwrap();
         assert!(address.idle.lock().iter().all(|it| it.thread == own));
         let (_new, origin) = address
-            .lease((ConnectionOrigin::New, Wanted::Any), LONG)
+            .lease(ConnectionOrigin::New, Wanted::Any, Time::ZERO, LONG)
             .await
             .unwrap();
         assert_eq!(
@@ -456,15 +474,26 @@ mod tests {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 3);
         let own = thread::current().id();
-        let (one, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
-        let (two, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (one, _) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
+        let (two, _) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
         one.give_back();
         two.give_back();
         let other = Arc::clone(&address);
         let lease_three = async move {
             let mut leases = Vec::new();
             for _ in 0..3 {
-                leases.push(other.lease(IDLE_FIRST, LONG).await.unwrap());
+                leases.push(
+                    other
+                        .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+                        .await
+                        .unwrap(),
+                );
             }
             let borrowed = leases.iter().filter(|(lease, _)| lease.thread == own);
             (borrowed.count(), leases[0].1)
@@ -482,12 +511,18 @@ mod tests {
     async fn old_connections_are_not_used() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1);
-        let (lease, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (lease, _) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
         lease.give_back();
         for it in address.idle.lock().iter_mut() {
             it.until -= IDLE;
         }
-        let (_lease, origin) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+        let (_lease, origin) = address
+            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .await
+            .unwrap();
         assert_eq!(origin, ConnectionOrigin::New);
     }
 
@@ -504,7 +539,10 @@ mod tests {
             ("timeout=3600", 30.0),
             ("timeout=x", 30.0),
         ] {
-            let (mut lease, _) = address.lease(IDLE_FIRST, LONG).await.unwrap();
+            let (mut lease, _) = address
+                .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+                .await
+                .unwrap();
             let value = HeaderValue::from_static(keep_alive);
             lease.respond(&HeaderMap::from_iter([(
                 HeaderName::from_static("keep-alive"),

@@ -210,15 +210,15 @@ impl Gateway {
         let (max, counts) = (self.settings.max_body, Arc::clone(&self.counts));
         let (body, upload) = UploadBody::new(body, client.address_field, on_break, max, counts);
         let request = Request::from_parts(parts, body);
-        let waiting = self.recent.wait(upload.is_some());
-        let carried = (interim, kept, upload.clone());
-        let result = self.exchange(request, &hop, carried, &mut passage).await;
+        let waiting = self.recent.wait(upload.as_deref());
+        let result = self
+            .exchange(request, &hop, interim, kept, upload.clone(), &mut passage)
+            .await;
         let end = Instant::now();
         let sent = upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
-        let is_sending = sent == Some(None);
-        let since = sent.flatten().unwrap_or(start);
-        let took = (!is_sending).then(|| Nanos::from(end.saturating_duration_since(since)));
+        let since = sent.unwrap_or(Some(start));
+        let took = since.map(|since| Nanos::from(end.saturating_duration_since(since)));
         let result = match result {
             Ok((response, lease)) => self.finish(response, &hop, lease, passage, took),
             Err(error) => {
@@ -226,14 +226,14 @@ impl Gateway {
                 Err(error)
             }
         };
-        if let (Some(waiting), Some(ended)) = (waiting, Ended::of(&result, is_sending)) {
+        if let (Some(waiting), Some(ended)) = (waiting, Ended::of(&result, took)) {
             waiting.end(sent.flatten(), ended);
         }
         if let Some(mut permit) = permit {
             if let Some(Some(sent)) = sent {
                 permit.begin(self.time_of(sent));
             }
-            permit.end(signal(&result, is_sending), self.time_of(end));
+            permit.end(signal(&result, took), self.time_of(end));
         }
         result
     }
@@ -247,15 +247,16 @@ impl Gateway {
     }
 }
 
-/// Returns the signal that the end of a request is for the adaptive limit of the upstream.
-fn signal(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> End {
+/// Returns the signal that the end of a request is for the adaptive limit of the upstream; `took`
+/// is `None` while the body is being sent.
+fn signal(result: &Result<Forwarded, ForwardError>, took: Option<Nanos>) -> End {
     let end = match result {
         Ok(Forwarded::Response(response)) => End::of_http(response.status().as_u16()),
         Ok(Forwarded::Upgraded(..)) => End::Done,
         Err(ForwardError::Upstream(failure)) if failure.is_timeout() => End::Dropped,
         Err(_) => End::Ignored,
     };
-    if end == End::Done && is_sending {
+    if end == End::Done && took.is_none() {
         return End::Ignored;
     }
     end

@@ -49,7 +49,7 @@ impl AddressHealth {
         loop {
             ticks.tick().await;
             let asked = timeout(self.check.interval, self.ask()).await;
-            self.address.set_up(asked.ok().flatten().is_some());
+            self.address.note_check(asked.ok().flatten());
         }
     }
 

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::error::ForwardError;
 use crate::gateway::Forwarded;
+use crate::upload::Upload;
 
 /// Seconds that count, the current one among them.
 const SPAN: u64 = SLOTS as u64;
@@ -51,7 +52,11 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// Returns how a request ended for the upstream; `None` if its client did not send all of it.
-    pub(crate) fn of(result: &Result<Forwarded, ForwardError>, is_sending: bool) -> Option<Self> {
+    /// `took` is `None` while the body is being sent.
+    pub(crate) fn of(
+        result: &Result<Forwarded, ForwardError>,
+        took: Option<Nanos>,
+    ) -> Option<Self> {
         let status = match result {
             Ok(Forwarded::Response(response)) => response.status(),
             Ok(Forwarded::Upgraded(..)) => StatusCode::SWITCHING_PROTOCOLS,
@@ -62,7 +67,7 @@ impl Ended {
         Some(
             if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
                 Self::Failed
-            } else if is_sending {
+            } else if took.is_none() {
                 Self::Early
             } else {
                 Self::Responded
@@ -142,18 +147,18 @@ impl RecentResponses {
 
     /// Counts a request from now on; one with a body is counted when it ends, because it may wait
     /// for its client. Returns `None` if the levels were never read.
-    pub(crate) fn wait(&self, has_body: bool) -> Option<Waiting<'_>> {
+    pub(crate) fn wait(&self, body: Option<&Upload>) -> Option<Waiting<'_>> {
         if !self.is_read.load(Ordering::Relaxed) {
             return None;
         }
         let since = Instant::now();
-        if !has_body {
+        if body.is_none() {
             self.seconds.lock().begin(self.time_of(since));
         }
         Some(Waiting {
             recent: self,
             since,
-            has_body,
+            has_body: body.is_some(),
         })
     }
 

@@ -132,8 +132,8 @@ impl Upload {
     }
 
     /// Keeps the place of a request until its body is sent or given up.
-    pub(crate) fn keep(&self, place: (Stream, OwnedSemaphorePermit)) {
-        *self.place.lock() = Some(place);
+    pub(crate) fn keep(&self, stream: Stream, room: OwnedSemaphorePermit) {
+        *self.place.lock() = Some((stream, room));
     }
 
     fn set(&self, stage: Stage) {

@@ -62,19 +62,10 @@ impl NumberSet {
 }
 
 impl RequestCounts {
-    fn add(&mut self, at: u64, client: Option<usize>, is_refused: bool) {
+    fn add(&mut self, at: u64, client: Option<usize>) {
         self.requests += 1;
-        self.refused += u64::from(is_refused);
         if let Some(client) = client {
             self.clients.insert(client);
-            if is_refused {
-                if client >= self.refused_of.len() {
-                    self.refused_of.resize(client + 1, 0);
-                }
-                let refused = &mut self.refused_of[client];
-                self.clients_hit += u64::from(*refused == 0);
-                *refused = refused.saturating_add(1);
-            }
         }
         let hour = at / HOUR;
         if self.hours.last().is_none_or(|last| last.hour != hour) {
@@ -85,7 +76,22 @@ impl RequestCounts {
         }
         if let Some(last) = self.hours.last_mut() {
             last.requests += 1;
-            last.refused += u64::from(is_refused);
+        }
+    }
+
+    /// Counts the request that was added last as refused.
+    fn refuse(&mut self, client: Option<usize>) {
+        self.refused += 1;
+        if let Some(client) = client {
+            if client >= self.refused_of.len() {
+                self.refused_of.resize(client + 1, 0);
+            }
+            let refused = &mut self.refused_of[client];
+            self.clients_hit += u64::from(*refused == 0);
+            *refused = refused.saturating_add(1);
+        }
+        if let Some(last) = self.hours.last_mut() {
+            last.refused += 1;
         }
     }
 
@@ -137,7 +143,10 @@ impl ReplayTally {
     /// Counts the answer to a request at `at`. Times do not decrease.
     pub(crate) fn add(&mut self, at: u64, client: Option<usize>, answer: &Answer) {
         self.span = Some((self.span.map_or(at, |(first, _)| first), at));
-        self.all.add(at, client, !answer.allowed());
+        self.all.add(at, client);
+        if !answer.allowed() {
+            self.all.refuse(client);
+        }
         for outcome in answer.outcomes() {
             let index = self.indices.get(&outcome.rule.limit.id);
             if let Some(limit) = index.and_then(|index| self.limits.get_mut(*index)) {
@@ -157,12 +166,12 @@ impl ReplayTally {
 
 impl LimitTally {
     fn add(&mut self, at: u64, client: Option<usize>, outcome: &Outcome<'_>) {
-        let is_refused = outcome.refuses() || outcome.shadow_denies();
-        self.counts.add(at, client, is_refused);
+        self.counts.add(at, client);
         self.key_missing += u64::from(outcome.key_missing);
-        if !is_refused {
+        if !outcome.refuses() && !outcome.shadow_denies() {
             return;
         }
+        self.counts.refuse(client);
         self.first_refused.get_or_insert(at);
         let key = outcome.key.as_bytes();
         if let Some(known) = self.keys.get_mut(key) {

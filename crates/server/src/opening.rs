@@ -78,7 +78,7 @@ impl<C: Clock + 'static> Opening<C> {
                             .process
                             .accept_failed(door, error, now);
                     };
-                    accept((&listener, opened_by), serve, bounds, next, failed, stop).await;
+                    accept(&listener, opened_by, serve, bounds, next, failed, stop).await;
                 }
             })
         }))

@@ -32,9 +32,15 @@ impl Readiness {
         *self.ready.borrow()
     }
 
-    /// Sets whether the doors are open and the service is not stopping.
-    pub(crate) fn set_serving(&self, serving: bool) {
-        self.serving.store(serving, Ordering::Relaxed);
+    /// Notes that the doors are open.
+    pub(crate) fn open(&self) {
+        self.serving.store(true, Ordering::Relaxed);
+        self.note();
+    }
+
+    /// Notes that the service stops.
+    pub(crate) fn close(&self) {
+        self.serving.store(false, Ordering::Relaxed);
         self.note();
     }
 

@@ -86,18 +86,18 @@ impl Judgement {
 
     /// Combines the judgements of several servers: the worst, with the address of the first that
     /// has it, or the common one.
-    fn of_all(each: &[(String, Self)]) -> Self {
+    fn of_all(each: &[JudgedServer]) -> Self {
         let count = each.len();
-        let worst = each.iter().map(|(_, judged)| judged.grade).max();
-        let is_worst = |(_, judged): &&(String, Self)| Some(judged.grade) == worst;
+        let worst = each.iter().map(|it| it.judged.grade).max();
+        let is_worst = |it: &&JudgedServer| Some(it.judged.grade) == worst;
         let as_bad = each.iter().filter(is_worst).count();
-        let Some((address, judged)) = each.iter().find(is_worst) else {
+        let Some(JudgedServer { address, judged }) = each.iter().find(is_worst) else {
             return Self::ok("no server was checked");
         };
         let message = &judged.message;
         let message = if count == 1 {
             message.clone()
-        } else if each.iter().all(|(_, other)| other == judged) {
+        } else if each.iter().all(|it| it.judged == *judged) {
             format!("{message}, on each of {count} servers")
         } else if as_bad == 1 {
             format!("{address}: {message}")
@@ -162,6 +162,19 @@ impl DoctorNode {
     }
 }
 
+/// The judgement of one of several servers.
+struct JudgedServer {
+    address: String,
+    judged: Judgement,
+}
+
+impl JudgedServer {
+    fn new(node: &DoctorNode, judged: Judgement) -> Self {
+        let address = node.server.address();
+        Self { address, judged }
+    }
+}
+
 /// Facts that the checks need besides the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
@@ -195,7 +208,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
         let judged = nodes
             .iter()
             .filter(|node| node.is_primary() || !expected.cluster)
-            .map(|node| (node.server.address(), judge(&node.info)));
+            .map(|node| JudgedServer::new(node, judge(&node.info)));
         Finding::new(check, Judgement::of_all(&judged.collect::<Vec<_>>()))
     };
     findings.push(each("version", &version::judge));
@@ -216,7 +229,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
     for node in nodes.iter().filter(|node| node.is_primary()) {
         let snapshots = node.server.setting("save").await.ok().flatten(); // hosted ones refuse
         let judged = settings::persistence(&node.info, snapshots.as_deref());
-        kept.push((node.server.address(), judged));
+        kept.push(JudgedServer::new(node, judged));
     }
     if !kept.is_empty() {
         findings.push(Finding::new("persistence", Judgement::of_all(&kept)));
@@ -234,9 +247,10 @@ mod tests {
     #[test]
     fn servers_that_agree_are_one_line_otherwise_the_worst_is_shown() {
         let judged = |each: &[(&str, Judgement)]| {
-            let each = each
-                .iter()
-                .map(|(at, judged)| ((*at).to_owned(), judged.clone()));
+            let each = each.iter().map(|(at, judged)| JudgedServer {
+                address: (*at).to_owned(),
+                judged: judged.clone(),
+            });
             let judged = Judgement::of_all(&each.collect::<Vec<_>>());
             (judged.grade, judged.message)
         };

@@ -44,7 +44,7 @@ pub(crate) fn one(
         } else {
             words::span(row.start.since(Time::ZERO))
         };
-        table.push(cells(label, row, by_phase));
+        table.push(cells(label, row, rows));
     }
     let whole = ReportRow {
         start: Time::ZERO,
@@ -52,14 +52,14 @@ pub(crate) fn one(
         rate: None,
         counts: report.total,
     };
-    table.push(cells("total".into(), &whole, false));
+    table.push(cells("total".into(), &whole, rows));
     for line in aligned(&table) {
         output.line(format!("  {line}"))?;
     }
     Ok(())
 }
 
-fn cells(label: String, row: &ReportRow, with_rate: bool) -> Vec<String> {
+fn cells(label: String, row: &ReportRow, rows: ReportRows) -> Vec<String> {
     let AdmissionCounts {
         offered,
         admitted,
@@ -68,7 +68,7 @@ fn cells(label: String, row: &ReportRow, with_rate: bool) -> Vec<String> {
         wait_max,
         ..
     } = row.counts;
-    let offered = match row.rate.filter(|_| with_rate) {
+    let offered = match row.rate.filter(|_| rows == ReportRows::Phases) {
         Some(rate) => format!("{} at {rate}", words::count(offered)),
         None => words::count(offered),
     };

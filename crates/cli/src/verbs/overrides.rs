@@ -93,7 +93,7 @@ impl OverridesArgs {
                         words::counted(usize::try_from(count).unwrap_or(usize::MAX), "override");
                     output.talk(format!("{count} in {}", text(&answer["file"])));
                 }
-                Ok(found(answer["count"] != 0))
+                Ok(found(&answer["count"]))
             }
             OverrideAct::Set {
                 subject,
@@ -112,15 +112,14 @@ impl OverridesArgs {
             }
             OverrideAct::Remove { subject, call } => {
                 let answer = call.client()?.delete(PATH, &subject.query())?;
-                let was_there = answer["removed"] != 0;
                 let file = text(&answer["file"]);
-                let done = if was_there {
-                    format!("removed from {file}")
-                } else {
+                let done = if answer["removed"] == 0 {
                     format!("not in {file}")
+                } else {
+                    format!("removed from {file}")
                 };
                 call.show(&answer, output, format!("{}: {done}", subject_of(&answer)))?;
-                Ok(found(was_there))
+                Ok(found(&answer["removed"]))
             }
         }
     }
@@ -132,8 +131,12 @@ impl SubjectArgs {
     }
 }
 
-fn found(any: bool) -> Exit {
-    if any { Exit::Done } else { Exit::Denied }
+fn found(count: &Value) -> Exit {
+    if *count == 0 {
+        Exit::Denied
+    } else {
+        Exit::Done
+    }
 }
 
 /// `api acme: 600/1m until 2036-12-31T00:00:00Z (contract 4711), line 3`

@@ -29,11 +29,9 @@ impl Gateway {
         &self,
         mut request: UpstreamRequest,
         hop: &Hop,
-        (interim, kept, upload): (
-            Option<InterimReceiver>,
-            Option<KeptRequest>,
-            Option<Arc<Upload>>,
-        ),
+        interim: Option<InterimReceiver>,
+        kept: Option<KeptRequest>,
+        upload: Option<Arc<Upload>>,
         passage: &mut Passage,
     ) -> Result<(Response<Incoming>, ConnectionLease), ForwardError> {
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
@@ -55,8 +53,8 @@ impl Gateway {
         while let Some(index) = self.choose(turn, failed, now) {
             let address = &self.addresses[index];
             passage.goes_to(index);
-            let bounds = (now, self.settings.connect);
-            let (mut lease, came) = match address.lease((origin, wanted), bounds).await {
+            let patience = self.settings.connect;
+            let (mut lease, came) = match address.lease(origin, wanted, now, patience).await {
                 Ok(leased) => leased,
                 Err(refused) => {
                     passage.attempt_failed(&refused);
@@ -81,9 +79,10 @@ impl Gateway {
                 Form::Http2(..) => !has_no_copy,
             };
             let copy = is_copied.then(|| copy(&request));
-            let exchange = (request, upload.as_deref(), interim.as_ref());
+            let (uploaded, interim) = (upload.as_deref(), interim.as_ref());
             let at_work = kept.as_ref().map(KeptRequest::begin);
-            let sent = self.send(&mut lease.sender, exchange).await;
+            let sender = &mut lease.sender;
+            let sent = self.send(sender, request, uploaded, interim).await;
             drop(at_work);
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
@@ -161,7 +160,9 @@ impl Gateway {
     async fn send(
         &self,
         sender: &mut Sender,
-        (request, upload, interim): (UpstreamRequest, Option<&Upload>, Option<&InterimReceiver>),
+        request: UpstreamRequest,
+        upload: Option<&Upload>,
+        interim: Option<&InterimReceiver>,
     ) -> Result<Response<Incoming>, SendError> {
         let result = {
             let mut responding = std::pin::pin!(sender.send(request, interim));

@@ -113,13 +113,14 @@ pub(super) fn limit<'a>(
     let here = place("limit", index, written.written());
     exclusions(written, &here, out);
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
-    let alert = alert(written);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let (usual_mode, usual_missing) = (&shared.defaults.mode, &shared.defaults.missing_key);
     let mode = mode(written).or_else(|| usual_mode.clone());
-    let on_descriptors = separate(written, &here, out);
-    let missing_key = without_address(missing.or(usual_missing.clone()), on_descriptors);
+    let mut missing_key = missing.or(usual_missing.clone()).unwrap_or_default();
+    if separate(written, &here, out) {
+        missing_key = without_address(missing_key);
+    }
     let denials = denials(written, &shared.defaults);
     let around = Surroundings {
         zone: &shared.zone,
@@ -143,7 +144,7 @@ pub(super) fn limit<'a>(
     let outage = outage_of(written, &shared.defaults, &here, correction.as_ref(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
-    let (alert_at, alert) = alert.map(|alert| (alert.at, alert.value)).unzip();
+    let (alert_at, alert) = alert(written).map(|it| (it.at, it.value)).unzip();
     let by_day = quantity.by_day.take();
     let limit = Limit {
         name: named.into(),
@@ -208,9 +209,9 @@ pub(super) fn limit<'a>(
 }
 
 /// Returns what happens without a key part where there is no address: descriptors have none.
-fn without_address(chosen: Option<MissingKey>, on_descriptors: bool) -> MissingKey {
-    match chosen.unwrap_or_default() {
-        MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
+fn without_address(chosen: MissingKey) -> MissingKey {
+    match chosen {
+        MissingKey::Use(part) if !part.is_of_descriptors() => MissingKey::Shared,
         chosen => chosen,
     }
 }

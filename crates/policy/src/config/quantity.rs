@@ -82,8 +82,9 @@ pub(super) struct Surroundings<'a> {
 /// Returns true if denials are free, as some algorithms require; reports an error if not.
 pub(super) fn free(
     denials: Denials,
-    (what, instead): (&str, &str),
+    what: &str,
     at: &Range<usize>,
+    instead: &str,
     out: &mut Findings<'_>,
 ) -> bool {
     if denials == Denials::Free {

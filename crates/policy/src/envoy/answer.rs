@@ -79,14 +79,13 @@ pub(super) struct Votes {
 }
 
 impl Votes {
-    pub(super) fn add(&mut self, code: EnvoyCode, quota: bool) {
-        let over = code == EnvoyCode::OverLimit;
-        if quota {
-            self.quotas += 1;
-            self.quotas_over += usize::from(over);
-        } else {
-            self.over |= over;
-        }
+    pub(super) fn add(&mut self, code: EnvoyCode) {
+        self.over |= code == EnvoyCode::OverLimit;
+    }
+
+    pub(super) fn add_quota(&mut self, code: EnvoyCode) {
+        self.quotas += 1;
+        self.quotas_over += usize::from(code == EnvoyCode::OverLimit);
     }
 
     pub(super) const fn over(self) -> bool {

@@ -6,12 +6,12 @@
 //!                                                 +--> the series of its hits
 //! ```
 
-use super::Domain;
 use super::answer::CurrentLimit;
 use super::call::EnvoyDescriptor;
 use super::hits::CounterSeries;
 use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName, SeriesName};
 use super::unit::WindowSpan;
+use super::{Domain, EnvoySettings};
 
 /// The rule or limit that applies to a descriptor.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl<'c> Applies<'c> {
                 rule: None,
             };
         }
-        let Some(rule) = domain.top.find(&descriptor.entries) else {
+        let Some(rule) = domain.top.find(descriptor) else {
             return Self::Nothing;
         };
         match rule.limit {
@@ -69,23 +69,27 @@ impl<'c> Applies<'c> {
     }
 
     /// Returns true if the descriptor votes as a quota. An unlimited rule has no vote: the Go
-    /// service leaves it out of both counts. `all` is the global quota mode, under which a
-    /// descriptor without a rule is a quota that is never over.
-    pub(super) fn is_quota(&self, all: bool) -> bool {
+    /// service leaves it out of both counts. Under the global quota mode, a descriptor without a
+    /// rule is a quota that is never over.
+    pub(super) fn is_quota(&self, settings: EnvoySettings) -> bool {
         match self {
-            Self::Nothing => all,
+            Self::Nothing => settings.quota_mode,
             Self::Unlimited(_) => false,
-            Self::Limit { rule, .. } => all || rule.is_some_and(|rule| rule.quota),
+            Self::Limit { rule, .. } => settings.quota_mode || rule.is_some_and(|rule| rule.quota),
         }
     }
 
     /// Returns the series that counts its hits.
-    pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<CounterSeries> {
+    pub(super) fn series(
+        &self,
+        domain: &str,
+        descriptor: &EnvoyDescriptor<'_>,
+    ) -> Option<CounterSeries> {
         let levels = match self {
             Self::Nothing => return None,
             // The limit came with the call, so no rule asked for values in a metric.
             Self::Limit { rule: None, .. } => {
-                let keys = entries.iter().map(|(key, _)| *key);
+                let keys = descriptor.entries.iter().map(|(key, _)| *key);
                 let names: Vec<&str> = [domain].into_iter().chain(keys).collect();
                 return Some(CounterSeries::Named(names.join(".")));
             }
@@ -98,7 +102,7 @@ impl<'c> Applies<'c> {
             },
         };
         let mut name = domain.to_owned();
-        for (level, (key, value)) in entries.iter().enumerate() {
+        for (level, (key, value)) in descriptor.entries.iter().enumerate() {
             name.push('.');
             if let Some(LevelName::Fixed(written) | LevelName::Written(written)) = levels.get(level)
             {

@@ -21,8 +21,8 @@ use ratekeeper_core::{
     Nanos, Origin, Outage, Permits, Quota, QuotaReset, Window,
 };
 
-use super::Unit;
 use super::unit::WindowSpan;
+use super::{EnvoyDescriptor, Unit};
 use crate::KeyBytes;
 use crate::model::keys::value::write_text;
 
@@ -130,11 +130,11 @@ pub(super) fn write_window(domain: &str, span: WindowSpan, number: u64, out: &mu
 
 /// Writes entries; a level that shares its counter is written as its pattern.
 pub(super) fn write_entries(
-    entries: &[(&str, &str)],
+    descriptor: &EnvoyDescriptor<'_>,
     shared: &[Option<Box<str>>],
     out: &mut KeyBytes,
 ) {
-    for (level, (key, value)) in entries.iter().enumerate() {
+    for (level, (key, value)) in descriptor.entries.iter().enumerate() {
         write_text(key.as_bytes(), out);
         match shared.get(level) {
             Some(Some(pattern)) => {
@@ -152,7 +152,11 @@ mod tests {
 
     fn key(entries: &[(&str, &str)], shared: &[Option<Box<str>>]) -> KeyBytes {
         let mut out = KeyBytes::default();
-        write_entries(entries, shared, &mut out);
+        let descriptor = EnvoyDescriptor {
+            entries: entries.into(),
+            ..EnvoyDescriptor::default()
+        };
+        write_entries(&descriptor, shared, &mut out);
         out
     }
 

@@ -40,6 +40,8 @@ pub(super) struct CountedHits {
     pub(super) limit: u64,
     pub(super) hits: u64,
     pub(super) after: u64,
+    /// True if its rule is in shadow mode.
+    pub(super) shadow: bool,
 }
 
 impl Hits {
@@ -54,8 +56,13 @@ impl Hits {
         }
     }
 
-    pub(super) fn new(series: CounterSeries, counted: CountedHits, shadow: bool) -> Self {
-        let CountedHits { limit, hits, after } = counted;
+    pub(super) fn new(series: CounterSeries, counted: CountedHits) -> Self {
+        let CountedHits {
+            limit,
+            hits,
+            after,
+            shadow,
+        } = counted;
         let before = after.saturating_sub(hits);
         let near = limit * 4 / 5; // down, as the service does
         let over = after > limit;
@@ -98,8 +105,14 @@ mod tests {
             (3, 1, 3, [0, 1, 1]), // near from 2.4, down: 2
             (10, 0, 10, [0, 0, 0]),
         ] {
-            let counted = CountedHits { limit, hits, after };
-            let split = Hits::new(CounterSeries::Rule(RuleId(0)), counted, true);
+            let shadow = true;
+            let counted = CountedHits {
+                limit,
+                hits,
+                after,
+                shadow,
+            };
+            let split = Hits::new(CounterSeries::Rule(RuleId(0)), counted);
             let seen = [split.over_limit, split.near_limit, split.within_limit];
             assert_eq!(seen, [over, near, within], "{counted:?}");
             assert_eq!(split.total_hits, hits);

@@ -292,6 +292,10 @@ impl Loader {
         let grant = grant(&limit, out);
         let name = limit.text("name", out);
         let replaces = replaces(&limit, name.as_ref(), out);
+        let levels = way.levels.iter().map(|level| match level {
+            LevelName::Written(_) if detailed => LevelName::Requested,
+            level => level.clone(),
+        });
         let id = RuleId(self.config.rules);
         self.config.rules += 1;
         Some(EnvoyRule {
@@ -303,7 +307,7 @@ impl Loader {
             shadow,
             quota,
             metadata,
-            series: way.series(detailed),
+            series: series(levels.collect()),
             shared: way.shared(),
         })
     }
@@ -355,19 +359,14 @@ impl DescriptorPath {
             Box::default()
         }
     }
+}
 
-    /// Returns the name of the series of a rule at this descriptor.
-    fn series(&self, detailed: bool) -> SeriesName {
-        let level = |level: &LevelName| match level {
-            LevelName::Written(_) if detailed => LevelName::Requested,
-            level => level.clone(),
-        };
-        let levels: Box<[_]> = self.levels.iter().map(level).collect();
-        if levels.contains(&LevelName::Requested) {
-            SeriesName::Levels(levels)
-        } else {
-            SeriesName::Path
-        }
+/// Returns the name of the series of a rule.
+fn series(levels: Box<[LevelName]>) -> SeriesName {
+    if levels.contains(&LevelName::Requested) {
+        SeriesName::Levels(levels)
+    } else {
+        SeriesName::Path
     }
 }
 

@@ -175,7 +175,11 @@ impl<'c> Plan<'c> {
         let mut votes = Votes::default();
         let mut metadata = Map::new();
         for (step, status) in self.steps.iter().zip(&statuses) {
-            votes.add(status.code, step.applies.is_quota(settings.quota_mode));
+            if step.applies.is_quota(settings) {
+                votes.add_quota(status.code);
+            } else {
+                votes.add(status.code);
+            }
             let rule = step.applies.rule().filter(|_| status.code == EnvoyCode::Ok);
             if let Some(own) = rule.and_then(|rule| rule.metadata.as_ref())
                 && settings.dynamic_metadata
@@ -221,8 +225,7 @@ impl<'c> Plan<'c> {
     /// Assigns a counter and key to every descriptor that a limit applies to.
     fn place(&mut self, domain: &'c Domain, call: &EnvoyCall<'_>) {
         for (step, descriptor) in self.steps.iter_mut().zip(&call.descriptors) {
-            let entries = &descriptor.entries[..];
-            step.series = step.applies.series(call.domain, entries);
+            step.series = step.applies.series(call.domain, descriptor);
             let Applies::Limit { current, rule } = step.applies else {
                 continue;
             };
@@ -236,7 +239,7 @@ impl<'c> Plan<'c> {
                 self.config.spans.of(span)
             };
             write_entries(
-                entries,
+                descriptor,
                 rule.map_or(&[], |rule| &rule.shared),
                 &mut self.bytes,
             );
@@ -303,7 +306,12 @@ impl<'c> Plan<'c> {
         let shadow = rule.is_some_and(|rule| rule.shadow);
         let left = limit.saturating_sub(after);
         let window = current.span().window_at(self.now, self.config.origin);
-        let counted = CountedHits { limit, hits, after };
+        let counted = CountedHits {
+            limit,
+            hits,
+            after,
+            shadow,
+        };
         DescriptorAnswer {
             code: if after > limit && !shadow {
                 EnvoyCode::OverLimit
@@ -315,7 +323,7 @@ impl<'c> Plan<'c> {
             reset_after_s: Some(window.left.as_secs_ceil()),
             hits: series
                 .filter(|_| taken)
-                .map(|series| Hits::new(series, counted, shadow)),
+                .map(|series| Hits::new(series, counted)),
         }
     }
 }

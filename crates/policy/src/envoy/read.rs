@@ -111,7 +111,7 @@ impl<'n> CheckedTable<'n> {
                 continue;
             };
             if !places.contains(&place) {
-                misplaced(known, key, (places, place), out);
+                misplaced(known, key, places, place, out);
                 continue;
             }
             fields.insert(*known, value);
@@ -351,10 +351,10 @@ fn unknown(
 fn misplaced(
     name: &str,
     key: &YamlNode,
-    where_: (&[TablePlace], TablePlace),
+    belongs: &[TablePlace],
+    place: TablePlace,
     out: &mut Findings<'_>,
 ) {
-    let (belongs, place) = where_;
     let message = format!("`{name}` has no effect in {}", place.what());
     let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
     let label = format!("a field of {}", places.join(" and of "));

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 use foldhash::quality::RandomState;
 
-use super::EnvoyRule;
+use super::{EnvoyDescriptor, EnvoyRule};
 use crate::model::matching::glob::Glob;
 
 /// One level of descriptors, by key.
@@ -72,19 +72,19 @@ impl<'a> WantedValue<'a> {
 }
 
 impl DescriptorLevel {
-    /// Returns the rule for these entries, which must lead to it with none left over.
-    pub(super) fn find(&self, entries: &[(&str, &str)]) -> Option<&EnvoyRule> {
-        let (last, way) = entries.split_last()?;
+    /// Returns the rule for a descriptor, whose entries must lead to it with none left over.
+    pub(super) fn find(&self, descriptor: &EnvoyDescriptor<'_>) -> Option<&EnvoyRule> {
+        let ((key, value), way) = descriptor.entries.split_last()?;
         let mut level = self;
-        for entry in way {
-            level = &level.step(entry)?.below;
+        for (key, value) in way {
+            level = &level.step(key, value)?.below;
         }
-        level.step(last)?.rule.as_ref()
+        level.step(key, value)?.rule.as_ref()
     }
 
-    fn step(&self, (key, value): &(&str, &str)) -> Option<&TreeNode> {
-        let values = self.keys.get(*key)?;
-        if let Some(node) = values.exact.get(*value) {
+    fn step(&self, key: &str, value: &str) -> Option<&TreeNode> {
+        let values = self.keys.get(key)?;
+        if let Some(node) = values.exact.get(value) {
             return Some(node);
         }
         let mut wildcards = values.wildcards.iter();

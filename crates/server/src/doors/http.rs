@@ -18,6 +18,7 @@ use super::report;
 use super::routes::{self, RouteCall, routes};
 use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
+use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle};
 
 /// The check API and forward-auth.
@@ -94,14 +95,14 @@ routes! {
         let body = call.body(ratekeeper_wire::MAX_REQUEST_BYTES).await?;
         Ok(super::grpc::envoy::json::serve(shared, body).await)
     },
-    ANY "/healthcheck" Probe => Ok(healthcheck(call.shared.readiness.is_ready())),
+    ANY "/healthcheck" Probe => Ok(healthcheck(&call.shared.readiness)),
     POST "/v1/reset" Write => check::reset(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
     POST "/v1/refund" Write => check::refund(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
 }
 
 /// Answers as Envoy's reference service answers load balancers.
-fn healthcheck(ready: bool) -> Response<Reply> {
-    let (status, text) = if ready {
+fn healthcheck(readiness: &Readiness) -> Response<Reply> {
+    let (status, text) = if readiness.is_ready() {
         (StatusCode::OK, "OK")
     } else {
         (StatusCode::INTERNAL_SERVER_ERROR, "not ready")

@@ -168,7 +168,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         }
         let (parts, body) = request.into_parts();
         let mut line = self.line(caller, &parts);
-        let response = self.serve(caller, (parts, body), line.as_mut()).await;
+        let response = self.serve(caller, parts, body, line.as_mut()).await;
         match line {
             Some(line) => ProxyBody::logged(response, line),
             None => response,
@@ -178,7 +178,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     async fn serve(
         &self,
         caller: Caller<'_>,
-        (mut parts, body): (Parts, Incoming),
+        mut parts: Parts,
+        body: Incoming,
         mut line: Option<&mut Box<AccessLine>>,
     ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
@@ -247,7 +248,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
                 let held = self.shared.responses.hold();
                 let mut response = response.map(|body| {
                     let guard = guard.map(|guard| (guard, held));
-                    ProxyBody::from(ForwardedBody::new(body, guard, (in_flight, process)))
+                    ProxyBody::from(ForwardedBody::new(body, guard, in_flight, process))
                 });
                 if let Some(answer) = answer {
                     put_fields(response.headers_mut(), &answer);
@@ -261,7 +262,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
                     let process = &self.shared.observers.metrics.process;
                     process.unsettled(guard.give_up_response()); // there is no body
                 }
-                set_tunnel(caller, tunnel, (guard, in_flight));
+                set_tunnel(caller, tunnel, guard, in_flight);
                 response.map(|()| ProxyBody::default())
             }
             Err(error) => {
@@ -378,11 +379,16 @@ const fn is_private(peer: IpAddr) -> bool {
 }
 
 /// Joins the connection of the client with that of the upstream, after the response.
-fn set_tunnel(caller: Caller<'_>, tunnel: Tunnel, held: (Option<RequestGuard>, InFlight)) {
+fn set_tunnel(
+    caller: Caller<'_>,
+    tunnel: Tunnel,
+    guard: Option<RequestGuard>,
+    in_flight: InFlight,
+) {
     caller.upgrade.set(Box::new(move |stream| {
         Box::pin(async move {
             tunnel.run(stream).await;
-            drop(held);
+            drop((guard, in_flight));
         })
     }));
 }

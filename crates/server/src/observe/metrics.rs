@@ -134,7 +134,7 @@ impl Protocol {
 }
 
 /// The result of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestResult {
     Allowed,
     Denied,
@@ -247,8 +247,7 @@ impl Metrics {
         took: Nanos,
         banned: impl Fn(&Outcome<'_>),
     ) {
-        let admitted = answer.allowed();
-        let result = if admitted {
+        let result = if answer.allowed() {
             RequestResult::Allowed
         } else {
             RequestResult::Denied
@@ -265,13 +264,13 @@ impl Metrics {
             is_limited = true;
             waits |= matches!(outcome.decision.verdict, Verdict::AllowAfter(_));
             if let Some(row) = row(outcome.rule)
-                && row.record(&outcome, admitted)
+                && row.record(&outcome, result)
             {
                 banned(&outcome);
             }
         }
         if waits
-            && admitted
+            && result == RequestResult::Allowed
             && let Some((by, wait)) = answer.delayed_by()
             && let Some(durations) = row(by.rule).and_then(|row| row.waits.as_ref())
         {

@@ -122,7 +122,14 @@ impl TopKeys {
             hash,
             bytes: outcome.key.as_bytes(),
         };
-        let count = self.count(place, outcome, key, denies, answer.decided_at());
+        let at = answer.decided_at();
+        let wait = || outcome.decision.verdict.retry_after();
+        let note = Note {
+            key,
+            at,
+            denied_until: denies.then(|| wait().map_or(Time::MAX, |wait| at + wait)),
+        };
+        let count = self.count(place, outcome, note);
         if denies || outcome.covered_by.is_some() && answer.allowed() {
             log(LoggedDenial { outcome, count }, &place.log);
         }
@@ -130,32 +137,18 @@ impl TopKeys {
 
     /// Counts a decision; returns the number of denials of its key in this minute, if it is one
     /// and they are counted.
-    fn count(
-        &self,
-        place: &LimitPlace,
-        outcome: &Outcome<'_>,
-        key: HashedKey<'_>,
-        denies: bool,
-        at: Time,
-    ) -> Option<u64> {
-        let verdict = outcome.decision.verdict;
-        if outcome.key_missing && verdict == Verdict::DenyForever {
+    fn count(&self, place: &LimitPlace, outcome: &Outcome<'_>, note: Note<'_>) -> Option<u64> {
+        if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
             return None; // it has no key
         }
-        let until = || verdict.retry_after().map_or(Time::MAX, |wait| at + wait);
-        let note = Note {
-            key,
-            at,
-            denied_until: denies.then(until),
-        };
         let keys = place.keys.get().or_else(|| {
             let budgets = &self.budgets;
-            let budget = if denies {
+            let budget = if note.denied_until.is_some() {
                 &budgets.denied
             } else {
                 &budgets.requests
             };
-            let new = LimitTopKeys::new(outcome.rule, at, budget)?;
+            let new = LimitTopKeys::new(outcome.rule, note.at, budget)?;
             Some(place.keys.get_or_init(|| new))
         });
         let noted = keys.map(|keys| keys.note(note, &self.budgets));

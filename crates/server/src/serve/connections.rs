@@ -136,8 +136,9 @@ impl Connections {
         let own = table.peers.get(&newcomer).map_or(0, Vec::len);
         // Among equals the newcomer's own peer pays.
         let payer = if own >= count { newcomer } else { largest };
-        let in_use_too = count >= own + 2;
-        let Some(pulse) = table.longest_idle(payer, in_use_too) else {
+        let longest = table.longest_idle(payer);
+        let may_close = |idle: &Idle| *idle != Idle::InUse || count >= own + 2;
+        let Some((_, pulse)) = longest.filter(|(idle, _)| may_close(idle)) else {
             return false;
         };
         table.remove(payer, &pulse);
@@ -201,17 +202,16 @@ impl ConnectionTable {
     }
 
     /// Returns the connection that has been idle longest among some of that peer's.
-    fn longest_idle(&mut self, peer: IpAddr, in_use_too: bool) -> Option<Arc<Pulse>> {
+    fn longest_idle(&mut self, peer: IpAddr) -> Option<(Idle, Arc<Pulse>)> {
         let seats = self.peers.get(&peer)?;
         let compared = seats.len().min(COMPARED);
         let first = self.cursor % seats.len();
         self.cursor = first + compared;
         let some = (first..first + compared).map(|index| &seats[index % seats.len()]);
         let idle = some.map(|pulse| (pulse.idle(), pulse));
-        let allowed = idle.filter(|(idle, _)| in_use_too || *idle != Idle::InUse);
         // Among equals the first, which has been there longest.
-        let found = allowed.rev().max_by_key(|(idle, _)| *idle);
-        found.map(|(_, pulse)| Arc::clone(pulse))
+        let found = idle.rev().max_by_key(|(idle, _)| *idle);
+        found.map(|(idle, pulse)| (idle, Arc::clone(pulse)))
     }
 }
 

@@ -135,7 +135,8 @@ pub(crate) trait Handle: Send + Sync + 'static {
 /// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
 /// the next connection; `failed` is called for each that the system does not hand over.
 pub(crate) async fn accept<'a, D: ServeConnection>(
-    (listener, opened_by): (&AcceptSocket, OpenedBy),
+    listener: &AcceptSocket,
+    opened_by: OpenedBy,
     door: Arc<D>,
     (connections, spans): (Arc<Connections>, Spans),
     place: impl Fn() -> &'a tokio::runtime::Handle,

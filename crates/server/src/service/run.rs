@@ -80,10 +80,10 @@ impl<C: Timer + 'static> ServiceRun<C> {
         let exports = self.open.exports.start(&shared, &instance);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
-        shared.readiness.set_serving(true);
+        shared.readiness.open();
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
-        shared.readiness.set_serving(false);
+        shared.readiness.close();
         shared.streams.end();
         let grace = Nanos::from(capacity.grace);
         shared.hold.close(shared.keeper.clock().now() + grace);

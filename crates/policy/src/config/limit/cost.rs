@@ -48,14 +48,13 @@ pub(super) fn cost(
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<CostSpec> {
-    let place = (around.place, around.unit);
     let Some(node) = table.get("cost") else {
         let cost = At::new(Cost::Request, 0..0);
         let estimate = None;
         return Some(CostSpec { cost, estimate });
     };
     if let Some(table) = table.table("cost") {
-        let cost = amount(table.get("reserve")?, "reserve", place, out)?;
+        let cost = amount(table.get("reserve")?, "reserve", around, out)?;
         let settle = table.text("settle");
         let settle = settle.and_then(|text| source(&text, out));
         let at = node.span();
@@ -64,7 +63,7 @@ pub(super) fn cost(
     }
     let cost = match node.get_ref().as_array() {
         Some(_) => prices(table, around, out),
-        None => amount(node, "cost", place, out),
+        None => amount(node, "cost", around, out),
     };
     let estimate = None;
     Some(CostSpec {
@@ -137,9 +136,10 @@ pub(in crate::config) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
 fn amount(
     node: &SpannedValue<'_>,
     field: &str,
-    (place, unit): (&str, Option<&Unit>),
+    around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
+    let CostSurroundings { place, unit, .. } = *around;
     if let Some(text) = node.get_ref().as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
             return Some(At::new(cost_in(attribute, unit), node.span()));

@@ -15,6 +15,9 @@ use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::At;
 use crate::{Role, Rule};
 
+/// Why a list cannot name a limit again, and what to write instead.
+pub(super) const NAMED_TWICE: (&str, &str) = ("named twice", "name each limit once");
+
 /// Reads `otherwise` of every limit.
 pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
     let names = by_name(drafts);
@@ -26,7 +29,11 @@ pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<
                 unknown(&text, &names, out);
                 continue;
             };
-            let why = refused(&drafts[asking], &drafts[asked], listed.contains(&asked));
+            let why = if listed.contains(&asked) {
+                Some(NAMED_TWICE)
+            } else {
+                refused(&drafts[asking], &drafts[asked])
+            };
             match why {
                 Some((label, help)) => {
                     let name = &drafts[asking].rule.limit.name;
@@ -47,17 +54,10 @@ pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<
 }
 
 /// Returns why a limit cannot ask another, and what to write instead.
-fn refused(
-    asking: &Draft<'_>,
-    asked: &Draft<'_>,
-    is_repeated: bool,
-) -> Option<(&'static str, &'static str)> {
+fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<(&'static str, &'static str)> {
     let limits = [asking, asked];
     if asking.index == asked.index {
         return Some(("it is the limit itself", "name another limit"));
-    }
-    if is_repeated {
-        return Some(("named twice", "name each limit once"));
     }
     let asks = asked.table.first_of(&["otherwise", "soft", "elastic"]);
     if asks.is_some() {

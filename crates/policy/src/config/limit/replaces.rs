@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::draft::{Draft, by_name};
-use super::otherwise::unknown;
+use super::otherwise::{NAMED_TWICE, unknown};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::{KeyShare, MissingKey, Role, RuleMode};
@@ -32,8 +32,12 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
                 unknown(&text, &names, out);
                 continue;
             };
-            let is_repeated = listed.iter().any(|named| named.draft == draft);
-            match refused(by, &drafts[draft], is_repeated) {
+            let why = if listed.iter().any(|named| named.draft == draft) {
+                Some(NAMED_TWICE)
+            } else {
+                refused(by, &drafts[draft])
+            };
+            match why {
                 Some((label, help)) => refuse(by, text.value, text.at, label, help, out),
                 None => listed.push(Named { draft, at: text.at }),
             }
@@ -71,16 +75,9 @@ fn refuse(
 }
 
 /// Returns why a limit cannot replace another, and what to write instead.
-fn refused(
-    by: &Draft<'_>,
-    other: &Draft<'_>,
-    is_repeated: bool,
-) -> Option<(&'static str, &'static str)> {
+fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<(&'static str, &'static str)> {
     if by.index == other.index {
         return Some(("it is the limit itself", "name another limit"));
-    }
-    if is_repeated {
-        return Some(("named twice", "name each limit once"));
     }
     if by.rule.is_for_descriptors() != other.rule.is_for_descriptors() {
         return Some((

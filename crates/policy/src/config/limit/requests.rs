@@ -52,7 +52,7 @@ pub(super) fn matching(
         ("domain", Field::Domain),
     ] {
         if written.lists(name) && written.has(name) {
-            all.add((name, field), &written.texts(name), files, out);
+            all.add(name, field, &written.texts(name), files, out);
         }
     }
     for (group, field) in [
@@ -77,13 +77,13 @@ pub(super) fn matching(
             };
             let path = format!("{group}.{name}");
             let values = texts_up_to(MAX_MATCH_VALUES, node);
-            all.add((&path, field(name)), &values, files, out);
+            all.add(&path, field(name), &values, files, out);
         }
     }
     // Last, because a look-up is saved where another field does not hold.
     for (name, field) in [("country", Field::Country), ("continent", Field::Continent)] {
         if written.lists(name) && written.has(name) {
-            all.add((name, field), &written.texts(name), files, out);
+            all.add(name, field, &written.texts(name), files, out);
         }
     }
     if written.lists("asn") && written.has("asn") {
@@ -92,7 +92,7 @@ pub(super) fn matching(
             .iter()
             .map(|number| At::new(&*number.value, number.at.clone()));
         let texts: Vec<_> = texts.collect();
-        all.add(("asn", Field::Asn), &texts, files, out);
+        all.add("asn", Field::Asn, &texts, files, out);
     }
     all.same.sort();
     all
@@ -117,7 +117,8 @@ impl Requests {
 
     fn add(
         &mut self,
-        (name, field): (&str, Field),
+        name: &str,
+        field: Field,
         values: &[At<&str>],
         files: &PolicyFiles,
         out: &mut Findings<'_>,
@@ -127,7 +128,7 @@ impl Requests {
         for text in values {
             has_positive |= !text.value.starts_with('!');
             if let Some(list) = ListName::of(text.value) {
-                list.read(files, (name, &field), text, &mut patterns, out);
+                list.read(files, name, &field, text, &mut patterns, out);
             } else {
                 match Pattern::parse(&field, text.value) {
                     Ok(pattern) => {

@@ -38,12 +38,7 @@ pub(super) fn balance(
             .related(at.clone())
             .help("leave `scope` out");
     }
-    let is_free = free(
-        around.denials,
-        ("`balance`", "leave `balance` out"),
-        &at,
-        out,
-    );
+    let is_free = free(around.denials, "`balance`", &at, "leave `balance` out", out);
     let start = if fields.has("start") {
         fields.number("start")?
     } else {

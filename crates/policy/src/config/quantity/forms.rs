@@ -60,16 +60,22 @@ fn plain_quantity(
             }
             return warming?.quantity(&text, around, out);
         }
-        // A request that costs more than one takes several places of a log at once.
-        let ones = !table.has("cost");
         if let Some(dated) = Dated::read(text.value) {
-            return calendar(&dated, &text, (named, anchor), queue.as_ref(), around, out);
+            return calendar(
+                &dated,
+                &text,
+                named,
+                anchor.as_ref(),
+                queue.as_ref(),
+                around,
+                out,
+            );
         }
         if let Some(anchor) = anchor {
             anchor.stray(out);
             return None;
         }
-        return limit(&text, ones, named, queue.as_ref(), around, out);
+        return limit(table, &text, named, queue.as_ref(), around, out);
     }
     if let Some(anchor) = anchor {
         anchor.stray(out);
@@ -97,7 +103,8 @@ fn plain_quantity(
 fn calendar(
     dated: &Dated<'_>,
     text: &At<&str>,
-    (named, anchor): (Option<NamedAlgorithm>, Option<At<AnchorSpec>>),
+    named: Option<NamedAlgorithm>,
+    anchor: Option<&At<AnchorSpec>>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
@@ -106,13 +113,13 @@ fn calendar(
         let help = format!("write limit = \"{}\"", dated.rolling());
         queue.stray("a calendar limit", help, out);
     }
-    dated.quantity(text, named, anchor.as_ref(), around, out)
+    dated.quantity(text, named, anchor, around, out)
 }
 
 /// `limit = "N/duration"`
 fn limit(
+    table: Table<'_>,
     text: &At<&str>,
-    ones: bool,
     named: Option<NamedAlgorithm>,
     queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
@@ -150,11 +157,11 @@ fn limit(
             window.map(|window| window.with_denials(denials).into())
         }
         AlgorithmSpec::TokenBucket => {
-            return paced(quota, words, (text, Written::Limit), queue, denials, out);
+            return paced(quota, words, text, Written::Limit, queue, denials, out);
         }
         AlgorithmSpec::LeakyBucket => {
             let one = built(quota.with_burst(Permits::ONE), text, Written::Limit, out)?;
-            let paced = paced(one, words, (text, Written::Limit), queue, denials, out)?;
+            let paced = paced(one, words, text, Written::Limit, queue, denials, out)?;
             return Some(Quantity {
                 keeps_to: Some(quota),
                 ..paced
@@ -164,14 +171,15 @@ fn limit(
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
-            log(quota, gap, duration_at, text, ones, out)?
+            log(table, quota, gap, duration_at, text, out)?
                 .map(|log| log.with_denials(denials).into())
         }
         AlgorithmSpec::Hybrid => {
             if !free(
                 denials,
-                ("\"hybrid\"", "algorithm = \"token-bucket\""),
+                "\"hybrid\"",
                 &at,
+                "algorithm = \"token-bucket\"",
                 out,
             ) {
                 return None;
@@ -209,8 +217,15 @@ fn bucket(
     let (size, refill, quota) = size_and_refill(table, out)?;
     let quota = built(quota.with_burst(size), &refill, Written::Refill, out)?;
     let words = format!("bucket of {size}, {}", refill.value);
-    let from = (&refill, Written::Refill);
-    paced(quota, words, from, queue, around.denials, out)
+    paced(
+        quota,
+        words,
+        &refill,
+        Written::Refill,
+        queue,
+        around.denials,
+        out,
+    )
 }
 
 /// Returns the moments that `step` names, if it asks for steps.
@@ -250,8 +265,9 @@ fn steps(
     }
     if !free(
         around.denials,
-        ("a bucket with `step`", "leave `step` out"),
+        "a bucket with `step`",
         &step.at,
+        "leave `step` out",
         out,
     ) {
         return None;
@@ -301,15 +317,23 @@ fn spacing(
     let gap: Nanos = text.value.parse().ok()?;
     let quota = built(Quota::new(Permits::ONE, gap), text, Written::Spacing, out)?;
     let words = format!("1 every {}", text.value);
-    let from = (text, Written::Spacing);
-    paced(quota, words, from, queue, around.denials, out)
+    paced(
+        quota,
+        words,
+        text,
+        Written::Spacing,
+        queue,
+        around.denials,
+        out,
+    )
 }
 
 /// Returns GCRA, with its queue if there is one.
 fn paced(
     quota: Quota,
     words: String,
-    (text, written): (&At<&str>, Written),
+    text: &At<&str>,
+    written: Written,
     queue: Option<&QueueSpec>,
     denials: Denials,
     out: &mut Findings<'_>,

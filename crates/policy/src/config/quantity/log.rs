@@ -7,19 +7,18 @@ use ratekeeper_core::{Error, Log, Nanos, Quota};
 
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
-use crate::config::document::read::At;
+use crate::config::document::read::{At, Table};
 
 /// Bytes that a log keeps for a permit.
 const BYTES: u64 = 8;
 
-/// Returns the log of a quota and a gap; `None` if they make no sense, which is reported. `ones`
-/// is true if no request costs more than one by the policy.
+/// Returns the log of a quota and a gap; `None` if they make no sense, which is reported.
 pub(super) fn log(
+    table: Table<'_>,
     quota: Quota,
     gap: Nanos,
     gap_at: Range<usize>,
     text: &At<&str>,
-    ones: bool,
     out: &mut Findings<'_>,
 ) -> Option<Result<Log, Error>> {
     let (permits, per) = (quota.permits().get(), quota.per());
@@ -36,7 +35,8 @@ pub(super) fn log(
         return None;
     }
     let apart = u128::from(gap.as_nanos()) * u128::from(permits);
-    if ones && apart > u128::from(per.as_nanos()) {
+    // A request that costs more than one takes several places of a log at once.
+    if !table.has("cost") && apart > u128::from(per.as_nanos()) {
         let whole = u64::try_from(apart).map_or_else(
             |_| "more than 584 years".to_owned(),
             |nanos| Nanos::from_nanos(nanos).to_string(),

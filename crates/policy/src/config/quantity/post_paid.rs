@@ -149,8 +149,9 @@ fn quota(
     let quota = built(rate(text.value), text, Written::Limit, out)?;
     if !free(
         around.denials,
-        (what, "algorithm = \"token-bucket\""),
+        what,
         at,
+        "algorithm = \"token-bucket\"",
         out,
     ) {
         return None;

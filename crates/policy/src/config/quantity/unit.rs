@@ -100,7 +100,7 @@ impl Conversions {
             without_cost(table, out);
             let mut values = Vec::new();
             for (field, kind) in QUANTITIES {
-                for (item, node) in nodes(table, field) {
+                for (item, node) in nodes(table, field.0, field.1) {
                     let text = converted(node, kind, &unit, out);
                     values.extend(text.map(|text| Converted {
                         field,
@@ -166,7 +166,8 @@ impl Converted {
 /// Returns the values of a field that are written, with their indices in a list.
 fn nodes<'t>(
     table: Table<'t>,
-    (field, inner): (&str, Option<&str>),
+    field: &str,
+    inner: Option<&str>,
 ) -> Vec<(usize, &'t SpannedValue<'t>)> {
     let one = match inner {
         Some(PRICE) => {

@@ -25,10 +25,10 @@ pub(in crate::config) fn geo(
     let written = root.table("geo");
     let has = |field: &str| written.is_some_and(|table| table.has(field));
     if !has("country_db") && !has("header") {
-        needed(root, &["country", "continent"], COUNTRIES, out);
+        needed(root, &["country", "continent"], &COUNTRIES, out);
     }
     if !has("asn_db") {
-        needed(root, &["asn"], NETWORKS, out);
+        needed(root, &["asn"], &NETWORKS, out);
     }
     let written = written?;
     let mut geo = Geo {
@@ -69,21 +69,25 @@ pub(in crate::config) fn geo(
     Some(geo)
 }
 
-/// A source that a policy may lack: its name, and an edit.
-type Source = (&'static str, &'static str);
+/// A source that a policy may lack.
+struct Source {
+    name: &'static str,
+    /// An edit that adds it.
+    help: &'static str,
+}
 
-const COUNTRIES: Source = (
-    "source of countries",
-    "add [geo] with country_db = \"GeoLite2-Country.mmdb\", or with header = \"cf-ipcountry\" behind a \
+const COUNTRIES: Source = Source {
+    name: "source of countries",
+    help: "add [geo] with country_db = \"GeoLite2-Country.mmdb\", or with header = \"cf-ipcountry\" behind a \
      trusted proxy",
-);
-const NETWORKS: Source = (
-    "source of networks",
-    "add [geo] with asn_db = \"GeoLite2-ASN.mmdb\"",
-);
+};
+const NETWORKS: Source = Source {
+    name: "source of networks",
+    help: "add [geo] with asn_db = \"GeoLite2-ASN.mmdb\"",
+};
 
 /// Reports the first place that needs a source which the policy does not have.
-fn needed(root: Table<'_>, words: &[&str], (source, help): Source, out: &mut Findings<'_>) {
+fn needed(root: Table<'_>, words: &[&str], source: &Source, out: &mut Findings<'_>) {
     let limit = root
         .tables("limit")
         .find_map(|(_, limit)| used(limit, words));
@@ -94,9 +98,12 @@ fn needed(root: Table<'_>, words: &[&str], (source, help): Source, out: &mut Fin
     let Some(word) = found else {
         return;
     };
-    let message = format!("`{}` is used, but the policy has no {source}", word.value);
+    let message = format!(
+        "`{}` is used, but the policy has no {}",
+        word.value, source.name
+    );
     out.error(codes::NO_GEO, word.at, message, "not known of any request")
-        .help(help);
+        .help(source.help);
 }
 
 /// Returns the first of `words` that a limit uses.

@@ -45,7 +45,7 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
     let deadline = table
         .span("deadline")
         .map_or(DEFAULT_DEADLINE, |deadline| deadline.value);
-    let database = database(table, kind == UrlKind::Node, out);
+    let database = database(table, kind, out);
     let nodes = table.number("nodes").map(|nodes| nodes.value);
     let node = scope::node(table, out);
     let (username, password) = login?;
@@ -322,7 +322,7 @@ fn login(
     Some((username, password))
 }
 
-fn database(table: Table<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u16> {
+fn database(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<u16> {
     if !table.has("database") {
         return Some(0);
     }
@@ -330,7 +330,7 @@ fn database(table: Table<'_>, cluster: bool, out: &mut Findings<'_>) -> Option<u
         value: database,
         at,
     } = table.number("database")?;
-    if database == 0 || !cluster {
+    if database == 0 || kind != UrlKind::Node {
         return Some(database);
     }
     let message = format!("a cluster has no database {database}");

@@ -25,7 +25,8 @@ impl ListName<'_> {
     pub(in crate::config) fn read(
         self,
         files: &PolicyFiles,
-        (field_name, field): (&str, &Field),
+        field_name: &str,
+        field: &Field,
         at: &At<&str>,
         patterns: &mut Vec<Pattern>,
         out: &mut Findings<'_>,

@@ -69,10 +69,9 @@ pub(in crate::config) fn plans(
         }
     }
     let from = from?;
-    let for_descriptors = matches!(&from, FromText::Keys(part, _) if part.is_of_descriptors());
     let mut used = false;
     for draft in drafts {
-        used |= numbers(draft, for_descriptors, &names, reader, out);
+        used |= numbers(draft, &from, &names, reader, out);
     }
     if !used && !out.has_errors() {
         let label = "no limit has `plans`";
@@ -106,7 +105,7 @@ fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
 /// Reads `plans` of one limit; returns true if it has any.
 fn numbers(
     draft: &mut Draft<'_>,
-    for_descriptors: bool,
+    from: &FromText<'_>,
     names: &[Box<str>],
     reader: &mut VariantReader<'_>,
     out: &mut Findings<'_>,
@@ -115,6 +114,7 @@ fn numbers(
     let Some(written) = written else {
         return false;
     };
+    let for_descriptors = matches!(from, FromText::Keys(part, _) if part.is_of_descriptors());
     if draft.rule.is_for_descriptors() != for_descriptors {
         let of = if for_descriptors {
             "descriptors, which this limit is not for"

@@ -119,13 +119,14 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
     if found.iter().any(|(server, _)| !only_returns(server)) {
         found.retain(|(server, _)| !only_returns(server));
     }
-    let fallback = fallback(&found);
+    let servers: Vec<_> = found.iter().map(|(server, _)| *server).collect();
+    let fallback = fallback(&servers);
     let is_alone = found.len() == 1;
     let mut places = Vec::new();
     // The ports of each name.
     let mut seen: HashMap<String, Vec<String>> = HashMap::new();
     // Ports with a default server, and those of the servers before.
-    let mut ports_seen = default_ports(&found);
+    let mut ports_seen = default_ports(&servers);
     for (index, (server, around)) in found.iter().enumerate() {
         let block = server.block.as_deref().unwrap_or_default();
         let in_force = around.within(block, writer);

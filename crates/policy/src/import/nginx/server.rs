@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 
 use super::directive::Directive;
-use super::place::InForce;
 
 /// Port of a server without `listen`, and of an address without one.
 const DEFAULT_PORT: &str = "80";
@@ -17,17 +16,17 @@ const HOST_RANK: usize = 1 << 32;
 
 /// Returns the index of the server of hosts that no server names: of several defaults, one that
 /// has limits.
-pub(super) fn fallback(servers: &[(&Directive, InForce)]) -> usize {
-    let defaults = || (0..servers.len()).filter(|index| is_default(servers[*index].0));
-    let limiting = defaults().find(|index| super::has_limits(servers[*index].0));
+pub(super) fn fallback(servers: &[&Directive]) -> usize {
+    let defaults = || (0..servers.len()).filter(|index| is_default(servers[*index]));
+    let limiting = defaults().find(|index| super::has_limits(servers[*index]));
     limiting.or_else(|| defaults().next()).unwrap_or(0)
 }
 
 /// Returns the ports that have a default server.
-pub(super) fn default_ports(servers: &[(&Directive, InForce)]) -> HashSet<String> {
-    let defaults = servers.iter().filter(|(server, _)| is_default(server));
+pub(super) fn default_ports(servers: &[&Directive]) -> HashSet<String> {
+    let defaults = servers.iter().filter(|server| is_default(server));
     defaults
-        .flat_map(|(server, _)| ports(server.block.as_deref().unwrap_or_default()))
+        .flat_map(|server| ports(server.block.as_deref().unwrap_or_default()))
         .collect()
 }
 

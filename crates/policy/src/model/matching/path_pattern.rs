@@ -57,7 +57,9 @@ impl PathPattern {
         let mut runs = vec![Vec::new()];
         let last = body.matches('/').count();
         for (index, segment) in body.split('/').enumerate() {
-            check(text, segment, index == last)?;
+            if index < last || !segment.is_empty() {
+                check(text, segment)?;
+            }
             if segment == "**" {
                 runs.push(Vec::new());
             } else if segment.is_empty() && last > 0 {
@@ -240,14 +242,14 @@ fn with_a_slash(text: &str) -> String {
 }
 
 /// Refuses a segment that can never match.
-fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
+fn check(text: &str, segment: &str) -> Result<(), ValueError> {
     let never = |what: &str, help: String| {
         Err(ValueError::new(
             format!("path `{text}` can never match: {what}"),
             help,
         ))
     };
-    if segment == "." || segment == ".." || segment.is_empty() && !is_last {
+    if segment == "." || segment == ".." || segment.is_empty() {
         let normal = path::normalise(text);
         let normal = String::from_utf8_lossy(normal.as_bytes()).into_owned();
         return never(

@@ -44,7 +44,7 @@ impl Policy {
         let mut number = 0;
         while number < count {
             if self
-                .add_key((index, rule), number, keys, numbers, out)
+                .add_key(index, rule, number, keys, numbers, out)
                 .is_break()
             {
                 return;
@@ -60,7 +60,8 @@ impl Policy {
     /// Adds the charge under one key of the request; breaks if the rule refuses without one.
     fn add_key<'p>(
         &'p self,
-        (index, rule): (u32, &'p Rule),
+        index: u32,
+        rule: &'p Rule,
         number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         numbers: Option<Numbers>,

@@ -61,7 +61,7 @@ impl Policy {
                 Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, other, &out.entries[head]),
                 Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
-                    let Ok(entry) = self.allowance_entry(index, other, (rule, number), keys, out)
+                    let Ok(entry) = self.allowance_entry(index, other, rule, number, keys, out)
                     else {
                         // Unlimited: no request is refused by this chain.
                         out.entries.truncate(head);
@@ -80,7 +80,8 @@ impl Policy {
         &'p self,
         index: u32,
         rule: &'p Rule,
-        (head, number): (&Rule, KeyNumber),
+        head: &Rule,
+        number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) -> Result<Option<Entry>, Unlimited> {

@@ -65,10 +65,15 @@ async fn decide<C: Clock>(
     let entries: SmallVec<[(&str, &str); 8]> = entries.collect();
     let mut rest = &entries[..];
     let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
-    for descriptor in &request.descriptors {
-        let (own, others) = rest.split_at(descriptor.entries.len());
+    for wire in &request.descriptors {
+        let (own, others) = rest.split_at(wire.entries.len());
         rest = others;
-        asked.push(ask(request, descriptor, own)?);
+        let descriptor = Descriptor {
+            domain: &request.domain,
+            entries: own,
+            instead: wire.limit.as_ref().map(numbers).transpose()?,
+        };
+        asked.push(ask(request, wire, descriptor));
     }
     let answers = shared.keeper.call_for_report(&asked, new_nonce).await;
     let answers = answers.map_err(|error| store_down(&error))?;
@@ -79,31 +84,26 @@ async fn decide<C: Clock>(
 
 /// Returns the facts and the charge that one descriptor asks for.
 fn ask<'a>(
-    request: &'a RateLimitRequest,
-    descriptor: &RateLimitDescriptor,
-    entries: &'a [(&'a str, &'a str)],
-) -> Result<Asked<'a>, GrpcStatus> {
-    let cost = match descriptor.hits_addend {
+    request: &RateLimitRequest,
+    wire: &RateLimitDescriptor,
+    descriptor: Descriptor<'a>,
+) -> Asked<'a> {
+    let cost = match wire.hits_addend {
         Some(own) => Permits::new(own),
         None => Permits::new(request.hits_addend.max(1).into()), // absent and 0 are one on the wire
     };
-    let instead = descriptor.limit.as_ref().map(numbers).transpose()?;
-    Ok(Asked {
+    Asked {
         facts: Facts {
             cost: Some(cost),
-            descriptor: Some(Descriptor {
-                domain: &request.domain,
-                entries,
-                instead,
-            }),
+            descriptor: Some(descriptor),
             ..Facts::default()
         },
-        act: if descriptor.is_negative_hits {
+        act: if wire.is_negative_hits {
             Act::GiveBack
         } else {
             Act::Charge
         },
-    })
+    }
 }
 
 /// Returns the numbers that a call brings along.

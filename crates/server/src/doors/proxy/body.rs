@@ -46,7 +46,8 @@ impl ForwardedBody {
     pub(crate) fn new(
         body: DownloadBody,
         guard: Option<(RequestGuard, HeldBytes)>,
-        (in_flight, process): (InFlight, Arc<Process>),
+        in_flight: InFlight,
+        process: Arc<Process>,
     ) -> Self {
         let mut body = Self {
             body,

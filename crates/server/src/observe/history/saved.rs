@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use ratekeeper_core::Limit;
+use serde::{Deserialize, Serialize};
 
 use super::{Cell, History, MAX_LIMITS, MINUTES, Track, push};
 
 /// The second since 1970 at which it was saved, and the minutes of each limit and of [`ALL`].
-pub(crate) type SavedHistory = (u64, BTreeMap<String, Vec<Cell>>);
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct SavedHistory(u64, BTreeMap<String, Vec<Cell>>);
 
 /// Name of the service itself, which no limit can have.
 const ALL: &str = "";
@@ -23,13 +25,13 @@ impl History {
             |limit: &Limit| Some((limit.name.to_string(), self.recent(limit.id)?.minutes));
         let all = (ALL.to_owned(), self.total().minutes);
         let each = limits.filter_map(minutes).chain([all]);
-        (unix_second, each.collect())
+        SavedHistory(unix_second, each.collect())
     }
 
     /// Sets the minutes before the first reading of the service and of these limits.
     pub(crate) fn restore<'l>(
         &self,
-        (saved_at, mut saved): SavedHistory,
+        SavedHistory(saved_at, mut saved): SavedHistory,
         unix_second: u64,
         limits: impl Iterator<Item = &'l Limit>,
     ) {

@@ -16,7 +16,7 @@ use ratekeeper::Outcome;
 use ratekeeper_core::{LimitId, Mode, Outage, Permits, Verdict};
 use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
-use super::{Tally, durations::Waits};
+use super::{RequestResult, Tally, durations::Waits};
 use crate::counter::Counter;
 use crate::doors::hold::lets_wait;
 
@@ -218,17 +218,15 @@ impl LimitRow {
     }
 
     /// Counts a decision; returns true if a ban began with it.
-    pub(super) fn record(&self, outcome: &Outcome<'_>, admitted: bool) -> bool {
+    pub(super) fn record(&self, outcome: &Outcome<'_>, result: RequestResult) -> bool {
+        let admitted = result == RequestResult::Allowed;
+        let is_covered = !outcome.decision.verdict.allows() && outcome.covered_by.is_some();
         let did = match outcome.decision.verdict {
             _ if !outcome.is_asked => return false,
             Verdict::Allow if outcome.outage == Some(Outage::Allow) && admitted => Did::FailOpen,
             Verdict::Deny { .. } if outcome.outage == Some(Outage::Deny) => Did::FailClosed,
-            verdict if !verdict.allows() && outcome.covered_by.is_some() => {
-                if !admitted {
-                    return false;
-                }
-                Did::Covered
-            }
+            _ if is_covered && !admitted => return false,
+            _ if is_covered => Did::Covered,
             Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return false,
             Verdict::Allow => Did::Allowed,
             Verdict::AllowAfter(_) => Did::Queued,
@@ -242,7 +240,7 @@ impl LimitRow {
             self.shed.add(1);
         }
         if is_known {
-            self.note_highest(outcome, is_spent);
+            self.note_highest(outcome);
         }
         if outcome.key_missing {
             self.key_missing.add(1);
@@ -270,7 +268,8 @@ impl LimitRow {
     }
 
     /// Notes the share of the limit that the key has spent, if none was higher.
-    fn note_highest(&self, outcome: &Outcome<'_>, is_spent: bool) {
+    fn note_highest(&self, outcome: &Outcome<'_>) {
+        let is_spent = !outcome.decision.verdict.allows();
         let quota = outcome.quota().get();
         let spent = (outcome.quota() - outcome.decision.remaining).get() * 100;
         let highest = self.highest.load(Ordering::Relaxed);

@@ -53,7 +53,8 @@ impl GrpcCall {
         request: Request<RecvStream>,
         respond: SendResponse<Bytes>,
         pulse: Arc<Pulse>,
-        (held, max_message_bytes): (HeldBytes, usize),
+        held: HeldBytes,
+        max_message_bytes: usize,
     ) -> Self {
         pulse.begin();
         let (parts, body) = request.into_parts();

@@ -163,8 +163,8 @@ impl<S: ServeCalls> CallBatch<S> {
             }
             for (request, respond) in self.calls.drain(..) {
                 let pulse = Arc::clone(&self.pulse);
-                let bounds = (self.server.bodies().hold(), S::MAX_MESSAGE_BYTES);
-                let mut call = GrpcCall::new(request, respond, pulse, bounds);
+                let held = self.server.bodies().hold();
+                let mut call = GrpcCall::new(request, respond, pulse, held, S::MAX_MESSAGE_BYTES);
                 if !call.plausible() {
                     continue;
                 }

@@ -121,6 +121,6 @@ fn metadata(whole: &Answer) -> Struct {
     let refused_by = whole.refused_by().map(|outcome| outcome.report());
     let shadow = whole.shadow_denials().map(|denial| name(&denial));
     Struct {
-        fields: fields::metadata(whole.allowed(), refused_by.as_ref(), shadow).collect(),
+        fields: fields::metadata(code(!whole.allowed()), refused_by.as_ref(), shadow).collect(),
     }
 }

@@ -87,7 +87,7 @@ fn response<C: Clock>(
         let shadow = shadow_denied(answer, &statuses);
         metadata
             .fields
-            .extend(fields::metadata(!over, refused_by, shadow));
+            .extend(fields::metadata(code(over), refused_by, shadow));
     }
     response.dynamic_metadata = Some(metadata).filter(|metadata| !metadata.fields.is_empty());
     response.statuses = statuses;

@@ -160,7 +160,7 @@ pub(super) fn reports_of<'a>(
 /// `{"allowed": false, "limit": "per-user", "retry_after_s": 37, "shadow_denied": []}`, where
 /// `refused_by` is the limit that refuses.
 pub(super) fn metadata(
-    allowed: bool,
+    overall: Code,
     refused_by: Option<&LimitReport<'_>>,
     shadow_denied: impl Iterator<Item = String>,
 ) -> impl Iterator<Item = (String, Value)> {
@@ -178,7 +178,7 @@ pub(super) fn metadata(
     let limit = refused_by.map(|limit| limit.name.to_owned());
     let wait = refused_by.and_then(|limit| limit.decision.verdict.retry_after());
     let fields = [
-        ("allowed", Some(Kind::BoolValue(allowed))),
+        ("allowed", Some(Kind::BoolValue(overall == Code::Ok))),
         ("limit", limit.map(Kind::StringValue)),
         (
             "retry_after_s",
