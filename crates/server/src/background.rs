@@ -23,6 +23,9 @@ use std::time::Duration;
 use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::expired_reservations::ExpiryLog;
+use self::memory::Filling;
+use self::missing_keys::HourCounts;
 use self::tasks::keep;
 use crate::context::ServiceContext;
 use crate::state::saving;
@@ -36,38 +39,39 @@ const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     every(shared, "sweep", SWEEP, sweep);
-    start(shared, "memory", memory::watch);
+    let mut filling = Filling::default();
+    every(shared, "memory", memory::LOOK, move |it| filling.watch(it));
     start(shared, "store", store::tend);
     start(shared, "clocks", store::compare_clocks);
     start(shared, "wall clock", wall_clock::watch);
-    start(shared, "load", machine_load::watch);
+    let processors = machine_load::processors();
+    let load = move |it: &ServiceContext<C>| machine_load::read(it, processors);
+    every(shared, "load", machine_load::READ, load);
     every(shared, "alerts", alerts::LOOK, alerts::look);
     every(shared, "bans", bans::LOOK, bans::report_ends);
-    start(shared, "reservations", expired_reservations::watch);
+    let mut expired = ExpiryLog::default();
+    let report = move |it: &ServiceContext<C>| expired.report(it);
+    every(shared, "reservations", expired_reservations::LOOK, report);
     every(shared, "top keys", WATCHERS_SWEEP, sweep_watchers);
     start(shared, "history", history::record);
     start(shared, "dashboard", admin::publish);
-    start(shared, "missing keys", missing_keys::watch);
+    let mut hour = HourCounts::default();
+    let watch = move |it: &ServiceContext<C>| hour.watch(it);
+    every(shared, "missing keys", missing_keys::LOOK, watch);
     start(shared, "state", saving::save_regularly);
-    for listener in shared
-        .observers
-        .metrics
-        .process
-        .tls
-        .get()
-        .into_iter()
-        .flatten()
-    {
+    let listeners = shared.observers.metrics.process.tls.get();
+    for listener in listeners.into_iter().flatten() {
         let listener = Arc::clone(listener);
         start(shared, "certificates", move |shared| {
             certificates::keep_fresh(shared, Arc::clone(&listener))
         });
     }
     #[cfg(feature = "proxy")]
-    start(
+    every(
         shared,
         "upstream signals",
-        crate::background::upstream_signals::watch,
+        upstream_signals::READ,
+        upstream_signals::read,
     );
     #[cfg(feature = "proxy")]
     start(shared, "health", upstreams::check_all);
@@ -92,19 +96,23 @@ fn start<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
     keep(shared, name, move || task(Arc::clone(&kept)));
 }
 
-/// Starts a task that acts now, and again after each `period`.
+/// Starts a task that acts now, and again after each `period`. If it panics, it begins again with
+/// the state that it began with.
 fn every<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     name: &'static str,
     period: Duration,
-    act: fn(&ServiceContext<C>),
+    act: impl FnMut(&ServiceContext<C>) + Clone + Send + 'static,
 ) {
-    start(shared, name, move |shared| async move {
-        let mut tick = interval(period);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tick.tick().await;
-            act(&shared);
+    start(shared, name, move |shared| {
+        let mut act = act.clone();
+        async move {
+            let mut tick = interval(period);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                act(&shared);
+            }
         }
     });
 }

@@ -9,23 +9,21 @@
 //! one, so that no process knows. The metrics of all together do.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::{Clock, ExpiredReservations};
 use ratekeeper_core::{LimitId, Nanos, Time};
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 
 /// How often expired reservations are looked for.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// Minimum time between two lines of a limit.
 const PERIOD: Nanos = Nanos::from_secs(60);
 
 /// The lines of each limit; as many as the policies of this process have had limits.
-#[derive(Debug, Default)]
-struct ExpiryLog(HashMap<LimitId, ExpiryLine>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExpiryLog(HashMap<LimitId, ExpiryLine>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct ExpiryLine {
@@ -56,24 +54,18 @@ impl ExpiryLog {
         })
         .collect()
     }
-}
 
-/// Reports expired reservations until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut log = ExpiryLog::default();
-    loop {
-        tick.tick().await;
+    /// Reports expired reservations.
+    pub(super) fn report<C: Clock>(&mut self, shared: &ServiceContext<C>) {
         let (keeper, now) = (&shared.keeper, shared.keeper.clock().now());
         let expired = keeper.reservations().take_expired(now);
         let store = keeper.store().shared();
         if store.is_some_and(|store| store.nodes().get() > 1) {
-            continue;
+            return;
         }
-        let due = log.look(expired, now);
+        let due = self.look(expired, now);
         if due.is_empty() {
-            continue;
+            return;
         }
         let policy = keeper.policy();
         for (id, line) in due {

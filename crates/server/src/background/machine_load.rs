@@ -4,19 +4,17 @@
 //! 100 % as many tasks want to run as can. If it cannot be read, the signal ends by itself within
 //! [`LASTS`], and limits are not elastic.
 
-use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::LOAD;
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 
 /// How often it is read.
-const READ: Duration = Duration::from_secs(1);
+pub(super) const READ: Duration = Duration::from_secs(1);
 /// How long a reading counts, if no other follows.
 const LASTS: Nanos = Nanos::from_secs(5);
 /// Where Linux states it.
@@ -24,30 +22,24 @@ const FILE: &str = "/proc/loadavg";
 /// Where Linux states the processors that it runs tasks on.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Sets the signal until the service ends.
-pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let processors = processors();
-    let mut tick = interval(READ);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let policy = shared.keeper.look_at_policy();
-        let is_used = policy.signals().any(|signal| signal.name() == LOAD);
-        drop(policy);
-        if !is_used {
-            continue;
-        }
-        // A file of the kernel: reading it waits for no disk.
-        let text = std::fs::read_to_string(FILE).unwrap_or_default();
-        if let Some(load) = load(&text, processors) {
-            shared.keeper.set_signal(LOAD, load, LASTS);
-        }
+/// Sets the signal, if a limit of the policy has it.
+pub(super) fn read<C: Clock>(shared: &ServiceContext<C>, processors: usize) {
+    let policy = shared.keeper.look_at_policy();
+    let is_used = policy.signals().any(|signal| signal.name() == LOAD);
+    drop(policy);
+    if !is_used {
+        return;
+    }
+    // A file of the kernel: reading it waits for no disk.
+    let text = std::fs::read_to_string(FILE).unwrap_or_default();
+    if let Some(load) = load(&text, processors) {
+        shared.keeper.set_signal(LOAD, load, LASTS);
     }
 }
 
 /// Returns the number of processors that the load is of: those of the machine, also in a container
 /// with fewer.
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     let online = std::fs::read_to_string(ONLINE).unwrap_or_default();
     let online = online_processors(online.trim());
     online.unwrap_or_else(|| available_parallelism().map_or(1, usize::from))

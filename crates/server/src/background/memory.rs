@@ -9,12 +9,10 @@
 use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_store::{MemoryConfig, Usage};
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
 use crate::context::ServiceContext;
@@ -24,7 +22,7 @@ const PART: u64 = 4;
 /// and at least this number of bytes, the minimum that a policy may name.
 const MIN_BUDGET: u64 = 1 << 20;
 /// How often the use of memory is checked.
-const LOOK: Duration = Duration::from_secs(10);
+pub(super) const LOOK: Duration = Duration::from_secs(10);
 /// Number of checks between two warnings of keys that were pushed out: a minute.
 const LOOKS_BETWEEN: u32 = 6;
 /// Percentage of the budget at which a warning is given,
@@ -127,23 +125,9 @@ fn control_groups(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// Warns while memory fills, until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut filling = Filling::default();
-    loop {
-        tick.tick().await;
-        let usage = shared.keeper.store().local().usage();
-        if let Some(warning) = filling.look(&usage) {
-            shared.sink.emit(&Event::Notice(warning));
-        }
-    }
-}
-
 /// State of the warnings that memory fills.
-#[derive(Debug, Default)]
-struct Filling {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filling {
     nearly_full: bool,
     /// Number of keys pushed out since the start.
     pushed_out: u64,
@@ -154,6 +138,14 @@ struct Filling {
 }
 
 impl Filling {
+    /// Warns while memory fills.
+    pub(super) fn watch<C: Clock>(&mut self, shared: &ServiceContext<C>) {
+        let usage = shared.keeper.store().local().usage();
+        if let Some(warning) = self.look(&usage) {
+            shared.sink.emit(&Event::Notice(warning));
+        }
+    }
+
     /// Returns a warning if there is something new to report.
     fn look(&mut self, usage: &Usage) -> Option<String> {
         let pushed_out: u64 = usage.limits.iter().map(|limit| limit.evicted.budget).sum();

@@ -10,20 +10,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::{Policy, Role};
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
 use crate::context::{NoticeHour, ServiceContext};
 use crate::observe::metrics::KeyCounts;
 
 /// How often the counters are read.
-const LOOK: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Percentage of requests above which a missing key is worth a notice.
 const PERCENT: u64 = 40;
 /// Minimum number of requests of a limit in an hour.
@@ -45,8 +43,8 @@ impl KeyCounts {
 }
 
 /// The limits of an hour.
-#[derive(Debug, Default)]
-struct HourCounts {
+#[derive(Clone, Debug, Default)]
+pub(super) struct HourCounts {
     hour: NoticeHour,
     limits: BTreeMap<LimitId, Looked>,
 }
@@ -87,15 +85,9 @@ impl HourCounts {
         self.limits = limits; // those that left the policy are forgotten
         found
     }
-}
 
-/// Gives the notice of limits until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(LOOK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut counts = HourCounts::default();
-    loop {
-        tick.tick().await;
+    /// Gives the notice of limits.
+    pub(super) fn watch<C: Clock>(&mut self, shared: &ServiceContext<C>) {
         let policy = shared.keeper.policy();
         let hour = NoticeHour::new(policy.version, shared.keeper.clock().now());
         // An alternative sees the requests of its limit again.
@@ -106,7 +98,7 @@ pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
                 let id = rule.limit.id;
                 (id, shared.observers.metrics.key_counts(id))
             });
-        let found = counts.look(hour, each);
+        let found = self.look(hour, each);
         if let Some(text) = notice(&policy, &found) {
             shared.sink.emit(&Event::Notice(text));
         }

@@ -4,40 +4,33 @@
 //! A signal has no level while the upstream did not respond in the last 10 s, so the limit is not
 //! elastic.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::RecentLevels;
 use ratekeeper_policy::{UpstreamMeasure, WallTime, upstream_signal};
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::observe::upstreams::NamedUpstream;
 
 /// How often they are read.
-const READ: Duration = Duration::from_secs(1);
+pub(super) const READ: Duration = Duration::from_secs(1);
 /// How long a reading counts, if no other follows.
 const LASTS: Nanos = Nanos::from_secs(3);
 
-/// Sets the signals until the service ends.
-pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
-    let mut tick = interval(READ);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let keeper = &shared.keeper;
-        let upstreams = shared.observers.metrics.process.upstreams.all();
-        let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
-        for signal in keeper.policy().signals() {
-            let Some((route, measure)) = upstream_signal(signal.name()) else {
-                continue;
-            };
-            match level(&upstreams, route, measure) {
-                Some(level) => signal.set(level, wall, LASTS),
-                None => signal.clear(),
-            }
+/// Sets the signals.
+pub(super) fn read<C: Clock>(shared: &ServiceContext<C>) {
+    let keeper = &shared.keeper;
+    let upstreams = shared.observers.metrics.process.upstreams.all();
+    let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
+    for signal in keeper.policy().signals() {
+        let Some((route, measure)) = upstream_signal(signal.name()) else {
+            continue;
+        };
+        match level(&upstreams, route, measure) {
+            Some(level) => signal.set(level, wall, LASTS),
+            None => signal.clear(),
         }
     }
 }
