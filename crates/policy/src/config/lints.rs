@@ -26,13 +26,11 @@ const MAX_COMPARED: usize = 50;
 pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let elsewhere = settings.envoy_files.config.is_some();
     if drafts.is_empty() && !elsewhere && !out.has_errors() {
-        out.error(
-            codes::NO_LIMITS,
-            0..0,
-            "the policy has no limits",
-            "every request would be allowed",
-        )
-        .help("add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"");
+        let message = "the policy has no limits";
+        let label = "every request would be allowed";
+        out.error(codes::NO_LIMITS, 0..0, message, label).help(
+            "add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"",
+        );
     }
     for draft in drafts {
         let Some(cost) = draft.rule.cost.highest() else {
@@ -49,16 +47,12 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
             _ => ("a request", "cost"),
         };
         let message = format!("limit `{name}` can never let {which} pass");
-        out.error(
-            codes::COST_TOO_HIGH,
-            at,
-            message,
-            format!("costs more than the {capacity} that the limit holds"),
-        )
-        .related(draft.places.quantity.clone())
-        .help(format!(
-            "write {field} = {capacity} or less, or raise the limit to at least {cost}"
-        ));
+        let label = format!("costs more than the {capacity} that the limit holds");
+        out.error(codes::COST_TOO_HIGH, at, message, label)
+            .related(draft.places.quantity.clone())
+            .help(format!(
+                "write {field} = {capacity} or less, or raise the limit to at least {cost}"
+            ));
     }
 }
 
@@ -142,14 +136,10 @@ fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
             format!("write a lower number, or remove `{loose_name}`"),
         )
     };
-    out.warning(
-        codes::NEVER_REFUSES,
-        loose.places.quantity.clone(),
-        message,
-        label,
-    )
-    .related(strict.places.quantity.clone())
-    .help(help);
+    let at = loose.places.quantity.clone();
+    out.warning(codes::NEVER_REFUSES, at, message, label)
+        .related(strict.places.quantity.clone())
+        .help(help);
 }
 
 /// Returns true if both limits charge the same for a shared request, and `strict` can refuse it.

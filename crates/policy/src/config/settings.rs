@@ -88,13 +88,9 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
     let network = match network(text.value) {
         Ok(network) => network,
         Err(ValueError { reason, help }) => {
-            out.error(
-                codes::PROXY,
-                text.at.clone(),
-                reason,
-                "expected an address or a CIDR block",
-            )
-            .help(help);
+            let label = "expected an address or a CIDR block";
+            out.error(codes::PROXY, text.at.clone(), reason, label)
+                .help(help);
             return None;
         }
     };
@@ -215,14 +211,10 @@ fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
             let message = format!("`{first}` and `{name}` listen on the same address");
             let field = if *name == "proxy" { "address" } else { name };
             let free = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
-            out.error(
-                codes::SAME_ADDRESS,
-                at.clone(),
-                message,
-                format!("taken by {other}"),
-            )
-            .related(first_at.clone())
-            .help(format!("write another port: {field} = \"{free}\""));
+            let label = format!("taken by {other}");
+            out.error(codes::SAME_ADDRESS, at.clone(), message, label)
+                .related(first_at.clone())
+                .help(format!("write another port: {field} = \"{free}\""));
         }
     }
 }

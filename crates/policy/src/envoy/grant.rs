@@ -20,13 +20,9 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
     if unlimited {
         if let Some(unit) = unit {
             let message = "an unlimited rate limit has no unit";
-            out.error(
-                codes::ENVOY_UNLIMITED,
-                unit.at,
-                message,
-                "set beside `unlimited`",
-            )
-            .help("leave out the unit, or `unlimited`");
+            let label = "set beside `unlimited`";
+            out.error(codes::ENVOY_UNLIMITED, unit.at, message, label)
+                .help("leave out the unit, or `unlimited`");
         }
         if limit.has("requests_per_unit") {
             let message = "`requests_per_unit` has no effect beside `unlimited`";
@@ -39,13 +35,9 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
     let unit = unit_of(unit, limit, out)?;
     if requests.is_none() && !limit.has("requests_per_unit") {
         let message = "a rate limit without `requests_per_unit` lets nothing pass";
-        out.warning(
-            codes::ENVOY_BLOCKS,
-            limit.place_of("unit"),
-            message,
-            "0 requests per unit",
-        )
-        .help("write requests_per_unit: 0 if that is meant");
+        let label = "0 requests per unit";
+        out.warning(codes::ENVOY_BLOCKS, limit.place_of("unit"), message, label)
+            .help("write requests_per_unit: 0 if that is meant");
         return Some(EnvoyRateLimit::PerUnit {
             requests_per_unit: 0,
             unit,
@@ -91,24 +83,17 @@ pub(super) fn replaces(
     for entry in limit.tables("replaces", TablePlace::Replaces, out) {
         let Some(name) = entry.text("name", out) else {
             let at = entry.place_of("name");
-            out.error(
-                codes::ENVOY_REPLACES_NOTHING,
-                at,
-                "an entry of `replaces` has no name",
-                "`name` is missing",
-            )
-            .help("write - name: OTHER, the name of another rate limit");
+            let message = "an entry of `replaces` has no name";
+            let label = "`name` is missing";
+            out.error(codes::ENVOY_REPLACES_NOTHING, at, message, label)
+                .help("write - name: OTHER, the name of another rate limit");
             continue;
         };
         if own.is_some_and(|own| own.value == name.value) {
             let message = format!("the rate limit `{}` replaces itself", shown(name.value));
-            out.error(
-                codes::ENVOY_REPLACES_ITSELF,
-                name.at,
-                message,
-                "its own name",
-            )
-            .help("name another rate limit, or leave it out");
+            let label = "its own name";
+            out.error(codes::ENVOY_REPLACES_ITSELF, name.at, message, label)
+                .help("name another rate limit, or leave it out");
             continue;
         }
         names.push(name.value.into());

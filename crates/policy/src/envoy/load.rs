@@ -153,13 +153,10 @@ impl Loader {
         let domain = root.text("domain", out);
         if root.lacks("domain") {
             let at = root.place_of("domain");
-            out.error(
-                codes::ENVOY_NO_DOMAIN,
-                at,
-                "the file has no domain",
-                "no `domain` here",
-            )
-            .help("write domain: NAME, as in the rate limit filter of Envoy");
+            let message = "the file has no domain";
+            let label = "no `domain` here";
+            out.error(codes::ENVOY_NO_DOMAIN, at, message, label)
+                .help("write domain: NAME, as in the rate limit filter of Envoy");
         }
         let (name, mut top) = match &domain {
             Some(domain) => (domain.value, self.domain(domain, file.name, out)),
@@ -199,13 +196,9 @@ impl Loader {
             .or_insert_with(|| file.to_owned());
         if self.owners.len() > MAX_DOMAINS {
             let message = format!("there are more than {MAX_DOMAINS} domains");
-            out.error(
-                codes::ENVOY_BOUNDS,
-                name.at.clone(),
-                message,
-                "one too many",
-            )
-            .help("distinguish callers by the first key of their descriptors");
+            let label = "one too many";
+            out.error(codes::ENVOY_BOUNDS, name.at.clone(), message, label)
+                .help("distinguish callers by the first key of their descriptors");
             return None;
         }
         let known = self.config.domains.remove(name.value);
@@ -237,13 +230,10 @@ impl Loader {
         let key = table.text("key", out);
         if table.lacks("key") {
             let at = table.place_of("key");
-            out.error(
-                codes::ENVOY_NO_KEY,
-                at,
-                "a descriptor has no key",
-                "no `key` here",
-            )
-            .help("write key: NAME, as in the descriptors of the calls");
+            let message = "a descriptor has no key";
+            let label = "no `key` here";
+            out.error(codes::ENVOY_NO_KEY, at, message, label)
+                .help("write key: NAME, as in the descriptors of the calls");
         }
         let value = table.text("value", out);
         let (key_text, value_text) = (

@@ -215,13 +215,9 @@ impl<'n> CheckedTable<'n> {
                 let whole = whole.then_some(number as u32);
                 if whole.is_none() {
                     let message = format!("{what} is out of range: {}", shown(text));
-                    out.error(
-                        codes::OUT_OF_RANGE,
-                        node.at.clone(),
-                        message,
-                        "expected 0 to 4294967295",
-                    )
-                    .help(example);
+                    let label = "expected 0 to 4294967295";
+                    out.error(codes::OUT_OF_RANGE, node.at.clone(), message, label)
+                        .help(example);
                 }
                 whole
             }
@@ -284,13 +280,9 @@ impl<'n> CheckedTable<'n> {
                 TablePlace::Replaces => "write each as `- name: other-limit`",
                 _ => "write each as `- key: name`, with its fields below",
             };
-            out.error(
-                codes::ENVOY_LIST,
-                element.at.clone(),
-                message,
-                "expected a table",
-            )
-            .help(example);
+            let label = "expected a table";
+            out.error(codes::ENVOY_LIST, element.at.clone(), message, label)
+                .help(example);
         }
         tables
     }
@@ -365,11 +357,7 @@ fn misplaced(
 /// Reports a value of another type.
 fn wrong(node: &YamlNode, what: &str, wanted: &str, help: &str, out: &mut Findings<'_>) {
     let message = format!("{what} must be {wanted}, not {}", node.kind());
-    out.error(
-        codes::TYPE,
-        node.at.clone(),
-        message,
-        format!("expected {wanted}"),
-    )
-    .help(help);
+    let label = format!("expected {wanted}");
+    out.error(codes::TYPE, node.at.clone(), message, label)
+        .help(help);
 }

@@ -86,13 +86,9 @@ pub(super) fn is_number(text: &str) -> bool {
 pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
-        out.error(
-            codes::TOO_LARGE,
-            0..0,
-            message,
-            "at most 1 MiB (1,048,576 bytes)",
-        )
-        .help("split the domain over several files, with merge_domains = true");
+        let label = "at most 1 MiB (1,048,576 bytes)";
+        out.error(codes::TOO_LARGE, 0..0, message, label)
+            .help("split the domain over several files, with merge_domains = true");
         return None;
     }
     let mut reader = YamlReader {

@@ -100,23 +100,17 @@ fn exactly_one(
     there.sort_by_key(|key| key.span().start);
     if there.is_empty() && !names.is_empty() {
         let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        out.error(
-            codes::NO_QUANTITY,
-            at,
-            format!("{place} limits nothing"),
-            format!("needs one of {}", each.join(", ")),
-        )
-        .help("add for example limit = \"100/1m\"");
+        let message = format!("{place} limits nothing");
+        let label = format!("needs one of {}", each.join(", "));
+        out.error(codes::NO_QUANTITY, at, message, label)
+            .help("add for example limit = \"100/1m\"");
         return;
     }
     for second in there.iter().skip(1) {
         let (first, name) = (there[0], second.get_ref());
-        out.error(
-            codes::TWO_QUANTITIES,
-            second.span(),
-            format!("{place} has both `{}` and `{name}`", first.get_ref()),
-            "a limit has exactly one of them",
-        )
+        let message = format!("{place} has both `{}` and `{name}`", first.get_ref());
+        let label = "a limit has exactly one of them";
+        out.error(codes::TWO_QUANTITIES, second.span(), message, label)
         .related(first.span())
         .help(format!(
             "keep one, or move `{name}` into a [[limit]] of its own: all limits that match apply"

@@ -47,16 +47,13 @@ pub(super) fn not_of_type(
 
 pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
     let name = field.name;
-    out.error(
-        codes::MISSING_FIELD,
-        at,
-        format!("{place} has no `{name}`"),
-        format!("`{name}` is missing"),
-    )
-    .help(match name {
-        "version" => "begin the file with the line: version = 1".to_owned(),
-        _ => format!("add {name} = {}", field.example),
-    });
+    let message = format!("{place} has no `{name}`");
+    let label = format!("`{name}` is missing");
+    out.error(codes::MISSING_FIELD, at, message, label)
+        .help(match name {
+            "version" => "begin the file with the line: version = 1".to_owned(),
+            _ => format!("add {name} = {}", field.example),
+        });
 }
 
 /// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
@@ -272,13 +269,9 @@ pub(super) fn wrong_type(
         _ => here.usual(),
     };
     let message = format!("`{field}` of {place} must be {}", shape.expected());
-    out.error(
-        codes::TYPE,
-        node.span(),
-        message,
-        format!("this is {}", a_type(node)),
-    )
-    .help(help);
+    let label = format!("this is {}", a_type(node));
+    out.error(codes::TYPE, node.span(), message, label)
+        .help(help);
 }
 
 /// Returns `an integer`, `a string`, ...

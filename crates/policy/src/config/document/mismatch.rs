@@ -59,13 +59,9 @@ pub(super) fn out_of_range(
     if field == "version" {
         let version = written(node).unwrap_or_default();
         let message = format!("version {version} of the language is not known");
-        out.error(
-            codes::VERSION,
-            node.span(),
-            message,
-            "this ratekeeper reads version 1",
-        )
-        .help("write version = 1, or use a newer ratekeeper");
+        let label = "this ratekeeper reads version 1";
+        out.error(codes::VERSION, node.span(), message, label)
+            .help("write version = 1, or use a newer ratekeeper");
         return;
     }
     let message = format!("`{field}` of {place} is out of range");

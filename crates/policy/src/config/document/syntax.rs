@@ -17,13 +17,8 @@ pub(in crate::config) fn document<'t>(
 ) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the policy has {} bytes", text.len());
-        out.error(
-            codes::TOO_LARGE,
-            0..0,
-            message,
-            format!("at most {MAX_BYTES} bytes are read"),
-        )
-        .help(
+        let label = format!("at most {MAX_BYTES} bytes are read");
+        out.error(codes::TOO_LARGE, 0..0, message, label).help(
             "check that this is the policy file; keep long lists in the application, which \
                  sends the result as an attribute",
         );
@@ -31,13 +26,10 @@ pub(in crate::config) fn document<'t>(
     }
     let document = parsed(text, out);
     if !out.has_errors() && document.get_ref().is_empty() {
-        out.error(
-            codes::EMPTY_FILE,
-            0..0,
-            "the policy is empty",
-            "the file sets no field",
-        )
-        .help("begin with the line: version = 1");
+        let message = "the policy is empty";
+        let label = "the file sets no field";
+        out.error(codes::EMPTY_FILE, 0..0, message, label)
+            .help("begin with the line: version = 1");
         return None;
     }
     Some(document)
@@ -76,13 +68,9 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
     } else {
         "keep one of them"
     };
-    out.error(
-        codes::DUPLICATE_FIELD,
-        at,
-        message,
-        "set here a second time",
-    )
-    .help(help);
+    let label = "set here a second time";
+    out.error(codes::DUPLICATE_FIELD, at, message, label)
+        .help(help);
 }
 
 /// Message and help for a line that cannot be parsed.

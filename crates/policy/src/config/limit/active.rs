@@ -108,13 +108,9 @@ fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
     let message = format!("\"{}\" is not a valid span of hours", shown(text.value));
     match read {
         Some(Hours { start, end }) if start == end => {
-            out.error(
-                codes::ACTIVE,
-                text.at.clone(),
-                message,
-                "begins where it ends",
-            )
-            .help("leave `hours` out for the whole day, or write another end");
+            let label = "begins where it ends";
+            out.error(codes::ACTIVE, text.at.clone(), message, label)
+                .help("leave `hours` out for the whole day, or write another end");
             None
         }
         Some(hours) => Some(hours),

@@ -86,13 +86,9 @@ fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> 
         && url.starts_with("http:")
     {
         let message = "`ca` has no effect on a webhook without TLS";
-        out.error(
-            codes::ALERTS,
-            ca.at.clone(),
-            message,
-            "the URL begins with http://",
-        )
-        .help("write url = \"https://..\", or leave `ca` out");
+        let label = "the URL begins with http://";
+        out.error(codes::ALERTS, ca.at.clone(), message, label)
+            .help("write url = \"https://..\", or leave `ca` out");
         return None;
     }
     Some(WebhookSettings {

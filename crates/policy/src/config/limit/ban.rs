@@ -51,13 +51,9 @@ pub(in crate::config) fn with_ban(
             ..quantity
         }),
         Err(error) => {
-            out.error(
-                codes::BAN,
-                ban.at(),
-                "the values of `ban` cannot be used",
-                error.to_string(),
-            )
-            .help("write for example within = \"24h\"");
+            let message = "the values of `ban` cannot be used";
+            out.error(codes::BAN, ban.at(), message, error.to_string())
+                .help("write for example within = \"24h\"");
             None
         }
     }
@@ -95,13 +91,9 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
         }
         (Some(longest), None) => {
             let message = "`max` of a ban has no effect without `grow`";
-            out.error(
-                codes::BAN,
-                longest.at,
-                message,
-                "every ban is as long as `for`",
-            )
-            .help("add grow = 2.0, or leave `max` out");
+            let label = "every ban is as long as `for`";
+            out.error(codes::BAN, longest.at, message, label)
+                .help("add grow = 2.0, or leave `max` out");
             return None;
         }
         (Some(longest), _) if longest.value < first.value => {

@@ -169,13 +169,9 @@ fn amount(
             }
         };
         let message = format!("\"{}\" is not a valid cost of {place}", shown(text));
-        out.error(
-            codes::COST,
-            node.span(),
-            message,
-            "expected a number, \"attr:NAME\" or \"json:/NAME\"",
-        )
-        .help(help);
+        let label = "expected a number, \"attr:NAME\" or \"json:/NAME\"";
+        out.error(codes::COST, node.span(), message, label)
+            .help(help);
         return None;
     }
     let number = whole(node).filter(|number| *number > 0)?;

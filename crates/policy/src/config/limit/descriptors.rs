@@ -31,14 +31,11 @@ pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) ->
         return false;
     };
     let mut report = |what: String, at: Range<usize>, help: String| {
-        out.error(
-            codes::DESCRIPTOR,
-            at,
-            format!("{what} cannot be used in {place}, which is for descriptors"),
-            "a descriptor has a domain and entries, and nothing else",
-        )
-        .related(because.clone())
-        .help(help);
+        let message = format!("{what} cannot be used in {place}, which is for descriptors");
+        let label = "a descriptor has a domain and entries, and nothing else";
+        out.error(codes::DESCRIPTOR, at, message, label)
+            .related(because.clone())
+            .help(help);
     };
     // Unknown fields are reported elsewhere.
     let of_requests = |name: &str| MATCH.field(name).is_some() && !FIELDS.contains(&name);

@@ -114,11 +114,7 @@ fn unknown(glob: &At<&str>, sorted: &Sorted, out: &mut Findings<'_>) {
         (None, None) => "write \"*\" for all limits".into(),
     };
     let message = format!("no limit is called `{}`", shown(glob.value));
-    out.error(
-        codes::UNKNOWN_LIMIT,
-        glob.at.clone(),
-        message,
-        "not found in this file",
-    )
-    .help(help);
+    let label = "not found in this file";
+    out.error(codes::UNKNOWN_LIMIT, glob.at.clone(), message, label)
+        .help(help);
 }

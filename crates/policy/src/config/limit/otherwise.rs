@@ -161,13 +161,9 @@ pub(super) fn unknown(
         None => "write the name of another limit".to_owned(),
     };
     let message = format!("no limit is called `{}`", shown(text.value));
-    out.error(
-        codes::UNKNOWN_LIMIT,
-        text.at.clone(),
-        message,
-        "not found in this file",
-    )
-    .help(help);
+    let label = "not found in this file";
+    out.error(codes::UNKNOWN_LIMIT, text.at.clone(), message, label)
+        .help(help);
 }
 
 /// Returns the rules of the drafts, with their extras and candidates behind them.

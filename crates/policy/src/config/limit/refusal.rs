@@ -79,13 +79,9 @@ impl Responses {
             ),
         };
         let message = format!("no response is called `{}`", shown(text.value));
-        out.error(
-            codes::UNKNOWN_RESPONSE,
-            text.at,
-            message,
-            "not found in this file",
-        )
-        .help(help);
+        let label = "not found in this file";
+        out.error(codes::UNKNOWN_RESPONSE, text.at, message, label)
+            .help(help);
         None
     }
 
@@ -93,15 +89,11 @@ impl Responses {
     pub(in crate::config) fn unused(&self, out: &mut Findings<'_>) {
         for (name, response) in self.named.iter().filter(|(_, response)| !response.used) {
             let message = format!("response `{name}` is never used");
-            out.warning(
-                codes::UNUSED_RESPONSE,
-                response.at.clone(),
-                message,
-                "no limit names it",
-            )
-            .help(format!(
-                "add response = \"{name}\" to a limit or to [defaults], or remove it"
-            ));
+            let label = "no limit names it";
+            out.warning(codes::UNUSED_RESPONSE, response.at.clone(), message, label)
+                .help(format!(
+                    "add response = \"{name}\" to a limit or to [defaults], or remove it"
+                ));
         }
     }
 }
@@ -187,12 +179,8 @@ fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
         .is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
     if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
         let message = format!("\"{}\" is not a content type", shown(text.value));
-        out.error(
-            codes::RESPONSE_TEXT,
-            text.at.clone(),
-            message,
-            "expected TYPE/SUBTYPE",
-        )
-        .help("write for example type = \"text/html; charset=utf-8\"");
+        let label = "expected TYPE/SUBTYPE";
+        out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
+            .help("write for example type = \"text/html; charset=utf-8\"");
     }
 }

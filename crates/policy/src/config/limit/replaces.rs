@@ -149,12 +149,8 @@ pub(in crate::config) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
             let name = &other.rule.limit.name;
             let message = format!("limit `{name}` is never asked");
             let label = format!("`{}` replaces it for all of its requests", rule.limit.name);
-            let found = out.warning(
-                codes::ALWAYS_REPLACED,
-                other.places.quantity.clone(),
-                message,
-                label,
-            );
+            let at = other.places.quantity.clone();
+            let found = out.warning(codes::ALWAYS_REPLACED, at, message, label);
             found.related(by.places.quantity.clone()).help(format!(
                 "remove `{name}`, or narrow the `match` of the other"
             ));

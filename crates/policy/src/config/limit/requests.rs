@@ -246,13 +246,10 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
     if parts.len() > 1 && parts.contains(&KeyPart::All) {
         let all = written.iter().find(|text| text.value == "all");
         let at = all.map_or_else(|| table.place("key"), |all| all.at.clone());
-        out.error(
-            codes::KEY_PART,
-            at,
-            "`all` cannot be combined with other parts of a key",
-            "`all` counts all requests together",
-        )
-        .help("write key = [\"all\"] for one counter, or leave \"all\" out");
+        let message = "`all` cannot be combined with other parts of a key";
+        let label = "`all` counts all requests together";
+        out.error(codes::KEY_PART, at, message, label)
+            .help("write key = [\"all\"] for one counter, or leave \"all\" out");
         return None;
     }
     whole.then_some(parts)
@@ -291,13 +288,9 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
         None => "write for example missing_key = \"use:ip\"".into(),
     };
     let message = format!("unknown value \"{}\" for `missing_key`", shown(word));
-    out.error(
-        codes::MISSING_KEY,
-        text.at,
-        message,
-        "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"",
-    )
-    .help(help);
+    let label = "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"";
+    out.error(codes::MISSING_KEY, text.at, message, label)
+        .help(help);
     None
 }
 

@@ -143,15 +143,11 @@ fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
     };
     let name = shown(name);
     let message = format!("`{field}` belongs to \"{owner}\", not to \"{name}\"");
-    out.error(
-        codes::ALGORITHM,
-        at,
-        message,
-        "not a field of this algorithm",
-    )
-    .help(format!(
-        "write algorithm = \"{name}\", or name = \"{owner}\""
-    ));
+    let label = "not a field of this algorithm";
+    out.error(codes::ALGORITHM, at, message, label)
+        .help(format!(
+            "write algorithm = \"{name}\", or name = \"{owner}\""
+        ));
     true
 }
 

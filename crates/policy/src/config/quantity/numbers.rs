@@ -126,13 +126,9 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
             .meant(text.value)
             .map(|meant| format!("write {meant}"))
             .or_else(|| other_than_a_quota(text.value).filter(|_| written == Written::Limit));
-        out.error(
-            code,
-            text.at.clone(),
-            format!("\"{value}\" is not {kind}"),
-            written.label(),
-        )
-        .help(meant.unwrap_or_else(|| written.grammar()));
+        let message = format!("\"{value}\" is not {kind}");
+        out.error(code, text.at.clone(), message, written.label())
+            .help(meant.unwrap_or_else(|| written.grammar()));
         return;
     }
     let help = match error {
@@ -151,13 +147,9 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         _ => &written.grammar(),
     };
     let message = format!("\"{value}\" cannot be used");
-    out.error(
-        codes::NOT_COUNTABLE,
-        text.at.clone(),
-        message,
-        error.to_string(),
-    )
-    .help(help);
+    let at = text.at.clone();
+    out.error(codes::NOT_COUNTABLE, at, message, error.to_string())
+        .help(help);
 }
 
 /// Reads a duration above zero; `None` if it is not one, which is reported.

@@ -91,15 +91,11 @@ impl Warming {
         if self.cold_factor.value == 1 {
             let message = "a `cold_factor` of 1 leaves nothing to warm up";
             let label = format!("each permit takes {warm}, and none is saved for a burst");
-            out.error(
-                codes::PARAMETERS,
-                self.cold_factor.at.clone(),
-                message,
-                label,
-            )
-            .help(format!(
-                "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
-            ));
+            let at = self.cold_factor.at.clone();
+            out.error(codes::PARAMETERS, at, message, label)
+                .help(format!(
+                    "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
+                ));
             return None;
         }
         Some(())

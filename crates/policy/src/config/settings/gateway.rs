@@ -86,13 +86,8 @@ pub(super) fn announced(root: Table<'_>, out: &mut Findings<'_>) {
     if let Some(proxy) = announced.filter(|_| !root.table("client_ip").is_some_and(trusts)) {
         let message = "`proxy_protocol` without `trusted_proxies` closes every connection";
         let label = "no peer may state the address of a client";
-        out.error(
-            codes::GATEWAY,
-            proxy.place("proxy_protocol"),
-            message,
-            label,
-        )
-        .help(
+        let at = proxy.place("proxy_protocol");
+        out.error(codes::GATEWAY, at, message, label).help(
             "add [client_ip] with the addresses of the balancer: trusted_proxies = [\"10.0.0.7\"]",
         );
     }
@@ -227,13 +222,9 @@ fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<Adap
     let (min, max) = (bound("min")?, bound("max")?);
     if min > max {
         let message = format!("min {min} is larger than max {max}");
-        out.error(
-            codes::GATEWAY,
-            bounds.at(),
-            message,
-            "no number is within these bounds",
-        )
-        .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
+        let label = "no number is within these bounds";
+        out.error(codes::GATEWAY, bounds.at(), message, label)
+            .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
         return None;
     }
     Some(AdaptiveBounds { min, max })
@@ -249,13 +240,9 @@ fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
     let is_short = path.value.len() <= MAX_CHECK_PATH;
     if !path.value.starts_with('/') || !path.value.bytes().all(plain) || !is_short {
         let message = format!("`{}` is not the path of a request", shown(path.value));
-        out.error(
-            codes::GATEWAY,
-            path.at,
-            message,
-            "expected up to 1,000 characters of a URL, of which the first is `/`",
-        )
-        .help("write for example health = { path = \"/healthz\" }");
+        let label = "expected up to 1,000 characters of a URL, of which the first is `/`";
+        out.error(codes::GATEWAY, path.at, message, label)
+            .help("write for example health = { path = \"/healthz\" }");
         return None;
     }
     let path = path.value.into();

@@ -74,13 +74,9 @@ fn kind(table: Table<'_>, sentinel: bool, out: &mut Findings<'_>) -> Option<UrlK
     if sentinel && clustered {
         let at = table.place("cluster");
         let message = "`cluster` cannot be combined with `sentinel`";
-        out.error(
-            codes::REDIS,
-            at,
-            message,
-            "sentinels watch one primary, not a cluster",
-        )
-        .help("leave one of them out");
+        let label = "sentinels watch one primary, not a cluster";
+        out.error(codes::REDIS, at, message, label)
+            .help("leave one of them out");
         return None;
     }
     let list = url.get_ref().as_array().is_some();
@@ -96,13 +92,10 @@ fn watched(table: Table<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings>
     let login = login(table, "SENTINEL", out);
     let master = table.text("master")?; // reported: it must be there
     if master.value.is_empty() {
-        out.error(
-            codes::REDIS,
-            master.at,
-            "`master` is empty",
-            "expected the name of the primary",
-        )
-        .help("write for example master = \"mymaster\"");
+        let message = "`master` is empty";
+        let label = "expected the name of the primary";
+        out.error(codes::REDIS, master.at, message, label)
+            .help("write for example master = \"mymaster\"");
         return None;
     }
     let (username, password) = login?;

@@ -71,13 +71,9 @@ pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<U
 fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
     let refuse = |error: ValueError| {
         let at = text.at.clone();
-        out.error(
-            codes::GATEWAY,
-            at,
-            error.reason,
-            "expected http://HOST:PORT, https://, h2c:// or unix:/PATH",
-        )
-        .help(error.help);
+        let label = "expected http://HOST:PORT, https://, h2c:// or unix:/PATH";
+        out.error(codes::GATEWAY, at, error.reason, label)
+            .help(error.help);
     };
     text.value.parse().map_err(refuse).ok()
 }

@@ -39,12 +39,7 @@ pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSp
         }
     };
     let message = format!("unknown time zone \"{}\"", shown(name.value));
-    out.error(
-        codes::ZONE,
-        name.at,
-        message,
-        "not in the IANA time zone database",
-    )
-    .help(help);
+    let label = "not in the IANA time zone database";
+    out.error(codes::ZONE, name.at, message, label).help(help);
     ZoneSpec::Refused
 }

@@ -249,13 +249,9 @@ impl OverrideReader {
         if found.pattern_count() >= MAX_PATTERNS && has_pattern(&key) {
             let name = shown(text.limit.value);
             let message = format!("limit `{name}` has more than {MAX_PATTERNS} patterns");
-            out.error(
-                codes::TOO_MANY,
-                text.at.clone(),
-                message,
-                "one more than allowed",
-            )
-            .help("name keys without *, of which there may be many");
+            let label = "one more than allowed";
+            out.error(codes::TOO_MANY, text.at.clone(), message, label)
+                .help("name keys without *, of which there may be many");
             return;
         }
         if let Err(first) = found.add(key, new) {

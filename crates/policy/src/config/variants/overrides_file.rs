@@ -90,13 +90,10 @@ fn tables(
     let root = document.get_ref();
     if root.is_empty() && out.is_whole() {
         // It may be half written.
-        out.error(
-            codes::OVERRIDES_FILE,
-            0..0,
-            "the file is empty",
-            "expected [[override]]",
-        )
-        .help("write override = [] for a file without overrides");
+        let message = "the file is empty";
+        let label = "expected [[override]]";
+        out.error(codes::OVERRIDES_FILE, 0..0, message, label)
+            .help("write override = [] for a file without overrides");
         return;
     }
     check::overrides(root, out);
@@ -130,13 +127,9 @@ fn rows(
             return;
         }
         if let Some(fault) = record.fault {
-            out.error(
-                codes::OVERRIDES_FILE,
-                fault.at,
-                fault.value,
-                "not valid CSV",
-            )
-            .help("put a value with commas or quotes in quotes, and write each quote twice");
+            let label = "not valid CSV";
+            out.error(codes::OVERRIDES_FILE, fault.at, fault.value, label)
+                .help("put a value with commas or quotes in quotes, and write each quote twice");
             continue;
         }
         let cell = |column: usize| {

@@ -75,13 +75,9 @@ pub(in crate::config) fn plans(
     }
     if !used && !out.has_errors() {
         let label = "no limit has `plans`";
-        out.warning(
-            codes::PLAN_UNUSED,
-            table.at(),
-            "[plan] has no effect",
-            label,
-        )
-        .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
+        let message = "[plan] has no effect";
+        out.warning(codes::PLAN_UNUSED, table.at(), message, label)
+            .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
     }
     let from = match from {
         FromText::Value(source) => source,
