@@ -72,10 +72,21 @@ impl Family {
 
     /// Adds a counter or a gauge without labels.
     pub(super) fn write(&'static self, list: &mut MetricList, value: u64) {
+        self.each(list, [([], value)]);
+    }
+
+    /// Adds a counter or a gauge: the values of its labels, in the order of the table, and its own.
+    pub(super) fn each<'v, const N: usize>(
+        &'static self,
+        list: &mut MetricList,
+        values: impl IntoIterator<Item = ([&'v str; N], u64)>,
+    ) {
         let mut series = self.open(list);
-        match self.kind {
-            Kind::Counter => series.count(&[], value),
-            Kind::Gauge | Kind::Histogram => series.level(&[], value),
+        for (labels, value) in values {
+            match self.kind {
+                Kind::Counter => series.count(&labels, value),
+                Kind::Gauge | Kind::Histogram => series.level(&labels, value),
+            }
         }
     }
 }

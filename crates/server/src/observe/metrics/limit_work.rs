@@ -16,11 +16,10 @@ impl LimitsSnapshot {
             for (name, waits) in waits() {
                 series.durations(&[name], waits);
             }
-            let mut series = table::QUEUE_LENGTH.open(out);
-            for limit in self.all().filter(|limit| limit.waits.is_some()) {
-                let length = limit.levels.queue_length.unwrap_or_default();
-                series.level(&[&limit.name], length);
-            }
+            let queues = self.all().filter(|it| it.waits.is_some());
+            let lengths =
+                queues.map(|it| ([&*it.name], it.levels.queue_length.unwrap_or_default()));
+            table::QUEUE_LENGTH.each(out, lengths);
         }
         let reserved = || {
             let all = self.all();
@@ -46,17 +45,13 @@ impl LimitsSnapshot {
         }
         let loans = || {
             let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.loans?)))
+            all.filter_map(|limit| Some(([&*limit.name], limit.levels.loans?)))
         };
         if loans().next().is_some() {
-            let mut series = table::CONCURRENCY_IN_USE.open(out);
-            for (name, loans) in loans() {
-                series.level(&[name], loans.in_use);
-            }
-            let mut series = table::LEASES_EXPIRED.open(out);
-            for (name, loans) in loans() {
-                series.count(&[name], loans.lapsed);
-            }
+            let in_use = loans().map(|(name, loans)| (name, loans.in_use));
+            table::CONCURRENCY_IN_USE.each(out, in_use);
+            let lapsed = loans().map(|(name, loans)| (name, loans.lapsed));
+            table::LEASES_EXPIRED.each(out, lapsed);
         }
     }
 }

@@ -160,16 +160,12 @@ impl LimitsSnapshot {
                 }
             }
         }
-        let mut series = table::NEAR_LIMIT.open(out);
-        for limit in self.all() {
-            series.count(&[&limit.name], limit.counts.near);
-        }
+        let near = self.all().map(|it| ([&*it.name], it.counts.near));
+        table::NEAR_LIMIT.each(out, near);
         self.encode_plans(out);
         self.encode_bans(out);
-        let mut series = table::KEY_MISSING.open(out);
-        for limit in self.all() {
-            series.count(&[&limit.name], limit.key_missing);
-        }
+        let missing = self.all().map(|it| ([&*it.name], it.key_missing));
+        table::KEY_MISSING.each(out, missing);
     }
 
     /// Writes the decisions with numbers of plans, of limits with series of their own.
@@ -216,63 +212,48 @@ impl LimitsSnapshot {
                 }
             }
         }
-        let mut series = table::BANS_ACTIVE.open(out);
-        for limit in banning() {
-            series.level(&[&limit.name], limit.levels.bans.unwrap_or_default());
-        }
+        let active = banning().map(|it| ([&*it.name], it.levels.bans.unwrap_or_default()));
+        table::BANS_ACTIVE.each(out, active);
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
     pub(super) fn encode_levels(&self, out: &mut MetricList) {
-        let mut series = table::DENIED_KEYS.open(out);
-        for limit in &self.each {
-            series.level(&[&limit.name], limit.denied.keys);
-        }
+        let keys = self.each.iter().map(|it| ([&*it.name], it.denied.keys));
+        table::DENIED_KEYS.each(out, keys);
         let mut series = table::DENIED_BUSIEST.open(out);
         for limit in &self.each {
             series.number(&[&limit.name], limit.denied.busiest);
         }
-        let mut series = table::LIMIT_QUOTA.open(out);
-        for limit in &self.each {
-            series.level(&[&limit.name], limit.levels.quota);
-        }
+        let quotas = self.each.iter().map(|it| ([&*it.name], it.levels.quota));
+        table::LIMIT_QUOTA.each(out, quotas);
         table::LIMITS_FOLDED.write(out, self.folded);
         let hours = || {
             let each = self.each.iter();
-            each.filter_map(|limit| Some((&*limit.name, limit.levels.is_active?)))
+            each.filter_map(|it| Some(([&*it.name], u64::from(it.levels.is_active?))))
         };
         if hours().next().is_some() {
-            let mut series = table::LIMIT_ACTIVE.open(out);
-            for (name, is_active) in hours() {
-                series.level(&[name], u64::from(is_active));
-            }
+            table::LIMIT_ACTIVE.each(out, hours());
         }
         let alerts = || {
             let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.alerts.as_ref()?)))
+            all.filter_map(|limit| Some(([&*limit.name], limit.levels.alerts.as_ref()?)))
         };
         if alerts().next().is_some() {
-            let mut series = table::ALERTS_ACTIVE.open(out);
-            for (name, counts) in alerts() {
-                series.level(&[name], counts.active);
-            }
-            let mut series = table::ALERTS.open(out);
-            for (name, counts) in alerts() {
-                series.count(&[name], counts.started);
-            }
-            let mut series = table::ALERTS_UNWATCHED.open(out);
-            for (name, counts) in alerts() {
-                series.count(&[name], counts.unwatched);
-            }
+            let of = |count: fn(&AlertCounts) -> u64| {
+                alerts().map(move |(name, counts)| (name, count(counts)))
+            };
+            table::ALERTS_ACTIVE.each(out, of(|counts| counts.active));
+            table::ALERTS.each(out, of(|counts| counts.started));
+            table::ALERTS_UNWATCHED.each(out, of(|counts| counts.unwatched));
         }
     }
 
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, out: &mut MetricList) {
-        let mut series = table::KEYS.open(out);
-        for limit in self.all() {
-            series.level(&[&limit.name], limit.levels.usage.keys as u64);
-        }
+        let keys = self
+            .all()
+            .map(|it| ([&*it.name], it.levels.usage.keys as u64));
+        table::KEYS.each(out, keys);
         let mut series = table::KEYS_EVICTED.open(out);
         for limit in self.all() {
             let evicted = limit.levels.usage.evicted;

@@ -91,10 +91,8 @@ impl Process {
 
     pub(super) fn encode(&self, out: &mut MetricList) {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
-        let mut series = table::CONNECTIONS.open(out);
-        for (side, counts) in sides {
-            series.level(&[side], counts.open.count());
-        }
+        let open = sides.map(|(side, counts)| ([side], counts.open.count()));
+        table::CONNECTIONS.each(out, open);
         let mut series = table::CONNECTIONS_CLOSED.open(out);
         for (side, counts) in sides {
             series.count(&[side, "idle"], counts.closed.count());
@@ -103,18 +101,15 @@ impl Process {
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
         table::HELD_BODY_BYTES.write(out, body_bytes as u64);
-        let mut series = table::ACCEPT_FAILURES.open(out);
-        for (door, count) in DOORS.iter().zip(&self.accept_failures) {
-            series.count(&[door], count.count());
-        }
+        let failures = DOORS.iter().zip(&self.accept_failures);
+        table::ACCEPT_FAILURES.each(out, failures.map(|(door, it)| ([*door], it.count())));
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
         #[cfg(feature = "proxy")]
         {
-            let mut series = table::REQUEST_FAULTS.open(out);
-            for ((_, kind), (count, _)) in RequestFault::ALL.iter().zip(&self.request_faults) {
-                series.count(&[kind], count.count());
-            }
+            let faults = RequestFault::ALL.iter().zip(&self.request_faults);
+            let faults = faults.map(|((_, kind), (count, _))| ([*kind], count.count()));
+            table::REQUEST_FAULTS.each(out, faults);
             self.upstreams.encode(out);
         }
         self.encode_tls(out);
@@ -159,10 +154,9 @@ impl Process {
                 series.count(&[DOORS[index(tls.door)], result], count.count());
             }
         }
-        let mut series = table::TLS_HANDSHAKE_FAILURES.open(out);
-        for tls in listeners {
-            series.count(&[DOORS[index(tls.door)]], tls.failed_handshakes.count());
-        }
+        let failed = listeners.iter();
+        let failed = failed.map(|tls| ([DOORS[index(tls.door)]], tls.failed_handshakes.count()));
+        table::TLS_HANDSHAKE_FAILURES.each(out, failed);
     }
 }
 

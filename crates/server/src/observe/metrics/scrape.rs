@@ -116,10 +116,8 @@ impl MetricsSnapshot {
                 series.count(&[protocol.name(), result], *count);
             }
         }
-        let mut series = table::UNLIMITED.open(out);
-        for (protocol, count) in Protocol::ALL.iter().zip(&self.unlimited) {
-            series.count(&[protocol.name()], *count);
-        }
+        let unlimited = Protocol::ALL.iter().zip(&self.unlimited);
+        table::UNLIMITED.each(out, unlimited.map(|(it, count)| ([it.name()], *count)));
         let mut series = table::DECISION_DURATION.open(out);
         for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
             let is_shared = self.levels.shared.is_some();
@@ -137,30 +135,20 @@ impl MetricsSnapshot {
     /// Writes the counts of reports, holds and other work beside decisions, by result.
     fn results(&self, out: &mut MetricList) {
         if let Some(messages) = &self.levels.webhook {
-            let mut series = table::WEBHOOK_MESSAGES.open(out);
-            for (result, count) in RESULTS.iter().zip(messages) {
-                series.count(&[result], *count);
-            }
+            let messages = RESULTS.iter().zip(messages);
+            table::WEBHOOK_MESSAGES.each(out, messages.map(|(result, count)| ([*result], *count)));
         }
         let held = self.levels.held;
         table::HELD_ANSWERS.write(out, held.now as u64);
-        let mut series = table::HELD_ANSWERS_ENDED.open(out);
-        for ((_, name), count) in HoldEnd::ALL.iter().zip(held.ended) {
-            series.count(&[name], count);
-        }
-        let mut series = table::REPORTS.open(out);
-        for ((_, name), count) in ReportResult::ALL.iter().zip(&self.process.reports) {
-            series.count(&[name], count.count());
-        }
+        let ended = HoldEnd::ALL.iter().zip(held.ended);
+        table::HELD_ANSWERS_ENDED.each(out, ended.map(|((_, name), count)| ([*name], count)));
+        let reports = ReportResult::ALL.iter().zip(&self.process.reports);
+        table::REPORTS.each(out, reports.map(|((_, name), it)| ([*name], it.count())));
         table::REPORTS_EXPECTED.write(out, self.reports_expected);
-        let mut series = table::OVERRIDE_CHANGES.open(out);
-        for (act, count) in OverrideAct::ALL.iter().zip(&self.override_changes) {
-            series.count(&[act.name()], *count);
-        }
-        let mut series = table::GRANTS.open(out);
-        for ((_, name), count) in GrantResult::ALL.iter().zip(&self.grants) {
-            series.count(&[name], *count);
-        }
+        let changes = OverrideAct::ALL.iter().zip(&self.override_changes);
+        table::OVERRIDE_CHANGES.each(out, changes.map(|(act, count)| ([act.name()], *count)));
+        let grants = GrantResult::ALL.iter().zip(&self.grants);
+        table::GRANTS.each(out, grants.map(|((_, name), count)| ([*name], *count)));
         let mut series = table::RLS_HITS.open(out);
         for (rule, counts) in &self.rules {
             for (kind, count) in KINDS.iter().zip(counts) {
@@ -177,37 +165,31 @@ impl MetricsSnapshot {
         let Some(state) = self.levels.state else {
             return;
         };
-        let mut series = table::STATE_SAVES.open(out);
-        series.count(&["ok"], state.saved);
-        series.count(&["failed"], state.failed);
+        let saves = [(["ok"], state.saved), (["failed"], state.failed)];
+        table::STATE_SAVES.each(out, saves);
         table::STATE_BYTES.write(out, state.bytes);
         table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
     }
 
     fn config(&self, out: &mut MetricList) {
         if let Some(config) = &self.config {
-            let mut series = table::CONFIG_INFO.open(out);
-            series.level(&[&config.sha, &config.version.to_string()], 1);
+            let version = config.version.to_string();
+            table::CONFIG_INFO.each(out, [([&*config.sha, &*version], 1)]);
         }
         if let Some(sha) = &self.files {
-            let mut series = table::ENVOY_CONFIG_INFO.open(out);
-            series.level(&[sha], 1);
+            table::ENVOY_CONFIG_INFO.each(out, [([&**sha], 1)]);
         }
         if let Some(config) = &self.config {
             table::CONFIG_LAST_SUCCESS.write(out, config.applied_at_seconds);
             if !config.databases.is_empty() {
-                let mut series = table::GEO_DATABASE_BUILT.open(out);
-                for (field, seconds) in &config.databases {
-                    series.level(&[field], *seconds);
-                }
+                let built = config.databases.iter();
+                let built = built.map(|(field, seconds)| ([&**field], *seconds));
+                table::GEO_DATABASE_BUILT.each(out, built);
             }
         }
-        let mut series = table::CONFIG_RELOAD.open(out);
-        for (result, count) in ["applied", "rejected"].iter().zip(&self.reloads) {
-            series.count(&[result], *count);
-        }
+        let reloads = ["applied", "rejected"].iter().zip(&self.reloads);
+        table::CONFIG_RELOAD.each(out, reloads.map(|(result, count)| ([*result], *count)));
         table::CONFIG_REJECTED.write(out, u64::from(self.rejected));
-        let mut series = table::BUILD_INFO.open(out);
-        series.level(&[env!("CARGO_PKG_VERSION")], 1);
+        table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
     }
 }

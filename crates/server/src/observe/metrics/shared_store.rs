@@ -38,17 +38,13 @@ impl SharedStore {
             BreakerState::HalfOpen => 1,
             BreakerState::Open { .. } => 2,
         };
-        let mut series = table::STORE_BREAKER_STATE.open(out);
-        series.level(&[STORE], state);
-        let mut series = table::FALLBACK_ACTIVE.open(out);
-        series.level(&[STORE], u64::from(state > 0));
-        let mut series = table::FALLBACK_DECISIONS.open(out);
+        table::STORE_BREAKER_STATE.each(out, [([STORE], state)]);
+        table::FALLBACK_ACTIVE.each(out, [([STORE], u64::from(state > 0))]);
         let FallbackCounts { local, allow, deny } = health.fallback;
-        for (choice, count) in [("local", local), ("allow", allow), ("deny", deny)] {
-            series.count(&[STORE, choice], count);
-        }
-        let mut series = table::FALLBACK_DEBITED.open(out);
-        series.count(&[STORE], health.debited);
+        let choices = [("local", local), ("allow", allow), ("deny", deny)];
+        let choices = choices.map(|(choice, count)| ([STORE, choice], count));
+        table::FALLBACK_DECISIONS.each(out, choices);
+        table::FALLBACK_DEBITED.each(out, [([STORE], health.debited)]);
     }
 
     fn servers(&self, out: &mut MetricList) {
@@ -56,11 +52,9 @@ impl SharedStore {
             .servers
             .iter()
             .partition(|server| server.trouble.is_none());
-        let mut series = table::STORE_SERVER_UP.open(out);
-        for server in troubled.into_iter().chain(well).take(MAX_SERVERS) {
-            let up = u64::from(server.trouble.is_none());
-            series.level(&[STORE, &server.address], up);
-        }
+        let servers = troubled.into_iter().chain(well).take(MAX_SERVERS);
+        let up = servers.map(|it| ([STORE, &*it.address], u64::from(it.trouble.is_none())));
+        table::STORE_SERVER_UP.each(out, up);
     }
 
     fn times(&self, out: &mut MetricList) {

@@ -1,11 +1,11 @@
 //! Upstreams: metrics of the gateway's side towards the application.
 
 use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{HEAD_EDGES, UpstreamFailure, UpstreamTotals};
+use ratekeeper_gateway::{AddressTotals, HEAD_EDGES, UpstreamFailure, UpstreamTotals};
 
 use super::family::{DurationsSnapshot, MetricList, seconds};
 use super::table;
-use crate::observe::upstreams::{CLASSES, WatchedUpstreams};
+use crate::observe::upstreams::{CLASSES, NamedUpstream, WatchedUpstreams};
 
 impl WatchedUpstreams {
     pub(super) fn encode(&self, out: &mut MetricList) {
@@ -27,10 +27,8 @@ impl WatchedUpstreams {
                 series.count(&[route, kind.name()], count);
             }
         }
-        let mut series = table::UPSTREAM_LEFT.open(out);
-        for (route, totals) in &totals {
-            series.count(&[route], totals.left);
-        }
+        let left = totals.iter().map(|(route, totals)| ([*route], totals.left));
+        table::UPSTREAM_LEFT.each(out, left);
         let mut series = table::UPSTREAM_TIME.open(out);
         for (route, totals) in &totals {
             series.durations(&[route], &head(totals));
@@ -41,19 +39,15 @@ impl WatchedUpstreams {
                 series.count(&[route, direction], count);
             }
         }
-        let mut series = table::UPSTREAM_IN_FLIGHT.open(out);
-        for it in &*all {
-            series.level(&[&it.route], it.gateway.in_flight());
-        }
-        let limits = all
-            .iter()
-            .filter_map(|it| Some((&it.route, it.gateway.concurrency()?)));
-        let limits: Vec<_> = limits.collect();
-        if !limits.is_empty() {
-            let mut series = table::UPSTREAM_LIMIT.open(out);
-            for (route, limit) in limits {
-                series.level(&[route], u64::from(limit.limit()));
-            }
+        let in_flight = all.iter().map(|it| ([&*it.route], it.gateway.in_flight()));
+        table::UPSTREAM_IN_FLIGHT.each(out, in_flight);
+        let limits = || {
+            let limit = |it: &NamedUpstream| Some(it.gateway.concurrency()?.limit().into());
+            all.iter()
+                .filter_map(move |it| Some(([&*it.route], limit(it)?)))
+        };
+        if limits().next().is_some() {
+            table::UPSTREAM_LIMIT.each(out, limits());
         }
         self.encode_addresses(out);
     }
@@ -65,18 +59,13 @@ impl WatchedUpstreams {
             numbered.map(|(place, address)| (&*it.route, place.to_string(), address))
         });
         let addresses: Vec<_> = addresses.collect();
-        let mut series = table::UPSTREAM_UP.open(out);
-        for (route, place, address) in &addresses {
-            series.level(&[route, place], u64::from(!address.is_out));
-        }
-        let mut series = table::UPSTREAM_ATTEMPTS.open(out);
-        for (route, place, address) in &addresses {
-            series.count(&[route, place], address.failed());
-        }
-        let mut series = table::UPSTREAM_CONNECTIONS.open(out);
-        for (route, place, address) in &addresses {
-            series.level(&[route, place], address.connections as u64);
-        }
+        let of = |value: fn(&AddressTotals) -> u64| {
+            let each = addresses.iter();
+            each.map(move |(route, place, address)| ([*route, &**place], value(address)))
+        };
+        table::UPSTREAM_UP.each(out, of(|address| u64::from(!address.is_out)));
+        table::UPSTREAM_ATTEMPTS.each(out, of(AddressTotals::failed));
+        table::UPSTREAM_CONNECTIONS.each(out, of(|address| address.connections as u64));
     }
 }
 
