@@ -16,6 +16,13 @@ pub(crate) enum Exit {
     Error,
 }
 
+impl Exit {
+    /// Returns `Done` if the answer is yes, and `Denied` if it is no.
+    pub(crate) const fn done_if(yes: bool) -> Self {
+        if yes { Self::Done } else { Self::Denied }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {

@@ -89,7 +89,7 @@ impl CheckQuestion {
         } else {
             self.write_text(allowed, &answer, output)?;
         }
-        Ok(if allowed { Exit::Done } else { Exit::Denied })
+        Ok(Exit::done_if(allowed))
     }
 
     fn write_text(

@@ -85,7 +85,7 @@ impl DiffArgs {
             write(&changes, output)?;
             decisions.map_or(Ok(()), |decisions| decisions.write(output))?;
         }
-        Ok(if is_same { Exit::Done } else { Exit::Denied })
+        Ok(Exit::done_if(is_same))
     }
 
     fn decide(

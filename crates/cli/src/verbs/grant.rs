@@ -85,10 +85,6 @@ impl GrantArgs {
             let (added, balance) = (number("added"), number("balance"));
             output.line(format!("added {added}; the balance is {balance}"))?;
         }
-        Ok(if is_repeated {
-            Exit::Denied
-        } else {
-            Exit::Done
-        })
+        Ok(Exit::done_if(!is_repeated))
     }
 }

@@ -26,6 +26,6 @@ impl HealthArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let ready = Client::of_admin(&self.admin)?.is_ready()?;
         output.line(if ready { "ready" } else { "not ready" })?;
-        Ok(if ready { Exit::Done } else { Exit::Denied })
+        Ok(Exit::done_if(ready))
     }
 }

@@ -91,11 +91,7 @@ impl ImportArgs {
             "{counted}, {} unsupported",
             imported.unsupported.len()
         ));
-        Ok(if imported.unsupported.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Denied
-        })
+        Ok(Exit::done_if(imported.unsupported.is_empty()))
     }
 }
 

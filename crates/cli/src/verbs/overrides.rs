@@ -93,7 +93,7 @@ impl OverridesArgs {
                         words::counted(usize::try_from(count).unwrap_or(usize::MAX), "override");
                     output.talk(format!("{count} in {}", text(&answer["file"])));
                 }
-                Ok(found(&answer["count"]))
+                Ok(Exit::done_if(answer["count"] != 0))
             }
             OverrideAct::Set {
                 subject,
@@ -119,7 +119,7 @@ impl OverridesArgs {
                     format!("removed from {file}")
                 };
                 call.show(&answer, output, format!("{}: {done}", subject_of(&answer)))?;
-                Ok(found(&answer["removed"]))
+                Ok(Exit::done_if(answer["removed"] != 0))
             }
         }
     }
@@ -128,14 +128,6 @@ impl OverridesArgs {
 impl SubjectArgs {
     fn query(&self) -> Vec<(&str, &str)> {
         vec![("limit", &*self.limit), ("key", &*self.key)]
-    }
-}
-
-fn found(count: &Value) -> Exit {
-    if *count == 0 {
-        Exit::Denied
-    } else {
-        Exit::Done
     }
 }
 

@@ -105,11 +105,7 @@ impl ReplayArgs {
             .iter()
             .filter(|condition| met(condition))
             .peekable();
-        let exit = if met.peek().is_some() {
-            Exit::Denied
-        } else {
-            Exit::Done
-        };
+        let exit = Exit::done_if(met.peek().is_none());
         for condition in met {
             output.talk(format!("--fail-if: {condition}"));
         }

@@ -39,10 +39,6 @@ impl ResetArgs {
         };
         let text = format!("{}: {done}", key_text(&answer));
         self.call.show(&answer, output, text)?;
-        Ok(if was_counted {
-            Exit::Done
-        } else {
-            Exit::Denied
-        })
+        Ok(Exit::done_if(was_counted))
     }
 }

@@ -187,11 +187,7 @@ impl SimulateArgs {
         }
         self.write_report(&title, &workload, &outcomes, output)?;
         let stopped = outcomes.iter().any(|outcome| outcome.report.stop.is_some());
-        Ok(if stopped && !self.compare {
-            Exit::Denied
-        } else {
-            Exit::Done
-        })
+        Ok(Exit::done_if(!stopped || self.compare))
     }
 
     fn workload(&self, subject: &Subject) -> Result<Workload, Failure> {
