@@ -40,6 +40,22 @@ pub(super) struct Quantity {
     pub(super) by_day: Option<QuantityByDay>,
 }
 
+impl Quantity {
+    /// Returns a quantity without a period, which no other is compared with.
+    fn new(algorithm: AnyAlgorithm, quota: Permits, text: String, at: Range<usize>) -> Self {
+        Self {
+            algorithm,
+            quota,
+            window: None,
+            keeps_to: None,
+            text,
+            at,
+            kind: QuantityKind::Other,
+            by_day: None,
+        }
+    }
+}
+
 /// A limit of months that begin on a day of the key.
 #[derive(Clone, Debug)]
 pub(super) struct QuantityByDay {
@@ -79,16 +95,16 @@ pub(super) struct Surroundings<'a> {
     pub(super) denials: Denials,
 }
 
-/// Returns true if denials are free, as some algorithms require; reports an error if not.
+/// Returns `None`, and reports an error, unless denials are free, as some algorithms require.
 pub(super) fn free(
     denials: Denials,
     what: &str,
     at: &Range<usize>,
     instead: &str,
     out: &mut Findings<'_>,
-) -> bool {
+) -> Option<()> {
     if denials == Denials::Free {
-        return true;
+        return Some(());
     }
     let message = format!("`count_denied` cannot be combined with {what}");
     let label = "cannot count refused requests";
@@ -96,5 +112,5 @@ pub(super) fn free(
         .help(format!(
             "write count_denied = false in this limit, or {instead}"
         ));
-    false
+    None
 }

@@ -18,6 +18,8 @@ use crate::config::{Findings, codes, shown};
 
 /// Maximum size in bytes of a domain, key, value or name.
 const MAX_TEXT: usize = 1_024;
+/// How a table is written.
+const EXAMPLE: &str = "write its fields as `name: value`";
 
 /// Place of a table, which determines the fields it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,23 +85,16 @@ impl<'n> CheckedTable<'n> {
         place: TablePlace,
         out: &mut Findings<'_>,
     ) -> Option<Self> {
-        let mut fields = HashMap::new();
-        let mut meant = Vec::new();
+        let mut table = Self {
+            at: node.at.clone(),
+            fields: HashMap::new(),
+            meant: Vec::new(),
+        };
         let Content::Table(entries) = &node.content else {
             if place == TablePlace::File && node.is_null() {
-                return Some(Self {
-                    at: node.at.clone(),
-                    fields,
-                    meant,
-                });
+                return Some(table);
             }
-            wrong(
-                node,
-                place.what(),
-                "a table",
-                "write its fields as `name: value`",
-                out,
-            );
+            wrong(node, place.what(), "a table", EXAMPLE, out);
             return None;
         };
         for (key, value) in entries {
@@ -107,20 +102,16 @@ impl<'n> CheckedTable<'n> {
                 continue;
             };
             let Some((known, places)) = FIELDS.iter().find(|(known, _)| *known == name) else {
-                meant.extend(unknown(name, key, place, out));
+                table.meant.extend(unknown(name, key, place, out));
                 continue;
             };
             if !places.contains(&place) {
                 misplaced(known, key, places, place, out);
                 continue;
             }
-            fields.insert(*known, value);
+            table.fields.insert(*known, value);
         }
-        Some(Self {
-            at: node.at.clone(),
-            fields,
-            meant,
-        })
+        Some(table)
     }
 
     fn field(&self, name: &str) -> Option<&'n YamlNode> {
@@ -179,13 +170,8 @@ impl<'n> CheckedTable<'n> {
             return flag;
         }
         let what = format!("`{name}`");
-        wrong(
-            node,
-            &what,
-            "true or false",
-            &format!("write {name}: true"),
-            out,
-        );
+        let example = format!("write {name}: true");
+        wrong(node, &what, "true or false", &example, out);
         false
     }
 
@@ -244,13 +230,8 @@ impl<'n> CheckedTable<'n> {
         if let Content::Table(_) = node.content {
             return Some(node);
         }
-        wrong(
-            node,
-            &format!("`{name}`"),
-            "a table",
-            "write its fields as `name: value`",
-            out,
-        );
+        let what = format!("`{name}`");
+        wrong(node, &what, "a table", EXAMPLE, out);
         None
     }
 

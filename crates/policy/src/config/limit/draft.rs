@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use ratekeeper_core::Denials;
 
-use crate::config::document::read::Table;
+use crate::config::codes;
+use crate::config::diagnostic::{Findings, shown};
+use crate::config::document::read::{At, Table};
 use crate::config::quantity::QuantityKind;
 use crate::model::rules::chain::percent_of;
 use crate::{Rule, RuleMode};
@@ -45,6 +47,27 @@ pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usiz
         .iter()
         .map(|draft| Arc::clone(&draft.rule.limit.name));
     names.zip(0..).collect()
+}
+
+/// Reports a name that no limit has; `other` is what to write if no known name is near.
+pub(super) fn unknown_limit<'k>(
+    name: &At<&str>,
+    known: impl Iterator<Item = &'k str>,
+    other: &str,
+    out: &mut Findings<'_>,
+) {
+    if !out.is_whole() {
+        return;
+    }
+    let near = out.nearest(name.value, known);
+    let help = near.map_or_else(
+        || other.to_owned(),
+        |near| format!("did you mean \"{near}\"?"),
+    );
+    let message = format!("no limit is called `{}`", shown(name.value));
+    let label = "not found in this file";
+    out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
+        .help(help);
 }
 
 /// Where the parts of a limit stand.

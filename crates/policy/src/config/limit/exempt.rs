@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::descriptors::separate;
-use super::draft::Draft;
+use super::draft::{Draft, unknown_limit};
 use super::requests::requests;
 use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::diagnostic::Findings;
 use crate::config::document::read::{At, Table};
 use crate::config::settings::policy_files::PolicyFiles;
 use crate::model::matching::glob::Glob;
@@ -41,7 +41,13 @@ pub(in crate::config) fn exempt(
                 }
             }
             if !found && glob.value != "*" {
-                unknown(glob, &sorted, out);
+                let first = sorted.names().next().map(|first| {
+                    format!(
+                        "write the name of a limit, such as \"{first}\", or \"*\" for all of them"
+                    )
+                });
+                let other = first.as_deref().unwrap_or("write \"*\" for all limits");
+                unknown_limit(glob, sorted.names(), other, out);
             }
         }
         for (draft, _) in drafts
@@ -98,23 +104,4 @@ fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findi
             "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
              limit off, write mode = \"off\" in it",
         );
-}
-
-/// Reports a name that no limit has.
-fn unknown(glob: &At<&str>, sorted: &Sorted, out: &mut Findings<'_>) {
-    if !out.is_whole() {
-        return;
-    }
-    let near = out.nearest(glob.value, sorted.names());
-    let help = match (near, sorted.names().next()) {
-        (Some(near), _) => format!("did you mean \"{near}\"?"),
-        (None, Some(first)) => {
-            format!("write the name of a limit, such as \"{first}\", or \"*\" for all of them")
-        }
-        (None, None) => "write \"*\" for all limits".into(),
-    };
-    let message = format!("no limit is called `{}`", shown(glob.value));
-    let label = "not found in this file";
-    out.error(codes::UNKNOWN_LIMIT, glob.at.clone(), message, label)
-        .help(help);
 }

@@ -5,16 +5,15 @@
 //!   [[limit]]  name = "promo"  limit = "500/30d"    asked only by `api`
 //! ```
 
-use std::collections::HashMap;
-
 use ratekeeper_core::Denials;
 
-use super::draft::{Draft, by_name};
+use super::draft::{Draft, by_name, unknown_limit};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::At;
 use crate::{Role, Rule};
 
+/// What to write in place of a name that no limit has.
+pub(super) const ANOTHER: &str = "write the name of another limit";
 /// Why a list cannot name a limit again, and what to write instead.
 pub(super) const NAMED_TWICE: (&str, &str) = ("named twice", "name each limit once");
 
@@ -26,7 +25,7 @@ pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<
         let mut listed = Vec::new();
         for text in drafts[asking].table.texts("otherwise") {
             let Some(&asked) = names.get(text.value) else {
-                unknown(&text, &names, out);
+                unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
                 continue;
             };
             let why = if listed.contains(&asked) {
@@ -145,25 +144,6 @@ fn corrected_apart(asking: &Rule, asked: &Rule) -> Option<(&'static str, &'stati
         "reports correct the charges of the two in different ways",
         "write the same `count`, `reserve`, `settle` and `report_within` in both limits",
     ))
-}
-
-pub(super) fn unknown(
-    text: &At<&str>,
-    names: &HashMap<std::sync::Arc<str>, usize>,
-    out: &mut Findings<'_>,
-) {
-    if !out.is_whole() {
-        return;
-    }
-    let near = out.nearest(text.value, names.keys().map(|name| &**name));
-    let help = match near {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => "write the name of another limit".to_owned(),
-    };
-    let message = format!("no limit is called `{}`", shown(text.value));
-    let label = "not found in this file";
-    out.error(codes::UNKNOWN_LIMIT, text.at.clone(), message, label)
-        .help(help);
 }
 
 /// Returns the rules of the drafts, with their extras and candidates behind them.

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use super::draft::{Draft, by_name};
-use super::otherwise::{NAMED_TWICE, unknown};
+use super::draft::{Draft, by_name, unknown_limit};
+use super::otherwise::{ANOTHER, NAMED_TWICE};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::{KeyShare, MissingKey, Role, RuleMode};
@@ -29,7 +29,7 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
         let mut listed: Vec<Named> = Vec::new();
         for text in by.table.texts("replaces") {
             let Some(&draft) = names.get(text.value) else {
-                unknown(&text, &names, out);
+                unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
                 continue;
             };
             let why = if listed.iter().any(|named| named.draft == draft) {

@@ -102,14 +102,10 @@ impl Requests {
     /// Sets how paths compare.
     pub(super) fn compare(&mut self, case: PathCase, key: &[KeyPart]) {
         self.matcher.path_case = case;
-        let matched = self
-            .matcher
-            .fields
-            .iter()
-            .any(|(field, _)| *field == Field::Path);
-        let counted = [KeyPart::Path, KeyPart::Route]
-            .iter()
-            .any(|part| key.contains(part));
+        let mut fields = self.matcher.fields.iter();
+        let matched = fields.any(|(field, _)| *field == Field::Path);
+        let is_counted = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::Route);
+        let counted = key.iter().any(is_counted);
         if case == PathCase::Sensitive && (matched || counted) {
             self.same.push(("path_case".into(), Vec::new()));
         }

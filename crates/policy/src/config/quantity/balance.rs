@@ -10,7 +10,7 @@
 use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
-use super::{Quantity, QuantityKind, Surroundings, free};
+use super::{Quantity, Surroundings, free};
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::read::{At, Table};
@@ -56,16 +56,9 @@ pub(super) fn balance(
             return None;
         }
     };
-    is_free.then(|| Quantity {
-        algorithm: limit.into(),
-        quota: most,
-        window: None,
-        keeps_to: None,
-        text: format!("balance of {first} at the start, at most {most}"),
-        at,
-        kind: QuantityKind::Other,
-        by_day: None,
-    })
+    is_free?;
+    let words = format!("balance of {first} at the start, at most {most}");
+    Some(Quantity::new(limit.into(), most, words, at))
 }
 
 /// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults

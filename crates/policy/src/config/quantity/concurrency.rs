@@ -11,7 +11,7 @@ use ratekeeper_core::{Concurrency, Nanos, Permits};
 
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::numbers::{Written, built};
-use super::{Quantity, QuantityKind, Surroundings};
+use super::{Quantity, Surroundings};
 use crate::config::diagnostic::Findings;
 use crate::config::document::read::{At, Table};
 
@@ -42,14 +42,6 @@ pub(super) fn concurrency(
     let words = format!("{permits} at once");
     let text = At::new(&*words, max.at);
     let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;
-    Some(Quantity {
-        algorithm: limit.with_denials(around.denials).into(),
-        quota: permits,
-        window: None,
-        keeps_to: None,
-        at,
-        kind: QuantityKind::Other,
-        by_day: None,
-        text: words,
-    })
+    let algorithm = limit.with_denials(around.denials).into();
+    Some(Quantity::new(algorithm, permits, words, at))
 }

@@ -125,15 +125,12 @@ impl<'a> Dated<'a> {
                 (first, nominal, Some(QuantityByDay { attribute, others }))
             }
         };
+        let words = text_from(text.value, word);
         Some(Quantity {
-            algorithm,
-            quota: permits,
             window: self.word.nominal.map(Nanos::from_secs),
-            keeps_to: None,
-            text: text_from(text.value, word),
-            at: text.at.clone(),
             kind: QuantityKind::Calendar(word),
             by_day,
+            ..Quantity::new(algorithm, permits, words, text.at.clone())
         })
     }
 

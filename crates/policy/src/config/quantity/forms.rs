@@ -175,15 +175,8 @@ fn limit(
                 .map(|log| log.with_denials(denials).into())
         }
         AlgorithmSpec::Hybrid => {
-            if !free(
-                denials,
-                "\"hybrid\"",
-                &at,
-                "algorithm = \"token-bucket\"",
-                out,
-            ) {
-                return None;
-            }
+            let instead = "algorithm = \"token-bucket\"";
+            free(denials, "\"hybrid\"", &at, instead, out)?;
             Hybrid::quota_linear(quota).map(Into::into)
         }
         AlgorithmSpec::SmoothBursty { saves } => {
@@ -196,14 +189,10 @@ fn limit(
     };
     let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
     Some(Quantity {
-        algorithm,
-        quota: quota.permits(),
         window: Some(quota.per()),
         keeps_to: Some(quota),
-        text: words,
-        at: text.at.clone(),
         kind: QuantityKind::Windows(named),
-        by_day: None,
+        ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
     })
 }
 
@@ -263,15 +252,8 @@ fn steps(
         queue.stray("a bucket with `step`", help, out);
         return None;
     }
-    if !free(
-        around.denials,
-        "a bucket with `step`",
-        &step.at,
-        "leave `step` out",
-        out,
-    ) {
-        return None;
-    }
+    let (what, instead) = ("a bucket with `step`", "leave `step` out");
+    free(around.denials, what, &step.at, instead, out)?;
     let (permits, per) = (quota.permits(), quota.per());
     let (interval, moments) = match step.value {
         StepFrom::First => (Interval::from_first(size, permits, per), "in steps"),
@@ -284,15 +266,11 @@ fn steps(
     let interval = built(interval, &refill, Written::Refill, out)?;
     let rounds = size.get().div_ceil(permits.get());
     let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
+    let words = format!("bucket of {size}, {} {moments}", refill.value);
     Some(Quantity {
-        algorithm: interval.into(),
-        quota: size,
         window: Some(window),
         keeps_to: Quota::new(size, window).ok(),
-        text: format!("bucket of {size}, {} {moments}", refill.value),
-        at: refill.at,
-        kind: QuantityKind::Other,
-        by_day: None,
+        ..Quantity::new(interval.into(), size, words, refill.at)
     })
 }
 
@@ -348,18 +326,15 @@ fn paced(
     };
     let holds = gcra.capacity();
     let window = quota.time_for(holds);
+    let algorithm = gcra.with_denials(denials).into();
     Some(Quantity {
-        algorithm: gcra.with_denials(denials).into(),
-        quota: holds,
         window: Some(window),
         keeps_to: Quota::new(holds, window).ok(),
-        text: words,
-        at: text.at.clone(),
         kind: QuantityKind::Bucket(Refill {
             permits: quota.permits(),
             per: quota.per(),
             queue: queue.is_some(),
         }),
-        by_day: None,
+        ..Quantity::new(algorithm, holds, words, text.at.clone())
     })
 }

@@ -16,7 +16,7 @@ use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 
 use super::dated::Dated;
 use super::numbers::{Written, built};
-use super::{Quantity, QuantityKind, Surroundings, free};
+use super::{Quantity, Surroundings, free};
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::read::{At, Table};
@@ -143,15 +143,8 @@ fn quota(
     out: &mut Findings<'_>,
 ) -> Option<Quota> {
     let quota = built(rate(text.value), text, Written::Limit, out)?;
-    if !free(
-        around.denials,
-        what,
-        at,
-        "algorithm = \"token-bucket\"",
-        out,
-    ) {
-        return None;
-    }
+    let instead = "algorithm = \"token-bucket\"";
+    free(around.denials, what, at, instead, out)?;
     if quota.permits_per_second() > f64::from(MAX_PER_SECOND) {
         let message = format!("\"{}\" is too fast for {what}", text.value);
         let interval = quota.time_for(Permits::ONE);
@@ -176,14 +169,10 @@ fn post_paid(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let limiter = built(limiter, text, Written::Limit, out)?;
+    let algorithm = AnyAlgorithm::from(limiter.with_largest(quota.permits()));
     Some(Quantity {
-        algorithm: AnyAlgorithm::from(limiter.with_largest(quota.permits())),
-        quota: quota.permits(),
         window: Some(quota.per()),
         keeps_to: Some(quota),
-        text: words,
-        at: text.at.clone(),
-        kind: QuantityKind::Other,
-        by_day: None,
+        ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
     })
 }

@@ -40,11 +40,8 @@ pub(in crate::config) fn http_url(
         return refuse(out, &label, field.example);
     }
     if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return refuse(
-            out,
-            "expected ASCII without spaces",
-            "percent-encode other characters",
-        );
+        let help = "percent-encode other characters";
+        return refuse(out, "expected ASCII without spaces", help);
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -52,22 +49,16 @@ pub(in crate::config) fn http_url(
         return refuse(out, "the URL holds a login", field.login);
     }
     if path.contains('#') {
-        return refuse(
-            out,
-            "a fragment is not sent",
-            "leave out `#` and what follows",
-        );
+        let help = "leave out `#` and what follows";
+        return refuse(out, "a fragment is not sent", help);
     }
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (authority, "443"),
     };
     if host.is_empty() || !matches!(port.parse::<u16>(), Ok(1..)) {
-        return refuse(
-            out,
-            "expected a host, and a port from 1 to 65535 if there is one",
-            field.example,
-        );
+        let label = "expected a host, and a port from 1 to 65535 if there is one";
+        return refuse(out, label, field.example);
     }
     Some(text.value.to_owned())
 }

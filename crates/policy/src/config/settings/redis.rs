@@ -22,6 +22,7 @@ const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
 const DEFAULT_PREFIX: &str = "rk";
 /// Scheme of servers that are reached by TLS.
 const ENCRYPTED: &str = "rediss://";
+const NOT_A_URL: &str = "this is not the URL of a store";
 
 /// Reads `[store.redis]`; `None` if it has an error, which is reported.
 pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
@@ -149,7 +150,7 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         } else {
             "write for example \"redis://127.0.0.1:6379\""
         };
-        return refuse(out, "this is not the URL of a store", "no scheme", help);
+        return refuse(out, NOT_A_URL, "no scheme", help);
     };
     match (scheme, kind) {
         ("redis" | "rediss", _) => {}
@@ -169,31 +170,16 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
         ("valkey" | "valkeys", _) => {
             let help = "write \"redis://\" or \"rediss://\" and the same address: the protocol is \
                  the same";
-            return refuse(
-                out,
-                "this is not the URL of a store",
-                "unknown scheme",
-                help,
-            );
+            return refuse(out, NOT_A_URL, "unknown scheme", help);
         }
         ("redis+sentinel" | "rediss+sentinel" | "sentinel", _) => {
             let help = "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
                  \"mymaster\" }";
-            return refuse(
-                out,
-                "this is not the URL of a store",
-                "unknown scheme",
-                help,
-            );
+            return refuse(out, NOT_A_URL, "unknown scheme", help);
         }
         _ => {
             let help = "write for example \"redis://127.0.0.1:6379\" or \"unix:///run/redis.sock\"";
-            return refuse(
-                out,
-                "this is not the URL of a store",
-                "unknown scheme",
-                help,
-            );
+            return refuse(out, NOT_A_URL, "unknown scheme", help);
         }
     }
     if rest.contains('@') {
@@ -205,12 +191,8 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     if !path.is_empty() || rest.contains(['?', '#']) {
         let help = "write the address alone, and beside it for example database = 2";
         let label = "expected HOST:PORT";
-        return refuse(
-            out,
-            "the URL of the store has more than a host and a port",
-            label,
-            help,
-        );
+        let message = "the URL of the store has more than a host and a port";
+        return refuse(out, message, label, help);
     }
     host_and_port(address, scheme, kind, refuse, out)
 }
@@ -239,21 +221,12 @@ fn host_and_port(
             .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
             .collect();
         let help = format!("write a list: url = [{}]", nodes.join(", "));
-        return refuse(
-            out,
-            "one URL names several servers",
-            "expected HOST:PORT",
-            &help,
-        );
+        let message = "one URL names several servers";
+        return refuse(out, message, "expected HOST:PORT", &help);
     }
     if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
         let help = "write for example \"redis://127.0.0.1:6379\"";
-        return refuse(
-            out,
-            "this is not the URL of a store",
-            "expected HOST:PORT",
-            help,
-        );
+        return refuse(out, NOT_A_URL, "expected HOST:PORT", help);
     }
     Some(format!("{scheme}://{host}:{port}"))
 }
