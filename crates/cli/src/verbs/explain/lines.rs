@@ -35,32 +35,24 @@ pub(crate) fn about(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String>
 /// Returns a limit in words: its requests, its key, its numbers and what they admit.
 pub(crate) fn parts(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
     let mut lines = Lines::default();
-    lines.add(
-        "for",
-        [match limits::fields(&rule.matcher).join(", ") {
-            fields if fields.is_empty() => limits::requests(rule),
-            fields if rule.is_for_descriptors() => {
-                format!("{} where {fields}", limits::requests(rule))
-            }
-            fields => fields,
-        }],
-    );
+    let requests = [match limits::fields(&rule.matcher).join(", ") {
+        fields if fields.is_empty() => limits::requests(rule),
+        fields if rule.is_for_descriptors() => {
+            format!("{} where {fields}", limits::requests(rule))
+        }
+        fields => fields,
+    }];
+    lines.add("for", requests);
     lines.add("counts by", [limits::key(rule) + &missing(rule)]);
-    lines.add(
-        "exempt",
-        rule.exemptions.iter().map(|it| limits::exemption(it)),
-    );
+    let exempt = rule.exemptions.iter().map(|it| limits::exemption(it));
+    lines.add("exempt", exempt);
     lines.0.extend(number_lines(policy, rule, wall).0);
     let plans = policy.plans.iter().flat_map(|plans| rule.plans(plans));
-    lines.add(
-        "plans",
-        joined(plans.map(|(name, allowed)| format!("{name} {}", allowance(rule, allowed)))),
-    );
+    let plans = joined(plans.map(|(name, allowed)| format!("{name} {}", allowance(rule, allowed))));
+    lines.add("plans", plans);
     let overrides = rule.variants.overrides().len();
-    lines.add(
-        "overrides",
-        (overrides > 0).then(|| words::counted(overrides, "key")),
-    );
+    let overrides = (overrides > 0).then(|| words::counted(overrides, "key"));
+    lines.add("overrides", overrides);
     lines
 }
 
@@ -105,16 +97,12 @@ fn number_lines(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
     let mut lines = Lines::default();
     let told = Description::of(&policy.rules, rule);
     lines.add("active", limits::active(rule, wall));
-    lines.add(
-        "limit",
-        [format!("{}: {}", rule.text, rule.limit.algorithm.name())],
-    );
-    lines.add(
-        "months",
-        rule.variants.day_attribute().map(|attribute| {
-            format!("begin on the day of the key in attr:{attribute}, on day 1 without one")
-        }),
-    );
+    let limit = [format!("{}: {}", rule.text, rule.limit.algorithm.name())];
+    lines.add("limit", limit);
+    let months = rule.variants.day_attribute().map(|attribute| {
+        format!("begin on the day of the key in attr:{attribute}, on day 1 without one")
+    });
+    lines.add("months", months);
     lines.add("cost", limits::cost(rule));
     lines.add("at worst", [limits::worst_case(rule)]);
     lines.add("at least", [limits::at_least(rule)]);
@@ -138,28 +126,24 @@ fn number_lines(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
             "by Envoy's negative hits: as many more can pass in a span as come back in it"
         }
     }));
-    lines.add(
-        "values",
-        told.distinct
-            .iter()
-            .map(|value| format!("different values of {value} are counted, each once in a window")),
-    );
+    let values = told
+        .distinct
+        .iter()
+        .map(|value| format!("different values of {value} are counted, each once in a window"));
+    lines.add("values", values);
     lines.add("priority", limits::priority(rule));
     add_beside(&mut lines, policy, rule, &told);
-    lines.add(
-        "taken by",
-        rule.limit
-            .algorithm
-            .concurrency()
-            .map(|_| "POST /v1/acquire or the gateway; a check tests if one is free"),
-    );
-    lines.add(
-        "store",
-        policy.settings.redis.as_ref().map(|redis| {
-            let (deadline, then) = (words::span(redis.deadline), told.on_store_error);
-            format!("deadline {deadline}, then on_store_error = \"{then}\"; late charges are kept")
-        }),
-    );
+    let taken_by = rule
+        .limit
+        .algorithm
+        .concurrency()
+        .map(|_| "POST /v1/acquire or the gateway; a check tests if one is free");
+    lines.add("taken by", taken_by);
+    let store = policy.settings.redis.as_ref().map(|redis| {
+        let (deadline, then) = (words::span(redis.deadline), told.on_store_error);
+        format!("deadline {deadline}, then on_store_error = \"{then}\"; late charges are kept")
+    });
+    lines.add("store", store);
     lines
 }
 
@@ -184,43 +168,33 @@ fn add_beside(lines: &mut Lines, policy: &Policy, rule: &Rule, told: &Descriptio
         }
     }
     let named = alternatives().filter(|other| !other.is_extra());
-    lines.add(
-        "otherwise",
-        joined(named.map(|other| other.limit.name.to_string())),
-    );
+    let otherwise = joined(named.map(|other| other.limit.name.to_string()));
+    lines.add("otherwise", otherwise);
     let together = told.together.iter();
-    lines.add(
-        "together",
-        together.map(|it| limits::together(policy, rule, it)),
-    );
+    let each = together.map(|it| limits::together(policy, rule, it));
+    lines.add("together", each);
     let not_yet = match rule.mode {
         RuleMode::Enforce => "",
         RuleMode::Shadow | RuleMode::Off => " once it is enforced",
     };
-    let replaced = joined(told.replaces.iter().cloned());
-    lines.add(
-        "replaces",
-        replaced.map(|names| format!("{names}{not_yet}: not asked where this limit applies")),
-    );
-    lines.add(
-        "on limit",
-        rule.on_limit
-            .iter()
-            .map(|route| format!("the gateway sends the request to the route `{route}`")),
-    );
-    lines.add(
-        "percent",
-        rule.percent.map(|share| {
-            format!("enforced for {share} of its keys, in shadow mode for the others")
-        }),
-    );
-    lines.add(
-        "candidate",
-        rule.candidate.as_ref().and_then(beside).map(|other| {
-            let (text, worst) = (&other.text, limits::worst_case(other));
-            format!("{text}, tried on the requests that pass, refuses none; at worst {worst}")
-        }),
-    );
+    let listed = joined(told.replaces.iter().cloned());
+    let replaces =
+        listed.map(|names| format!("{names}{not_yet}: not asked where this limit applies"));
+    lines.add("replaces", replaces);
+    let on_limit = rule
+        .on_limit
+        .iter()
+        .map(|route| format!("the gateway sends the request to the route `{route}`"));
+    lines.add("on limit", on_limit);
+    let percent = rule
+        .percent
+        .map(|share| format!("enforced for {share} of its keys, in shadow mode for the others"));
+    lines.add("percent", percent);
+    let candidate = rule.candidate.as_ref().and_then(beside).map(|other| {
+        let (text, worst) = (&other.text, limits::worst_case(other));
+        format!("{text}, tried on the requests that pass, refuses none; at worst {worst}")
+    });
+    lines.add("candidate", candidate);
     let is_of_node = rule.limit.scope == LimitScope::Node;
     let of_node = "each process counts by itself, in a shared store as well";
     lines.add("scope", is_of_node.then_some(of_node));
