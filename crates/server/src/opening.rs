@@ -72,11 +72,8 @@ impl<C: Clock + 'static> Opening<C> {
                     };
                     let failed = |error: &std::io::Error| {
                         let now = shared.keeper.clock().now();
-                        shared
-                            .observers
-                            .metrics
-                            .process
-                            .accept_failed(door, error, now);
+                        let process = &shared.observers.metrics.process;
+                        process.accept_failed(door, error, now);
                     };
                     accept(&listener, opened_by, serve, bounds, next, failed, stop).await;
                 }

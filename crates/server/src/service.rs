@@ -142,13 +142,10 @@ impl Service {
             hold,
             sink: config.sink.clone(),
         }));
-        let _ = shared
-            .observers
-            .metrics
-            .process
-            .bodies
-            .set([&shared.bodies, &shared.responses].map(Arc::clone)); // it is new
-        exports.show_counts(&shared.observers.metrics.process);
+        let process = &shared.observers.metrics.process;
+        let bodies = [&shared.bodies, &shared.responses].map(Arc::clone);
+        let _ = process.bodies.set(bodies); // it is new
+        exports.show_counts(process);
         if let Some(log) = &config.log {
             let _ = shared.observers.metrics.process.log.set(log.clone()); // set once: it is new
         }

@@ -150,11 +150,8 @@ pub(super) async fn reset<C: Clock>(
     let limit = &*rule.limit.name;
     tracing::warn!(event = "key.reset", limit, key = reveal.text(rule, key));
     let text = format!("reset: {limit} ({})", shown.escape_debug());
-    let unix_millis = shared.unix_millis(now);
-    shared
-        .observers
-        .changes
-        .note(now, unix_millis, ChangeKind::Change, &text);
+    let (noted, unix_millis) = (&shared.observers.changes, shared.unix_millis(now));
+    noted.note(now, unix_millis, ChangeKind::Change, &text);
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

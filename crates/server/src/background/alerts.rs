@@ -30,8 +30,6 @@ impl<C: Clock> ServiceContext<C> {
 pub(super) fn look<C: Clock>(shared: &ServiceContext<C>) {
     let (now, origin) = (shared.keeper.clock().now(), shared.origin());
     let wall = |time| origin.unix_nanos(time);
-    shared
-        .observers
-        .alerts
-        .look(now, wall, |notice| shared.report(notice));
+    let alerts = &shared.observers.alerts;
+    alerts.look(now, wall, |notice| shared.report(notice));
 }

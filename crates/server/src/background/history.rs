@@ -30,12 +30,8 @@ pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
         let id = rule.limit.id;
         (id, shared.observers.metrics.take_tally(id))
     });
-    shared
-        .observers
-        .countries
-        .roll(shared.unix_seconds() / 3_600);
-    shared
-        .observers
-        .history
-        .note(second, shared.observers.metrics.total(), limits.collect());
+    let observers = &shared.observers;
+    observers.countries.roll(shared.unix_seconds() / 3_600);
+    let total = observers.metrics.total();
+    observers.history.note(second, total, limits.collect());
 }

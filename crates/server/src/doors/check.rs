@@ -180,15 +180,10 @@ pub(crate) async fn reset<C: Clock>(
 fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
     let reveal = shared.key_reveal(answer.policy().settings.reveal_keys);
     for outcome in answer.outcomes() {
-        let (limit, key) = (
-            &*outcome.rule.limit.name,
-            reveal.text(outcome.rule, outcome.key),
-        );
-        tracing::warn!(event = "key.reset", limit, key);
-        shared
-            .observers
-            .bans
-            .lift(outcome.rule.limit.id, outcome.key);
+        let limit = &outcome.rule.limit;
+        let key = reveal.text(outcome.rule, outcome.key);
+        tracing::warn!(event = "key.reset", limit = &*limit.name, key);
+        shared.observers.bans.lift(limit.id, outcome.key);
     }
     let each = answer.outcomes().take(MAX_NOTED).map(|outcome| {
         let key = reveal.key(outcome.rule, outcome.key).join(", ");
@@ -200,10 +195,8 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
     }
     let at = answer.decided_at();
     let text = format!("reset: {}", each.join(", "));
-    shared
-        .observers
-        .changes
-        .note(at, shared.unix_millis(at), ChangeKind::Change, &text);
+    let changes = &shared.observers.changes;
+    changes.note(at, shared.unix_millis(at), ChangeKind::Change, &text);
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.

@@ -32,10 +32,8 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
         let shared = &self.0;
         let answered = answer(shared, caller, request).await;
         answered.unwrap_or_else(|problem| {
-            shared
-                .observers
-                .metrics
-                .request(Protocol::Http, RequestResult::Error);
+            let metrics = &shared.observers.metrics;
+            metrics.request(Protocol::Http, RequestResult::Error);
             problem.response()
         })
     }

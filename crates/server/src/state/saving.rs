@@ -71,10 +71,8 @@ fn restore_history<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io:
     let saved = serde_json::from_reader(body)?;
     let policy = shared.keeper.policy();
     let limits = policy.rules.iter().map(|rule| &rule.limit);
-    shared
-        .observers
-        .history
-        .restore(saved, shared.unix_seconds(), limits);
+    let history = &shared.observers.history;
+    history.restore(saved, shared.unix_seconds(), limits);
     Ok(())
 }
 
@@ -143,10 +141,8 @@ impl StateFolder {
         let history = file::write(&self.path, HISTORY, clock(), |to| {
             let policy = shared.keeper.policy();
             let limits = policy.rules.iter().map(|rule| &rule.limit);
-            let saved = shared
-                .observers
-                .history
-                .saved(shared.unix_seconds(), limits);
+            let history = &shared.observers.history;
+            let saved = history.saved(shared.unix_seconds(), limits);
             Ok(serde_json::to_writer(to, &saved)?)
         });
         if let Err(error) = history {

@@ -115,10 +115,7 @@ impl<T> Flat<T> {
 
     /// Returns the slot where an entry with this hash most likely is, if it is here; the slot may
     /// hold another, or none, or not exist. Does not branch on the contents of memory.
-    #[expect(
-        clippy::inline_always,
-        reason = "for the fast path, see `MemoryStore::decide_one`"
-    )]
+    #[expect(clippy::inline_always, reason = "see `MemoryStore::decide_one`")]
     #[inline(always)]
     pub(super) fn likely(&self, hash: u64) -> Option<usize> {
         let at = home(hash, self.slots.len());

@@ -105,10 +105,7 @@ pub(super) struct WordKey(NonZeroU64);
 impl StoredKey for WordKey {
     type Probe<'a> = Self;
 
-    #[expect(
-        clippy::inline_always,
-        reason = "keys are built and compared in registers"
-    )]
+    #[expect(clippy::inline_always, reason = "keys are compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
         debug_assert_eq!(SizeClass::of(key), SizeClass::Word);
@@ -169,10 +166,7 @@ pub(super) struct ShortKey {
 impl StoredKey for ShortKey {
     type Probe<'a> = Self;
 
-    #[expect(
-        clippy::inline_always,
-        reason = "keys are built and compared in registers"
-    )]
+    #[expect(clippy::inline_always, reason = "keys are compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
         debug_assert_eq!(SizeClass::of(key), SizeClass::Short);
@@ -246,10 +240,7 @@ pub(super) struct LongProbe<'a> {
 impl StoredKey for LongKey {
     type Probe<'a> = LongProbe<'a>;
 
-    #[expect(
-        clippy::inline_always,
-        reason = "keys are built and compared in registers"
-    )]
+    #[expect(clippy::inline_always, reason = "keys are compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> LongProbe<'_> {
         let [mut head, mut tail] = [[0; 2]; 2];

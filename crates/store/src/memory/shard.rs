@@ -56,10 +56,7 @@ impl Shard {
 
     /// Returns the state of a key, if it is here and found at the first guess, and its GCRA limit
     /// has not changed.
-    #[expect(
-        clippy::inline_always,
-        reason = "for the fast path, see `MemoryStore::decide_one`"
-    )]
+    #[expect(clippy::inline_always, reason = "see `MemoryStore::decide_one`")]
     #[inline(always)]
     pub(super) fn likely<K: KeySize>(
         &mut self,

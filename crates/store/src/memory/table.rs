@@ -140,10 +140,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     }
 
     /// Returns the state of a key that is here, if the first guess finds it.
-    #[expect(
-        clippy::inline_always,
-        reason = "for the fast path, see `MemoryStore::decide_one`"
-    )]
+    #[expect(clippy::inline_always, reason = "see `MemoryStore::decide_one`")]
     #[inline(always)]
     pub(super) fn likely(&mut self, hash: u64, probe: &K::Probe<'_>) -> Option<&mut A::State> {
         let at = self.entries.likely(hash)?;

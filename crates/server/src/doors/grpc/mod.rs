@@ -114,10 +114,8 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
             _ => return self.serve_tools(call).await,
         };
         if code != Code::Ok {
-            shared
-                .observers
-                .metrics
-                .request(Protocol::Rls, RequestResult::Error);
+            let metrics = &shared.observers.metrics;
+            metrics.request(Protocol::Rls, RequestResult::Error);
         }
     }
 }

@@ -50,10 +50,8 @@ pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> 
             )
         }
         Err(why) => {
-            shared
-                .observers
-                .metrics
-                .request(Protocol::Rls, RequestResult::Error);
+            let metrics = &shared.observers.metrics;
+            metrics.request(Protocol::Rls, RequestResult::Error);
             let mut response = Response::new(format!("{why}\n").into_bytes().into());
             *response.status_mut() = StatusCode::BAD_REQUEST;
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
