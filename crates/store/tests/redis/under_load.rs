@@ -216,7 +216,7 @@ fn a_replica_takes_over_from_a_primary_that_was_killed() {
     for program in programs() {
         let mut cluster = Cluster::start(&program);
         let (home, _) = home(&cluster);
-        let load = Load::hasty(&RedisServers::Cluster(cluster.urls()), &["ada"]);
+        let load = Load::patient(&RedisServers::Cluster(cluster.urls()), &["ada"]);
         load.wait(Duration::from_millis(1_500));
         let followed = until_followed(&load, &cluster.nodes[home]);
         cluster.nodes[home].kill();
