@@ -22,7 +22,7 @@ use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
 use crate::observe::denial_log::LoggedRequest;
 use crate::observe::event::Sink;
-use crate::observe::metrics::{DecisionPath, Protocol};
+use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol};
 use crate::observe::top_keys::KeyReveal;
 use crate::readiness::Readiness;
 use crate::serve::body_budget::BodyBudget;
@@ -119,6 +119,12 @@ impl<C: Clock> ServiceContext<C> {
     /// Returns nanoseconds since 1970.
     pub(crate) fn unix_nanos(&self) -> u64 {
         self.origin().unix_nanos(self.keeper.clock().now())
+    }
+
+    /// Notes that the files of a source are those in force.
+    pub(crate) fn end_refusals(&self, source: ConfigSource) {
+        self.observers.metrics.reload_accepted(source);
+        self.observers.changes.end_refusals(source);
     }
 
     /// Returns whole seconds since 1970.

@@ -15,6 +15,7 @@ use ratekeeper_core::Time;
 use ratekeeper_store::AnyStore;
 
 use super::event::Sink;
+use super::metrics::ConfigSource;
 use crate::Event;
 
 /// Number of changes kept.
@@ -65,6 +66,8 @@ pub(crate) enum ChangeKind {
     Change,
     Warning,
     Error,
+    /// An error that ends when the files of this source are good again.
+    Refused(ConfigSource),
 }
 
 impl ChangeKind {
@@ -72,7 +75,7 @@ impl ChangeKind {
         match self {
             Self::Change => "change",
             Self::Warning => "warning",
-            Self::Error => "error",
+            Self::Error | Self::Refused(_) => "error",
         }
     }
 
@@ -87,9 +90,9 @@ impl ChangeKind {
             | Event::UpstreamUp { .. }
             | Event::OverrideChanged { .. } => Some(Self::Change),
             Event::Notice(_) | Event::Alert(_) | Event::Stopping => Some(Self::Warning),
-            Event::ReloadRejected { .. }
-            | Event::EnvoyRejected { .. }
-            | Event::StoreDown { .. }
+            Event::ReloadRejected { .. } => Some(Self::Refused(ConfigSource::Policy)),
+            Event::EnvoyRejected { .. } => Some(Self::Refused(ConfigSource::Envoy)),
+            Event::StoreDown { .. }
             | Event::StoreServerDown { .. }
             | Event::UpstreamDown { .. } => Some(Self::Error),
         }
@@ -127,6 +130,15 @@ impl Changes {
             text: text.chars().take(MAX_TEXT_CHARS).collect(),
             by: OPERATOR.try_with(|operator| *operator).ok(),
         });
+    }
+
+    /// Turns the errors of files that are good again into changes of the past.
+    pub(crate) fn end_refusals(&self, source: ConfigSource) {
+        for change in self.0.lock().iter_mut() {
+            if change.kind == ChangeKind::Refused(source) {
+                change.kind = ChangeKind::Change;
+            }
+        }
     }
 
     /// Returns the changes, the newest first.

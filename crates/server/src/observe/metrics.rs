@@ -102,7 +102,7 @@ struct ConfigInfo {
 }
 
 /// The files that a configuration is read from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ConfigSource {
     Policy,
     Envoy,
@@ -183,13 +183,12 @@ impl Metrics {
         self.rules.install(config);
     }
 
-    pub(crate) fn reload_applied(&self, source: ConfigSource) {
+    pub(crate) fn reload_applied(&self) {
         self.reloads[0].add(1);
-        self.reload_needless(source);
     }
 
     /// Notes that the files are those in force.
-    pub(crate) fn reload_needless(&self, source: ConfigSource) {
+    pub(crate) fn reload_accepted(&self, source: ConfigSource) {
         self.rejected[source as usize].store(false, Ordering::Relaxed);
     }
 

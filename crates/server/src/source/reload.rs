@@ -175,7 +175,7 @@ impl<C: Clock> ServiceContext<C> {
         let again = seen.last.as_ref() == Some(&text);
         seen.last = Some(Arc::clone(&text));
         if text == seen.in_force {
-            self.observers.metrics.reload_needless(ConfigSource::Policy);
+            self.end_refusals(ConfigSource::Policy);
             return Ok(Reloaded::Unchanged { version });
         }
         if again && trigger == Trigger::File {
@@ -302,7 +302,8 @@ impl<C: Clock> ServiceContext<C> {
         let policy = self.keeper.policy();
         let ended = |notice| self.report(notice);
         self.observers.install(&policy, self.unix_seconds(), ended);
-        self.observers.metrics.reload_applied(ConfigSource::Policy);
+        self.observers.metrics.reload_applied();
+        self.end_refusals(ConfigSource::Policy);
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {
             trigger,
@@ -343,6 +344,9 @@ impl<C: Clock> ServiceContext<C> {
             }
         };
         seen.logged = None;
+        if seen.applied {
+            self.end_refusals(ConfigSource::Envoy);
+        }
         let asked = (files, self.source.envoy_files.settings(&policy.settings));
         let again = seen.last.as_ref() == Some(&asked);
         if again && (seen.applied || trigger == Trigger::File) {
@@ -356,7 +360,8 @@ impl<C: Clock> ServiceContext<C> {
                 let domains = config.domain_count();
                 let rules = config.rule_count();
                 self.install_envoy(config);
-                self.observers.metrics.reload_applied(ConfigSource::Envoy);
+                self.observers.metrics.reload_applied();
+                self.end_refusals(ConfigSource::Envoy);
                 self.sink.emit(&Event::EnvoyReloaded {
                     trigger,
                     domains,

@@ -130,6 +130,30 @@ fn resets_and_bans_are_among_the_changes() {
     );
 }
 
+/// Both by the old text and by a new one; `top` notes an error for 15 minutes.
+#[test]
+fn a_policy_that_was_repaired_ends_its_own_error() {
+    for repaired in [POLICY.to_owned(), format!("{POLICY}# new\n")] {
+        let fixture = Fixture::new(POLICY);
+        let mut admin = fixture.admin();
+        let mut errors = || {
+            fixture.clock.advance(Nanos::from_secs(1)); // the state is made once a second
+            let state = admin.get("/v1/dashboard").json();
+            let changes = state["changes"].as_array().unwrap().iter();
+            let errors = changes.filter(|change| change["kind"] == "error").count();
+            let notes = admin.get("/v1/top").json()["notes"].clone();
+            (errors, notes.as_array().unwrap().len())
+        };
+        assert_eq!(errors(), (0, 0));
+        let mut write = fixture.admin();
+        for (text, status, expected) in [("version = 7", 422, (1, 2)), (&*repaired, 200, (0, 0))] {
+            std::fs::write(fixture.path("ratekeeper.toml"), text).unwrap();
+            assert_eq!(write.post("/v1/reload", "").status, status);
+            assert_eq!(errors(), expected, "{text}");
+        }
+    }
+}
+
 /// Keys of which no request can be made again: a hashed one, and a network.
 const KEYS: &str = r#"
 version = 1
