@@ -26,6 +26,7 @@
 
 mod bans;
 mod batch;
+mod by_hand;
 mod config;
 mod denied;
 mod exchange;

@@ -114,7 +114,23 @@ fn check(servers: &RedisServers) {
         }
         let (of_other, _) = listed(&second, &[&other], usize::MAX).await;
         assert_eq!(of_other.len(), 1);
+        copied_by_hand(&first, &second).await;
     });
+}
+
+/// The table of the keys set by hand is copied by each process that does not know it, and replaced
+/// by one that does.
+async fn copied_by_hand(first: &RedisStore, second: &RedisStore) {
+    let table = |version: u64| [&version.to_le_bytes()[..], b"rows\0\xff"].concat();
+    assert_eq!(second.by_hand(0).await.unwrap(), None, "there is none");
+    assert!(first.set_by_hand(0, table(7), HOUR).await.unwrap());
+    let late = second.set_by_hand(0, table(8), HOUR).await.unwrap();
+    assert!(!late, "the other process was faster");
+    assert_eq!(second.by_hand(0).await.unwrap(), Some(table(7)));
+    assert_eq!(second.by_hand(7).await.unwrap(), None, "it is known");
+    let moment = Nanos::from_millis(1);
+    assert!(second.set_by_hand(7, table(9), moment).await.unwrap());
+    while first.by_hand(9).await.unwrap() != Some(Vec::new()) {} // until the server drops it
 }
 
 #[test]
