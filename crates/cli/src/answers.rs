@@ -171,6 +171,7 @@ fn applies(
 fn held_by(policy: &Policy, by: HeldBy<'_>) -> String {
     let found = match by {
         HeldBy::Rule => return "the limit itself".to_owned(),
+        HeldBy::Hand(_) => return "an operator".to_owned(),
         HeldBy::Plan(name) => return format!("plan `{name}`"),
         HeldBy::Override(found) => found,
     };

@@ -19,6 +19,7 @@ pub use model::client::geo::{Asn, Country, Geo, GeoFile};
 pub use model::client::identify::{ClientIp, SocketTrust};
 pub use model::client::tokens::Tokens;
 pub use model::error::ValueError;
+pub use model::keys::by_hand::{ByHand, HandAct, HandEntry, HandTable, MAX_BY_HAND};
 pub use model::keys::key_bytes::KeyBytes;
 pub use model::keys::key_part::KeyPart;
 pub use model::keys::key_share::KeyShare;

@@ -74,8 +74,10 @@ impl ChargeSpan {
 
     /// Drops the denials after this position that need no decision of the store, and the
     /// exemptions.
-    pub(crate) fn drop_uncharged_since(self, charges: &mut Charges) {
+    pub(crate) fn drop_refusals_since(self, charges: &mut Charges) {
         charges.uncharged.truncate(self.uncharged);
+        let entries = charges.entries.iter_mut().skip(self.entries);
+        entries.for_each(|entry| entry.banned = None);
     }
 }
 
@@ -98,11 +100,23 @@ impl Answer {
             is_reserved: false,
             refused_by: None,
         };
+        answer.show_bans();
         if answer.charges.entries.iter().any(Entry::is_alternative) {
             answer.join_waits();
         }
         answer.refused_by = answer.longest_wait();
         answer
+    }
+
+    /// Sets the verdicts about keys that an operator has banned, of which the store knows nothing.
+    fn show_bans(&mut self) {
+        let entries = self.charges.entries.iter();
+        for (entry, decision) in entries.zip(&mut self.decisions.each) {
+            if let Some(left) = entry.banned {
+                let retry_after = left.max(decision.verdict.retry_after().unwrap_or_default());
+                decision.verdict = Verdict::Banned { retry_after };
+            }
+        }
     }
 
     /// Sets the wait of each chain that denies, which is that of its first limit, to the shortest

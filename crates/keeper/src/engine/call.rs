@@ -169,7 +169,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             let before = ChargeSpan::of(&charges);
             policy.add_charges(&one.facts, wall, &mut charges);
             if one.act == Act::GiveBack {
-                before.drop_uncharged_since(&mut charges);
+                before.drop_refusals_since(&mut charges);
             }
             ends.push(ChargeSpan::of(&charges));
         }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Lend, Mode, Permits, Time};
-use ratekeeper_policy::{Charges, Facts, Policy, WallTime, envoy};
+use ratekeeper_policy::{Charges, Entry, Facts, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -250,10 +250,12 @@ impl<C: Clock> Keeper<MemoryStore, C> {
 }
 
 /// Returns true if an enforced limit refuses without a decision of the store, because a part of its
-/// key is missing or the caller has set the limit to zero.
+/// key is missing, the caller has set the limit to zero, or an operator has banned the key.
 pub(crate) fn refused_at_once(charges: &Charges) -> bool {
     let mut uncharged = charges.uncharged.iter();
+    let is_banned = |entry: &Entry| entry.banned.is_some() && entry.mode == Mode::Enforce;
     uncharged.any(|uncharged| uncharged.reason.mode() == Some(Mode::Enforce))
+        || charges.entries.iter().any(is_banned)
 }
 
 pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

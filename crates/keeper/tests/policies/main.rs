@@ -2,6 +2,7 @@
 
 mod active;
 mod bans;
+mod by_hand;
 mod call;
 mod chains;
 mod counting;

@@ -36,6 +36,7 @@ mod variants;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::iter::once;
+use std::sync::Arc;
 
 use ratekeeper_core::{Origin, Time};
 use sha2::{Digest as _, Sha256};
@@ -270,6 +271,7 @@ fn policy(
         origin: context.origin,
         client_ip,
         plans,
+        by_hand: Arc::default(),
         signals,
         tokens,
         headers: settings::headers(root),

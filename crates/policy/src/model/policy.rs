@@ -13,12 +13,12 @@ use ratekeeper_core::{Key, Limit, Origin};
 
 use crate::model::client::claims::LazyClaims;
 use crate::model::keys::key_writer::{KeySubject, KeyWriter};
-use crate::model::keys::variants::{Allowance, Held, KeyAsk};
+use crate::model::keys::variants::{Allowance, Held, HeldBy, KeyAsk};
 use crate::model::matching::request::RequestFacts;
 use crate::model::rules::signal::Signal;
 use crate::{
-    ClientIp, Country, Facts, Geo, HeaderStyle, KeyBytes, Plans, Rule, Rules, Settings, Tokens,
-    WallTime,
+    ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Rule, Rules,
+    Settings, Tokens, WallTime,
 };
 pub use charges::{Charges, Entry, NoCharge, Uncharged};
 
@@ -41,6 +41,8 @@ pub struct Policy {
     pub plans: Option<Plans>,
     /// The tokens that are valid; `None` without `[jwt]`.
     pub tokens: Option<Arc<Tokens>>,
+    /// Keys that an operator has banned or allowed; a reload keeps them.
+    pub by_hand: Arc<ByHand>,
     /// Signals that its elastic limits name.
     pub(crate) signals: Vec<Arc<Signal>>,
     /// Headers that report limits to clients.
@@ -142,20 +144,23 @@ impl Policy {
         })
     }
 
-    /// Returns the allowance of the key that begins at `start`.
-    pub(crate) fn allowance_of<'p>(
+    /// Returns the allowance of a key of a request, and its reason.
+    pub(crate) fn held<'p>(
         &'p self,
         rule: &'p Rule,
-        start: u32,
+        key: Key<'_>,
         keys: &KeyWriter<'p, '_>,
-        out: &Charges,
-    ) -> Allowance {
-        let key = Key::from_bytes(&out.bytes[start as usize..]);
-        self.held(rule, key, keys).allowance
-    }
-
-    /// Returns the allowance of a key of a request, and its reason.
-    fn held<'p>(&'p self, rule: &'p Rule, key: Key<'_>, keys: &KeyWriter<'p, '_>) -> Held<'p> {
+    ) -> Held<'p> {
+        let unix_millis = keys.wall().unix_millis().unwrap_or(0);
+        if let Some((act, left)) = self.by_hand.of(&rule.limit.name, key, unix_millis) {
+            return Held {
+                allowance: match act {
+                    HandAct::Ban => Allowance::Blocked,
+                    HandAct::Allow => Allowance::Unlimited,
+                },
+                by: HeldBy::Hand(left),
+            };
+        }
         if rule.variants.is_empty() {
             return Held::BY_RULE;
         }

@@ -71,6 +71,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let before = self.policy.load();
         policy.version = before.version + 1;
         policy.keep_signals(&before);
+        policy.by_hand = Arc::clone(&before.by_hand);
         let version = policy.version;
         for limit in policy.rules.limits_mut() {
             limit.id = ids.of(&limit.name);

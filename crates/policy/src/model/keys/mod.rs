@@ -1,5 +1,6 @@
 //! Whose requests a limit counts together: keys, and other numbers for some of them.
 
+pub(crate) mod by_hand;
 pub(crate) mod key_bytes;
 pub(crate) mod key_part;
 pub(crate) mod key_share;

@@ -80,6 +80,8 @@ pub enum HeldBy<'p> {
     Rule,
     /// The plan of the request.
     Plan(&'p str),
+    /// An act of an operator, for the time that is left.
+    Hand(Nanos),
     /// An override of the key.
     Override(&'p Override),
 }

@@ -54,6 +54,8 @@ pub struct Entry {
     pub replaced: Option<u32>,
     /// Index of the rule's variant; `None` for the rule's own numbers.
     pub variant: Option<u32>,
+    /// Time until the end of the ban by an operator that refuses it; `None` without one.
+    pub banned: Option<Nanos>,
     /// The effect of a denial: that of the rule, or [`Mode::Shadow`] for a key outside of the
     /// rule's share; [`Mode::Otherwise`] for an alternative to the entry before it, [`Mode::Once`]
     /// for a condition of the next entry, [`Mode::Headroom`] for room that the next one leaves.

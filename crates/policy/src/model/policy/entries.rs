@@ -12,6 +12,7 @@ use ratekeeper_core::{Key, Mode, Permits};
 
 use super::{Charges, Entry, NoCharge, Policy};
 use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS};
+use crate::model::keys::variants::HeldBy;
 use crate::{Allowance, Numbers, Rule};
 
 impl Policy {
@@ -85,9 +86,12 @@ impl Policy {
         };
         let set_aside_before = out.set_aside.len();
         self.set_aside(rule, mode, keys, out);
-        let allowance = match numbers {
-            Some(_) => Allowance::Own,
-            None => self.allowance_of(rule, start, keys, out),
+        let held = self.held(rule, Key::from_bytes(&out.bytes[start as usize..]), keys);
+        let (allowance, banned) = match (held.allowance, held.by) {
+            (Allowance::Blocked, HeldBy::Hand(left)) => (Allowance::Own, Some(left)),
+            (allowance, HeldBy::Hand(_)) => (allowance, None),
+            _ if numbers.is_some() => (Allowance::Own, None),
+            (allowance, _) => (allowance, None),
         };
         let variant = match allowance {
             Allowance::Own => None,
@@ -114,8 +118,13 @@ impl Policy {
             fallback: subject == KeySubject::StandIn,
             replaced,
             variant,
+            banned,
             mode: if is_diverted { Mode::Shadow } else { mode },
         };
+        if banned.is_some() {
+            out.entries.push(entry);
+            return GO_ON;
+        }
         match self.add_condition(rule, &entry, number, keys, out) {
             KeySubject::Skip => {
                 out.set_aside.truncate(set_aside_before); // does not apply

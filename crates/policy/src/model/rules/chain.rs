@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Mode, Permits};
+use ratekeeper_core::{Key, Mode, Permits};
 use smallvec::SmallVec;
 
 use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter};
@@ -102,7 +102,8 @@ impl Policy {
         let Some(cost) = rule.cost.of(keys.request()) else {
             return Ok(None);
         };
-        let variant = match self.allowance_of(rule, start, keys, out) {
+        let key = Key::from_bytes(&out.bytes[start as usize..]);
+        let variant = match self.held(rule, key, keys).allowance {
             Allowance::Own => None,
             Allowance::Variant(index) => Some(index),
             Allowance::Unlimited => return Err(Unlimited),
@@ -115,6 +116,7 @@ impl Policy {
             fallback: subject == KeySubject::StandIn,
             replaced: None,
             variant,
+            banned: None,
             mode: Mode::Otherwise,
         }))
     }
