@@ -86,6 +86,10 @@ deploy.md
   The test suite runs it for 20 s
     cli/tests/e2e/soak.rs: OF_THE_TESTS: Duration = Duration::from_secs(20);
 bans.md
+  in force in each process within a second
+    server/src/store/by_hand.rs: FOLLOW: Duration = Duration::from_millis(800);
+  At most 10,000 keys are set at a time
+    policy/src/model/keys/by_hand.rs: MAX_BY_HAND: usize = 10_000;
   begin a ban, 1 to 100
     core/src/algorithms/bans/terms.rs: MAX_STRIKES: u32 = 100;
   at most 365 days

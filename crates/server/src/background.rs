@@ -43,6 +43,7 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     every(shared, "memory", memory::LOOK, move |it| filling.watch(it));
     start(shared, "store", store::tend);
     start(shared, "clocks", store::compare_clocks);
+    start(shared, "by hand", store::by_hand::follow);
     start(shared, "wall clock", wall_clock::watch);
     let processors = machine_load::processors();
     let load = move |it: &ServiceContext<C>| machine_load::read(it, processors);

@@ -34,6 +34,8 @@ use file::SavedFile;
 
 /// The file of the counters.
 const COUNTERS: &str = "counters.state";
+/// The file of the keys that operators banned or allowed.
+const BY_HAND: &str = "by-hand.state";
 /// The file of the history.
 const HISTORY: &str = "history.state";
 /// Time between two snapshots, unless the policy states another.

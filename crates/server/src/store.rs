@@ -7,6 +7,7 @@
 //!                  tend: probe, debit, report, ten times a second
 //! ```
 
+pub(crate) mod by_hand;
 pub(crate) mod choice;
 pub(crate) mod redis_config;
 pub(crate) mod secrets;

@@ -1,4 +1,4 @@
-//! `bans`: lists, adds and lifts the bans of a limit, in a running service.
+//! `bans`: lists the bans of a limit in a running service; bans keys and allows keys by hand.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use crate::client::{CallArgs, Client, KeyArgs, key_text};
 use crate::output::{BAD, GOOD, NAME, paint};
 use crate::{Exit, Failure, Output, words};
 
-/// List, add and lift the bans of a limit in a running service
+/// Ban or allow a key of a limit in a running service for a time, and list the bans
 #[derive(Args)]
 #[command(after_help = HELP, arg_required_else_help = true)]
 pub(crate) struct BansArgs {
@@ -21,7 +21,7 @@ pub(crate) struct BansArgs {
 
 #[derive(Subcommand)]
 enum BanAct {
-    /// List the banned keys of a limit, those with the longest bans first
+    /// List the keys of a limit that are set by hand, then those banned by it, the longest first
     List {
         /// Name of the limit in the policy
         limit: String,
@@ -31,17 +31,11 @@ enum BanAct {
         #[command(flatten)]
         call: CallArgs,
     },
-    /// Ban a key from now on; this replaces an earlier ban
-    Add {
-        #[command(flatten)]
-        subject: KeyArgs,
-        /// Length of the ban: 30m, 1h, 7d
-        #[arg(long, value_name = "DURATION")]
-        r#for: Nanos,
-        #[command(flatten)]
-        call: CallArgs,
-    },
-    /// Lift the ban of a key, and forget its refusals
+    /// Ban a key from now on; this replaces what was set before
+    Add(HandArgs),
+    /// Allow a key from now on, whatever the limit and its bans
+    Allow(HandArgs),
+    /// Lift what was set for a key and its ban, and forget its refusals
     Lift {
         #[command(flatten)]
         subject: KeyArgs,
@@ -50,61 +44,71 @@ enum BanAct {
     },
 }
 
+#[derive(Args)]
+struct HandArgs {
+    #[command(flatten)]
+    subject: KeyArgs,
+    /// Time for which it holds: 30m, 1h, 7d
+    #[arg(long, value_name = "DURATION")]
+    r#for: Nanos,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
 const HELP: &str = "\
 Examples:
   ratekeeper bans list login
   ratekeeper bans add login 192.0.2.1 --for 24h
+  ratekeeper bans allow login 192.0.2.9 --for 1h
   ratekeeper bans lift login 192.0.2.1
   ratekeeper bans list login --top 100 --json --server http://127.0.0.1:9090
 
 These call the admin listener, with the token in RATEKEEPER_ADMIN_TOKEN if there is one. Listing
 bans scans all keys in Redis, a few thousand at a time.
 
-Exit codes: 0 done; 1 no key is banned, or was; 2 usage, or no service.";
+Exit codes: 0 done; 1 no key is banned or allowed, or was; 2 usage, or no service.";
 
 impl BansArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self.act {
             BanAct::List { limit, top, call } => {
                 let answer = list(&call.client()?, &limit, top)?;
-                let bans = answer["bans"].as_array().map_or(&[][..], Vec::as_slice);
+                let listed = ["by_hand", "bans"].map(|name| answer[name].as_array());
+                let bans: Vec<&Value> = listed.into_iter().flatten().flatten().collect();
                 if call.json {
                     output.json(&answer)?;
                 } else {
                     bans.iter().try_for_each(|ban| output.line(line(ban)))?;
                     output.talk(format!(
                         "{} of {}",
-                        words::counted(bans.len(), "ban"),
+                        words::counted(bans.len(), "key"),
                         paint(NAME, &limit)
                     ));
                 }
                 Ok(found(!bans.is_empty()))
             }
-            BanAct::Add {
-                subject,
-                r#for: span,
-                call,
-            } => {
-                let span = span.to_string();
-                let mut query = query(&subject);
-                query.push(("for", &span));
-                let answer = call.client()?.post_query("/v1/bans", &query)?;
-                call.show(&answer, output, line(&answer))?;
-                Ok(Exit::Done)
-            }
+            BanAct::Add(set) => set.call("ban", output),
+            BanAct::Allow(set) => set.call("allow", output),
             BanAct::Lift { subject, call } => {
                 let answer = call.client()?.delete("/v1/bans", &query(&subject))?;
-                let was_banned = answer["was_banned"] == true;
-                let done = if was_banned {
-                    "lifted"
-                } else {
-                    "was not banned"
-                };
+                let was_set = answer["was_banned"] == true || answer["was_allowed"] == true;
+                let done = if was_set { "lifted" } else { "was not banned" };
                 let text = format!("{}: {done}", key_text(&answer));
                 call.show(&answer, output, text)?;
-                Ok(found(was_banned))
+                Ok(found(was_set))
             }
         }
+    }
+}
+
+impl HandArgs {
+    fn call(self, act: &str, output: &mut Output) -> Result<Exit, Failure> {
+        let span = self.r#for.to_string();
+        let mut query = query(&self.subject);
+        query.extend([("act", act), ("for", &*span)]);
+        let answer = self.call.client()?.post_query("/v1/bans", &query)?;
+        self.call.show(&answer, output, line(&answer))?;
+        Ok(Exit::Done)
     }
 }
 
@@ -148,12 +152,15 @@ fn found(any: bool) -> Exit {
 /// `ip=192.0.2.1  banned for another 59 min`
 fn line(ban: &Value) -> String {
     match ban["ends_after_ms"].as_u64() {
-        Some(ends) => format!(
-            "{}  {} for another {}",
-            key_text(ban),
-            paint(BAD, "banned"),
-            words::span(Nanos::from_millis(ends))
-        ),
+        Some(ends) => {
+            let state = match ban["act"].as_str() {
+                Some("allow") => paint(GOOD, "allowed by hand"),
+                Some(_) => paint(BAD, "banned by hand"),
+                None => paint(BAD, "banned"),
+            };
+            let left = words::span(Nanos::from_millis(ends));
+            format!("{}  {state} for another {left}", key_text(ban))
+        }
         None => format!("{}  {}", key_text(ban), paint(GOOD, "not banned")),
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::Stage;
 use crate::harness::ports::free_port;
 use crate::harness::proxy::Kind;
 use crate::harness::redis::{Make, Redis};
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
+use crate::harness::{Stage, clock};
 use crate::store::start;
 
 const LOGIN: &str = r#"
@@ -90,7 +90,7 @@ fn nginx_refuses_a_banned_client_until_the_ban_is_lifted() {
     );
     assert_eq!(
         (code, &*banned),
-        (Some(0), "ip=127.0.0.8  banned for another 30 min\n")
+        (Some(0), "ip=127.0.0.8  banned by hand for another 30 min\n")
     );
     about(ask(&other).retry_after(), 1_800);
     let (code, _, why) = bans(
@@ -106,6 +106,94 @@ fn check(to: SocketAddr, run: &str) -> Value {
     let body = format!(r#"{{"request":{{"path":"/login"}},"attributes":{{"run":"{run}"}}}}"#);
     let answer = Visitor::at(2).post_json(to, "/v1/check", &body);
     serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{}", answer.body))
+}
+
+const PLAIN: &str = r#"
+[listen]
+admin_writes = "open"
+
+[[limit]]
+name  = "plain"
+match = { path = "/login" }
+key   = ["attr:run"]
+limit = "1000/30m"
+missing_key = "skip"
+"#;
+
+/// Waits until a process has heard of a change, which takes a second at most.
+fn heard(service: &Service, run: &str, is_banned: bool) {
+    let begun = clock::now();
+    while (check(service.http(), run)["banned"] == true) != is_banned {
+        // The second, and the calls on a busy machine.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{run}");
+        clock::wait(Duration::from_millis(50));
+    }
+}
+
+/// Returns the number of scripts that the server has run.
+fn scripts(redis: &Redis) -> u64 {
+    let stats = redis.query(&["INFO", "commandstats"]);
+    let counts = stats.lines().filter_map(|line| line.split_once(":calls="));
+    let scripts = counts.filter(|(name, _)| name.contains("evalsha") || name.contains("fcall"));
+    let counts = scripts.map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok());
+    counts.map(Option::unwrap_or_default).sum()
+}
+
+#[test]
+fn a_key_that_is_banned_by_hand_is_banned_in_all_processes_and_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+    let node = |number: usize| start(dir.path(), &format!("node-{number}"), &store, PLAIN);
+    let (one, two) = (node(0), node(1));
+    assert_eq!(check(two.http(), "one")["allowed"], true);
+    let (code, said, _) = bans(&one, &["add", "plain", "one", "--for", "1h"]);
+    let expected = "attr:run=one  banned by hand for another 1 h\n";
+    assert_eq!((code, &*said), (Some(0), expected));
+    assert_eq!(check(one.http(), "one")["banned"], true, "at once");
+    heard(&two, "one", true);
+    let (_, listed, _) = bans(&two, &["list", "plain"]);
+    assert!(
+        listed.starts_with("attr:run=one  banned by hand for another "),
+        "{listed}"
+    );
+    let before = scripts(&redis);
+    for _ in 0..200 {
+        assert_eq!(check(two.http(), "other")["allowed"], true);
+    }
+    let ran = scripts(&redis) - before;
+    assert!(ran < 300, "{ran} scripts for 200 decisions");
+    drop(one); // killed
+    let again = node(2);
+    heard(&again, "one", true);
+
+    let (code, said, _) = bans(&two, &["allow", "plain", "one", "--for", "2s"]);
+    let expected = "attr:run=one  allowed by hand for another 2 s\n";
+    assert_eq!((code, &*said), (Some(0), expected));
+    heard(&again, "one", false);
+    let (_, said, _) = bans(&again, &["add", "plain", "two", "--for", "1s"]);
+    assert!(said.contains("banned by hand"), "{said}");
+    heard(&two, "two", true);
+    heard(&two, "two", false); // it ends by itself
+    let (code, said, _) = bans(&again, &["lift", "plain", "two"]);
+    assert_eq!((code, &*said), (Some(1), "attr:run=two: was not banned\n"));
+
+    // A table of 10,000 keys, of another process: its version, then the parts of each key.
+    let fill = r"
+        local part = function(text) return string.char(#text) .. text end
+        local rows = {'versions'}
+        for n = 1, 10000 do
+            local ends = '\255\255\255\255\255\255\0\0'
+            rows[n + 1] = part('plain') .. part(part(tostring(n))) .. part('ban') .. part(ends)
+        end
+        redis.call('SET', KEYS[1], table.concat(rows))";
+    redis.run(&["eval", fill, "1", "rk:{by-hand}"]);
+    heard(&again, "10000", true);
+    let (code, _, why) = bans(&again, &["add", "plain", "three", "--for", "1h"]);
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("RK0534"), "{why}");
 }
 
 #[test]
@@ -174,12 +262,15 @@ fn bans_of_one_process_are_listed_and_lifted_by_another() {
             let (code, ..) = bans(&one, &["add", "login", run, "--for", span]);
             assert_eq!(code, Some(0));
         }
+        let mut refusals = (0..100).map(|_| check(one.http(), "d"));
+        assert!(refusals.any(|answer| answer["banned"] == true));
         let (code, listed, _) = bans(&two, &["list", "login", "--top", "2"]);
         let keys: Vec<_> = listed
             .lines()
             .filter_map(|line| line.split(' ').next())
             .collect();
-        assert_eq!((code, keys), (Some(0), vec!["attr:run=b", "attr:run=c"]));
+        let expected = ["attr:run=b", "attr:run=c", "attr:run=d"];
+        assert_eq!((code, &*keys), (Some(0), &expected[..]));
         let part = Visitor::at(1).get(two.admin(), "/v1/bans?limit=login&top=1");
         let part: Value = serde_json::from_str(&part.body).expect("JSON");
         assert!(part["next"].is_string(), "{part}");
@@ -187,9 +278,10 @@ fn bans_of_one_process_are_listed_and_lifted_by_another() {
         assert_eq!(bans(&two, &["lift", "login", "b"]).0, Some(0));
         let (_, listed, _) = bans(&one, &["list", "login", "--json"]);
         let listed: Value = serde_json::from_str(&listed).expect("JSON");
-        let keys = listed["bans"].as_array().into_iter().flatten();
+        let keys = ["by_hand", "bans"].map(|name| listed[name].as_array());
+        let keys = keys.into_iter().flatten().flatten();
         let keys: Vec<_> = keys.map(|ban| &ban["key"][0]).collect();
-        assert_eq!(keys, ["attr:run=c", "attr:run=a"]);
+        assert_eq!(keys, ["attr:run=c", "attr:run=a", "attr:run=d"]);
         assert!(listed["next"].is_null());
 
         drop(redis); // killed

@@ -146,9 +146,21 @@ fn it_follows_traffic_and_changes_a_key_after_a_confirmation() {
 
     click(&mut browser, "#ban");
     click(&mut browser, "#confirm button[value=yes]");
-    browser.wait(&format!("{}.includes('banned for')", text("#found")));
+    browser.wait(&format!(
+        "{}.includes('banned by hand for')",
+        text("#found")
+    ));
     browser.wait(&format!("{}.includes('mallory')", text("#bans")));
     browser.wait(&format!("{}.includes('banned')", text("#changes")));
+    click(&mut browser, "#lift");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!("{}.includes('ban is lifted')", text("#found")));
+    click(&mut browser, "#allow");
+    click(&mut browser, "#confirm button[value=yes]");
+    browser.wait(&format!(
+        "{}.includes('allowed by hand for')",
+        text("#found")
+    ));
     click(&mut browser, "#lift");
     click(&mut browser, "#confirm button[value=yes]");
     browser.wait(&format!("{}.includes('ban is lifted')", text("#found")));

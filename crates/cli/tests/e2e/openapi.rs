@@ -105,7 +105,7 @@ const CHECKS: [(&str, &str, &str); 22] = [
 ];
 
 /// Calls of the admin listener.
-const OPERATOR: [(&str, &str, &str); 36] = [
+const OPERATOR: [(&str, &str, &str); 38] = [
     ("GET", "/", ""),
     ("GET", "/healthz", ""),
     ("GET", "/readyz", ""),
@@ -128,6 +128,12 @@ const OPERATOR: [(&str, &str, &str); 36] = [
     ("GET", "/v1/keys?limit=login&top=5", ""),
     ("GET", "/v1/keys/login?key=192.0.2.1", ""),
     ("POST", "/v1/bans?limit=login&key=192.0.2.2&for=1m", ""),
+    (
+        "POST",
+        "/v1/bans?limit=login&key=192.0.2.3&act=allow&for=1m",
+        "",
+    ),
+    ("GET", "/v1/keys/login?key=192.0.2.3", ""),
     ("GET", "/v1/bans?limit=login", ""),
     ("GET", "/v1/bans", ""),
     ("DELETE", "/v1/bans?limit=login&key=192.0.2.2", ""),

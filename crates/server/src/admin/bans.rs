@@ -1,11 +1,11 @@
-//! Bans: the banned keys of a limit; banning a key by hand, and lifting its ban.
+//! Bans: the banned keys of a limit; keys that an operator bans or allows by hand.
 
 use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{RevealKeys, Rule};
+use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
 use ratekeeper_store::{
-    AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, RedisStore, Store, StoreError,
+    AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, RedisStore, Store,
 };
 use serde_json::{Value, json};
 
@@ -15,16 +15,18 @@ use super::keys::{
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::{Problem, WRONG_QUERY, shown};
+use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY, shown};
 use crate::observe::changes::ChangeKind;
 use crate::serve::listener::Reply;
+use crate::store::by_hand;
 
-/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&for=1h&top=20&reveal=policy`.
+/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&act=ban&for=1h&top=20&reveal=policy`.
 struct BanQuery {
     limit: String,
     key: Vec<String>,
+    act: HandAct,
     span: Option<Nanos>,
-    top: Option<usize>,
+    top: usize,
     from: Option<BanCursor>,
     shown: ShownKeys,
 }
@@ -41,8 +43,8 @@ enum ShownKeys {
 impl BanQuery {
     /// Reads the parameters, of which a call knows those in `known`.
     fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
-        let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, None);
-        let (mut shown_keys, mut from) = (ShownKeys::Plain, None);
+        let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, DEFAULT_TOP);
+        let (mut shown_keys, mut from, mut act) = (ShownKeys::Plain, None, HandAct::Ban);
         for (parameter, value) in parameters(query)? {
             if !known.contains(&parameter) {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
@@ -50,7 +52,8 @@ impl BanQuery {
             }
             match parameter {
                 "limit" => limit = Some(value),
-                "top" => listed = Some(top("top", &value)?),
+                "top" => listed = top("top", &value)?,
+                "act" => act = act_of(&value)?,
                 "for" => span = Some(ban_length(&value)?),
                 "from" => from = Some(cursor(&value)?),
                 "reveal" if value == "policy" => shown_keys = ShownKeys::ByPolicy,
@@ -66,6 +69,7 @@ impl BanQuery {
         Ok(Self {
             limit: limit.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?,
             key,
+            act,
             span,
             top: listed,
             from,
@@ -78,6 +82,13 @@ impl BanQuery {
 fn cursor(text: &str) -> Result<BanCursor, Problem> {
     text.parse().map_err(|()| {
         let detail = format!("`from={}` is not the `next` of a list of bans", shown(text));
+        Problem::new(WRONG_QUERY, detail)
+    })
+}
+
+fn act_of(text: &str) -> Result<HandAct, Problem> {
+    HandAct::parse(text).ok_or_else(|| {
+        let detail = format!("`act={}` must be `ban` or `allow`", shown(text));
         Problem::new(WRONG_QUERY, detail)
     })
 }
@@ -96,22 +107,24 @@ fn ban_length(text: &str) -> Result<Nanos, Problem> {
 }
 
 /// Banned keys, and where the list of a shared store goes on.
+#[derive(Default)]
 struct Listed {
     bans: Vec<BannedKey>,
     next: Option<BanCursor>,
 }
 
-/// `GET /v1/bans?limit=NAME&top=20`: the banned keys; with `reveal=policy` as `reveal_keys` says,
-/// with `from=NEXT` those from where the last answer ended.
+/// `GET /v1/bans?limit=NAME&top=20`: the banned keys, and those set by hand; with `reveal=policy` as
+/// `reveal_keys` says, with `from=NEXT` those from where the last answer ended.
 pub(super) async fn list<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
     let query = BanQuery::read(query, &["limit", "top", "reveal", "from"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
-    let rule = banning(find(&policy, &query.limit)?)?;
+    let rule = find(&policy, &query.limit)?;
     let listed = match shared.keeper.store() {
-        AnyStore::Memory(memory) => in_memory(memory, rule, query.top.unwrap_or(DEFAULT_TOP), now),
+        _ if rule.limit.algorithm.bans().is_none() => Listed::default(),
+        AnyStore::Memory(memory) => in_memory(memory, rule, query.top, now),
         AnyStore::Redis(_) if rule.key_parts().next().is_none() => {
             keyless(shared.keeper.store(), rule, now).await?
         }
@@ -121,7 +134,32 @@ pub(super) async fn list<C: Clock>(
         ShownKeys::Plain => RevealKeys::Raw,
         ShownKeys::ByPolicy => policy.settings.reveal_keys,
     };
-    Ok(reply(&as_shown(shared, rule, listed, how)))
+    let mut answer = as_shown(shared, rule, listed, how);
+    by_hand::refresh(shared).await.ok(); // the last copy is shown while the store fails
+    answer["by_hand"] = by_hand_shown(shared, rule, query.top, how);
+    Ok(reply(&answer))
+}
+
+/// Returns the keys of a limit that operators have set, those that end last.
+pub(super) fn by_hand_shown<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    top: usize,
+    how: RevealKeys,
+) -> Value {
+    let unix_millis = shared.unix_nanos() / 1_000_000;
+    let table = shared.keeper.policy().by_hand.table();
+    let mut keys: Vec<_> = table.of_limit(&rule.limit.name, unix_millis).collect();
+    keys.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.until_unix_millis));
+    let reveal = shared.key_reveal(how);
+    let keys = keys.into_iter().take(top).map(|(key, entry)| {
+        json!({
+            "key": reveal.key(rule, key),
+            "act": entry.act.word(),
+            "ends_after_ms": entry.until_unix_millis - unix_millis,
+        })
+    });
+    keys.collect()
 }
 
 /// Returns the longest bans of a limit as `reveal_keys` says; `null` for a limit without bans, and
@@ -194,9 +232,8 @@ async fn in_redis(
 ) -> Result<Listed, Problem> {
     let limits: Vec<_> = numbers(rule, rule.variants.numbers()).collect();
     let limits: Vec<_> = limits.iter().map(|(limit, _)| *limit).collect();
-    let top = query.top.unwrap_or(DEFAULT_TOP);
-    let page = store.bans(&limits, query.from.as_ref(), top, now).await;
-    let BanPage { bans, next } = page.map_err(|error| doors::store_down(&error))?;
+    let page = store.bans(&limits, query.from.as_ref(), query.top, now);
+    let BanPage { bans, next } = page.await.map_err(|error| doors::store_down(&error))?;
     Ok(Listed { bans, next })
 }
 
@@ -216,41 +253,118 @@ async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Pro
     Ok(Listed { bans, next: None })
 }
 
-/// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, in place of a ban that
-/// stands.
+/// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, or allows it with
+/// `act=allow`, in place of what was set before.
 pub(super) async fn add<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "key", "for"])?;
+    let query = BanQuery::read(query, &["limit", "key", "act", "for"])?;
     let span = query.span.ok_or_else(|| {
         let detail = "the length of the ban is missing; add `&for=1h`";
         Problem::new(WRONG_QUERY, detail)
     })?;
-    set(shared, &query, span).await
+    let entry = HandEntry {
+        act: query.act,
+        until_unix_millis: (shared.unix_nanos() + span.as_nanos()).div_ceil(1_000_000),
+    };
+    set(shared, &query, Some(entry)).await
 }
 
-/// `DELETE /v1/bans?limit=NAME&key=VALUE`: lifts a ban, and forgets the strikes.
+/// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends what was set by hand, lifts a ban by the policy, and
+/// forgets the strikes.
 pub(super) async fn lift<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
     let query = BanQuery::read(query, &["limit", "key"])?;
-    set(shared, &query, Nanos::ZERO).await
+    set(shared, &query, None).await
 }
 
+/// Bans or allows a key, or lifts both. A ban by hand replaces one by the policy, so that the key is
+/// free at its end.
 async fn set<C: Clock>(
     shared: &ServiceContext<C>,
     query: &BanQuery,
-    span: Nanos,
+    entry: Option<HandEntry>,
 ) -> Result<Response<Reply>, Problem> {
-    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
-    let rule = banning(find(&policy, &query.limit)?)?;
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, &query.limit)?;
     let bytes = whole_key_of(&policy, rule, &query.key)?;
-    let key = Key::from_bytes(&bytes);
-    let store = shared.keeper.store();
-    let (mut was_banned, mut standing) = (false, None);
-    // The plan of the key is not known here: it is banned under each of its numbers.
+    let (key, limit) = (Key::from_bytes(&bytes), &*rule.limit.name);
+    let before = set_by_hand(shared, rule, key, entry).await?;
+    let act = entry.map(|entry| entry.act);
+    let was_banned = act != Some(HandAct::Allow) && lift_ban(shared, rule, key).await?;
+    let was_banned = was_banned || before == Some(HandAct::Ban);
+    let reveal = shared.key_reveal(policy.settings.reveal_keys);
+    let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
+    let (shown, for_ms) = (
+        reveal.text(rule, key),
+        query.span.map(Nanos::as_millis_ceil),
+    );
+    let did = match act {
+        Some(HandAct::Ban) => {
+            tracing::warn!(event = "ban.set", limit, key = shown, for_ms);
+            "banned"
+        }
+        Some(HandAct::Allow) => {
+            tracing::warn!(event = "key.allowed", limit, key = shown, for_ms);
+            "allowed by hand"
+        }
+        None => {
+            tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
+            "freed of its ban"
+        }
+    };
+    let text = format!("key {parts} of limit {limit} {did}");
+    let now = shared.keeper.clock().now();
+    let unix_millis = shared.unix_millis(now);
+    shared
+        .observers
+        .changes
+        .note(now, unix_millis, ChangeKind::Change, &text);
+    Ok(reply(&json!({
+        "limit": limit,
+        "key": key_in_words(rule, key),
+        "act": act.map(HandAct::word),
+        "was_banned": was_banned,
+        "was_allowed": before == Some(HandAct::Allow),
+        "ends_after_ms": for_ms,
+    })))
+}
+
+/// Sets or lifts the entry of a key; returns the act of the entry before.
+pub(super) async fn set_by_hand<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    key: Key<'_>,
+    entry: Option<HandEntry>,
+) -> Result<Option<HandAct>, Problem> {
+    let before = by_hand::of_key(shared, rule, key).map(|(act, _)| act);
+    let limit = &rule.limit.name;
+    let has_room = by_hand::update(shared, |table| match entry {
+        Some(entry) => table.set(limit, key, entry),
+        None => table.lift(limit, key),
+    });
+    if has_room.await.map_err(|error| doors::store_down(&error))? {
+        return Ok(before);
+    }
+    let detail = format!("{MAX_BY_HAND} keys are banned or allowed by hand; lift some of them");
+    Err(Problem::new(NO_ROOM_BY_HAND, detail))
+}
+
+/// Lifts the ban of a key by the policy, and forgets its strikes; returns true if it was banned.
+async fn lift_ban<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    key: Key<'_>,
+) -> Result<bool, Problem> {
+    let (store, now) = (shared.keeper.store(), shared.keeper.clock().now());
+    let mut was_banned = false;
+    if rule.limit.algorithm.bans().is_none() {
+        return Ok(was_banned);
+    }
+    // The plan of the key is not known here: its ban is lifted under each of its numbers.
     for (limit, _) in numbers(rule, rule.variants.of_key(key)) {
         let charge = Charge {
             limit,
@@ -261,42 +375,11 @@ async fn set<C: Clock>(
         let down = |error| doors::store_down(&error);
         let before = store.look(&[charge], now).await.map_err(down)?;
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
-        let after = store.ban(&[charge], span, now).await.map_err(down)?;
-        standing = after.first().copied().or(standing);
+        let lifted = store.ban(&[charge], Nanos::ZERO, now).await;
+        lifted.map_err(down)?;
     }
-    if span > Nanos::ZERO && !standing.is_some_and(|decision| decision.verdict.is_ban()) {
-        let why = "the store has no room for the ban".to_owned();
-        return Err(doors::store_down(&StoreError::Unavailable(why)));
-    }
-    let ends = standing.as_ref().and_then(ends_after_ms);
-    let reveal = shared.key_reveal(policy.settings.reveal_keys);
-    let did = if span > Nanos::ZERO {
-        "banned"
-    } else {
-        "freed of its ban"
-    };
-    let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
-    let (limit, shown) = (&*rule.limit.name, reveal.text(rule, key));
-    if span > Nanos::ZERO {
-        shared.observers.bans.begin(rule.limit.id, key, now + span);
-        let for_ms = span.as_millis_ceil();
-        tracing::warn!(event = "ban.set", limit, key = shown, for_ms);
-    } else {
-        shared.observers.bans.lift(rule.limit.id, key);
-        tracing::warn!(event = "ban.lifted", limit, key = shown, was_banned);
-    }
-    let text = format!("key {parts} of limit {limit} {did}");
-    let unix_millis = shared.unix_millis(now);
-    shared
-        .observers
-        .changes
-        .note(now, unix_millis, ChangeKind::Change, &text);
-    Ok(reply(&json!({
-        "limit": &*rule.limit.name,
-        "key": key_in_words(rule, key),
-        "was_banned": was_banned,
-        "ends_after_ms": ends,
-    })))
+    shared.observers.bans.lift(rule.limit.id, key);
+    Ok(was_banned)
 }
 
 /// Returns the milliseconds until a ban ends; `None` if the key is not banned.
@@ -304,16 +387,6 @@ fn ends_after_ms(decision: &Decision) -> Option<u64> {
     let wait = decision.verdict.retry_after();
     wait.filter(|_| decision.verdict.is_ban())
         .map(Nanos::as_millis_ceil)
-}
-
-/// Returns the rule, if it bans keys.
-fn banning(rule: &Rule) -> Result<&Rule, Problem> {
-    if rule.limit.algorithm.bans().is_some() {
-        return Ok(rule);
-    }
-    let name = &rule.limit.name;
-    let detail = format!("the limit `{name}` has no `ban` in the policy");
-    Err(Problem::new(WRONG_QUERY, detail))
 }
 
 /// Adds the end of the ban to the state of a key.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::Response;
 use ratekeeper::Clock;
-use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::doors::problem::{
 };
 use crate::observe::changes::ChangeKind;
 use crate::serve::listener::Reply;
+use crate::store::by_hand;
 
 /// Default number of keys listed.
 pub(super) const DEFAULT_TOP: usize = 20;
@@ -99,7 +100,19 @@ pub(super) async fn key<C: Clock>(
             break;
         }
     }
-    let (quota, decision) = found.ok_or_else(|| {
+    by_hand::refresh(shared).await.ok();
+    let by_hand = by_hand::of_key(shared, rule, key);
+    // A key that is set by hand may have charged nothing.
+    let unused = by_hand.map(|_| {
+        let decision = Decision {
+            verdict: Verdict::Allow,
+            remaining: rule.quota,
+            reset_after: Nanos::ZERO,
+            more_after: Nanos::ZERO,
+        };
+        (rule.quota, decision)
+    });
+    let (quota, decision) = found.or(unused).ok_or_else(|| {
         let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
         let parts = if parts.is_empty() {
             "none".into()
@@ -110,7 +123,11 @@ pub(super) async fn key<C: Clock>(
             format!("its balance is full, or the given parts are not those of the key ({parts})");
         Problem::new(NO_SUCH_KEY, detail)
     })?;
-    Ok(reply(&state(rule, quota, key, decision)))
+    let mut state = state(rule, quota, key, decision);
+    if let Some((act, left)) = by_hand {
+        state["by_hand"] = json!({"act": act.word(), "ends_after_ms": left.as_millis_ceil()});
+    }
+    Ok(reply(&state))
 }
 
 /// `DELETE /v1/keys/LIMIT?key=VALUE`: resets one key under each of its numbers and under the
@@ -142,6 +159,9 @@ pub(super) async fn reset<C: Clock>(
         .collect();
     let had = shared.keeper.store().reset(&charges, now).await;
     let had = had.map_err(|error| doors::store_down(&error))?;
+    if by_hand::of_key(shared, rule, key).is_some() {
+        bans::set_by_hand(shared, rule, key, None).await?;
+    }
     for rule in rules {
         shared.observers.bans.lift(rule.limit.id, key);
     }

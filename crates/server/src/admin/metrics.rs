@@ -20,6 +20,7 @@ use crate::observe::metrics::{
 };
 use crate::serve::listener::Reply;
 use crate::state::StateFolder;
+use crate::store::by_hand;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
 pub(super) async fn metrics<C: Clock + 'static>(
@@ -87,6 +88,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
             }),
             alerts: alerts.get(&rule.limit.name).cloned(),
             bans: bans.then(|| shared.observers.bans.count(id)),
+            by_hand: by_hand::counts(shared, rule),
             is_active: rule.active.is_some().then(|| rule.is_active(wall)),
             queue_length: lengths.get(&id).copied(),
             reservations: reservations.counts(id, now),

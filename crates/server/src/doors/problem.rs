@@ -66,6 +66,7 @@ problems! {
     OVERRIDE_REFUSED = "RK0531" 422 "the override was refused";
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";
     NOT_EDITED = "RK0533" 409 "the file of overrides is not edited";
+    NO_ROOM_BY_HAND = "RK0534" 409 "too many keys are banned or allowed by hand";
     NOT_OPEN = "RK0590" 410 "the decision is not open";
 }
 

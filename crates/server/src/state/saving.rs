@@ -2,22 +2,24 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, BufReader, Read as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ratekeeper::Clock;
 use ratekeeper_core::Limit;
+use ratekeeper_policy::HandTable;
 
 use super::file::{self, SavedFile};
-use super::{COUNTERS, HISTORY, SavedClock, StateFolder};
+use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
 use crate::background::bans::list_restored;
 use crate::background::history::record_now;
 use crate::context::ServiceContext;
 
-/// Maximum number of bytes of the history that are read: 256 limits take 9 MiB at most.
-const MAX_HISTORY: u64 = 16 << 20;
+/// Maximum number of bytes that are read of a file beside the counters: the history of 256 limits
+/// takes 9 MiB at most, and 10,000 keys set by hand take 14 MiB.
+const MAX_BYTES: u64 = 16 << 20;
 /// A snapshot that takes long is followed by a pause of so many times its duration, so that
 /// snapshots take a tenth of a processor at most.
 const PAUSES: u32 = 9;
@@ -41,6 +43,20 @@ pub(crate) fn restore<C: Clock>(
     {
         notices.push(folder.refuse(HISTORY, &error));
     }
+    if shared.keeper.store().shared().is_none()
+        && let Some(file) = folder.read(BY_HAND, notices)
+        && let Err(error) = restore_by_hand(shared, file)
+    {
+        notices.push(folder.refuse(BY_HAND, &error));
+    }
+}
+
+fn restore_by_hand<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    file.body.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    let by_hand = &shared.keeper.policy().by_hand;
+    by_hand.replace(&by_hand.table(), HandTable::from_bytes(&bytes));
+    Ok(())
 }
 
 fn restore_counters<C: Clock>(
@@ -67,7 +83,7 @@ fn restore_counters<C: Clock>(
 }
 
 fn restore_history<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io::Result<()> {
-    let body = BufReader::new(file.body.take(MAX_HISTORY));
+    let body = BufReader::new(file.body.take(MAX_BYTES));
     let saved = serde_json::from_reader(body)?;
     let policy = shared.keeper.policy();
     let limits = policy.rules.iter().map(|rule| &rule.limit);
@@ -146,11 +162,17 @@ impl StateFolder {
             Ok(serde_json::to_writer(to, &saved)?)
         });
         if let Err(error) = history {
-            self.counts.failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(event = "state.failed", file = HISTORY, %error);
+            self.note_failure(HISTORY, &error);
         }
         if shared.keeper.store().shared().is_some() {
             return; // the counters are in the shared store
+        }
+        let by_hand = shared.keeper.policy().by_hand.table();
+        let by_hand = file::write(&self.path, BY_HAND, clock(), |to| {
+            to.write_all(&by_hand.to_bytes())
+        });
+        if let Err(error) = by_hand {
+            self.note_failure(BY_HAND, &error);
         }
         let limits = limits(shared);
         let clock = clock();
@@ -169,10 +191,12 @@ impl StateFolder {
                     .store(shared.unix_seconds(), Ordering::Relaxed);
                 tracing::debug!(event = "state.saved", keys, bytes);
             }
-            Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(event = "state.failed", file = COUNTERS, %error);
-            }
+            Err(error) => self.note_failure(COUNTERS, &error),
         }
+    }
+
+    fn note_failure(&self, file: &str, error: &io::Error) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(event = "state.failed", file, %error);
     }
 }

@@ -1,5 +1,8 @@
 //! Bans at the listeners: answers, and the admin routes that list, add and lift them.
 
+use ratekeeper_core::Nanos;
+use serde_json::json;
+
 use super::Fixture;
 use super::client::Talk;
 
@@ -84,8 +87,80 @@ fn bans_are_listed_added_and_lifted() {
     // Longest first, and no more than asked for.
     admin.post(&format!("/v1/bans?{KEY}&for=1h"), "");
     let first = admin.get(&format!("{list}&top=1")).json();
-    assert_eq!(first["bans"][0]["key"][0], "ip=192.0.2.1");
-    assert_eq!(first["bans"].as_array().unwrap().len(), 1);
+    assert_eq!(first["by_hand"][0]["key"][0], "ip=192.0.2.1");
+    assert_eq!(first["by_hand"].as_array().unwrap().len(), 1);
+}
+
+const PLAIN: &str = r#"{"request":{"path":"/plain","ip":"192.0.2.1"}}"#;
+const PLAIN_KEY: &str = "limit=plain&key=192.0.2.1";
+
+#[test]
+fn any_limit_bans_and_allows_by_hand_until_the_end() {
+    let fixture = Fixture::new(POLICY);
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    let list = "/v1/bans?limit=plain";
+    assert_eq!(admin.get(list).json()["by_hand"], json!([]));
+    let set = admin.post(&format!("/v1/bans?{PLAIN_KEY}&for=1h"), "");
+    assert_eq!((set.status, &set.json()["act"]), (200, &json!("ban")));
+    let refused = http.post("/v1/check", PLAIN).json();
+    assert_eq!(refused["banned"], true);
+    assert_eq!(refused["retry_after_ms"], 3_600_000);
+    let listed = admin.get(list).json();
+    let expected = json!([{"key": ["ip=192.0.2.1"], "ends_after_ms": 3_600_000, "act": "ban"}]);
+    assert_eq!(listed["by_hand"], expected);
+    let key = admin.get("/v1/keys/plain?key=192.0.2.1").json();
+    assert_eq!(key["by_hand"]["ends_after_ms"], 3_600_000, "{key}");
+    let metrics = fixture.admin().get("/metrics").body;
+    for line in [
+        r#"ratekeeper_banned_requests_total{limit="plain",mode="enforce"} 1"#,
+        r#"ratekeeper_by_hand_keys{limit="plain",act="ban"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+    fixture.clock.advance(Nanos::from_secs(3_600));
+    let allowed = http.post("/v1/check", PLAIN).json();
+    assert_eq!(allowed["allowed"], true, "the ban has ended by itself");
+    assert_eq!(admin.get(list).json()["by_hand"], json!([]));
+
+    for _ in 0..9 {
+        http.post("/v1/check", PLAIN);
+    }
+    assert_eq!(http.post("/v1/check", PLAIN).json()["allowed"], false);
+    admin.post(&format!("/v1/bans?{PLAIN_KEY}&act=allow&for=10s"), "");
+    assert_eq!(http.post("/v1/check", PLAIN).json()["allowed"], true);
+    let ended = admin
+        .ask(&format!("DELETE /v1/bans?{PLAIN_KEY}"), b"")
+        .json();
+    assert_eq!(
+        (&ended["was_allowed"], &ended["was_banned"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(http.post("/v1/check", PLAIN).json()["allowed"], false);
+}
+
+#[test]
+fn the_next_process_has_the_keys_that_were_set_by_hand() {
+    let policy = POLICY.replacen(
+        "version = 1",
+        "version = 1\n[store.memory]\nstate = \"state\"",
+        1,
+    );
+    let fixture = Fixture::new(&policy);
+    let mut admin = fixture.admin();
+    admin.post(&format!("/v1/bans?{PLAIN_KEY}&for=1h"), "");
+    admin.post("/v1/bans?limit=plain&key=192.0.2.2&act=allow&for=1s", "");
+    drop(admin);
+    let Fixture {
+        service, directory, ..
+    } = fixture;
+    service.stop();
+    service.wait();
+    let path = directory.path().join("ratekeeper.toml");
+    let again = Fixture::at(directory, &path, |config| config);
+    let banned = again.http().post("/v1/check", PLAIN).json();
+    assert_eq!(banned["banned"], true, "{banned}");
+    let listed = again.admin().get("/v1/bans?limit=plain").json();
+    assert_eq!(listed["by_hand"].as_array().unwrap().len(), 2, "{listed}");
 }
 
 #[test]
@@ -96,7 +171,7 @@ fn invalid_calls_are_refused() {
     for head in [
         "GET /v1/bans",
         "GET /v1/bans?limit=logn",
-        "GET /v1/bans?limit=plain",
+        "GET /v1/bans?limit=login&act=ban",
         "GET /v1/bans?limit=login&top=1001",
         "GET /v1/bans?limit=login&key=192.0.2.1",
         "GET /v1/bans?limit=login&from=17",
@@ -110,7 +185,8 @@ fn invalid_calls_are_refused() {
         "DELETE /v1/bans?limit=login&key=192.0.2.0/33&key=POST",
         "DELETE /v1/bans?limit=login",
         "DELETE /v1/bans?limit=login&key=192.0.2.1&key=POST&for=1h",
-        "DELETE /v1/bans?limit=plain&key=192.0.2.1",
+        "POST /v1/bans?limit=plain&key=192.0.2.1&for=1h&act=block",
+        "DELETE /v1/bans?limit=plain&key=192.0.2.1&act=allow",
     ] {
         talk.ask(&mut admin, head, "");
     }
@@ -162,10 +238,10 @@ fn a_list_for_viewers_shows_keys_as_the_policy_says() {
         let mut admin = fixture.admin();
         admin.post(&format!("/v1/bans?{KEY}&for=1h"), "");
         let plain = admin.get("/v1/bans?limit=login").json();
-        assert_eq!(plain["bans"][0]["key"][0], "ip=192.0.2.1");
+        assert_eq!(plain["by_hand"][0]["key"][0], "ip=192.0.2.1");
         let shown = admin.get("/v1/bans?limit=login&reveal=policy").json();
         assert_eq!(shown["reveal_keys"], how);
-        let key = shown["bans"][0]["key"][0].as_str().unwrap();
+        let key = shown["by_hand"][0]["key"][0].as_str().unwrap();
         assert!(key.starts_with(shows), "{key}");
     }
     let fixture = Fixture::new(POLICY);

@@ -168,7 +168,9 @@ fn bans_are_counted_while_they_stand() {
             r#"ratekeeper_decisions_total{limit="login",outcome="denied",mode="enforce"} 9"#,
         ],
     );
-    admin.post("/v1/bans?limit=login&key=dan&for=3h", "");
+    for _ in 0..4 {
+        ask(&mut http, r#""user":"dan""#, 1);
+    }
     has(&scrape(&fixture), &[&active(4)]);
     admin.ask("DELETE /v1/bans?limit=login&key=ada", b"");
     admin.ask("DELETE /v1/keys/login?key=bob", b"");

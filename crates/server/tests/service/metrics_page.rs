@@ -49,7 +49,8 @@ count = { status = [401] }
 
 /// Shown once the store has sent its time, with files of Envoy's rate limit service, with databases
 /// of `[geo]`, with certificates, and with the proxy listener.
-const LATER: [&str; 16] = [
+const LATER: [&str; 17] = [
+    "ratekeeper_by_hand_keys",
     "ratekeeper_geo_database_built_timestamp_seconds",
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",

@@ -386,10 +386,11 @@ function rate(count) {
 }
 
 /** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
-function cause({ denied, distinct_denied: distinct, busiest }) {
+function cause({ denied, distinct_denied: distinct, busiest, banned, bans }) {
   if (!denied) return "";
   const abuser = busiest >= ABUSE ? ": an abuser" : "";
-  if (distinct <= 1) return `one key${abuser}`;
+  if (distinct > 1 && banned * 2 >= denied) return `ban wave: ${bans > 1 ? `${number(bans)} keys banned` : `${number(distinct)} keys refused`}`;
+  if (distinct <= 1) return `one key${banned ? ", banned" : abuser}`;
   if (busiest * 2 > denied) return `${number(distinct)}, mostly one key${abuser}`;
   return `${number(distinct)} keys: the number may be too low`;
 }
@@ -407,7 +408,6 @@ function choose(name) {
   at("acts").hidden = at("override").hidden = true;
   text("found", "");
   text("whatif-result", "");
-  at("bans-panel").hidden = at("ban").hidden = at("lift").hidden = !limit.ban;
   at("parts").replaceChildren(...limit.key.map((part) => {
     const label = at("part").content.firstElementChild.cloneNode(true);
     label.prepend(part);
@@ -419,19 +419,20 @@ function choose(name) {
 /** Returns what is known of a limit, little of one that is not among those listed. */
 const about = (name) => view.state.limits.find((limit) => limit.name === name) ?? { limit: "", key: [], ban: null };
 
+const byHand = (act) => `, ${act === "ban" ? "banned" : "allowed"} by hand`;
+
 function showLimit(details) {
-  const { name, top, bans } = details;
+  const { name, top, bans, by_hand: set } = details;
   const limit = about(name);
   showKeys(top);
   chart("decisions", details, ["allowed", "refused", "would be refused"]);
   facts(at("facts"), limit.hour ? factsOf(limit) : []);
-  if (bans) {
-    rows(at("bans"), bans.bans, (row, ban) => {
-      keyCell(row, ban.key, bans.reveal_keys === "raw");
-      cell(row, 1, span(ban.ends_after_ms), "number");
-    });
-  }
-  text("bans-note", bans || !limit.ban ? bansNote(bans) : `Bans in a shared store: ratekeeper bans list ${name}`);
+  rows(at("bans"), [...set, ...(bans?.bans ?? [])], (row, ban) => {
+    keyCell(row, ban.key, top.reveal_keys === "raw");
+    cell(row, 1, `${span(ban.ends_after_ms)}${ban.act ? byHand(ban.act) : ""}`, "number");
+  });
+  at("bans-panel").hidden = !limit.ban && !set.length;
+  text("bans-note", bans || !limit.ban ? bansNote(bans, set) : `Bans in a shared store: ratekeeper bans list ${name}`);
 }
 
 /** Returns what else is known of a limit: whom it touches, and when it applies. */
@@ -454,9 +455,9 @@ function factsOf({ name, mode, in_use: used, highest_percent: highest, hour, key
   return list;
 }
 
-function bansNote(bans) {
+function bansNote(bans, set) {
   if (!bans) return "";
-  if (!bans.bans.length) return "No key is banned.";
+  if (!bans.bans.length) return set.length ? "" : "No key is banned.";
   const first = bans.bans.length === 20 ? "The first 20, those that end last. " : "";
   return first + (bans.reveal_keys === "raw" ? "" : `Keys shown as reveal_keys = "${bans.reveal_keys}": type the plain key to lift a ban.`);
 }
@@ -537,8 +538,9 @@ async function balance(limit, parts) {
   try {
     const found = await call(keyPath(limit, parts));
     const banned = found.ban_ends_after_ms ? `, banned for ${span(found.ban_ends_after_ms)}` : "";
+    const hand = found.by_hand ? `${byHand(found.by_hand.act)} for ${span(found.by_hand.ends_after_ms)}` : "";
     const full = found.reset_after_ms === null ? "" : `, full in ${span(found.reset_after_ms)}`;
-    return `${number(found.remaining)} of ${number(found.quota)} remain${full}${banned}.`;
+    return `${number(found.remaining)} of ${number(found.quota)} remain${full}${banned}${hand}.`;
   } catch (error) {
     const unused = error instanceof Refused && error.status === 404;
     return unused ? "Nothing is counted for this key: its balance is full." : error.message;
@@ -747,6 +749,8 @@ onSubmit("override", () => act(`Set the override ${at("override-set").value.trim
   (...key) => overridePath(...key, ...stated()), "The override is set."));
 onClick("override-remove", "Remove the override of the key", "DELETE", overridePath, "The override is removed.");
 onClick("reset", "Reset the key", "DELETE", keyPath, "The key is reset.");
-onClick("ban", "Ban the key for 1 h", "POST", (...key) => banPath(...key, ["for", "1h"]), "The key is banned.");
+const actPath = (act) => (...key) => banPath(...key, ["act", act], ["for", at("hand-for").value.trim()]);
+onClick("ban", "Ban the key", "POST", actPath("ban"), "The key is banned.");
+onClick("allow", "Allow the key", "POST", actPath("allow"), "The key is allowed.");
 onClick("lift", "Lift the ban of the key", "DELETE", banPath, "The ban is lifted.");
 listen();

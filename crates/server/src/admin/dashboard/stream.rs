@@ -159,11 +159,13 @@ fn most_refusing<'p, C: Clock>(shared: &ServiceContext<C>, policy: &'p Policy) -
 /// Returns the numbers of one limit: the most refused keys, its charts, and the banned keys.
 fn details<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> Value {
     let recent = shared.observers.history.recent(rule.limit.id);
+    let how = shared.keeper.policy().settings.reveal_keys;
     json!({
         "name": &*rule.limit.name,
         "top": top::most_refused(shared, rule, MAX_KEYS),
         "counts": recent.map(|recent| recent.ranges(CHART_SPANS)),
         "bans": bans::of_memory(shared, rule, MAX_KEYS),
+        "by_hand": bans::by_hand_shown(shared, rule, MAX_KEYS, how),
     })
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ratekeeper::ReservationCounts;
 use ratekeeper_core::{LimitId, Outage};
+use ratekeeper_policy::HandAct;
 use ratekeeper_store::{LimitUsage, Loans};
 
 use super::durations::WAITS;
@@ -46,6 +47,8 @@ pub(crate) struct LimitLevels {
     pub(crate) alerts: Option<AlertCounts>,
     /// Bans that stand; `None` if it has no `ban`.
     pub(crate) bans: Option<u64>,
+    /// Keys that operators have banned, and allowed.
+    pub(crate) by_hand: [u64; 2],
     /// True within its hours; `None` if it always applies.
     pub(crate) is_active: Option<bool>,
     /// Number of answers that it delays; `None` if it lets no request wait.
@@ -194,7 +197,12 @@ impl LimitsSnapshot {
 
     /// Writes the bans of limits that have some.
     fn encode_bans(&self, out: &mut MetricList) {
-        let banning = || self.all().filter(|limit| limit.has_ban);
+        let is_banned = |limit: &LimitCounts| limit.counts.banned.iter().any(|count| *count > 0);
+        // Keys of any limit are banned by hand.
+        let banning = || {
+            let each = self.all();
+            each.filter(move |limit| limit.has_ban || is_banned(limit))
+        };
         if banning().next().is_none() {
             return;
         }
@@ -226,6 +234,16 @@ impl LimitsSnapshot {
         }
         let quotas = self.each.iter().map(|it| ([&*it.name], it.levels.quota));
         table::LIMIT_QUOTA.each(out, quotas);
+        if self.all().any(|limit| limit.levels.by_hand != [0; 2]) {
+            let counts = self.all().flat_map(|limit| {
+                let acts = [HandAct::Ban, HandAct::Allow].into_iter();
+                acts.map(|act| {
+                    let count = limit.levels.by_hand[act as usize];
+                    ([&*limit.name, act.word()], count)
+                })
+            });
+            table::BY_HAND_KEYS.each(out, counts);
+        }
         table::LIMITS_FOLDED.write(out, self.folded);
         let hours = || {
             let each = self.each.iter();
@@ -333,6 +351,9 @@ impl LimitCounts {
         mine.usage.evicted.budget += theirs.usage.evicted.budget;
         if let Some(bans) = theirs.bans {
             *mine.bans.get_or_insert_default() += bans;
+        }
+        for (mine, theirs) in mine.by_hand.iter_mut().zip(theirs.by_hand) {
+            *mine += theirs;
         }
         if let Some(length) = theirs.queue_length {
             *mine.queue_length.get_or_insert_default() += length;

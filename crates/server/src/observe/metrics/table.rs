@@ -51,6 +51,8 @@ families! {
         "Denials because the key was banned, which count as denied too";
     BANS_ACTIVE: Gauge "bans_active" ["limit"]
         "Bans that stand, of those that began at this process";
+    BY_HAND_KEYS: Gauge "by_hand_keys" ["limit" "act"]
+        "Keys that operators have banned or allowed for a time; the same in each process";
     KEY_MISSING: Counter "key_missing" ["limit"] "Requests without a part of the limit's key";
     DENIED_KEYS: Gauge "denied_keys" ["limit"]
         "Different keys that a limit denied in this minute and the one before it, or would in shadow mode; an estimate";

@@ -1,0 +1,107 @@
+//! By hand: keys that operators banned or allowed for a time, in force in every process.
+//!
+//! ```text
+//!   POST /v1/bans --> the shared store --> each process, at most a second later
+//!                 '-> this process, at once --> by-hand.state, without a shared store
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_core::{Key, MAX_BAN, Nanos};
+use ratekeeper_policy::{HandAct, HandTable, Rule};
+use ratekeeper_store::StoreError;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::context::ServiceContext;
+
+/// How often a shared store is asked for changes: with the time of the call, a change is in force
+/// everywhere within a second.
+const FOLLOW: Duration = Duration::from_millis(800);
+
+/// Changes the table, here and in the shared store; returns false if `change` does. It is called
+/// again if another operator was faster.
+///
+/// # Errors
+/// When the shared store does not answer.
+pub(crate) async fn update<C: Clock>(
+    shared: &ServiceContext<C>,
+    change: impl Fn(&mut HandTable) -> bool,
+) -> Result<bool, StoreError> {
+    loop {
+        refresh(shared).await?;
+        let by_hand = Arc::clone(&shared.keeper.policy().by_hand);
+        let before = by_hand.table();
+        let mut next = (*before).clone();
+        next.prune(shared.unix_nanos() / 1_000_000);
+        if !change(&mut next) {
+            return Ok(false);
+        }
+        next.version = shared.unix_nanos().max(before.version + 1);
+        if let Some(store) = shared.keeper.store().shared() {
+            let (known, table) = (before.version, next.to_bytes());
+            if !store.main().set_by_hand(known, table, MAX_BAN).await? {
+                continue;
+            }
+        }
+        if by_hand.replace(&before, next) {
+            return Ok(true);
+        }
+    }
+}
+
+/// Copies the table of a shared store, if it has changed.
+///
+/// # Errors
+/// When the shared store does not answer; the last copy stays.
+pub(crate) async fn refresh<C: Clock>(shared: &ServiceContext<C>) -> Result<(), StoreError> {
+    if let Some(store) = shared.keeper.store().shared() {
+        let by_hand = Arc::clone(&shared.keeper.policy().by_hand);
+        let before = by_hand.table();
+        if let Some(bytes) = store.main().by_hand(before.version).await? {
+            by_hand.replace(&before, HandTable::from_bytes(&bytes));
+        }
+    }
+    Ok(())
+}
+
+/// Copies the table of a shared store until the service ends. While the store fails, the last copy
+/// stays in force.
+pub(crate) async fn follow<C: Clock>(shared: Arc<ServiceContext<C>>) {
+    let mut tick = interval(FOLLOW);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while let Some(store) = shared.keeper.store().shared() {
+        tick.tick().await;
+        if store.is_asked() {
+            refresh(&shared).await.ok();
+        }
+    }
+}
+
+/// Returns the act on a key, and the time that is left.
+pub(crate) fn of_key<C: Clock>(
+    shared: &ServiceContext<C>,
+    rule: &Rule,
+    key: Key<'_>,
+) -> Option<(HandAct, Nanos)> {
+    let unix_millis = shared.unix_nanos() / 1_000_000;
+    let policy = shared.keeper.policy();
+    policy.by_hand.of(&rule.limit.name, key, unix_millis)
+}
+
+/// Returns the number of keys of a limit that are banned, and of those that are allowed.
+pub(crate) fn counts<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> [u64; 2] {
+    let table = shared.keeper.policy().by_hand.table();
+    let mut counts = [0; 2];
+    for (_, entry) in table.of_limit(&rule.limit.name, shared.unix_nanos() / 1_000_000) {
+        counts[entry.act as usize] += 1;
+    }
+    counts
+}
+
+/// Returns the number of keys of a limit that are banned: by the policy at this process, or by hand.
+pub(crate) fn banned_keys<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> u64 {
+    let [by_hand, _] = counts(shared, rule);
+    shared.observers.bans.count(rule.limit.id) + by_hand
+}
