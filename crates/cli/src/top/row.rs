@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::words;
 
+/// The reading of a limit that refuses by bans.
+pub(super) const BAN_WAVE: &str = "ban wave";
+
 /// The counts of a limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BoardRow {
@@ -15,6 +18,10 @@ pub(crate) struct BoardRow {
     pub(crate) denied: u64,
     /// Different keys refused.
     pub(crate) distinct_denied: u64,
+    /// Refusals by bans.
+    pub(crate) banned: u64,
+    /// Keys that are banned, of those that the process knows.
+    pub(crate) bans: u64,
     /// Refusals, or requests, of the busiest key.
     pub(crate) busiest: u64,
     /// Highest share of the limit that a key had spent in the last minute, in percent; `None`
@@ -66,6 +73,8 @@ impl BoardRow {
             requests: number(limit, "requests"),
             denied: number(limit, "denied"),
             distinct_denied: number(limit, "distinct_denied"),
+            banned: number(limit, "banned"),
+            bans: number(limit, "bans"),
             busiest: number(&limit["busiest"], "count"),
             highest_percent: limit["highest_percent"].as_u64(),
             covers_ms: number(limit, "covers_ms"),
@@ -93,11 +102,12 @@ impl BoardRow {
         )
     }
 
-    /// Returns the likely cause of the refusals: one key, or many.
+    /// Returns the likely cause of the refusals: one key, or many, or bans.
     pub(crate) fn reading(&self) -> &'static str {
         match (self.denied, self.distinct_denied) {
             (0, _) => "",
             (_, 0 | 1) => "one key",
+            (denied, _) if self.banned * 2 >= denied => BAN_WAVE,
             (denied, _) if self.busiest * 2 > denied => "mostly one key",
             (_, 2..=9) => "few keys",
             _ => "many keys",
@@ -203,16 +213,19 @@ mod tests {
 
     #[test]
     fn one_key_and_many_keys_read_differently() {
-        for (denied, distinct_denied, busiest, reading) in [
-            (0, 0, 0, ""),
-            (9, 1, 9, "one key"),
-            (100, 20, 51, "mostly one key"),
-            (100, 9, 30, "few keys"),
-            (100, 90, 2, "many keys"),
+        for (denied, distinct_denied, busiest, banned, reading) in [
+            (0, 0, 0, 0, ""),
+            (9, 1, 9, 9, "one key"),
+            (100, 20, 51, 49, "mostly one key"),
+            (100, 20, 51, 50, "ban wave"),
+            (100, 9, 30, 0, "few keys"),
+            (100, 90, 2, 49, "many keys"),
+            (100, 90, 2, 50, "ban wave"),
         ] {
             let row = BoardRow {
                 denied,
                 distinct_denied,
+                banned,
                 busiest,
                 ..BoardRow::default()
             };

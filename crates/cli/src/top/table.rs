@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::board::Board;
-use super::row::{BoardRow, KeyRow};
+use super::row::{BAN_WAVE, BoardRow, KeyRow};
 use crate::words;
 
 /// Maximum width of the text of a key.
@@ -87,6 +87,9 @@ fn limit_line(row: &BoardRow, rate: f64) -> String {
 pub(super) fn keys_refused(row: &BoardRow) -> String {
     match row.distinct_denied {
         0 => String::new(),
+        _ if row.reading() == BAN_WAVE && row.bans > 1 => {
+            format!("{BAN_WAVE}: {} keys banned", words::count(row.bans))
+        }
         keys => format!("{} ({})", words::count(keys), row.reading()),
     }
 }

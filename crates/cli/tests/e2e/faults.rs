@@ -45,6 +45,13 @@ missing_key = "skip"
 bucket = { size = 2, refill = "1/1h" }
 
 [[limit]]
+name   = "guarded"
+key    = ["attr:guest"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+ban    = { after = 1, within = "24h", for = "1h" }
+
+[[limit]]
 name   = "rehearsed"
 mode   = "shadow"
 key    = ["attr:trial"]
@@ -108,7 +115,7 @@ type Stage = fn() -> Scrapes;
 type StoreStage = fn() -> Option<Scrapes>;
 
 /// Each alert, and its fault.
-const FAULTS: [(&str, Course, Stage); 36] = [
+const FAULTS: [(&str, Course, Stage); 37] = [
     ("RatekeeperDown", Course::GoesOn, || {
         let service = InProcess::start(POLICY);
         (service.scrape(), service.end())
@@ -187,6 +194,9 @@ const FAULTS: [(&str, Course, Stage); 36] = [
     }),
     ("RatekeeperManyKeysDenied", Course::GoesOn, || {
         after(|service| service.ask("user", (0..600).map(|it| (it % 200).to_string())))
+    }),
+    ("RatekeeperBanWave", Course::GoesOn, || {
+        after(|service| service.ask("guest", (0..400).map(|it| (it % 40).to_string())))
     }),
     ("RatekeeperOneKeyDenied", Course::GoesOn, || {
         after(|service| service.ask("user", same("mallory", 200)))

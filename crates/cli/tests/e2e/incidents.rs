@@ -1,4 +1,4 @@
-//! Nine incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! Ten incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
 //! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
 
 use std::process::Command;
@@ -37,6 +37,13 @@ name  = "api"
 key   = ["attr:customer"]
 missing_key = "skip"
 bucket = { size = 2, refill = "1/1h" }
+
+[[limit]]
+name  = "guarded"
+key   = ["attr:guest"]
+missing_key = "skip"
+bucket = { size = 2, refill = "1/1h" }
+ban   = { after = 1, within = "24h", for = "1h" }
 "#;
 const DEAD_STORE: &str = "[store.redis]\nurl = \"redis://127.0.0.1:1\"\n";
 
@@ -82,6 +89,12 @@ fn stage_low_number(stage: &Stage) {
     stage
         .0
         .ask("customer", (0..600).map(|it| (it % 150).to_string()));
+}
+
+fn stage_ban_wave(stage: &Stage) {
+    stage
+        .0
+        .ask("guest", (0..410).map(|it| (it % 41).to_string()));
 }
 
 fn stage_store(stage: &Stage) {
@@ -158,7 +171,7 @@ struct Incident {
     alert: &'static str,
 }
 
-const INCIDENTS: [Incident; 8] = [
+const INCIDENTS: [Incident; 9] = [
     Incident {
         name: "an abuser",
         settings: String::new,
@@ -188,6 +201,18 @@ const INCIDENTS: [Incident; 8] = [
         },
         printed: "(many keys)",
         alert: "RatekeeperManyKeysDenied",
+    },
+    Incident {
+        name: "a wave of bans",
+        settings: String::new,
+        stage: stage_ban_wave,
+        dashboard: |it| {
+            let guarded = entry(&it["limits"], "name", "guarded");
+            guarded["bans"] == 41 && guarded["banned"] == 328
+        },
+        top: |it| entry(&it["limits"], "limit", "guarded")["bans"] == 41,
+        printed: "ban wave: 41 keys banned",
+        alert: "RatekeeperBanWave",
     },
     Incident {
         name: "a store that fails",

@@ -17,6 +17,7 @@ use crate::observe::changes::ChangeKind;
 use crate::observe::country_hours::{CountryDay, HOURS};
 use crate::observe::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
 use crate::serve::listener::Reply;
+use crate::store::by_hand;
 
 /// Maximum number of countries that are listed.
 const MAX_COUNTRIES: usize = 20;
@@ -272,6 +273,8 @@ fn about<C: Clock>(
         "denied": found.denied,
         "distinct_denied": found.distinct_denied,
         "distinct_error_percent": ERROR_PERCENT,
+        "banned": found.banned,
+        "bans": by_hand::banned_keys(shared, rule),
         "uncounted": shared.observers.watchers.top_keys.uncounted(rule.limit.id),
     })
 }

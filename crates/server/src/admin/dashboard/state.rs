@@ -12,6 +12,7 @@ use crate::context::ServiceContext;
 use crate::observe::alerts::message::rfc3339;
 use crate::observe::history::{Cell, MAX_LIMITS, Recent};
 use crate::observe::metrics::DurationsSnapshot;
+use crate::store::by_hand;
 
 /// Maximum number of limits in the state: those with a history that refuse most.
 const MAX_SHOWN: usize = 100;
@@ -119,6 +120,8 @@ fn add_counts<C: Clock>(about: &mut Value, shared: &ServiceContext<C>, rule: &Ru
     about["denied"] = json!(found.as_ref().map_or(0, |found| found.denied));
     about["distinct"] = json!(found.as_ref().map_or(0, |found| found.distinct));
     about["distinct_denied"] = json!(found.as_ref().map_or(0, |found| found.distinct_denied));
+    about["banned"] = json!(found.as_ref().map_or(0, |found| found.banned));
+    about["bans"] = json!(by_hand::banned_keys(shared, rule));
     about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
     about["hour"] = top::keys_of_the_hour(shared, rule.limit.id, now);
     let (shed, plans) = shared.observers.metrics.denials(rule.limit.id);

@@ -72,6 +72,8 @@ pub(super) struct Note<'a> {
     pub(super) at: Time,
     /// Time at which a refused key may pass again; `None` if the limit allows.
     pub(super) denied_until: Option<Time>,
+    /// True if it is refused because the key is banned.
+    pub(super) is_banned: bool,
 }
 
 /// The counts that a request was noted in.
@@ -110,6 +112,8 @@ struct Window {
 struct Period {
     requests: Option<Box<KeySketch>>,
     denied: Option<DeniedKeys>,
+    /// Refusals by bans.
+    banned: u64,
 }
 
 #[derive(Debug)]
@@ -130,12 +134,14 @@ struct DeniedSpan {
 }
 
 /// The counts of all keys of a limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TopKeysFound {
     /// Start of the counts.
     pub(crate) since: Time,
     pub(crate) requests: u64,
     pub(crate) denied: u64,
+    /// Number of those by bans.
+    pub(crate) banned: u64,
     /// Estimate of the number of different keys.
     pub(crate) distinct: u64,
     /// Estimate of the number of different keys refused.
@@ -161,16 +167,10 @@ pub(crate) struct TopKey {
 
 impl TopKeysFound {
     /// Returns the counts of a limit without requests.
-    pub(crate) const fn none(since: Time) -> Self {
+    pub(crate) fn none(since: Time) -> Self {
         Self {
             since,
-            requests: 0,
-            denied: 0,
-            distinct: 0,
-            distinct_denied: 0,
-            first_denied: 0,
-            unlisted_at_most: 0,
-            keys: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -293,6 +293,7 @@ impl Window {
             let total = |order| period.sketch(order).map_or(0, KeySketch::total);
             found.requests += total(TopOrder::Requests);
             found.denied += total(TopOrder::Denied);
+            found.banned += period.banned;
             floor += period.sketch(by).map_or(0, KeySketch::floor);
         }
         found.unlisted_at_most = found.unlisted_at_most.max(floor);
@@ -348,6 +349,7 @@ impl Period {
         let run = || previous.denied.as_ref()?.span(note.key);
         noted.denials = denied.and_then(|denied| denied.add(note.key, note.at, until, run));
         noted.is_counted &= noted.denials.is_some();
+        self.banned += u64::from(note.is_banned && noted.denials.is_some());
         noted
     }
 }

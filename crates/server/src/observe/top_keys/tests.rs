@@ -304,6 +304,7 @@ fn a_zipf_load_of_a_million_keys_is_within_the_printed_bounds() {
             key,
             at: Time::ZERO,
             denied_until: Some(Time::MAX),
+            is_banned: false,
         };
         assert!(keys.note(note, &top_keys.budgets).is_counted);
     }

@@ -1,13 +1,13 @@
 //! Alerts: those that ship, and the file of their rules for Prometheus.
 
 use super::super::table::{
-    ADMIN_WRONG_TOKENS, ALERTS_ACTIVE, ALERTS_UNWATCHED, CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS,
-    CONFIG_INFO, CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION, DECISIONS, DENIED_BUSIEST,
-    DENIED_KEYS, ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT, KEY_MISSING, KEYS_EVICTED,
-    LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT, OTLP_EVENTS_DROPPED, OTLP_EXPORTS,
-    PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS, SETTLEMENTS, STATE_SAVES,
-    STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED, WALL_CLOCK_JUMPS,
-    WEBHOOK_MESSAGES,
+    ADMIN_WRONG_TOKENS, ALERTS_ACTIVE, ALERTS_UNWATCHED, BANNED_REQUESTS, CERTIFICATE_EXPIRY,
+    CERTIFICATE_RELOADS, CONFIG_INFO, CONFIG_REJECTED, CONNECTIONS_CLOSED, DECISION_DURATION,
+    DECISIONS, DENIED_BUSIEST, DENIED_KEYS, ENVOY_CONFIG_INFO, FALLBACK_ACTIVE, GEO_DATABASE_BUILT,
+    KEY_MISSING, KEYS_EVICTED, LEASES_EXPIRED, LIMIT_ACTIVE, LOG_LINES_DROPPED, NEAR_LIMIT,
+    OTLP_EVENTS_DROPPED, OTLP_EXPORTS, PLAN_DECISIONS, PLAN_NEAR_LIMIT, REPORTS, REQUESTS,
+    SETTLEMENTS, STATE_SAVES, STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED,
+    WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
 };
 use super::alert::{Alert, Severity};
 use super::{quantile, rate, upstream_alerts};
@@ -131,6 +131,12 @@ fn denials() -> Vec<Alert> {
         format!("max by (job, limit) ({DENIED_KEYS})"),
         format!("max by (job, limit) ({DENIED_BUSIEST})"),
     );
+    let banned = rate(
+        "job, limit",
+        BANNED_REQUESTS.with(r#"mode="enforce""#),
+        "[5m]",
+    );
+    let mostly_banned = format!("on (job, limit) {banned} > 0.5 * {refusing}");
     vec![
         Alert::new(
             Warning,
@@ -142,10 +148,17 @@ fn denials() -> Vec<Alert> {
         Alert::new(
             Warning,
             "RatekeeperManyKeysDenied",
-            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nand on (job, limit) {refusing} > 0"),
+            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nand on (job, limit) {refusing} > 0\nunless {mostly_banned}"),
             "{{ $labels.limit }} denies {{ $value }} keys: its number may be too low",
         )
         .after("10m"),
+        Alert::new(
+            Warning,
+            "RatekeeperBanWave",
+            format!("{keys} > 10\nand {mostly_banned}"),
+            "{{ $labels.limit }} denies {{ $value }} keys, most requests of them by bans",
+        )
+        .after("5m"),
         Alert::new(
             Info,
             "RatekeeperOneKeyDenied",
