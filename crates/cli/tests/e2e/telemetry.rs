@@ -347,13 +347,19 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
          bucket = {{ size = 1, refill = \"1/1h\" }}\nmode = \"shadow\"\n\
          alert = {{ above = \"50%\", for = \"1s\" }}\n\
          [[limit]]\nname = \"generous\"\nkey = [\"attr:user\"]\nmissing_key = \"skip\"\n\
-         limit = \"1/1h\"\nsoft = {{ extra = \"300%\" }}\n"
+         limit = \"1/1h\"\nsoft = {{ extra = \"300%\" }}\n\
+         [[limit]]\nname = \"brief\"\nkey = [\"attr:guest\"]\nmissing_key = \"skip\"\n\
+         limit = \"1/5s\"\nban = {{ after = 1, within = \"1m\", for = \"1s\" }}\n"
     );
     let path = written(dir, &text);
     fs::write(dir.join("overrides.csv"), "limit,key,set\n").expect("it is writable");
     let mut service = Service::start_with(dir, &path, &["--log-format", "json"]);
     let (http, admin) = (service.http(), service.admin());
     ask(http, 30);
+    let guest = r#"{ "attributes": { "guest": "dot" } }"#;
+    for _ in 0..5 {
+        Visitor::at(2).post_json(http, "/v1/check", guest); // banned for some seconds
+    }
     let call = |method: &str, target: &str| {
         let answer = Visitor::at(1)
             .ask(admin, method, target)
@@ -362,7 +368,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
     };
     call("POST", "/v1/bans?limit=login&key=ada&for=1h");
     call("DELETE", "/v1/bans?limit=login&key=ada");
-    call("POST", "/v1/bans?limit=login&key=grace&for=1s");
+    call("POST", "/v1/bans?limit=login&key=grace&act=allow&for=1s");
     call("DELETE", "/v1/keys/login?key=ada");
     call("PUT", "/v1/overrides?limit=login&key=eve&set=9/1h");
     fs::write(&path, format!("version = 1\nlog_requests = true\n{text}")).expect("it is writable");
@@ -381,6 +387,7 @@ fn lines_of_the_log_have_the_fields_and_types_of_the_page() {
         "ban.set",
         "ban.lifted",
         "ban.ended",
+        "key.allowed",
         "key.reset",
         "admin.write",
         "config.reload",
