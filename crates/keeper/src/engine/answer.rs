@@ -114,7 +114,12 @@ impl Answer {
         for (entry, decision) in entries.zip(&mut self.decisions.each) {
             if let Some(left) = entry.banned {
                 let retry_after = left.max(decision.verdict.retry_after().unwrap_or_default());
-                decision.verdict = Verdict::Banned { retry_after };
+                *decision = Decision {
+                    verdict: Verdict::Banned { retry_after },
+                    remaining: Permits::ZERO,
+                    reset_after: decision.reset_after.max(left),
+                    more_after: decision.more_after.max(left),
+                };
             }
         }
     }

@@ -91,6 +91,8 @@ fn ask(keeper: &TestKeeper, path: &str, plan: &str) -> (u16, u64, bool) {
     let refused = answer.refused_by();
     let is_banned = refused.is_some_and(|it| matches!(it.decision.verdict, Verdict::Banned { .. }));
     assert!(!is_banned || !peeked.allowed(), "a look sees the ban");
+    let remaining = refused.map(|it| it.decision.remaining.get());
+    assert!(!is_banned || remaining == Some(0), "{remaining:?} remain");
     let wait = answer.retry_after().unwrap_or_default();
     (answer.status(), wait.as_nanos() / 1_000_000_000, is_banned)
 }
