@@ -86,7 +86,10 @@ impl InProcess {
         let mut config = Config::new(path);
         config.watch = false;
         config.admin_writes = Some(ratekeeper_policy::AdminWrites::Open);
-        let doors = ["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
+        let mut doors = vec!["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
+        if policy.contains("[listen.proxy]") {
+            doors.push("proxy=127.0.0.1:0"); // its port may be in use on this machine
+        }
         let config = doors.iter().fold(config, |config, door| {
             config.listen(door).expect("it is right")
         });
