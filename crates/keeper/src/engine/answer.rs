@@ -110,8 +110,7 @@ impl Answer {
 
     /// Sets the verdicts about keys that an operator has banned, of which the store knows nothing.
     fn show_bans(&mut self) {
-        let entries = self.charges.entries.iter();
-        for (entry, decision) in entries.zip(&mut self.decisions.each) {
+        for (entry, decision) in self.charges.entries.iter().zip(&mut self.decisions.each) {
             if let Some(left) = entry.banned {
                 let retry_after = left.max(decision.verdict.retry_after().unwrap_or_default());
                 *decision = Decision {
