@@ -87,7 +87,7 @@ impl InProcess {
         config.watch = false;
         config.admin_writes = Some(ratekeeper_policy::AdminWrites::Open);
         let mut doors = vec!["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
-        if policy.contains("[listen.proxy]") {
+        if policy.lines().any(|line| line == "[listen.proxy]") {
             doors.push("proxy=127.0.0.1:0"); // its port may be in use on this machine
         }
         let config = doors.iter().fold(config, |config, door| {
