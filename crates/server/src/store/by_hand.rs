@@ -38,7 +38,7 @@ pub(crate) async fn update<C: Clock>(
         if !change(&mut next) {
             return Ok(false);
         }
-        next.version = shared.unix_nanos().max(before.version + 1);
+        next.renew(shared.unix_nanos());
         if let Some(store) = shared.keeper.store().shared() {
             let (known, table) = (before.version, next.to_bytes());
             if !store.main().set_by_hand(known, table, MAX_BAN).await? {

@@ -41,7 +41,8 @@ type HandKeys = HashMap<Box<[u8]>, HandEntry, RandomState>;
 /// Keys by the name of their limit.
 #[derive(Clone, Debug, Default)]
 pub struct HandTable {
-    /// A number that each change increases; zero before the first.
+    /// A number that each change increases; zero before the first. The highest, which only another
+    /// program writes, is followed by the time.
     pub version: u64,
     limits: HashMap<Box<str>, HandKeys, RandomState>,
 }
@@ -97,6 +98,11 @@ impl HandTable {
             keys.remove(key.as_bytes());
         }
         true
+    }
+
+    /// Sets a further version: the time, or one more than the version before.
+    pub fn renew(&mut self, unix_nanos: u64) {
+        self.version = unix_nanos.max(self.version.wrapping_add(1));
     }
 
     /// Removes the keys whose time has ended.
@@ -182,5 +188,50 @@ impl ByHand {
         let table = self.table.load();
         let entry = table.limits.get(limit)?.get(key.as_bytes())?;
         Some((entry.act, entry.left(unix_millis)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_table_that_is_written_as_it_was_read(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let table = HandTable::from_bytes(&bytes);
+            let again = HandTable::from_bytes(&table.to_bytes());
+            prop_assert_eq!(again.version, table.version);
+            prop_assert_eq!(again.limits, table.limits);
+        }
+    }
+
+    #[test]
+    fn each_change_has_another_version() {
+        for (before, at, after) in [(0, 5, 5), (5, 5, 6), (9, 5, 10), (u64::MAX, 5, 5)] {
+            let mut table = HandTable {
+                version: before,
+                ..HandTable::default()
+            };
+            table.renew(at);
+            assert_eq!(table.version, after);
+        }
+    }
+
+    #[test]
+    fn an_end_and_an_act_that_cannot_be_read_leave_their_row_out() {
+        let mut bytes = 7_u64.to_le_bytes().to_vec();
+        let end = u64::MAX.to_le_bytes();
+        let mut rows = KeyBuilder::new(&mut bytes);
+        for (act, end) in [("ban", &end[..]), ("bar", &end[..]), ("allow", &end[1..])] {
+            rows.part(b"api").part(act.as_bytes());
+            rows.part(act.as_bytes()).part(end);
+        }
+        let table = HandTable::from_bytes(&bytes);
+        let keys: Vec<_> = table.of_limit("api", 0).collect();
+        assert_eq!((table.version, keys.len()), (7, 1));
+        assert_eq!(keys[0].1.act, HandAct::Ban);
     }
 }
