@@ -134,9 +134,14 @@ impl Address {
         !self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Notes its last check; `None` if it did not pass.
-    pub(crate) fn note_check(&self, passed: Option<()>) {
-        self.is_down.store(passed.is_none(), Ordering::Relaxed);
+    /// Notes that it passed its last check.
+    pub(crate) fn pass_check(&self) {
+        self.is_down.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that it did not pass its last check.
+    pub(crate) fn fail_check(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
     }
 
     pub(crate) const fn upstream(&self) -> &UpstreamAddress {
@@ -396,6 +401,11 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(20);
     const IDLE_FIRST: ConnectionOrigin = ConnectionOrigin::Idle;
 
+    async fn leased(address: &Arc<Address>) -> (ConnectionLease, ConnectionOrigin) {
+        let lease = address.lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG);
+        lease.await.unwrap()
+    }
+
     async fn listening() -> (TcpListener, UpstreamAddress) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let name = listener.local_addr().unwrap().to_string();
@@ -407,10 +417,7 @@ mod tests {
     async fn a_full_address_is_not_left_out_and_serves_those_that_wait() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1);
-        let (held, origin) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
+        let (held, origin) = leased(&address).await;
         assert_eq!(origin, ConnectionOrigin::New);
         let full = address
             .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, SHORT)
@@ -444,14 +451,8 @@ mod tests {
     async fn connections_keep_their_thread_and_within_the_bound() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 2);
-        let (one, _) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
-        let (two, _) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
+        let (one, _) = leased(&address).await;
+        let (two, _) = leased(&address).await;
         let own = thread::current().id();
         let give_back = move || {
             one.give_back();
@@ -474,26 +475,15 @@ mod tests {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 3);
         let own = thread::current().id();
-        let (one, _) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
-        let (two, _) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
+        let (one, _) = leased(&address).await;
+        let (two, _) = leased(&address).await;
         one.give_back();
         two.give_back();
         let other = Arc::clone(&address);
         let lease_three = async move {
             let mut leases = Vec::new();
             for _ in 0..3 {
-                leases.push(
-                    other
-                        .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-                        .await
-                        .unwrap(),
-                );
+                leases.push(leased(&other).await);
             }
             let borrowed = leases.iter().filter(|(lease, _)| lease.thread == own);
             (borrowed.count(), leases[0].1)
@@ -511,18 +501,12 @@ mod tests {
     async fn old_connections_are_not_used() {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1);
-        let (lease, _) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
+        let (lease, _) = leased(&address).await;
         lease.give_back();
         for it in address.idle.lock().iter_mut() {
             it.until -= IDLE;
         }
-        let (_lease, origin) = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-            .await
-            .unwrap();
+        let (_lease, origin) = leased(&address).await;
         assert_eq!(origin, ConnectionOrigin::New);
     }
 
@@ -539,10 +523,7 @@ mod tests {
             ("timeout=3600", 30.0),
             ("timeout=x", 30.0),
         ] {
-            let (mut lease, _) = address
-                .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
-                .await
-                .unwrap();
+            let (mut lease, _) = leased(&address).await;
             let value = HeaderValue::from_static(keep_alive);
             lease.respond(&HeaderMap::from_iter([(
                 HeaderName::from_static("keep-alive"),

@@ -49,7 +49,10 @@ impl AddressHealth {
         loop {
             ticks.tick().await;
             let asked = timeout(self.check.interval, self.ask()).await;
-            self.address.note_check(asked.ok().flatten());
+            match asked {
+                Ok(Some(())) => self.address.pass_check(),
+                _ => self.address.fail_check(),
+            }
         }
     }
 
