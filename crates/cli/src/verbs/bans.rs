@@ -31,11 +31,11 @@ enum BanAct {
         #[command(flatten)]
         call: CallArgs,
     },
-    /// Ban a key from now on; this replaces what was set before
+    /// Ban a key from now on, in place of an earlier ban or allowance
     Add(HandArgs),
-    /// Allow a key from now on, whatever the limit and its bans
+    /// Allow a key from now on, whatever the limit and its bans say
     Allow(HandArgs),
-    /// Lift what was set for a key and its ban, and forget its refusals
+    /// End the ban or the allowance of a key, and forget its refusals
     Lift {
         #[command(flatten)]
         subject: KeyArgs,

@@ -181,7 +181,8 @@ fn everything_has_a_bound() {
     );
 }
 
-/// Length of heavy texts; all work is linear in it. Before a release, a quarter of what is read.
+/// Length of heavy texts, with which all work grows evenly: with `--all` a quarter of the longest
+/// policy that is read.
 static HEAVY: LazyLock<usize> = LazyLock::new(|| extent::cases(MAX_BYTES / 16, MAX_BYTES / 4));
 
 /// Repeats `word` so often that with `before` it is not quite as long as a heavy text.

@@ -254,7 +254,7 @@ async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Pro
 }
 
 /// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, or allows it with
-/// `act=allow`, in place of what was set before.
+/// `act=allow`, in place of an earlier ban or allowance.
 pub(super) async fn add<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
@@ -271,8 +271,8 @@ pub(super) async fn add<C: Clock>(
     set(shared, &query, Some(entry)).await
 }
 
-/// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends what was set by hand, lifts a ban by the policy, and
-/// forgets the strikes.
+/// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends the ban or the allowance by hand, lifts a ban by the
+/// policy, and forgets the strikes.
 pub(super) async fn lift<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
