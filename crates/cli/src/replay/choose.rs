@@ -308,10 +308,7 @@ impl Choice {
                 ]
             })
         });
-        TextTable {
-            head: vec!["number", "refused", "clients hit", "mark"],
-            rows: rows.collect(),
-        }
+        TextTable::new(&["number", "refused", "clients hit", "mark"], rows)
     }
 }
 

@@ -110,16 +110,16 @@ impl Comparison {
                     .map_or("-".into(), |bytes| bytes.to_string()),
             ]
         });
-        TextTable {
-            head: vec![
+        TextTable::new(
+            &[
                 "algorithm",
                 "refused",
                 "clients hit",
                 "not as the exact log",
                 "bytes/key",
             ],
-            rows: rows.collect(),
-        }
+            rows,
+        )
         .write(output)
     }
 }

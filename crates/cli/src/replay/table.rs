@@ -4,31 +4,28 @@ use std::fmt::Write as _;
 
 use crate::{Failure, Output};
 
-/// Rows below a head. A column of numbers is aligned to the right.
-pub(crate) struct TextTable {
-    pub(crate) head: Vec<&'static str>,
-    pub(crate) rows: Vec<Vec<String>>,
-}
+/// A head, and rows below it. A column whose last cell is a number is aligned to the right.
+pub(crate) struct TextTable(Vec<Vec<String>>);
 
 impl TextTable {
+    pub(crate) fn new(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+        let head = head.iter().map(|&cell| cell.to_owned()).collect();
+        Self(std::iter::once(head).chain(rows).collect())
+    }
+
     fn is_of_numbers(&self, column: usize) -> bool {
-        let is_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-        let date = |cell: &String| cell.as_bytes().get(4) == Some(&b'-');
-        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells.all(|cell| is_number(cell) && !date(cell))
+        let last = self.0.last().map_or("", |row| &row[column]);
+        let is_date = last.as_bytes().get(4) == Some(&b'-');
+        last.starts_with(|c: char| c.is_ascii_digit() || c == '-') && !is_date
     }
 
     /// Prints the rows; without any, nothing.
     pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
-        if self.rows.is_empty() {
-            return Ok(());
-        }
-        let head: Vec<String> = self.head.iter().map(|&cell| cell.to_owned()).collect();
-        let lines = || std::iter::once(&head).chain(&self.rows);
-        for cells in lines() {
+        let rows = if self.0.len() > 1 { &*self.0 } else { &[] };
+        for cells in rows {
             let mut line = String::new();
             for (column, cell) in cells.iter().enumerate() {
-                let widths = lines().map(|cells| cells[column].chars().count());
+                let widths = rows.iter().map(|cells| cells[column].chars().count());
                 let width = widths.max().unwrap_or(0);
                 // Writing to memory cannot fail.
                 let _ = if self.is_of_numbers(column) {
@@ -44,14 +41,12 @@ impl TextTable {
 
     /// Appends it to a page, if it has rows.
     pub(crate) fn write_html(&self, html: &mut String) {
-        if self.rows.is_empty() {
+        if self.0.len() < 2 {
             return;
         }
         html.push_str("<div class=\"wide\" tabindex=\"0\"><table>");
-        let head = self.head.iter().map(|&cell| cell.to_owned()).collect();
-        for (tag, cells) in
-            std::iter::once(("th", &head)).chain(self.rows.iter().map(|row| ("td", row)))
-        {
+        for (row, cells) in self.0.iter().enumerate() {
+            let tag = if row == 0 { "th" } else { "td" };
             html.push_str("<tr>");
             for (column, cell) in cells.iter().enumerate() {
                 let class = if self.is_of_numbers(column) {

@@ -107,10 +107,7 @@ pub(crate) fn worst_keys(limit: &ReplayedLimit) -> TextTable {
             key.last.clone(),
         ]
     });
-    TextTable {
-        head: vec!["key", "refused", "first", "last"],
-        rows: rows.collect(),
-    }
+    TextTable::new(&["key", "refused", "first", "last"], rows)
 }
 
 fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {

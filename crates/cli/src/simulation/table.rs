@@ -6,6 +6,7 @@ use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop, Workload, plot, r
 
 use super::subject::Subject;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::replay::table::TextTable;
 use crate::{Failure, Output, words};
 
 /// A limit and the results of its workload.
@@ -27,7 +28,7 @@ pub(crate) fn one(
     let SimulatedLimit { report, .. } = outcome;
     let by_phase = rows == ReportRows::Phases;
     let first = if by_phase { "phase" } else { "from" };
-    let mut table = vec![heads(&[
+    let head = [
         first,
         "offered",
         "admitted",
@@ -37,7 +38,8 @@ pub(crate) fn one(
         "rate",
         "mean wait",
         "longest",
-    ])];
+    ];
+    let mut table = Vec::with_capacity(report.rows.len() + 1);
     for (index, row) in report.rows.iter().enumerate() {
         let label = if by_phase {
             (index + 1).to_string()
@@ -53,10 +55,7 @@ pub(crate) fn one(
         counts: report.total,
     };
     table.push(cells("total".into(), &whole, rows));
-    for line in aligned(&table) {
-        output.line(format!("  {line}"))?;
-    }
-    Ok(())
+    TextTable::new(&head, table).write(output)
 }
 
 fn cells(label: String, row: &ReportRow, rows: ReportRows) -> Vec<String> {
@@ -145,18 +144,19 @@ pub(crate) fn compared(
 ) -> Result<(), Failure> {
     let by_phase = workload.rows == ReportRows::Phases;
     let phases = workload.phases.len();
-    let mut head = vec![String::new()];
-    if by_phase {
-        head.extend((1..=phases).map(|phase| phase.to_string()));
-    } else {
-        head.extend(heads(&["admitted", "refused", "gave up", "longest"]));
-    }
     let window = outcomes
         .first()
         .map_or(Nanos::SECOND, |outcome| outcome.subject.window);
-    head.push(format!("most in {window}"));
-    head.push("bound".into());
-    let mut table = vec![head];
+    let most_in = format!("most in {window}");
+    let numbers: Vec<String> = (1..=phases).map(|phase| phase.to_string()).collect();
+    let mut head = vec![""];
+    if by_phase {
+        head.extend(numbers.iter().map(String::as_str));
+    } else {
+        head.extend(["admitted", "refused", "gave up", "longest"]);
+    }
+    head.extend([&most_in, "bound"]);
+    let mut table = Vec::with_capacity(outcomes.len());
     for SimulatedLimit { subject, report } in outcomes {
         let mut line = vec![subject.name.clone()];
         if by_phase {
@@ -173,9 +173,7 @@ pub(crate) fn compared(
     if by_phase {
         output.line("  seconds that each phase took")?;
     }
-    for line in aligned(&table) {
-        output.line(format!("  {line}"))?;
-    }
+    TextTable::new(&head, table).write(output)?;
     strips(outcomes, output)
 }
 
@@ -247,27 +245,4 @@ pub(crate) fn reason(report: &Report) -> Option<String> {
         ),
     };
     Some(paint(BAD, "stopped") + ": " + &text)
-}
-
-fn heads(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-/// Aligns columns of equal width: the first to the left, the others to the right.
-fn aligned(table: &[Vec<String>]) -> Vec<String> {
-    let columns = table.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = table.iter().filter_map(|line| line.get(column));
-        cells.map(String::len).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |cells: &Vec<String>| {
-        let cells = cells.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(index, (cell, width))| match index {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    table.iter().map(line).collect()
 }

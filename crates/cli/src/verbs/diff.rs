@@ -256,10 +256,6 @@ impl Decisions {
         let rows = keys.map(|(key, (refused, allowed))| {
             vec![key.clone(), words::count(*refused), words::count(*allowed)]
         });
-        TextTable {
-            head: vec!["key", "newly refused", "newly allowed"],
-            rows: rows.collect(),
-        }
-        .write(output)
+        TextTable::new(&["key", "newly refused", "newly allowed"], rows).write(output)
     }
 }
